@@ -1,0 +1,96 @@
+# Two commands do all the set-up: `make sweep` and `make test`. Everything else is here for daily work.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON  ?= python3
+STUDY   ?= quickstart
+RESULTS ?= results
+PORT    ?= 5000
+ARGS    ?=
+
+VENV := .venv
+PY   := $(VENV)/bin/python
+PIP  := $(PY) -m pip --disable-pip-version-check --no-input -qq
+DB   := $(RESULTS)/mlflow.db
+
+# Which torch: as asked, else as the environment was made, else the pinned one.
+TORCH ?= $(or $(shell sed -nE 's/.* TORCH=([a-z]+) .*/\1/p' $(VENV)/.memsweep 2>/dev/null),pinned)
+
+# The environment is up to date when its stamp names this checkout, this choice of torch and these requirements.
+STAMP := $(VENV)/.memsweep
+PLACE := $(CURDIR) TORCH=$(TORCH)
+WANT  := $(PLACE) $(shell cat pyproject.toml constraints.txt | sha256sum | cut -c1-16)
+
+export PYTHONUNBUFFERED := 1
+
+.PHONY: help env sweep test check format ui ci-deps clean
+
+help: ## this list
+	@printf 'memsweep: can this recurrent model hold this memory, and does it stay that way when its weights move?\n\n'
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
+	@printf '\n  make sweep STUDY=quickstart ARGS="training.seeds=10"\n  make test ARGS="-k house -x"\n'
+
+env: ## make or refresh .venv (TORCH=system: use the torch that is installed, add nothing)
+	@case "$(TORCH)" in pinned|system) ;; *) \
+	  echo "TORCH=$(TORCH) is not known: write TORCH=pinned (the version in constraints.txt) or TORCH=system." >&2; exit 2;; esac
+	@if [ "$$(cat $(STAMP) 2>/dev/null)" = "$(WANT)" ]; then exit 0; fi; \
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "memsweep needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1 || true). Try: make env PYTHON=python3.11" >&2; exit 2; }; \
+	if [ "$(TORCH)" = system ]; then \
+	  $(PYTHON) -c 'import torch, numpy, pytest' || \
+	    { echo "TORCH=system needs torch, numpy and pytest in $(PYTHON); install them there, or leave TORCH out." >&2; exit 2; }; fi; \
+	if [ -f $(STAMP) ] && [[ "$$(cat $(STAMP))" != "$(PLACE) "* ]]; then \
+	  echo "env: $(VENV) was made elsewhere or for another TORCH; making it anew"; rm -rf $(VENV); fi; \
+	started=$$SECONDS; \
+	if [ "$(TORCH)" = system ]; then \
+	  echo "env: $(VENV) over the packages of $$($(PYTHON) -c 'import sys; print(sys.prefix)'): the engine, its tests and the benchmarks, no sweeps"; \
+	  $(PYTHON) -m venv --system-site-packages --without-pip $(VENV); \
+	  echo "$(CURDIR)/platform" > "$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/memsweep.pth"; \
+	else \
+	  [ -x $(PY) ] || { echo "env: making $(VENV) with $$($(PYTHON) -V)"; \
+	    $(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing or broken. On Debian or Ubuntu: apt-get install python3-venv" >&2; rm -rf $(VENV); exit 2; }; }; \
+	  echo "env: installing the packages that constraints.txt pins (about 2 GB; a few minutes the first time)"; \
+	  $(PIP) install -c constraints.txt pip setuptools; \
+	  $(PIP) install -c constraints.txt torch; \
+	  $(PIP) install -c constraints.txt --no-build-isolation -e '.[dev]'; \
+	fi; \
+	$(PY) -c 'import memsweep, sys, torch; print(f"env: ready: memsweep {memsweep.__version__}, torch {torch.__version__}, Python {sys.version.split()[0]}")'; \
+	echo "$(WANT)" > $(STAMP); \
+	echo "env: took $$((SECONDS - started)) s"
+
+sweep: env ## run STUDY (default quickstart) and print its verdicts; ARGS= overrides and flags
+	@$(PY) -m memsweep sweep $(STUDY) --results $(RESULTS) $(ARGS)
+
+test: env ## run the tests; ARGS= for pytest; what is not installed (browser, ...) is skipped with a reason
+	@$(PY) -m pytest $(ARGS)
+
+check: env ## formatting, lint, types, import floors
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports
+
+format: env ## format the code and mend what lint can mend
+	$(PY) -m ruff check --fix-only .
+	$(PY) -m ruff format .
+
+ui: env ## open the MLflow UI on 127.0.0.1 (PORT=5000)
+	@if [ ! -f $(DB) ]; then echo "There is no $(DB) yet: run 'make sweep' first, or name another folder with RESULTS=." >&2; exit 2; fi
+	@echo "MLflow UI: http://127.0.0.1:$(PORT) (Ctrl-C ends it)"
+	@MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false \
+	  $(PY) -m mlflow ui --backend-store-uri "sqlite:///$(abspath $(DB))" --host 127.0.0.1 --port $(PORT) --workers 1
+
+ci-deps: ## install what the tests want from the system, on Debian or Ubuntu (as root): Chromium
+	@if command -v chromium >/dev/null; then echo "ci-deps: $$(command -v chromium) is there"; exit 0; fi; \
+	[ "$$(id -u)" = 0 ] || { echo "make ci-deps installs system packages: run it as root." >&2; exit 2; }; \
+	export DEBIAN_FRONTEND=noninteractive; \
+	echo "ci-deps: installing chromium"; \
+	apt-get -qq -o DPkg::Lock::Timeout=300 update; \
+	apt-get -qq -o DPkg::Lock::Timeout=300 install -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; \
+	command -v chromium
+
+clean: ## remove the environment and caches; results stay
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist platform/*.egg-info
+	find platform tasks tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
