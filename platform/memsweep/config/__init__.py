@@ -1,0 +1,1 @@
+"""Typed, frozen configuration. Hydra and OmegaConf live here and nowhere else."""

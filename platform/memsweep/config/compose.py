@@ -1,0 +1,127 @@
+"""From a study file and the overrides of a command line to a checked SweepConfig."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from memsweep import registry
+from memsweep.config import axes as grid_axes
+from memsweep.config import studies
+from memsweep.config.check import INVALID, build
+from memsweep.config.grid import expand
+from memsweep.config.merge import merged, put
+from memsweep.config.overrides import GRID, Overrides, fix, leaves, parse
+from memsweep.config.problems import Problem, sentence, show
+from memsweep.config.reflect import keys, shape
+from memsweep.config.schema import ResourcesConfig, SweepConfig, TrialConfig
+from memsweep.config.source import read, resolve
+from memsweep.errors import ConfigError, did_you_mean
+
+TOP_LEVEL = ("name", *keys(TrialConfig), GRID, "resources")
+
+
+def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path()) -> SweepConfig:
+    """The study with the overrides applied, every row of its grid checked.
+
+    Args:
+        study: a name in the workspace's search_spaces/, or the path of a YAML file.
+        overrides: words in Hydra's grammar. ``training.steps=100`` sets a value, and where the grid sweeps that path
+            the axis shrinks to it; ``model.width=2,4`` and ``grid.model.width=[2,4]`` make or replace an axis;
+            ``~grid.task.horizon`` takes an axis out.
+        workspace: folder that holds search_spaces/ and tasks/.
+
+    Raises:
+        ConfigError: with everything that is wrong. Nothing has been written and no process started.
+    """
+    path = studies.find(study, workspace)
+    registry.discover(workspace)
+    words = parse(overrides, path.parent)
+    problems = words.problems
+    try:
+        written = read(path, words.groups)
+        axes = _axes(written.get(GRID), written, words)
+        data = resolve({**_overridden(written, words), GRID: axes}, path)
+    except ConfigError as error:
+        raise ConfigError([*problems, *error.problems], error.source) from error
+    sweep = _build(data, path.stem, problems)
+    if sweep is None or problems:
+        raise ConfigError(problems, f"study {study!r} ({path})")
+    return SweepConfig(**sweep, description=studies.description(path.read_text("utf-8")))
+
+
+def _overridden(written: Mapping[str, Any], words: Overrides) -> dict[str, Any]:
+    """The base configuration, grid apart, under the overrides."""
+    base = _under(written, words.values)
+    for path in words.removed:
+        _remove(base, path, words.problems)
+    return base
+
+
+def _under(written: Mapping[str, Any], values: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    entry: dict[str, Any] = {}
+    for path, value in values:
+        put(entry, path.split("."), value)
+    return merged(TrialConfig, {key: value for key, value in written.items() if key != GRID}, entry)
+
+
+def _remove(base: dict[str, Any], path: str, problems: list[str]) -> None:
+    *parents, last = path.split(".")
+    node: Any = base
+    for key in parents:
+        node = node.get(key) if isinstance(node, dict) else None
+    if not isinstance(node, dict) or last not in node:
+        problems.append(f"the override '~{path}' takes out a field that the study does not set. Leave it out.")
+    else:
+        del node[last]
+
+
+def _axes(grid: Any, written: Mapping[str, Any], words: Overrides) -> dict[str, Any]:
+    """The axes as they are written in the file, under the overrides; not yet checked.
+
+    Values that only an axis can carry are taken out of ``words.values``.
+    """
+    axes = grid_axes.flattened(grid, words.problems)
+    for path in words.removed_axes:
+        gone = [axis for axis in axes if not path or axis == path or axis.startswith(f"{path}.")]
+        if not gone:
+            hint = did_you_mean(path, axes)
+            there = ", ".join(axes) or "no axes"
+            words.problems.append(
+                f"the override '~grid.{path}' takes out an axis that is not there.{hint} There: {there}."
+            )
+        for axis in gone:
+            del axes[axis]
+    fields, base = keys(TrialConfig), _under(written, words.values)
+    carried: set[str] = set()
+    for path, value in words.values:
+        section = path.split(".")[0]
+        config = shape(TrialConfig, fields[section], base.get(section, {})) if section in fields else None
+        carried |= fix(axes, path, value, config)
+    flat = [leaf for path, value in words.values for leaf in leaves(path, value)]
+    words.values = [(path, value) for path, value in flat if path not in carried]
+    axes.update(words.axes)
+    return axes
+
+
+def _build(data: Mapping[str, Any], stem: str, problems: list[str]) -> dict[str, Any] | None:
+    """The arguments of SweepConfig, or None with the reasons added to ``problems``."""
+    for key in data:
+        if key not in TOP_LEVEL:
+            rule = f"a study has no section {key!r}.{did_you_mean(key, TOP_LEVEL)} Sections: {', '.join(TOP_LEVEL)}"
+            problems.append(sentence("", rule))
+    name = data.get("name", stem)
+    if not isinstance(name, str) or not name.strip():
+        problems.append(
+            sentence("name", "must be text that is not empty, in quotes where it looks like a number", show(name))
+        )
+    trial = {key: data[key] for key in keys(TrialConfig) if key in data}
+    axes = grid_axes.valid(data[GRID], problems)
+    rows = expand(trial, axes, problems)
+    found: list[Problem] = []
+    resources = build(ResourcesConfig, data.get("resources", {}), "resources", found)
+    problems += map(str, found)
+    if problems or resources is INVALID:
+        return None
+    return {"name": name, "rows": rows, "grid": axes, "resources": resources}

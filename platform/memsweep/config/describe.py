@@ -1,0 +1,173 @@
+"""The text of ``memsweep describe`` and ``memsweep list``."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import shutil
+import textwrap
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from memsweep import registry
+from memsweep.config import studies
+from memsweep.config.problems import show
+from memsweep.config.reflect import default, hints, key_of, nested, parts, registered_kind
+from memsweep.config.schema import ResourcesConfig, SweepConfig, TrialConfig
+from memsweep.config.values import NAMES
+from memsweep.errors import ConfigError, did_you_mean, one_of
+
+STUDY = "study"
+LISTED = {
+    "tasks": registry.TASK,
+    "models": registry.MODEL,
+    "parameterizations": registry.PARAMETERIZATION,
+    "studies": STUDY,
+}
+"""The plural on the command line -> the kind."""
+
+_INDENT = " " * 6
+_LIMITS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
+
+
+def listing(kind: str, workspace: Path) -> str:
+    """One line for each part or study of a kind: its name and what it is, in a sentence."""
+    if kind == STUDY:
+        rows = [(name, _study_headline(workspace, name)) for name in studies.names(workspace)]
+    else:
+        rows = [(name, _headline(registry.get(kind, name))) for name in registry.names(kind)]
+    width = max((len(name) for name, _ in rows), default=0)
+    return "\n".join(f"{name:<{width}}  {headline}".rstrip() for name, headline in rows)
+
+
+def describe(name: str, workspace: Path) -> str:
+    """What a name stands for: its meaning and its fields with types, defaults and limits.
+
+    Args:
+        name: a task, model, parameterization, study, or section of a study file.
+        workspace: folder with search_spaces/.
+
+    Raises:
+        ConfigError: nothing has this name; the message lists what can be described.
+    """
+    texts = [_describe_part(kind, known) for kind, known in parts() if known == name]
+    texts += [_describe_config(f"section {name}", config) for known, config in _sections().items() if known == name]
+    if name in studies.names(workspace):
+        texts.append(_describe_study(name, workspace))
+    if texts:
+        return "\n\n".join(texts)
+    groups = {plural: registry.names(kind) for plural, kind in LISTED.items() if kind != STUDY}
+    groups |= {"studies": studies.names(workspace), "sections": list(_sections())}
+    everything = [known for names in groups.values() for known in names]
+    there = "; ".join(f"{group}: {one_of(names)}" for group, names in groups.items())
+    raise ConfigError(
+        [f"nothing is named {name!r}.{did_you_mean(name, everything)} There are {there}."], "the command line"
+    )
+
+
+def _sections() -> dict[str, type]:
+    found = {key_of(field): nested(hints(TrialConfig)[field.name]) for field in dataclasses.fields(TrialConfig)}
+    return {key: config for key, config in found.items() if config is not None} | {"resources": ResourcesConfig}
+
+
+def _describe_part(kind: str, name: str) -> str:
+    part = registry.get(kind, name)
+    return _describe_config(f"{kind} {name}", part.Config, _paragraph(part))
+
+
+def _describe_config(title: str, config: type, meaning: str = "") -> str:
+    lines = [title, meaning or _paragraph(config), ""]
+    rows = list(_rows(config, ""))
+    if not rows:
+        return "\n".join([*lines, "It has no fields."])
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for *cells, text in rows:
+        head = "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
+        lines += [
+            f"  {head}".rstrip(),
+            *textwrap.wrap(text, _columns(), initial_indent=_INDENT, subsequent_indent=_INDENT),
+        ]
+    return "\n".join(lines)
+
+
+def _columns() -> int:
+    return min(max(shutil.get_terminal_size().columns, 60), 110)
+
+
+def _rows(config: type, prefix: str) -> Iterator[tuple[str, str, str, str]]:
+    """(path, type, default, meaning with limits) of each field, those of nested dataclasses after their parent."""
+    for field in dataclasses.fields(config):
+        path, hint = prefix + key_of(field), hints(config)[field.name]
+        below = nested(hint)
+        kind = registered_kind(field)
+        allowed = _allowed(field, kind)
+        meaning = field.metadata.get("doc") or ""
+        yield path, kind or _type(hint), _default(field, below), f"{meaning} [{allowed}]" if allowed else meaning
+        if below is not None:
+            yield from _rows(below, f"{path}.")
+
+
+def _type(hint: Any) -> str:
+    if hint in NAMES:
+        return str(hint.__name__)
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is tuple:
+        return f"list of {_type(args[0])}"
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join("null" if option is types.NoneType else _type(option) for option in args)
+    return "fields"
+
+
+def _default(field: dataclasses.Field[Any], below: type | None) -> str:
+    value = default(field)
+    if value is dataclasses.MISSING:
+        return "required"
+    if below is not None and value is not None:
+        return ""
+    if registered_kind(field) is not None:
+        return f"= {value.name}"
+    if value is None and field.metadata.get("depends_on"):
+        return f"= as {field.metadata['depends_on']} says"
+    return f"= {show(value)}" if not isinstance(value, str) else f"= {value}"
+
+
+def _allowed(field: dataclasses.Field[Any], kind: str | None) -> str:
+    if kind is not None:
+        return one_of(registry.names(kind))
+    choices = field.metadata.get("choices")
+    limits = [
+        f"{sign} {field.metadata[name]}" for name, sign in _LIMITS.items() if field.metadata.get(name) is not None
+    ]
+    return ", ".join(choices) if choices is not None else ", ".join(limits)
+
+
+def _describe_study(name: str, workspace: Path) -> str:
+    from memsweep.config.compose import load_study
+
+    path = studies.find(name, workspace)
+    sweep: SweepConfig = load_study(name, (), workspace)
+    rows = f"{len(sweep.rows)} row{'s' if len(sweep.rows) != 1 else ''}"
+    axes = [f"  {axis:<28}  {', '.join(_word(value) for value in values)}" for axis, values in sweep.grid.items()]
+    return "\n".join(
+        [f"{STUDY} {name}", *([sweep.description] if sweep.description else []), f"{path}", "", rows, *axes]
+    )
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else show(value)
+
+
+def _study_headline(workspace: Path, name: str) -> str:
+    text = studies.find(name, workspace).read_text("utf-8", errors="replace")
+    return studies.description(text).partition("\n")[0]
+
+
+def _headline(part: type) -> str:
+    return _paragraph(part).partition("\n")[0]
+
+
+def _paragraph(documented: type) -> str:
+    return inspect.cleandoc(documented.__doc__ or "").partition("\n\n")[0]

@@ -1,0 +1,54 @@
+"""``setting``: a dataclass field that carries its meaning and its limits."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+MISSING = dataclasses.MISSING
+
+
+def setting(
+    default: Any = MISSING,
+    doc: str = "",
+    *,
+    factory: Any = MISSING,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+    choices: Sequence[str] | None = None,
+    registered: str | None = None,
+    cosmetic: bool = False,
+    depends_on: str | None = None,
+) -> Any:
+    """A field of a configuration dataclass.
+
+    Args:
+        default: the value when the study file says nothing (left out: the field is required).
+        doc: unit, meaning, and when to change it, in one sentence; ``memsweep describe`` prints it.
+        factory: makes the default, for values that are dataclasses themselves.
+        at_least, above, at_most, below: limits of a number (of each number of a tuple).
+        choices: allowed strings (of each string of a tuple).
+        registered: the kind of registered part that this field names (``parameterization``); its value is
+            that part's Config, and a study may write a bare name or ``{name: ..., <field>: ...}``.
+        cosmetic: the field cannot change a trial's numbers and stays out of its identity.
+        depends_on: name of the sibling field that decides whether this field exists and what its default is
+            (``rate`` depends on ``kernel``). When a grid axis or an override changes the sibling, a value
+            given for the old choice is dropped and the new choice's own default fills in.
+    """
+    metadata = {
+        "doc": doc,
+        "at_least": at_least,
+        "above": above,
+        "at_most": at_most,
+        "below": below,
+        "choices": tuple(choices) if choices is not None else None,
+        "registered": registered,
+        "cosmetic": cosmetic,
+        "depends_on": depends_on,
+    }
+    if factory is not MISSING:
+        return dataclasses.field(default_factory=factory, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)

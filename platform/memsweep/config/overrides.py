@@ -1,0 +1,188 @@
+"""The ``key=value`` words of a command line, in Hydra's grammar, sorted by what they change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memsweep.config.merge import dependents, put
+from memsweep.config.problems import show
+from memsweep.config.reflect import keys
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
+
+GRID = "grid"
+_FORM = "Write key=value, for example training.steps=100, model.width=2,4,8 or 'name=\"my study\"'"
+
+
+@dataclass
+class Overrides:
+    """What a command line changes in a study.
+
+    Attributes:
+        values: (dotted path, value) of the base configuration.
+        axes: (dotted path, values) of the grid, new or replaced.
+        removed: dotted paths to take out of the base.
+        removed_axes: dotted paths to take out of the grid ("" for all of it).
+        groups: words for Hydra itself: they choose a file of a config group.
+        problems: sentences.
+    """
+
+    values: list[tuple[str, Any]] = field(default_factory=list)
+    axes: list[tuple[str, Any]] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    removed_axes: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def parse(words: Sequence[str], folder: Path) -> Overrides:
+    """Sort the overrides of a command line.
+
+    Args:
+        words: as they were typed.
+        folder: where the study file lies; its subfolders are Hydra's config groups.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    parser, result = OverridesParser.create(), Overrides()
+    for word in words:
+        try:
+            override = parser.parse_override(word)
+        except HydraException as error:
+            reason = str(error).splitlines()[0]
+            result.problems.append(f"the override {show(word)} cannot be read ({reason}). {_FORM}.")
+            continue
+        _sort(override, word, folder, result)
+    return result
+
+
+def _sort(override: Override, word: str, folder: Path, result: Overrides) -> None:
+    path = override.key_or_group
+    if "/" in path or override.package is not None or (folder / path).is_dir():
+        result.groups.append(word)
+    elif path.split(".")[0] == "hydra":
+        result.problems.append(
+            f"the override {show(word)} sets Hydra itself, which memsweep does not use. Leave it out."
+        )
+    elif path == GRID or path.startswith(f"{GRID}."):
+        _sort_grid(override, path.removeprefix(GRID).removeprefix("."), word, result)
+    elif override.is_delete():
+        result.removed.append(path)
+    elif override.is_sweep_override():
+        result.axes += _axis(override, path, word, result)
+    else:
+        result.values.append((path, override.value()))
+
+
+def _sort_grid(override: Override, path: str, word: str, result: Overrides) -> None:
+    if override.is_delete():
+        result.removed_axes.append(path)
+    elif override.is_sweep_override():
+        result.axes += _axis(override, path, word, result)
+    else:
+        value = override.value()
+        if path or isinstance(value, Mapping):
+            result.axes += leaves(path, value)
+        else:
+            result.problems.append(f"the override {show(word)} gives no axes. Write {GRID}.model.width=[2,4].")
+
+
+def leaves(path: str, value: Any) -> list[tuple[str, Any]]:
+    """A nested value as dotted paths: ``grid={model: {width: [2, 4]}}`` is the axis model.width."""
+    if isinstance(value, Mapping) and value:
+        return [leaf for key, inner in value.items() for leaf in leaves(f"{path}.{key}".lstrip("."), inner)]
+    return [(path, value)]
+
+
+def _axis(override: Override, path: str, word: str, result: Overrides) -> list[tuple[str, Any]]:
+    from hydra.core.override_parser.types import Transformer
+    from hydra.errors import HydraException
+
+    try:
+        return [(path, list(override.sweep_iterator(Transformer.identity)))]
+    except HydraException:
+        form = f"{path}=1,2,3 or {path}=range(1,10)"
+        result.problems.append(f"the override {show(word)} does not list its values. For a grid write {form}.")
+        return []
+
+
+def fix(axes: dict[str, Any], path: str, value: Any, config: type | None) -> set[str]:
+    """Make an override of a base value win over the axes that sweep it.
+
+    Args:
+        axes: the grid, changed in place. An axis of this very path keeps the one value; an axis over a group of
+            fields that holds this path keeps the entries that agree, or else loses the field. Where an axis would
+            still drop the value from the base, the value becomes an axis of its own.
+        path: what the override sets.
+        value: to what.
+        config: the config dataclass of the section (the first word of the path), where it is known.
+
+    Returns:
+        The paths of values that the base cannot carry, because they belong to a part that only the axes choose.
+    """
+    partial = isinstance(value, Mapping) and value and "name" not in value  # some fields of a group, not all of it
+    if path in axes and not partial:
+        axes[path] = [value]
+        return set()
+    if isinstance(value, Mapping) and value:
+        return set().union(*[fix(axes, f"{path}.{key}", inner, config) for key, inner in value.items()])
+    dropped = _depends_on_axis(axes, path, config)
+    carried = False
+    for group in [group for group in axes if path.startswith(f"{group}.") and isinstance(axes[group], list)]:
+        _narrow(axes, group, path.removeprefix(f"{group}.").split("."), value, config)
+        carried |= group in axes and "." in group  # a nested part of another name replaces the base's part
+    if carried or dropped:
+        axes[path] = [value]
+    return {path} if carried else set()
+
+
+def _depends_on_axis(axes: Mapping[str, Any], path: str, config: type | None) -> bool:
+    """Whether a row may change the field on which this one depends, and so drop its value from the base."""
+    section, _, key = path.partition(".")
+    field = keys(config).get(key) if config is not None else None
+    decider = field.metadata.get("depends_on") if field is not None else None
+    return decider is not None and (section in axes or f"{section}.{decider}" in axes)
+
+
+def _narrow(axes: dict[str, Any], group: str, at: list[str], value: Any, config: type | None) -> None:
+    entries = axes[group]
+    kept = [entry for entry in entries if _at(entry, at) in (value, _ABSENT)]
+    if not any(_at(entry, at) == value for entry in entries):
+        kept = []
+        for entry in entries:
+            stripped = _without(entry, at, value, config if "." not in group else None)
+            if stripped not in kept:
+                kept.append(stripped)
+    axes[group] = kept
+    if kept == [{}]:
+        del axes[group]
+
+
+_ABSENT = object()
+
+
+def _at(entry: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        entry = {"name": entry} if isinstance(entry, str) else entry
+        if not isinstance(entry, Mapping) or key not in entry:
+            return _ABSENT
+        entry = entry[key]
+    return entry
+
+
+def _without(entry: Any, path: Sequence[str], value: Any, config: type | None) -> Any:
+    """The entry without one field, and without what depended on that field's old value."""
+    if not isinstance(entry, Mapping) or _at(entry, path) is _ABSENT:
+        return entry
+    changed: dict[str, Any] = {}
+    put(changed, path, value)
+    fallen = {path[0], *dependents(config, entry, changed)} if len(path) == 1 else set()
+    rest = {key: inner for key, inner in entry.items() if key not in fallen}
+    if len(path) > 1:
+        rest[path[0]] = _without(rest[path[0]], path[1:], value, None)
+    return rest

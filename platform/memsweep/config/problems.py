@@ -1,0 +1,57 @@
+"""What is wrong with a configuration: one ``Problem`` a mistake, and the words for values in messages."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+VALUE, UNKNOWN, REQUIRED, WHOLE = "value", "unknown", "required", "whole"
+"""Kinds: a value that its field refuses; a key that is no field; a field left out; what no single field can say."""
+
+_LONGEST = 60
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake.
+
+    Attributes:
+        path: dotted path of the field.
+        rule: what should be, without a full stop at its end.
+        got: what was written there (empty where the rule says it).
+        kind: one of this module's kinds.
+    """
+
+    path: str
+    rule: str
+    got: str = ""
+    kind: str = VALUE
+
+    def __str__(self) -> str:
+        return sentence(self.path, self.rule, self.got)
+
+
+def sentence(path: str, rule: str, got: str = "", where: str = "") -> str:
+    """``training.steps: must be at least 0, got -1 (in the grid).``"""
+    head = f"{path}: " if path else ""
+    text = f"{rule}, got {got}" if got else rule.rstrip(".")
+    return f"{head}{text}{where}."
+
+
+def join(path: str, key: object) -> str:
+    """The dotted path of a key below a path; always one line."""
+    word = key if isinstance(key, str) and key.isprintable() else repr(key)
+    return f"{path}.{word}" if path else word
+
+
+def show(value: Any) -> str:
+    """A value as a study file would spell it, cut to a readable length."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError):  # keys that JSON lacks, or a value that contains itself
+        text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

@@ -1,0 +1,51 @@
+"""Study files: where they are and what their head says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from memsweep.errors import ConfigError, did_you_mean
+
+FOLDER = "search_spaces"
+
+
+def names(workspace: Path) -> list[str]:
+    """The studies of a workspace, sorted: the YAML files of search_spaces/ (subfolders hold parts of studies)."""
+    return sorted(path.stem for path in (workspace / FOLDER).glob("*.yaml"))
+
+
+def find(study: str, workspace: Path) -> Path:
+    """The file of a study.
+
+    Args:
+        study: a name in the workspace's search_spaces/, or the path of a YAML file.
+        workspace: folder that holds search_spaces/.
+
+    Raises:
+        ConfigError: there is no such file; the message lists the studies that exist.
+    """
+    if study.endswith((".yaml", ".yml")):
+        for path in (Path(study), workspace / study, workspace / FOLDER / study):
+            if path.is_file() and path.suffix == ".yaml":
+                return path.resolve()
+    elif study and (path := workspace / FOLDER / f"{study}.yaml").is_file():
+        return path.resolve()
+    known = names(workspace)
+    where = (workspace / FOLDER).resolve()
+    if known:
+        there = f"Studies in {where}: {', '.join(known)}."
+    else:
+        there = (
+            f"There are no studies in {where}: run memsweep in the folder that holds {FOLDER}/, or give --workspace."
+        )
+    raise ConfigError([f"there is no study {study!r}.{did_you_mean(study, known)} {there}"], "the command line")
+
+
+def description(text: str) -> str:
+    """The comment lines at the top of a study file, without their marks and without Hydra's directives."""
+    lines = []
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line.lstrip("#").strip())
+    return "\n".join(line for line in lines if not line.startswith("@package")).strip()

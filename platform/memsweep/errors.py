@@ -1,0 +1,51 @@
+"""The errors that memsweep raises on purpose, and the words they share.
+
+Every message says what is wrong, what was got, what is allowed and what to do about it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+
+class MemsweepError(Exception):
+    """An error whose message is meant for the person who runs memsweep: shown without a traceback."""
+
+    exit_code = 1
+
+
+class ConfigError(MemsweepError):
+    """A configuration that cannot run; carries *all* of its problems, not the first one.
+
+    Attributes:
+        problems: one sentence each, in the order in which the configuration is read.
+    """
+
+    exit_code = 2
+
+    def __init__(self, problems: Sequence[str], source: str = "the configuration") -> None:
+        self.problems = tuple(problems)
+        self.source = source
+        count = len(self.problems)
+        head = f"{source} has {count} problem{'s' if count != 1 else ''}:"
+        super().__init__("\n".join([head, *(f"  - {problem}" for problem in self.problems)]))
+
+
+class StoreError(MemsweepError):
+    """A stored result that cannot be read or written as it should be."""
+
+
+class RegistryError(MemsweepError):
+    """A task, model or parameterization that was registered wrongly; the fault of its author."""
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """A sentence that suggests the nearest known name, or an empty string when none is near."""
+    near = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.6)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def one_of(known: Iterable[str]) -> str:
+    """The allowed names as one phrase, sorted: ``direct, exp, softplus``."""
+    return ", ".join(sorted(known)) or "(none)"

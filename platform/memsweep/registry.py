@@ -1,0 +1,148 @@
+"""Names for the parts that a study may choose: tasks, models, parameterizations.
+
+A part registers itself with a decorator, owns a frozen ``Config`` dataclass, and is found by name.
+``discover`` imports what can register: the engine's own models, the workspace's ``tasks/`` folder, and
+installed distributions that announce the entry-point group ``memsweep.plugins``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import logging
+import pkgutil
+import sys
+import zlib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from memsweep.errors import RegistryError, did_you_mean, one_of
+
+TASK, MODEL, PARAMETERIZATION = "task", "model", "parameterization"
+KINDS = (TASK, MODEL, PARAMETERIZATION)
+ENTRY_POINT_GROUP = "memsweep.plugins"
+
+_log = logging.getLogger(__name__)
+_parts: dict[str, dict[str, type]] = {kind: {} for kind in KINDS}
+_Part = TypeVar("_Part", bound=type)
+
+
+def register_task(name: str) -> Callable[[_Part], _Part]:
+    """Class decorator: make a task available to studies as ``task: {name: <name>, ...}``."""
+    return _register(TASK, name)
+
+
+def register_model(name: str) -> Callable[[_Part], _Part]:
+    """Class decorator: make a model available to studies as ``model: {name: <name>, ...}``."""
+    return _register(MODEL, name)
+
+
+def register_parameterization(name: str) -> Callable[[_Part], _Part]:
+    """Class decorator: make a parameterization available as ``model: {parameterization: <name>}``."""
+    return _register(PARAMETERIZATION, name)
+
+
+def _register(kind: str, name: str) -> Callable[[_Part], _Part]:
+    def decorate(part: _Part) -> _Part:
+        config: Any = part.__dict__.get("Config")
+        if not getattr(getattr(config, "__dataclass_params__", None), "frozen", False):
+            raise RegistryError(
+                f"{kind} {name!r} ({part.__qualname__}) has no Config of its own: write inside the class "
+                "'@dataclass(frozen=True, kw_only=True) class Config: ...', with one setting() per field."
+            )
+        known = _parts[kind].get(name)
+        if known is not None and source_file(known) != source_file(part):
+            raise RegistryError(
+                f"two {kind}s are named {name!r}: {source_file(known)} and {source_file(part)}. Rename one of them."
+            )
+        config.name = name  # the Config knows under which name it is chosen
+        config.kind = kind
+        _parts[kind][name] = part
+        return part
+
+    return decorate
+
+
+def names(kind: str) -> list[str]:
+    """The registered names of a kind (``task``, ``model`` or ``parameterization``), sorted."""
+    return sorted(_parts[kind])
+
+
+def get(kind: str, name: str) -> Any:
+    """The registered class.
+
+    Raises:
+        KeyError: no part of this kind has this name; the message lists the names that exist.
+    """
+    try:
+        return _parts[kind][name]
+    except KeyError:
+        raise KeyError(unknown(kind, name)) from None
+
+
+def unknown(kind: str, name: object) -> str:
+    """The sentence that says that a name is not registered, with a suggestion and all names."""
+    known = _parts[kind]
+    return f"{kind} {name!r} is not registered.{did_you_mean(name, known)} Registered {kind}s: {one_of(known)}."
+
+
+def source_file(part: type) -> Path:
+    """The file that defines a registered part: its code belongs to a trial's identity."""
+    return Path(inspect.getfile(part)).resolve()
+
+
+def discover(workspace: Path | None = None) -> list[str]:
+    """Import everything that registers parts; safe to call again.
+
+    Args:
+        workspace: folder whose ``tasks/*.py`` are imported (None: engine and plugins only).
+
+    Returns:
+        One sentence for each plugin or task file that failed to import; it is skipped, the others work.
+    """
+    _import_engine_models()
+    broken = []
+    if workspace is not None:
+        for path in sorted((Path(workspace).resolve() / "tasks").glob("[!_]*.py")):
+            broken += _attempt(f"task file {path}", partial(_import_file, path))
+    for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+        owner = point.dist.name if point.dist else point.value
+        broken += _attempt(f"plugin {point.name!r} of {owner!r} ({point.value})", point.load)
+    for sentence in broken:
+        _log.debug("%s", sentence)
+    return broken
+
+
+def _attempt(what: str, load: Callable[[], object]) -> list[str]:
+    try:
+        load()
+    except Exception as error:  # any fault of foreign code: name it, skip it, go on
+        return [f"{what} was skipped: {type(error).__name__}: {error}"]
+    return []
+
+
+def _import_engine_models() -> None:
+    package = importlib.import_module("memsweep.models")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+
+
+def _import_file(path: Path) -> None:
+    # The parent folder is part of the name: two workspaces in one process may hold files of one name.
+    name = f"memsweep_workspace_{zlib.crc32(str(path.parent).encode()):08x}_{path.stem}"
+    if name in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise

@@ -1,0 +1,167 @@
+"""Words on the command line change a study: values, axes, and what the grid sweeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from config_study import BASE, load, only, problems, scaled_parameterization
+from memsweep.config import studies
+from memsweep.config.compose import load_study
+from memsweep.errors import ConfigError
+
+GRID = """
+grid:
+  task: [{kernel: exponential}, {kernel: polynomial, exponent: 1.2}, {kernel: polynomial, rate: 0.3}]
+  task.horizon: [50, 100]
+  model.width: [2, 4]
+"""
+STUDY = f"# The head\n# in two lines\n\n# not this\n{BASE}{GRID}"
+
+
+def test_a_value_is_set_whether_or_not_the_file_mentions_it(tmp_path: Path) -> None:
+    for word in ("training.steps=7", "+training.steps=7", "++training.steps=7", "training={steps: 7}"):
+        assert {row.training.steps for row in load(tmp_path, STUDY, word).rows} == {7}
+    trial = only(load(tmp_path, BASE, "perturbation.radii.from=1e-3", "model.normalize=true").rows)
+    assert (trial.perturbation.radii.from_, trial.perturbation.radii.to) == (1e-3, 3.0)
+    assert trial.model.normalize is True
+    assert load(tmp_path, BASE, "resources.cpus=2").resources.cpus == 2.0
+
+
+def test_the_name_and_the_description(tmp_path: Path) -> None:
+    sweep = load(tmp_path, STUDY)
+    assert (sweep.name, sweep.description) == ("study", "The head\nin two lines")
+    assert load(tmp_path, STUDY, 'name="<script>, or so"').name == "<script>, or so"
+    assert "must be text" in only(problems(tmp_path, BASE, "name=2024"))
+    assert "must be text" in only(problems(tmp_path, BASE, "name=''"))
+
+
+def test_a_value_replaces_the_axis_of_its_path(tmp_path: Path) -> None:
+    sweep = load(tmp_path, STUDY, "model.width=16")
+    assert sweep.grid["model.width"] == (16,)
+    assert {row.model.width for row in sweep.rows} == {16}
+    assert len(sweep.rows) == 6
+
+
+@pytest.mark.parametrize("word", ["model.width=2,4,8", "grid.model.width=[2,4,8]", "grid={model: {width: [2, 4, 8]}}"])
+def test_an_axis_is_replaced_in_its_place(tmp_path: Path, word: str) -> None:
+    sweep = load(tmp_path, STUDY, word)
+    assert list(sweep.grid) == ["task", "task.horizon", "model.width"]
+    assert [row.model.width for row in sweep.rows[:4]] == [2, 4, 8, 2]
+
+
+def test_an_axis_is_made(tmp_path: Path) -> None:
+    sweep = load(tmp_path, BASE, "model.width=range(2,9,2)", "grid.model.parameterization=[exp,direct]")
+    assert sweep.grid == {"model.width": (2, 4, 6, 8), "model.parameterization": ("exp", "direct")}
+    assert [row.model.parameterization.name for row in sweep.rows[:2]] == ["exp", "direct"]
+
+
+def test_an_axis_is_taken_out(tmp_path: Path) -> None:
+    sweep = load(tmp_path, STUDY, "~grid.task.horizon")
+    assert list(sweep.grid) == ["task", "model.width"]
+    assert {row.task.horizon for row in sweep.rows} == {20}
+    assert len(load(tmp_path, STUDY, "~grid").rows) == 1
+    assert "Did you mean 'task.horizon'?" in only(problems(tmp_path, STUDY, "~grid.task.horizn"))
+
+
+def test_a_field_is_taken_out_of_the_base(tmp_path: Path) -> None:
+    assert only(load(tmp_path, BASE, "~task.rate").rows).task.rate == 1.0
+    assert "a field that the study does not set" in only(problems(tmp_path, BASE, "~task.dt"))
+
+
+def test_a_choice_drops_what_belonged_to_the_old_one(tmp_path: Path) -> None:
+    def task(*words: str) -> tuple[str, float | None]:
+        found = only(load(tmp_path, BASE, *words).rows).task
+        return found.kernel, found.rate
+
+    assert task("task.kernel=polynomial") == ("polynomial", 0.1)
+    assert task("task.kernel=exponential") == ("exponential", 0.5)
+    assert task("task.rate=0.7", "task.kernel=polynomial") == ("polynomial", 0.7)
+    assert task("task={kernel: shift}") == ("shift", None)
+
+
+def test_a_value_wins_over_the_entries_of_a_group_axis(tmp_path: Path) -> None:
+    agreeing = load(tmp_path, STUDY, "task.kernel=polynomial")
+    assert agreeing.grid["task"] == ({"kernel": "polynomial", "exponent": 1.2}, {"kernel": "polynomial", "rate": 0.3})
+    other = load(tmp_path, STUDY, "task.kernel=sine")
+    assert {row.task.kernel for row in other.rows} == {"sine"}
+    assert list(other.grid) == ["task.horizon", "model.width"]
+    rates = load(tmp_path, STUDY, "task.rate=9.0")
+    assert {row.task.rate for row in rates.rows} == {9.0}
+    swept = BASE + "grid: {task.kernel: [exponential, polynomial]}"
+    assert {row.task.rate for row in load(tmp_path, swept, "task.rate=9.0").rows} == {9.0}
+
+
+def test_a_value_wins_over_a_swept_part(tmp_path: Path) -> None:
+    with scaled_parameterization():
+        grid = BASE + "grid: {model.parameterization: [scaled, {name: scaled, shift: 1.0}]}"
+        sweep = load(tmp_path, grid, "model.parameterization.scale=5.0")
+        assert {row.model.parameterization.scale for row in sweep.rows} == {5.0}
+        assert len(sweep.rows) == 2
+        sweep = load(tmp_path, grid, "model={width: 9, parameterization: {scale: 5.0}}")
+        assert {(row.model.width, row.model.parameterization.scale) for row in sweep.rows} == {(9, 5.0)}
+        sweep = load(tmp_path, grid, "model.parameterization={name: scaled, scale: 6.0}")
+        assert only(sweep.rows).model.parameterization.scale == 6.0
+
+
+def test_all_wrong_words_are_told_together(tmp_path: Path) -> None:
+    words = ["name=<x>", "steps", "hydra.run.dir=x", "a=interval(0,1)", "training.stps=3", "nope=1", "grid=3"]
+    found = problems(tmp_path, STUDY, *words)
+    assert len(found) == 7
+    assert all("cannot be read" in line and "key=value" in line for line in found[:2])
+    assert "sets Hydra itself" in found[2]
+    assert "does not list its values" in found[3]
+    assert "gives no axes" in found[4]
+    assert "no section 'nope'" in found[5]
+    assert "Did you mean 'steps'?" in found[6]
+
+
+def test_groups_and_interpolations_work(tmp_path: Path) -> None:
+    (tmp_path / "training").mkdir()
+    for name, steps in (("fast", 10), ("slow", 99)):
+        (tmp_path / "training" / f"{name}.yaml").write_text(f"steps: {steps}\n")
+    text = "defaults: [{training: fast}, _self_]\n" + BASE.replace("horizon: 20", "horizon: '${model.width}'")
+    text += "grid: {model.dt: [1.0, '${training.steps}']}"
+    fast, slow = load(tmp_path, text), load(tmp_path, text, "training=slow", "model.width=6")
+    assert [row.model.dt for row in fast.rows] == [1.0, 10.0]
+    assert [(row.task.horizon, row.model.dt, row.training.steps) for row in slow.rows] == [(6, 1.0, 99), (6, 99.0, 99)]
+    assert "training/slwo" in only(problems(tmp_path, text, "training=slwo"))
+    assert "_self_" in only(problems(tmp_path, text.replace(", _self_", "")))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: [1\nb: 2", "not valid YAML in line 2"),
+        ("task: 1\ntask: 2", "found duplicate key task"),
+        ("- 1", "cannot be composed"),
+        ("task: ${nope}\nmodel: diagonal_rnn", "Interpolation key 'nope' not found"),
+        ("hydra: {}\n" + BASE, "configures Hydra itself"),
+        ("defaults: [nothing, _self_]\n", "nothing"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told_in_words(tmp_path: Path, text: str, words: str) -> None:
+    first, second = problems(tmp_path, text, "no equals sign")
+    assert "cannot be read" in first
+    assert words in second
+
+
+def test_bytes_that_are_no_text_are_told_in_words(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="not valid YAML"):
+        load_study(str(tmp_path / "x.yaml"))
+
+
+def test_studies_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="There are no studies in"):
+        studies.find("mine", tmp_path)
+    folder = tmp_path / "search_spaces"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text(BASE)
+    assert studies.names(tmp_path) == ["mine"]
+    assert studies.find("mine", tmp_path) == studies.find(str(folder / "mine.yaml"), Path("elsewhere"))
+    monkeypatch.chdir(tmp_path)
+    assert studies.find("search_spaces/mine.yaml", Path()) == folder / "mine.yaml"
+    with pytest.raises(ConfigError, match=r"no study 'mien'. Did you mean 'mine'\? Studies in .*: mine"):
+        studies.find("mien", tmp_path)
