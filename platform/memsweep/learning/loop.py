@@ -1,0 +1,208 @@
+"""The training loop: all ensembles of a pack, step by step over shared batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from memsweep.config.schema import TrainingConfig
+from memsweep.learning import checkpoints, pruning
+from memsweep.learning.ensemble import Ensemble
+from memsweep.learning.optimizer import AdamW, clipped, scheduled
+from memsweep.learning.problem import Problem
+from memsweep.learning.streams import TRAIN, VALIDATION, Stream
+from memsweep.models.base import LinearModel, Part
+
+HISTORY_ROWS = 100
+"""Most history rows of one replica: enough for a curve, small enough for a tracking server."""
+
+
+@dataclass
+class Learner:
+    """One ensemble in training.
+
+    Attributes:
+        weights, best_weights: ``[rows, size]``, now and at the best validation.
+        best: ``[rows]``, least validated objective: validation loss plus penalties (inf before the first). Without
+            the penalties a state whose redundant modes are not pruned yet would win.
+        best_loss: ``[rows]``, the validation loss of that state.
+        best_step: ``[rows]``, the step of that validation.
+        stale: ``[rows]``, validations since then.
+        running: ``[rows]``, bool: neither diverged nor stopped early.
+        diverged: ``[rows]``, bool.
+        history: (step, train losses ``[rows]``, validation losses ``[rows]``).
+    """
+
+    ensemble: Ensemble
+    targets: Tensor
+    rates: Tensor
+    weights: Tensor
+    best_weights: Tensor
+    optimizer: AdamW
+    best: Tensor
+    best_loss: Tensor
+    best_step: Tensor
+    stale: Tensor
+    running: Tensor
+    diverged: Tensor
+    steps: Tensor
+    loss: Tensor
+    history: list[tuple[int, Tensor, Tensor]] = field(default_factory=list)
+
+    @staticmethod
+    def start(ensemble: Ensemble, problem: Problem) -> Learner:
+        rows, weights = ensemble.rows, ensemble.initial
+        replicas = ensemble.replicas
+        return Learner(
+            ensemble=ensemble,
+            targets=ensemble.spread([problem.target(replica.trial) for replica in replicas]),
+            rates=ensemble.spread([replica.learning_rate for replica in replicas]).to(weights.dtype),
+            weights=weights.clone(),
+            best_weights=weights.clone(),
+            optimizer=AdamW.like(weights),
+            best=torch.full((rows,), math.inf, dtype=weights.dtype),
+            best_loss=torch.full((rows,), math.inf, dtype=weights.dtype),
+            best_step=torch.zeros(rows, dtype=torch.long),
+            stale=torch.zeros(rows, dtype=torch.long),
+            running=torch.ones(rows, dtype=torch.bool),
+            diverged=torch.zeros(rows, dtype=torch.bool),
+            steps=torch.zeros(rows, dtype=torch.long),
+            loss=torch.full((rows,), math.nan, dtype=weights.dtype),
+        )
+
+    def losses(self, problem: Problem, data: Any, weights: Tensor) -> Tensor:
+        """Losses ``[rows]`` of flat weights ``[rows, size]``."""
+        return problem.loss(self.ensemble.model, self.ensemble.layout.named(weights), data, self.targets)
+
+
+def train(
+    ensembles: list[Ensemble],
+    problem: Problem,
+    training: TrainingConfig,
+    *,
+    checkpoint: Path | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> list[Learner]:
+    """Train every replica; the best validated state of each is kept.
+
+    A replica whose loss becomes infinite or NaN has diverged: it stops where it was, and the others go on.
+
+    Args:
+        ensembles: of one program; they see the same batches.
+        problem: losses on the task.
+        training: of the pack; per-replica learning rates come from the replicas.
+        checkpoint: file to continue from, if it exists and is of these ensembles, and to write to on the way.
+            A continued run ends with the very same numbers.
+        progress: called with the fraction done.
+    """
+    learners = [Learner.start(ensemble, problem) for ensemble in ensembles]
+    population = training.objective == "population"
+    validation = (
+        problem.population()
+        if population
+        else problem.data(Stream(training.data_seed, VALIDATION), 0, training.validation_size)
+    )
+    stream = Stream(training.data_seed, TRAIN)
+    first = checkpoints.load(checkpoint, learners) if checkpoint else 0
+    if first == 0:
+        _validate(learners, problem, validation, 0, training)
+    for step in range(first, training.steps):
+        if not any(bool(learner.running[learner.ensemble.real].any()) for learner in learners):
+            break
+        data = validation if population else problem.data(stream, step, training.batch_size)
+        for learner in learners:
+            _step(learner, problem, data, step, training)
+        done = step + 1
+        if done % training.validate_every == 0 or done == training.steps:
+            _validate(learners, problem, validation, done, training)
+            if progress:
+                progress(done / training.steps)
+        if checkpoint and done % training.checkpoint_every == 0 and done < training.steps:
+            checkpoints.save(checkpoint, learners, done)
+    if training.merge_redundant:
+        for learner in learners:
+            _merge_redundant(learner, problem, validation, training)
+    return learners
+
+
+@torch.no_grad()
+def _merge_redundant(learner: Learner, problem: Problem, data: Any, training: TrainingConfig) -> None:
+    """Merge modes of the best state, from the weakest up, while the objective stays within the tolerance."""
+    ensemble = learner.ensemble
+    if pruning.modes(ensemble) == 0:
+        return
+    allowed = learner.best * (1.0 + training.merge_tolerance)
+    order = pruning.by_amplitude(ensemble, learner.best_weights)
+    strongest = order[:, -1]
+    for mode in order[:, :-1].unbind(1):
+        weights = pruning.merged(ensemble, learner.best_weights, mode, strongest)
+        loss = learner.losses(problem, data, weights)
+        objective = loss + _penalty(learner, weights, training)
+        redundant = pruning.removable(ensemble, mode, strongest) & ~learner.diverged & (objective <= allowed)
+        learner.best = torch.where(redundant, objective, learner.best)
+        learner.best_loss = torch.where(redundant, loss, learner.best_loss)
+        learner.best_weights = torch.where(redundant.unsqueeze(-1), weights, learner.best_weights)
+
+
+def _step(learner: Learner, problem: Problem, data: Any, step: int, training: TrainingConfig) -> None:
+    weights = learner.weights.requires_grad_(True)
+    loss = learner.losses(problem, data, weights)
+    objective = loss + _penalty(learner, weights, training)
+    (gradient,) = torch.autograd.grad(objective.sum(), weights)
+    learner.weights = weights = weights.detach()
+    healthy = torch.isfinite(loss) & torch.isfinite(gradient).all(-1)
+    learner.diverged |= learner.running & ~healthy
+    learner.running &= healthy
+    moving = learner.running.unsqueeze(-1) & learner.ensemble.exists
+    gradient = clipped(torch.where(moving, gradient, 0.0), training.clip)
+    rate = learner.rates * scheduled(step, training.steps, training.schedule)
+    learner.weights = learner.optimizer.update(weights, gradient, rate, training.weight_decay, moving)
+    learner.steps += learner.running
+    learner.loss = loss.detach()
+
+
+def _penalty(learner: Learner, weights: Tensor, training: TrainingConfig) -> Tensor:
+    ensemble = learner.ensemble
+    penalty = torch.zeros_like(weights[:, 0])
+    if training.amplitude_penalty:
+        amplitudes = ensemble.layout.select(Part.ENCODER, Part.READOUT)
+        penalty = penalty + training.amplitude_penalty * torch.where(amplitudes, weights, 0.0).square().sum(-1)
+    if training.margin_penalty and isinstance(ensemble.model, LinearModel):
+        margin = stability_margin(ensemble, weights)
+        penalty = penalty + training.margin_penalty * torch.relu(1.0 - margin)
+    return penalty
+
+
+def stability_margin(ensemble: Ensemble, weights: Tensor) -> Tensor:
+    """1 - max |eigenvalue| over all modes that exist, ``[rows]``; negative when the recurrence is unstable."""
+    assert isinstance(ensemble.model, LinearModel), "please report this: a margin was asked of a nonlinear model"
+    sizes = ensemble.model.eigenvalues(ensemble.layout.named(weights)).abs()
+    widths = ensemble.spread([replica.model.width for replica in ensemble.replicas])
+    exists = torch.arange(sizes.shape[-1]) < widths.unsqueeze(-1)
+    return 1.0 - torch.where(exists, sizes, 0.0).amax(-1)
+
+
+@torch.no_grad()
+def _validate(learners: list[Learner], problem: Problem, data: Any, step: int, training: TrainingConfig) -> None:
+    every = max(1, math.ceil(training.steps / HISTORY_ROWS))
+    for learner in learners:
+        loss = learner.losses(problem, data, learner.weights)
+        learner.diverged |= learner.running & ~torch.isfinite(loss)
+        learner.running &= torch.isfinite(loss)
+        objective = loss + _penalty(learner, learner.weights, training)
+        better = learner.running & (objective < learner.best)
+        learner.best = torch.where(better, objective, learner.best)
+        learner.best_loss = torch.where(better, loss, learner.best_loss)
+        learner.best_step = torch.where(better, step, learner.best_step)
+        learner.best_weights = torch.where(better.unsqueeze(-1), learner.weights, learner.best_weights)
+        learner.stale = torch.where(better, 0, learner.stale + 1)
+        if training.patience:
+            learner.running &= learner.stale < training.patience
+        if not learner.history or step - learner.history[-1][0] >= every or step == training.steps:
+            learner.history.append((step, learner.loss, loss))

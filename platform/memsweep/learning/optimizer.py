@@ -1,0 +1,64 @@
+"""AdamW with a learning rate, a gradient clip and a life of its own for every replica.
+
+The update is that of torch.optim.AdamW (decoupled weight decay, arXiv 1711.05101), written over a flat tensor
+``[replicas, size]`` because torch's takes one learning rate for all rows and clips their common norm.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+
+
+@dataclass
+class AdamW:
+    """Optimizer state of one ensemble.
+
+    Attributes:
+        mean: ``[rows, size]``, running mean of the gradient.
+        square: ``[rows, size]``, running mean of its square.
+        step: updates so far.
+    """
+
+    mean: Tensor
+    square: Tensor
+    step: int = 0
+
+    @staticmethod
+    def like(weights: Tensor) -> AdamW:
+        return AdamW(torch.zeros_like(weights), torch.zeros_like(weights))
+
+    def update(self, weights: Tensor, gradient: Tensor, rate: Tensor, decay: float, moving: Tensor) -> Tensor:
+        """The next weights.
+
+        Args:
+            weights, gradient: ``[rows, size]``.
+            rate: ``[rows]``, learning rates of this step.
+            decay: decoupled weight decay.
+            moving: ``[rows, size]``, bool: entries that may change; the others keep weights and state.
+        """
+        self.step += 1
+        self.mean = torch.where(moving, torch.lerp(gradient, self.mean, BETA1), self.mean)
+        self.square = torch.where(moving, torch.lerp(gradient.square(), self.square, BETA2), self.square)
+        root = self.square.sqrt() / math.sqrt(1.0 - BETA2**self.step) + EPSILON
+        change = rate.unsqueeze(-1) * (self.mean / (1.0 - BETA1**self.step) / root + decay * weights)
+        return torch.where(moving, weights - change, weights)
+
+    def state(self) -> dict[str, Tensor | int]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def clipped(gradient: Tensor, limit: float) -> Tensor:
+    """Each row scaled down to the norm ``limit`` where it is larger: ``[rows, size]``."""
+    norms = gradient.norm(dim=-1, keepdim=True)
+    return gradient * (limit / norms).clamp(max=1.0)
+
+
+def scheduled(step: int, steps: int, schedule: str) -> float:
+    """Factor of the learning rate at a step (0 ... steps-1)."""
+    return 0.5 * (1.0 + math.cos(math.pi * step / steps)) if schedule == "cosine" else 1.0

@@ -1,0 +1,1 @@
+"""Recurrent models and their parameterizations. Each module here registers what it defines."""

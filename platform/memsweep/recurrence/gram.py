@@ -1,0 +1,92 @@
+"""The weighted squared error of a linear model as a quadratic form of its impulse response.
+
+With input x, target kernel rho, model kernel K, error e = K - rho and the model's answer to its biases d
+(the drift), the prediction error at time t is sum_{s<=t} e_s x_{t-s} + d_t. Its weighted mean square over a
+batch is
+
+    loss = e' G e + 2 d' C e + (1/T) sum_t w_t^2 d_t^2 ,
+
+where G (lag x lag) and C (time x lag) depend on the batch alone: every model of a pack shares them. This is the
+same number as running the recurrence over the batch, at a cost that does not depend on the batch size. It is
+always formed in e: expanding the square would cancel.
+
+For white noise of variance v the expectation has a diagonal G (``Gram.population``).
+
+Letters: B sequences, T time or lag (horizon), N leading dimensions (replicas, copies).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Gram:
+    """Statistics of a batch, or of the input's law, that turn responses into losses.
+
+    Attributes:
+        lags: ``[T, T]`` for a batch, or ``[T]``, the diagonal, for the population.
+        cross: ``[T, T]`` (time x lag), or None for the population (the input's mean is zero).
+        drift: ``[T]``, w_t^2 / T.
+    """
+
+    lags: Tensor
+    cross: Tensor | None
+    drift: Tensor
+
+    @staticmethod
+    def of_batch(x_BT: Tensor, weights_T: Tensor, chunk: int = 1024) -> Gram:
+        """Statistics of a batch of scalar input sequences; ``chunk`` bounds the memory of large batches."""
+        batch, horizon = x_BT.shape
+        products = x_BT.new_zeros(2 * horizon, horizon)  # lower half stays zero: reads beyond the horizon
+        for part in x_BT.split(chunk):
+            products[:horizon].addmm_(part.T, part)
+        squares = weights_T.square() / (batch * horizon)
+        # by_lag[d, j] = sum_b x[j + d] x[j]: the diagonals of x'x as rows
+        by_lag = products.as_strided((horizon, horizon), (horizon, horizon + 1))
+        hankel = torch.cat([squares, torch.zeros_like(squares)]).as_strided((horizon, horizon), (1, 1))
+        # sums[s, d] = sum_j w^2[s + j] by_lag[d, j]: the Gram entry of lags s and s - d
+        sums = hankel @ by_lag.T
+        rows = torch.arange(horizon, device=x_BT.device)
+        larger, smaller = torch.maximum(rows[:, None], rows), torch.minimum(rows[:, None], rows)
+        lags = sums[larger, larger - smaller]
+        mean = torch.cat([torch.zeros_like(squares), x_BT.mean(0)])
+        toeplitz = mean.flip(0).as_strided((horizon, horizon), (1, 1)).flip(0)  # [t, s] = mean[t - s], 0 for s > t
+        drift = weights_T.square() / horizon
+        return Gram(lags, drift[:, None] * toeplitz, drift)
+
+    @staticmethod
+    def population(weights_T: Tensor, variance: float) -> Gram:
+        """Expectation over independent inputs of zero mean and the given variance."""
+        drift = weights_T.square() / weights_T.shape[0]
+        return Gram(variance * drift.flip(0).cumsum(0).flip(0), None, drift)
+
+    def loss(self, error_NT: Tensor, drift_NT: Tensor) -> Tensor:
+        """Weighted mean squared error of models with these kernel errors and drifts; shape ``[N]``."""
+        if self.lags.ndim == 1:
+            return (error_NT.square() * self.lags).sum(-1) + (drift_NT.square() * self.drift).sum(-1)
+        loss: Tensor = _QuadraticForm.apply(error_NT, drift_NT, self.lags, self.cross, self.drift)
+        return loss
+
+
+class _QuadraticForm(torch.autograd.Function):
+    """Saves the two products that the loss and its gradient share."""
+
+    @staticmethod
+    def forward(ctx: Any, error_NT: Tensor, drift_NT: Tensor, lags: Tensor, cross: Tensor, weight: Tensor) -> Tensor:
+        lagged = error_NT @ lags
+        crossed = error_NT @ cross.T
+        weighted = drift_NT * weight
+        ctx.save_for_backward(lagged, crossed, weighted, drift_NT, cross)
+        return (error_NT * lagged).sum(-1) + (drift_NT * (2.0 * crossed + weighted)).sum(-1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        (grad_N,) = grads
+        lagged, crossed, weighted, drift_NT, cross = ctx.saved_tensors
+        scale = 2.0 * grad_N.unsqueeze(-1)
+        return scale * (lagged + drift_NT @ cross), scale * (crossed + weighted), None, None, None

@@ -1,0 +1,172 @@
+"""Training: the same numbers alone, in company, interrupted; divergence and early stop contained in one replica."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from engine import model_config, stacked, task_config
+from memsweep.config.schema import TrainingConfig
+from memsweep.learning.loop import stability_margin, train
+from memsweep.learning.optimizer import AdamW, clipped
+from memsweep.learning.streams import TEST, TRAIN, Stream
+
+TRAINING = TrainingConfig(steps=40, batch_size=16, validation_size=64, validate_every=5)
+
+
+def test_streams_never_meet():
+    draws = [
+        Stream(seed, name).generator(index).standard_normal(1000)
+        for seed in (0, 1)
+        for name in (TRAIN, TEST)
+        for index in (0, 1, 2**40)
+    ]
+    assert len(np.unique(np.concatenate(draws))) == 12 * 1000
+    again = Stream(1, TEST).generator(1).standard_normal(1000)
+    np.testing.assert_array_equal(again, draws[3 * 3 + 1])
+
+
+def test_adamw_is_torchs():
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(2, 5, dtype=torch.float64, generator=generator)
+    gradients = torch.randn(6, 2, 5, dtype=torch.float64, generator=generator)
+    rates = torch.tensor([0.1, 0.003], dtype=torch.float64)
+    mine, state = weights.clone(), AdamW.like(weights)
+    for gradient in gradients:
+        mine = state.update(mine, gradient, rates, 0.1, torch.ones_like(weights, dtype=torch.bool))
+    for row, rate in enumerate(rates.tolist()):
+        theirs = torch.nn.Parameter(weights[row].clone())
+        optimizer = torch.optim.AdamW([theirs], lr=rate, weight_decay=0.1)
+        for gradient in gradients:
+            theirs.grad = gradient[row].clone()
+            optimizer.step()
+        torch.testing.assert_close(mine[row], theirs.detach(), rtol=1e-10, atol=1e-12)
+
+
+def test_clip_is_per_replica():
+    gradient = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
+    torch.testing.assert_close(clipped(gradient, 1.0), torch.tensor([[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]))
+
+
+@pytest.mark.parametrize("objective", ["minibatch", "population"])
+def test_a_replica_trains_to_the_same_bits_in_any_company_and_order(objective):
+    training = TrainingConfig(steps=40, batch_size=16, validation_size=64, validate_every=5, objective=objective)
+    models = [
+        model_config(name, width=width, normalize=False)
+        for width in (2, 3, 5, 8)
+        for name in ("direct", "exp", "softplus")
+    ] * 3
+    seeds = list(range(len(models)))
+    (ensemble,), problem = stacked(models, seeds=seeds)
+    (company,) = train([ensemble], problem, training)
+    backwards, _ = stacked(models[::-1], seeds=seeds[::-1])
+    (reverse,) = train(backwards, problem, training)
+    for row in range(len(models)):
+        alone, _ = stacked([models[row]], seeds=[seeds[row]])
+        (single,) = train(alone, problem, training)
+        for other, at in ((company, row), (reverse, len(models) - 1 - row)):
+            assert torch.equal(single.best_weights[0], other.best_weights[at])
+            assert torch.equal(single.best[0], other.best[at])
+
+
+def test_training_follows_the_plain_recurrence():
+    """Ten steps of the quadratic form against ten steps of autograd through the loop over time."""
+    (ensemble,), problem = stacked([model_config(width=3)])
+    training = TrainingConfig(steps=10, batch_size=8, validation_size=8, validate_every=1, schedule="constant")
+    (fast,) = train([ensemble], problem, training)
+    model_class, task = type(ensemble.model), problem.task
+    model = model_class(model_config(width=3), ensemble.model.signature, Stream(0, "initial weights").generator())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.0)
+    for step in range(10):
+        batch = task.draw(Stream(0, TRAIN), step, 8)
+        size = model.encoder_weight.square().sum() + model.readout_weight.square().sum()
+        loss = task.loss(model(batch.inputs), batch) + training.amplitude_penalty * size
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), training.clip)
+        optimizer.step()
+    named = ensemble.layout.named(fast.weights[0])
+    # 1e-6: the published clip adds 1e-6 to the norm that it divides by
+    torch.testing.assert_close(named["recurrent_weight"][:3], model.recurrent_weight.detach(), rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(named["readout_weight"][:, :3], model.readout_weight.detach(), rtol=1e-6, atol=1e-8)
+
+
+class _PowerCut(Exception):
+    pass
+
+
+def test_an_interrupted_training_ends_with_the_same_bits(tmp_path):
+    training = TrainingConfig(steps=40, batch_size=16, validation_size=64, validate_every=5, checkpoint_every=10)
+    (ensemble,), problem = stacked([model_config(width=width) for width in (2, 4)])
+    (whole,) = train([ensemble], problem, training)
+    file = tmp_path / "pack.pt"
+
+    def cut(fraction: float) -> None:
+        if fraction >= 0.6:
+            raise _PowerCut
+
+    with pytest.raises(_PowerCut):
+        train([ensemble], problem, training, checkpoint=file, progress=cut)
+    seen = []
+    (resumed,) = train([ensemble], problem, training, checkpoint=file, progress=seen.append)
+    assert min(seen) > 0.5  # it continued, it did not start again
+    assert torch.equal(whole.best_weights, resumed.best_weights)
+    assert [step for step, *_ in whole.history] == [step for step, *_ in resumed.history]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "foreign"])
+def test_an_unusable_checkpoint_costs_time_not_numbers(tmp_path, damage):
+    training = TrainingConfig(steps=20, batch_size=16, validation_size=64, validate_every=5, checkpoint_every=10)
+    (ensemble,), problem = stacked([model_config(width=2)])
+    (other,), _ = stacked([model_config(width=2)], seeds=[99])
+    file = tmp_path / "pack.pt"
+    train([other if damage == "foreign" else ensemble], problem, training, checkpoint=file)
+    if damage == "truncated":
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    (clean,) = train([ensemble], problem, training)
+    (restarted,) = train([ensemble], problem, training, checkpoint=file)
+    assert torch.equal(clean.best_weights, restarted.best_weights)
+
+
+def test_divergence_stays_in_its_replica():
+    (ensemble,), problem = stacked([model_config("direct", width=2)] * 2, task=task_config(horizon=400))
+    ensemble.initial[0, ensemble.layout.segments[0].start] = -30.0  # eigenvalue 31: 31^400 overflows
+    (learner,) = train([ensemble], problem, TRAINING)
+    assert learner.diverged[:2].tolist() == [True, False]
+    assert torch.equal(learner.weights[0], ensemble.initial[0])
+    assert math.isfinite(learner.best[1])
+    alone, _ = stacked([model_config("direct", width=2)], task=task_config(horizon=400), seeds=[1])
+    (single,) = train(alone, problem, TRAINING)
+    assert torch.equal(single.best_weights[0], learner.best_weights[1])
+
+
+def test_early_stop_is_per_replica():
+    training = TrainingConfig(steps=200, batch_size=16, validation_size=64, validate_every=5, patience=1)
+    (ensemble,), problem = stacked([model_config(width=width) for width in (2, 3, 4, 5)])
+    (learner,) = train([ensemble], problem, training)
+    steps = learner.steps[:4].tolist()
+    assert min(steps) < 200
+    assert len(set(steps)) > 1
+    assert (learner.best_step[:4] <= learner.steps[:4]).all()
+
+
+def test_margin_counts_every_mode_and_no_padding():
+    (ensemble,), _ = stacked([model_config("direct", width=3)])
+    weights = ensemble.initial.clone()
+    weights[0, :3] = torch.tensor([0.5, 0.01, 1.9])
+    assert stability_margin(ensemble, weights)[0] == pytest.approx(0.01)
+    weights[0, :3] = torch.tensor([0.5, 0.0, 1.0])  # a dead mode is an integrator: margin 0, not left out
+    assert stability_margin(ensemble, weights)[0] == 0.0
+    weights[0, :3] = torch.tensor([0.5, 0.4, 1.0])
+    weights[0, 3:8] = -1.0  # padding
+    assert stability_margin(ensemble, weights)[0] == pytest.approx(0.4)
+
+
+def test_no_mode_is_born_dead_or_unstable():
+    for name in ("direct", "exp", "softplus"):
+        ensembles, _ = stacked([model_config(name, width=8)] * 64, task=task_config(horizon=100))
+        margins = stability_margin(ensembles[0], ensembles[0].initial)
+        assert float(margins.min()) > 0.5 / 100
