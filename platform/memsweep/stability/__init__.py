@@ -1,0 +1,1 @@
+"""Stability: perturbation error, memory function, stability radius, verdict."""

@@ -1,0 +1,103 @@
+"""Balls of weight perturbations: per-tensor norms, steepest directions, projections.
+
+|theta|_2 is the largest over the weight tensors of their spectral norm (matrices) or Euclidean norm (vectors):
+arXiv 2305.19190, Definition 3.4. A diagonal recurrent matrix is stored as a vector; its spectral norm is its
+largest entry. The ``entrywise`` norm, the largest entry of any tensor, is the published code's.
+
+Letters: P rows (replicas and dummies), K copies, S size of the flat weights.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from memsweep.learning.ensemble import Ensemble
+from memsweep.learning.layout import Segment
+from memsweep.models.base import Part
+
+RECURRENT, ALL = "recurrent", "all"
+SPECTRAL, ENTRYWISE = "spectral", "entrywise"
+
+
+class Ball:
+    """The unit ball of perturbations of an ensemble's weights, as a product of one ball per weight tensor.
+
+    Args:
+        ensemble: whose weights move.
+        name: ``recurrent`` (recurrent weights alone) or ``all``.
+        norm: ``spectral`` or ``entrywise``.
+    """
+
+    def __init__(self, ensemble: Ensemble, name: str, norm: str) -> None:
+        parts = (Part.RECURRENT,) if name == RECURRENT else tuple(Part)
+        self.norm = norm
+        self.segments = [s for s in ensemble.layout.segments if s.role.part in parts]
+        self.moving = (ensemble.exists & ensemble.layout.select(*parts)).unsqueeze(1)
+
+    def steepest(self, gradient: Tensor) -> Tensor:
+        """The point of the unit ball in which a linear function of this gradient is largest: ``[P, K, S]``."""
+        result = torch.zeros_like(gradient)
+        gradient = torch.where(self.moving & torch.isfinite(gradient), gradient, 0.0)
+        for segment in self.segments:
+            part = gradient[..., segment.start : segment.stop]
+            result[..., segment.start : segment.stop] = self._dual(segment, part)
+        return result
+
+    def project(self, shift: Tensor, radius: Tensor) -> Tensor:
+        """The nearest point of the ball of each copy's radius ``[K]``, tensor by tensor."""
+        result = torch.zeros_like(shift)
+        shift = torch.where(self.moving, shift, 0.0)
+        for segment in self.segments:
+            part = shift[..., segment.start : segment.stop]
+            result[..., segment.start : segment.stop] = self._clip(segment, part, radius.unsqueeze(-1))
+        return result
+
+    def sphere(self, shift: Tensor) -> Tensor:
+        """Every moving tensor scaled to norm 1 (zero tensors stay zero)."""
+        result = torch.zeros_like(shift)
+        shift = torch.where(self.moving, shift, 0.0)
+        for segment in self.segments:
+            part = shift[..., segment.start : segment.stop]
+            size = self._size(segment, part)
+            result[..., segment.start : segment.stop] = part / torch.where(size > 0, size, 1.0)
+        return result
+
+    def _kind(self, segment: Segment) -> str:
+        if self.norm == ENTRYWISE or segment.role.diagonal:
+            return "largest entry"
+        return "euclidean" if min(_matrix(segment)) == 1 else "spectral"
+
+    def _dual(self, segment: Segment, part: Tensor) -> Tensor:
+        kind = self._kind(segment)
+        if kind == "largest entry":
+            return part.sign()
+        if kind == "euclidean":
+            size = part.norm(dim=-1, keepdim=True)
+            return part / torch.where(size > 0, size, 1.0)
+        left, values, right = torch.linalg.svd(part.unflatten(-1, _matrix(segment)), full_matrices=False)
+        used = (values > values[..., :1] * 1e-12).to(part.dtype)
+        return ((left * used.unsqueeze(-2)) @ right).flatten(-2)
+
+    def _clip(self, segment: Segment, part: Tensor, radius: Tensor) -> Tensor:
+        kind = self._kind(segment)
+        if kind == "largest entry":
+            return torch.minimum(torch.maximum(part, -radius), radius)
+        if kind == "euclidean":
+            size = part.norm(dim=-1, keepdim=True)
+            return part * (radius / torch.where(size > 0, size, radius)).clamp(max=1.0)
+        left, values, right = torch.linalg.svd(part.unflatten(-1, _matrix(segment)), full_matrices=False)
+        return ((left * torch.minimum(values, radius).unsqueeze(-2)) @ right).flatten(-2)
+
+    def _size(self, segment: Segment, part: Tensor) -> Tensor:
+        kind = self._kind(segment)
+        if kind == "largest entry":
+            return part.abs().amax(-1, keepdim=True)
+        if kind == "euclidean":
+            return part.norm(dim=-1, keepdim=True)
+        return torch.linalg.matrix_norm(part.unflatten(-1, _matrix(segment)), 2).unsqueeze(-1)
+
+
+def _matrix(segment: Segment) -> tuple[int, int]:
+    rows = segment.shape[0]
+    return rows, (segment.stop - segment.start) // rows
