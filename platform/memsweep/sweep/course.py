@@ -1,0 +1,143 @@
+"""The course of a run: its rounds, and what became of every trial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memsweep.config.canonical import to_dict
+from memsweep.outcome import Outcome
+from memsweep.sweep import provenance
+from memsweep.sweep.backend import Backend
+from memsweep.sweep.identity import pack_identity
+from memsweep.sweep.job import Failure, PackJob, PackReport
+from memsweep.sweep.progress import Ledger, Snapshot
+from memsweep.sweep.resources import threads
+from memsweep.sweep.store import Store
+
+if TYPE_CHECKING:
+    from memsweep.sweep.plan import Plan
+
+_UNTOLD: Failure = {
+    "outcome": str(Outcome.FAILED),
+    "error": "the worker ended without a word about this trial: a fault of memsweep, please report it",
+    "traceback": "",
+}
+
+
+class Course:
+    """Runs a plan on a backend and hears what happens (``memsweep.sweep.backend.Events``).
+
+    Args:
+        plan: what to run.
+        workspace: folder whose ``tasks/`` the workers import.
+        store: the study's results.
+        on_progress: told the state after every event.
+        deliver: told the identity of every new result.
+
+    Attributes:
+        results: identity -> outcome of each trial that has a result now.
+        failures: identity -> failure of each trial that failed for good.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        workspace: Path,
+        store: Store,
+        on_progress: Callable[[Snapshot], None],
+        deliver: Callable[[str], None],
+    ) -> None:
+        self.results: dict[str, str] = {}
+        self.failures: dict[str, Failure] = {}
+        self._store, self._on_progress, self._deliver = store, on_progress, deliver
+        self._jobs = _jobs(plan, workspace, store.folder)
+        self._cost = {trial.identity: pack.cost / len(pack.trials) for pack in plan.packs for trial in pack.trials}
+        self._ledger = Ledger(len(plan.trials), len(plan.done), sum(self._cost.values()))
+        self._singles: list[PackJob] = []  # members of packs that failed
+        self._lonely: list[PackJob] = []  # trials that ran out of memory, or died, while others ran beside them
+        self._beside_others = False
+
+    def run(self, backend: Backend) -> None:
+        """All packs; then the members of failed packs, each alone; then what lacked memory even so, one at a time.
+
+        Raises:
+            KeyboardInterrupt: the run was stopped; ``results`` and ``failures`` hold what had ended.
+        """
+        self._beside_others = backend.slots > 1
+        self._show()
+        backend.run(self._jobs, backend.slots, self)
+        self._again(backend, self._singles, backend.slots, "each alone")
+        self._beside_others = False
+        self._again(backend, self._lonely, 1, "one at a time")
+
+    def _again(self, backend: Backend, jobs: list[PackJob], at_once: int, how: str) -> None:
+        if jobs:
+            self._ledger.note = f"{len(jobs)} trial{'s' if len(jobs) > 1 else ''} again, {how}, after a failure"
+            backend.run(list(jobs), at_once, self)
+            self._ledger.note = ""
+            self._show()
+
+    def started(self, job: PackJob) -> None:
+        self._ledger.started(job.pack, sum(self._cost[name] for name, _ in job.members))
+        self._show()
+
+    def advanced(self, job: PackJob, fraction: float) -> None:
+        self._ledger.advanced(job.pack, fraction)
+        self._show()
+
+    def finished(self, job: PackJob, report: PackReport, *, died: bool = False) -> None:
+        self._ledger.ended(job.pack)
+        for name, outcome in report.finished.items():
+            self.results[name] = outcome
+            self._ledger.settled(self._cost[name])
+            self._deliver(name)
+        for name, failure in report.failed.items():
+            lacked_memory = died or failure["outcome"] == Outcome.OUT_OF_MEMORY
+            self._failed(job, name, failure, certain=name in report.guilty, lacked_memory=lacked_memory)
+        for name, _ in job.members:
+            if name not in report.finished and name not in report.failed:
+                self._failed(job, name, _UNTOLD, certain=True)
+        self._show()
+
+    def died(self, job: PackJob, failure: Failure) -> None:
+        self._ledger.ended(job.pack)
+        # What was written before the worker died is a result like any other.
+        stored = {name: str(self._store.record(name)["outcome"]) for name, _ in job.members if self._store.has(name)}
+        lost = {name: failure for name, _ in job.members if name not in stored}
+        self.finished(job, PackReport(stored, lost), died=True)
+
+    def _failed(
+        self, job: PackJob, name: str, failure: Failure, *, certain: bool = False, lacked_memory: bool = False
+    ) -> None:
+        """Run the trial again where that can tell more; else it has failed for good."""
+        alone = replace(job, pack=pack_identity([name]), members=tuple(m for m in job.members if m[0] == name))
+        if len(job.members) > 1 and not certain:
+            self._singles.append(alone)
+        elif lacked_memory and self._beside_others:
+            self._lonely.append(alone)
+        else:
+            self.failures[name] = failure
+            self._ledger.settled(self._cost[name], failed=True)
+            self._store.fail(name, {"study": job.study, "time": provenance.now(), **failure})
+
+    def _show(self) -> None:
+        self._on_progress(self._ledger.snapshot())
+
+
+def _jobs(plan: Plan, workspace: Path, folder: Path) -> list[PackJob]:
+    revision = provenance.code_revision(workspace)
+    return [
+        PackJob(
+            pack=pack.identity,
+            study=plan.study,
+            folder=str(folder),
+            workspace=str(workspace),
+            members=tuple((trial.identity, to_dict(trial.config)) for trial in pack.trials),
+            threads=threads(plan.resources),
+            revision=revision,
+        )
+        for pack in plan.packs
+    ]

@@ -1,0 +1,88 @@
+"""A trial's identity: a hash of everything that decides its numbers.
+
+That is the whole config without cosmetic keys, the code that makes the numbers (models, recurrences, learning,
+perturbations, the task's own file), the versions of torch and numpy, and the type of device. Two studies that share
+a trial share its result; changed code shares nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memsweep import registry
+from memsweep.config.canonical import to_dict
+
+if TYPE_CHECKING:
+    from memsweep.config.schema import TrialConfig
+
+_LENGTH = 32
+_PACKAGE = Path(__file__).resolve().parents[1]
+_NUMBER_CODE = ("models/*.py", "recurrence/*.py", "learning/*.py", "stability/*.py", "trial.py", "config/schema.py")
+_READS_ONLY = frozenset({"verdict.py", "slopes.py", "radius.py"})
+"""Files of stability/ that read results: to change a verdict's rule does not change what was measured."""
+
+
+def identity(config: TrialConfig, device: str = "cpu") -> str:
+    """The identity of a trial, 32 hexadecimal digits.
+
+    Args:
+        config: the trial.
+        device: type of the device that makes the numbers; another type gives other roundings.
+    """
+    content = {
+        "config": identifying(config),
+        "code": code_fingerprint(config),
+        "versions": {name: importlib.metadata.version(name) for name in ("torch", "numpy")},
+        "device": device,
+    }
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:_LENGTH]
+
+
+def identifying(config: Any) -> dict[str, Any]:
+    """The canonical form of a config without its cosmetic fields."""
+    data = to_dict(config)
+    for field in dataclasses.fields(config):
+        key = field.name.rstrip("_")
+        value = getattr(config, field.name)
+        if field.metadata.get("cosmetic"):
+            del data[key]
+        elif dataclasses.is_dataclass(value):
+            data[key] = identifying(value)
+    return data
+
+
+def code_fingerprint(config: TrialConfig) -> str:
+    """A hash of the source files that make this trial's numbers, 16 hexadecimal digits."""
+    parts = [registry.get(registry.TASK, config.task.name), registry.get(registry.MODEL, config.model.name)]
+    own = {registry.source_file(part) for part in parts}
+    own |= {
+        registry.source_file(registry.get(value.kind, value.name))
+        for value in (getattr(config.model, field.name) for field in dataclasses.fields(config.model))
+        if getattr(value, "kind", None) in registry.KINDS
+    }
+    return _hash_files(frozenset(own | set(_engine_files())))
+
+
+@functools.cache
+def _engine_files() -> tuple[Path, ...]:
+    return tuple(sorted(path for glob in _NUMBER_CODE for path in _PACKAGE.glob(glob) if path.name not in _READS_ONLY))
+
+
+@functools.lru_cache(maxsize=256)
+def _hash_files(files: frozenset[Path]) -> str:
+    # by name and content, not by place: the same code on another machine has the same fingerprint
+    contents = sorted((path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in files)
+    return hashlib.sha256(json.dumps(contents).encode()).hexdigest()[:16]
+
+
+def pack_identity(members: Iterable[str]) -> str:
+    """The identity of a pack: its members', in order."""
+    return hashlib.sha256("\n".join(members).encode()).hexdigest()[:_LENGTH]

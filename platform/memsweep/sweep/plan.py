@@ -1,0 +1,117 @@
+"""The plan of a sweep: its trials with their identities, what is done already, and the rest in packs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memsweep.sweep.identity import identity, pack_identity
+
+if TYPE_CHECKING:
+    from memsweep.config.schema import ResourcesConfig, SweepConfig, TrialConfig
+
+PACK_REPLICAS = 256
+"""Most replicas of one pack: enough to share each batch's statistics widely, few enough to spread over workers."""
+
+
+@dataclass(frozen=True)
+class PlannedTrial:
+    """A trial and its identity."""
+
+    identity: str
+    config: TrialConfig
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Trials that run as one program.
+
+    Attributes:
+        identity: of these members in this order; names the checkpoint.
+        trials: the members.
+        cost: estimated work in arbitrary units, comparable between packs; for order and time estimates only.
+    """
+
+    identity: str
+    trials: tuple[PlannedTrial, ...]
+    cost: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep will do.
+
+    Attributes:
+        study: the study's name.
+        description: its study file's head.
+        trials: every row of the grid, in order.
+        done: identities whose results exist already, here or in another study.
+        packs: what is left, the costliest first, so that no long pack starts last.
+        resources: what one pack asks for.
+    """
+
+    study: str
+    description: str
+    trials: tuple[PlannedTrial, ...]
+    done: frozenset[str]
+    packs: tuple[Pack, ...]
+    resources: ResourcesConfig
+
+
+def identified(sweep: SweepConfig) -> tuple[PlannedTrial, ...]:
+    """The rows of a sweep with their identities."""
+    return tuple(PlannedTrial(identity(config), config) for config in sweep.rows)
+
+
+def make_plan(sweep: SweepConfig, trials: Sequence[PlannedTrial], done: Collection[str]) -> Plan:
+    """Plan a sweep.
+
+    Args:
+        sweep: the study.
+        trials: its rows, from ``identified``.
+        done: identities that need no work.
+    """
+    packs = make_packs([trial for trial in trials if trial.identity not in done])
+    return Plan(sweep.name, sweep.description, tuple(trials), frozenset(done), tuple(packs), sweep.resources)
+
+
+def make_packs(trials: Sequence[PlannedTrial]) -> list[Pack]:
+    """Group trials by program and cut the groups to size; costliest first."""
+    from memsweep.trial import program
+
+    groups: dict[str, list[PlannedTrial]] = {}
+    for trial in trials:
+        key = program(trial.config)
+        if not trial.config.has_closed_form:
+            key = f"{trial.identity} {key}"  # one trial a pack, even if a study names it twice
+        groups.setdefault(key, []).append(trial)
+    packs = [pack_of(members) for group in groups.values() for members in _cut(group)]
+    return sorted(packs, key=lambda pack: -pack.cost)
+
+
+def _cut(group: Sequence[PlannedTrial]) -> list[list[PlannedTrial]]:
+    packs: list[list[PlannedTrial]] = [[]]
+    room = PACK_REPLICAS
+    for trial in group:
+        seeds = trial.config.training.seeds
+        if packs[-1] and seeds > room:
+            packs.append([])
+            room = PACK_REPLICAS
+        packs[-1].append(trial)
+        room -= seeds
+    return packs
+
+
+def pack_of(trials: Sequence[PlannedTrial]) -> Pack:
+    """One pack of these trials."""
+    return Pack(pack_identity(trial.identity for trial in trials), tuple(trials), _cost(trials))
+
+
+def _cost(trials: Sequence[PlannedTrial]) -> float:
+    """Estimated work: batch statistics grow with the square of the horizon, each replica with width x horizon."""
+    training = trials[0].config.training
+    horizon = float(getattr(trials[0].config.task, "horizon", 100))
+    replicas = sum(trial.config.training.seeds * getattr(trial.config.model, "width", 1) for trial in trials)
+    shared = horizon**2 * (training.batch_size + horizon) if training.objective == "minibatch" else horizon
+    return training.steps * (shared / 40.0 + 4.0e5 + replicas * horizon * 20.0)

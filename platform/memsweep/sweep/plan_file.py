@@ -1,0 +1,28 @@
+"""``plan.json`` of a study's folder: which trials belong to the study, results or not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from memsweep.config.canonical import to_dict
+from memsweep.sweep.atomic import Staged
+from memsweep.sweep.plan import Plan
+
+FILE = "plan.json"
+_SCHEMA = 1
+
+
+def write_plan(folder: Path, plan: Plan, provenance: dict[str, Any]) -> None:
+    """Write a plan before anything of it runs; it replaces the plan of an earlier sweep of the study."""
+    content = {
+        "schema": _SCHEMA,
+        "study": plan.study,
+        "description": plan.description,
+        "trials": [{"identity": trial.identity, "config": to_dict(trial.config)} for trial in plan.trials],
+        "provenance": provenance,
+    }
+    staging = folder / ".partial"
+    staging.mkdir(parents=True, exist_ok=True)
+    Staged(folder / FILE, json.dumps(content, ensure_ascii=False).encode(), staging).commit()

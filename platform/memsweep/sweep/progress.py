@@ -1,0 +1,110 @@
+"""How far a run is: what is settled, what is running, and when it should end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state of a run at one moment.
+
+    Attributes:
+        total: trials of the plan, reused ones included.
+        finished: trials that this run finished, diverged ones included.
+        reused: trials whose result was there before the run.
+        failed: trials that failed for good.
+        running: packs that run now.
+        fraction: part of this run's work that is done, in [0, 1], weighted by estimated cost.
+        eta: seconds until the end, or None while nothing is known yet.
+        note: what is unusual now (members of a failed pack that run again), or an empty string.
+    """
+
+    total: int
+    finished: int
+    reused: int
+    failed: int
+    running: int
+    fraction: float
+    eta: float | None
+    note: str = ""
+
+
+class Ledger:
+    """Counts the work of a run; costs are in any one unit, only their ratios matter.
+
+    Args:
+        total: trials of the plan.
+        reused: trials that need no work.
+        work: cost of everything that is left to do.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, total: int, reused: int, work: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._total, self._reused, self._work = total, reused, max(work, 1e-12)
+        self._clock = clock
+        self._began: float | None = None
+        self._running: dict[str, _Running] = {}
+        self._finished = self._failed = 0
+        self._settled = 0.0
+        self.note = ""
+
+    def started(self, job: str, cost: float) -> None:
+        """A job has been given to a worker."""
+        now = self._clock()
+        self._began = now if self._began is None else self._began
+        self._running[job] = _Running(cost, now)
+
+    def advanced(self, job: str, fraction: float) -> None:
+        """A running job has done this fraction of its work; it never goes back."""
+        running = self._running.get(job)
+        if running is not None:
+            running.fraction = max(running.fraction, min(fraction, 1.0))
+
+    def ended(self, job: str) -> None:
+        """A job is over; what became of its trials is told by ``settled``."""
+        self._running.pop(job, None)
+
+    def settled(self, cost: float, *, failed: bool = False) -> None:
+        """One trial has its final outcome, and its share of the work is done."""
+        self._settled += cost
+        if failed:
+            self._failed += 1
+        else:
+            self._finished += 1
+
+    def snapshot(self) -> Snapshot:
+        """The state now."""
+        done = self._settled + sum(running.fraction * running.cost for running in self._running.values())
+        return Snapshot(
+            total=self._total,
+            finished=self._finished,
+            reused=self._reused,
+            failed=self._failed,
+            running=len(self._running),
+            fraction=min(done / self._work, 1.0),
+            eta=self._eta(done),
+            note=self.note,
+        )
+
+    def _eta(self, done: float) -> float | None:
+        if self._work - done <= 1e-9 * self._work:
+            return 0.0
+        if self._began is None or done <= 0:
+            return None
+        now = self._clock()
+        by_rate = (self._work - done) * (now - self._began) / done
+        # The last packs run on few workers: the end cannot come before the slowest of them.
+        return max([by_rate, *(running.left(now) for running in self._running.values())])
+
+
+@dataclass
+class _Running:
+    cost: float
+    began: float
+    fraction: float = 0.0
+
+    def left(self, now: float) -> float:
+        return (now - self.began) * (1.0 - self.fraction) / self.fraction if self.fraction > 0 else 0.0

@@ -1,0 +1,80 @@
+"""Turns what Tune tells its callbacks into the runner's events. Imports Ray: import it only to run on Ray."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from pathlib import Path
+from typing import Any
+
+from ray.exceptions import OutOfMemoryError, RayActorError
+from ray.tune import Callback
+
+from memsweep.outcome import Outcome
+from memsweep.sweep.backend import Events
+from memsweep.sweep.job import Failure, PackJob, PackReport
+from memsweep.sweep.oom import KernelKills
+
+
+class Relay(Callback):
+    """One for each experiment; every job ends exactly once, and those that have not ended are ``open``."""
+
+    def __init__(self, jobs: dict[str, PackJob], events: Events) -> None:
+        self.open = dict(jobs)
+        self._events = events
+        self._kills = KernelKills()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # Tune saves its callbacks for a restore of its own; ours is the store, so there is nothing to save
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        if (job := self._job(trial)) is not None:
+            self._events.started(job)
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        job = self._job(trial)
+        if job is None:
+            return
+        if "report" in result:
+            del self.open[job.pack]
+            self._events.finished(job, PackReport.from_json(result["report"]))
+        else:
+            self._events.advanced(job, result["fraction"])
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        job = self._job(trial)
+        if job is not None:  # a worker that dies after its report has harmed nothing
+            del self.open[job.pack]
+            self._events.died(job, _death(trial, self._kills))
+
+    def _job(self, trial: Any) -> PackJob | None:
+        return self.open.get(trial.config["pack"])
+
+
+def _death(trial: Any, kills: KernelKills) -> Failure:
+    error, text = _error_of(trial)
+    if isinstance(error, OutOfMemoryError) or "low on memory" in text:
+        outcome, cause = Outcome.OUT_OF_MEMORY, "Ray stopped the worker because its node ran low on memory"
+    elif kills.happened():
+        outcome, cause = Outcome.OUT_OF_MEMORY, "the worker process was killed by the kernel's out-of-memory killer"
+    elif isinstance(error, RayActorError):
+        outcome = Outcome.FAILED
+        cause = (
+            "the worker process died without a Python error: it was killed (often by the out-of-memory killer of its "
+            "node), it crashed in native code, or its node was lost"
+        )
+    else:
+        outcome, cause = Outcome.FAILED, f"the worker could not run the pack: {error or text.strip()[-300:]}"
+    return {"outcome": str(outcome), "error": cause, "traceback": text}
+
+
+def _error_of(trial: Any) -> tuple[BaseException | None, str]:
+    # Tune has written both files on this machine by now; its own getters look where they are copied only later.
+    error = None
+    with contextlib.suppress(OSError, TypeError, pickle.UnpicklingError):
+        error = pickle.loads(Path(trial.pickled_error_file).read_bytes())
+    with contextlib.suppress(OSError, TypeError):
+        return error, Path(trial.error_file).read_text(encoding="utf-8", errors="replace")
+    return error, str(error)

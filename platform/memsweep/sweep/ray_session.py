@@ -1,0 +1,166 @@
+"""A Ray session for one run: quiet, explicit about authentication, gone when the run ends."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from memsweep.errors import MemsweepError
+from memsweep.sweep.resources import local_cpus
+from memsweep.sweep.signals import interrupts_held
+
+_log = logging.getLogger(__name__)
+
+_OBJECT_STORE = 200 * 2**20  # bytes; jobs and reports are kilobytes, results go through the store
+
+_JOIN_TIMEOUT = 20.0  # seconds in which a cluster must answer
+
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_SCHEDULER_EVENTS": "0",
+    "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # tasks may read files of the workspace by relative paths
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # a pack without a GPU keeps what the machine's owner set
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "TUNE_RESULT_BUFFER_LENGTH": "1",
+}
+
+
+@contextmanager
+def ray_session(address: str | None, *, dashboard: bool = False) -> Iterator[None]:
+    """Start Ray on this machine, or join a running cluster; leave or stop it at the end.
+
+    Args:
+        address: None starts Ray here and stops it afterwards; ``auto`` or ``host:port`` joins a cluster.
+        dashboard: start Ray's dashboard (on loopback); only for a Ray that starts here.
+
+    Raises:
+        MemsweepError: the cluster cannot be joined, or Ray cannot start; nothing is left running.
+    """
+    before = dict(os.environ)
+    for name, value in (_QUIET | _authentication(address)).items():
+        os.environ.setdefault(name, value)
+    try:
+        import ray
+
+        for name in ("ray", "ray.tune", "ray.train", "ray.data"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        with _tamed():
+            try:
+                with interrupts_held():
+                    url = _connect(address, dashboard)
+                if address is None and dashboard:
+                    _log.warning("Ray's dashboard: http://%s%s", url, _key_to_it())
+                yield
+            finally:
+                ray.shutdown()
+    finally:
+        _restore(before)
+
+
+def nodes() -> list[Mapping[str, float]]:
+    """The resources of each living node of the session."""
+    import ray
+
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def _connect(address: str | None, dashboard: bool) -> str:
+    import ray
+
+    quiet = {"logging_level": logging.CRITICAL, "log_to_driver": False}
+    try:
+        if address is None:
+            context = ray.init(
+                address="local",  # never by accident a cluster that somebody left running
+                num_cpus=local_cpus(),
+                object_store_memory=_OBJECT_STORE,
+                include_dashboard=dashboard,
+                dashboard_host="127.0.0.1",
+                **quiet,
+            )
+        else:
+            _ask_for_answer(address)
+            context = ray.init(address=address, **quiet)
+        return str(context.dashboard_url)
+    except Exception as error:  # Ray raises bare Exceptions, too
+        if address is None:
+            hint = (
+                "The dashboard needs ray[default]: pip install 'ray[default]', or leave it out. " if dashboard else ""
+            )
+            raise MemsweepError(
+                f"Ray could not start on this machine: {error} {hint}Run with --inline to go without Ray."
+            ) from error
+        raise MemsweepError(
+            f"no Ray cluster could be joined at {address!r}: {error}. Start one (ray start --head), give its "
+            "host:port with --address, or leave --address out to run on this machine."
+        ) from error
+
+
+def _ask_for_answer(address: str) -> None:
+    """A cluster that is down, or that wants another token, is waited for by ray.init for up to nine minutes."""
+    where = [] if address == "auto" else ["--address", address]
+    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", *where]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=_JOIN_TIMEOUT, check=False)
+    except subprocess.TimeoutExpired:
+        raise ConnectionError(
+            f"it gave no answer within {_JOIN_TIMEOUT:g} s (it is down, or its token is not the one in RAY_AUTH_TOKEN)"
+        ) from None
+    if asked.returncode != 0:
+        raise ConnectionError((asked.stderr.strip() or "it is not healthy").splitlines()[-1])
+
+
+@contextmanager
+def _tamed() -> Iterator[None]:
+    """Two habits of Ray that have no switch.
+
+    It prints on standard output when a worker dies, whatever its log settings: the runner tells that itself. And
+    its SIGTERM handler calls sys.exit, which in the middle of its own start leaves processes behind: ours stays.
+    """
+    from ray._private import utils, worker
+
+    habits = [(worker, "print_to_stdstream"), (utils, "set_sigterm_handler")]
+    before = [getattr(module, name, None) for module, name in habits]
+    for module, name in habits:
+        setattr(module, name, lambda *args, **kwargs: None)
+    try:
+        yield
+    finally:
+        for (module, name), habit in zip(habits, before, strict=True):
+            setattr(module, name, habit)
+
+
+def _authentication(address: str | None) -> dict[str, str]:
+    """Ray's token authentication, said aloud: unset, Ray switches it by version and by a file in the home folder."""
+    if address is None:
+        # A key that only this run's processes know; nothing is written to the home folder.
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _own_token()}
+    given = any(os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    return {"RAY_AUTH_MODE": "token" if given else "disabled"}
+
+
+def _key_to_it() -> str:
+    token = os.environ.get("RAY_AUTH_TOKEN") if os.environ["RAY_AUTH_MODE"] == "token" else None
+    return f" (it asks for a token: {token})" if token else ""
+
+
+@functools.cache
+def _own_token() -> str:
+    """One key for the life of this process: Ray reads it once and never again."""
+    return secrets.token_hex(32)
+
+
+def _restore(before: Mapping[str, str]) -> None:
+    for name in set(os.environ) - set(before):
+        if name in _QUIET or name.startswith("RAY_AUTH_"):
+            del os.environ[name]

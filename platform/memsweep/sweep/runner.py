@@ -1,0 +1,119 @@
+"""Runs a plan: all packs, then the members of packs that failed, each alone, so that only the culprit fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memsweep.outcome import Outcome
+from memsweep.sweep.backend import Backend, Work
+from memsweep.sweep.course import Course
+from memsweep.sweep.delivery import OnResult, delivery
+from memsweep.sweep.inline import InlineBackend
+from memsweep.sweep.job import Failure, execute_pack
+from memsweep.sweep.progress import Snapshot
+from memsweep.sweep.resources import local_cpus, slots
+from memsweep.sweep.signals import terminate_like_ctrl_c
+from memsweep.sweep.store import Store, folder_name
+
+if TYPE_CHECKING:
+    from memsweep.sweep.plan import Plan
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Where packs run.
+
+    Attributes:
+        inline: in this process, one after another, without Ray.
+        address: a running Ray cluster (``auto`` or ``host:port``); None starts Ray on this machine.
+        dashboard: start Ray's dashboard with the Ray that starts here.
+    """
+
+    inline: bool = False
+    address: str | None = None
+    dashboard: bool = False
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What a run did.
+
+    Attributes:
+        finished: identity -> outcome of each trial that has a result now and had none before.
+        failed: identity -> failure of each trial that has none.
+        interrupted: whether it was stopped before its end; what is finished is kept.
+    """
+
+    finished: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, Failure] = field(default_factory=dict)
+    interrupted: bool = False
+
+    @property
+    def done(self) -> int:
+        """Trials with a result, diverged ones left out."""
+        return len(self.finished) - self.diverged
+
+    @property
+    def diverged(self) -> int:
+        """Trials whose loss became infinite: results, too."""
+        return sum(outcome == Outcome.DIVERGED for outcome in self.finished.values())
+
+
+def run(
+    plan: Plan,
+    *,
+    workspace: Path,
+    results: Path,
+    launch: Launch | None = None,
+    on_progress: Callable[[Snapshot], None] = lambda snapshot: None,
+    on_result: OnResult = lambda record, tables: None,
+    work: Work = execute_pack,
+) -> RunSummary:
+    """Run everything in a plan that has no result yet.
+
+    Args:
+        plan: what to run.
+        workspace: folder whose ``tasks/`` the workers import.
+        results: folder of all studies.
+        launch: where packs run (None: Ray on this machine).
+        on_progress: called in this thread, about once a second per running pack.
+        on_result: called once per new result with its record and its tables, in one background thread, in order;
+            what it raises is raised here at the end, after all packs have run.
+        work: what a worker does with a job; must be picklable for Ray.
+
+    Raises:
+        ConfigError: the resources of a pack are not there and never will be; nothing has been started.
+        MemsweepError: Ray cannot start or be joined.
+        StoreError: a result cannot be read back, or a failure cannot be written.
+    """
+    if not plan.packs:
+        return RunSummary()
+    store = Store((Path(results) / folder_name(plan.study)).resolve())
+    interrupted = False
+    with delivery(store, on_result) as deliver:
+        course = Course(plan, Path(workspace).resolve(), store, on_progress, deliver)
+        try:
+            # Twice: Ray's native code takes SIGTERM for itself while it starts.
+            with terminate_like_ctrl_c(), _backend(plan, work, launch or Launch()) as backend, terminate_like_ctrl_c():
+                course.run(backend)
+        except KeyboardInterrupt:
+            interrupted = True
+    return RunSummary(course.results, course.failures, interrupted)
+
+
+@contextmanager
+def _backend(plan: Plan, work: Work, launch: Launch) -> Iterator[Backend]:
+    if launch.inline:
+        yield InlineBackend(work)
+        return
+    if launch.address is None:
+        # What this machine's cores can never hold is refused before any process starts.
+        slots(plan.resources, [{"CPU": local_cpus(), "GPU": plan.resources.gpus}])
+    from memsweep.sweep.ray_backend import ray_backend
+
+    with ray_backend(work, plan.resources, launch.address, dashboard=launch.dashboard) as backend:
+        yield backend

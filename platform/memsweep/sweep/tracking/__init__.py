@@ -1,0 +1,7 @@
+"""MLflow as a mirror of the store; the only package that imports mlflow, and only when a sweep is tracked."""
+
+from __future__ import annotations
+
+from memsweep.sweep.tracking.tracker import Tracker
+
+__all__ = ["Tracker"]

@@ -1,0 +1,250 @@
+"""The driver's side of tracking: it hands results over and never waits for MLflow.
+
+One background thread writes them, in order. A server that is slow, away or wrong costs nothing but a sentence at
+the end: the store has every result, and the same sweep run again adds what is missing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memsweep.errors import one_of
+from memsweep.sweep.store import Store, folder_name
+from memsweep.sweep.tracking import mirror
+from memsweep.sweep.tracking.place import prepare_environment, redacted, tracking_uri
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from memsweep.sweep.tracking.writer import Writer
+
+STATUS = {"done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
+"""How a sweep can end, and MLflow's word for it."""
+
+_KEPT_IN_MEMORY = 256  # results that wait beyond these are read from the store again when their turn comes
+_LONGEST_PAUSE = 10.0  # seconds between tries while the server is away
+
+
+@dataclass(frozen=True)
+class _Job:
+    trial: str | None  # the identity, when the job writes a trial
+    what: str
+    write: Callable[[Writer], None]
+
+
+class Tracker:
+    """Mirrors one sweep to MLflow; made by ``Tracker.open``, used by the driver alone.
+
+    Attributes:
+        uri: the tracking URI without secrets, for messages.
+    """
+
+    def __init__(self, uri: str, results: Path, study: str, writer: Callable[[], Writer]) -> None:
+        self.uri = redacted(uri)
+        self._full_uri = uri
+        self._store = Store(results / folder_name(study))
+        self._make_writer = writer
+        self._writer: Writer | None = None
+        self._jobs: deque[_Job] = deque()
+        self._changed = threading.Condition()
+        self._closing = False
+        self._abandoned = False
+        self._tried = threading.Event()  # the first try to open has ended, well or badly
+        self._trials: set[str] = set()
+        self._lost: list[tuple[_Job, str]] = []  # what MLflow refused, and why
+        self._obstacle = ""  # why the last try failed; empty while all is well
+        self._thread = threading.Thread(target=self._work, name="memsweep-tracking", daemon=True)
+
+    @classmethod
+    def open(
+        cls,
+        uri: str | None,
+        results: Path,
+        study: str,
+        description: str = "",
+        params: Mapping[str, Any] | None = None,
+        tags: Mapping[str, Any] | None = None,
+        *,
+        patience: float = 30.0,
+    ) -> Tracker:
+        """Create database, experiment and parent run; returns when they stand, or when MLflow does not answer.
+
+        Args:
+            uri: a server or a database; None: ``MLFLOW_TRACKING_URI``, else ``<results>/mlflow.db``.
+            results: the results folder.
+            study: the study's name.
+            description: shown on the experiment and the parent run.
+            params: flat settings of the sweep.
+            tags: of the parent run. A sweep with the same study, params and tags continues its parent run.
+            patience: longest wait in seconds; a tracker that is not ready then catches up in the background.
+
+        Raises:
+            ConfigError: the URI is neither a server nor a database.
+        """
+        chosen = tracking_uri(uri, results)
+        prepare_environment()
+
+        def make_writer() -> Writer:
+            from memsweep.sweep.tracking.writer import Writer
+
+            return Writer(chosen, results, study, description, params or {}, tags or {})
+
+        tracker = cls(chosen, results, study, make_writer)
+        tracker._put(_Job(None, "the sweep's own run", lambda writer: writer.open()))
+        tracker._thread.start()
+        tracker._tried.wait(patience)
+        return tracker
+
+    @property
+    def experiment_id(self) -> str | None:
+        """MLflow's id of the study's experiment, once it exists."""
+        return self._writer.experiment_id if self._writer else None
+
+    @property
+    def run_id(self) -> str | None:
+        """MLflow's id of the sweep's parent run, once it exists."""
+        return self._writer.parent_id if self._writer else None
+
+    @property
+    def waiting(self) -> int:
+        """How many things are handed over and not written yet."""
+        return len(self._jobs)
+
+    def log_trial(self, record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> None:
+        """Hand over a stored result; returns at once. A result that is in MLflow already is not written twice."""
+        identity = record["identity"]
+        if len(self._jobs) > _KEPT_IN_MEMORY:
+            self.log_stored([identity])
+            return
+        self._put(_Job(identity, identity, partial(_write, record, tables)))
+
+    def log_stored(self, identities: Iterable[str]) -> None:
+        """Hand over results that the study's store holds (reused ones, say); read when their turn comes."""
+        for identity in identities:
+            self._put(_Job(identity, identity, partial(self._write_stored, identity)))
+
+    def log_failure(self, identity: str, failure: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+        """Hand over a trial that has no result.
+
+        Args:
+            identity: the trial's identity.
+            failure: ``outcome``, ``error``, ``traceback``.
+            config: the trial's canonical dict.
+        """
+        now = int(time.time() * 1000)
+        self._put(
+            _Job(identity, identity, lambda writer: writer.write(mirror.failed_run(identity, failure, config, now)))
+        )
+
+    def log_report(self, folder: Path) -> None:
+        """Hand over the report's files; they become artifacts of the parent run. They must stay until ``finish``."""
+        self._put(_Job(None, "the report", lambda writer: writer.write_report(folder)))
+
+    def finish(self, outcome: str = "done", *, patience: float = 60.0) -> str:
+        """Write what is waiting and end the parent run.
+
+        Args:
+            outcome: how the sweep ended: done, failed (some trials have no result) or interrupted.
+            patience: longest wait in seconds.
+
+        Returns:
+            The sentence for the user when something is not in MLflow, else an empty string.
+
+        Raises:
+            ValueError: another outcome.
+        """
+        if outcome not in STATUS:
+            raise ValueError(f"a sweep cannot end as {outcome!r}; allowed: {one_of(STATUS)}")
+        status = STATUS[outcome]
+        self._put(_Job(None, "the end of the sweep's own run", lambda writer: writer.close(status)))
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join(patience)
+        with self._changed:
+            self._abandoned = True
+            waiting = list(self._jobs)
+        if waiting and self._thread.is_alive():
+            self._obstacle = self._obstacle or f"{self.uri} was still busy after {patience:g} s"
+        return self._sentence(waiting)
+
+    def _sentence(self, waiting: list[_Job]) -> str:
+        missing = [job for job, _ in self._lost] + waiting
+        if not missing:
+            return ""
+        trials = {job.trial for job in missing if job.trial is not None}
+        counted = [f"{len(trials)} of {len(self._trials)} trials"] if trials else []
+        what = ", ".join([*counted, *(job.what for job in missing if job.trial is None)])
+        reasons = dict.fromkeys([why for _, why in self._lost] + ([self._obstacle] if waiting else []))
+        return (
+            f"Not in MLflow yet: {what} ({'; '.join(list(reasons)[:3])}). "
+            f"The results are safe in {self._store.folder}; the same command again adds what is missing."
+        )
+
+    def _put(self, job: _Job) -> None:
+        with self._changed:
+            if job.trial is not None:
+                self._trials.add(job.trial)
+            self._jobs.append(job)
+            self._changed.notify_all()
+
+    def _write_stored(self, identity: str, writer: Writer) -> None:
+        if not writer.has(identity):
+            _write(self._store.record(identity), self._store.tables(identity), writer)
+
+    def _work(self) -> None:
+        failures = 0  # in a row
+        while (job := self._next(min(2.0**failures / 2, _LONGEST_PAUSE) if failures else 0.0)) is not None:
+            error = self._attempt(job)
+            self._tried.set()
+            self._obstacle, transient = self._judged(error) if error else ("", False)
+            failures = failures + 1 if transient else 0
+            with self._changed:
+                if self._abandoned:
+                    return
+                if transient:
+                    # To the back, so that one job that always fails does not keep the others waiting.
+                    self._jobs.rotate(-1)
+                    if self._closing and failures > 1:
+                        return
+                    continue
+                self._jobs.popleft()
+                if error is not None:
+                    self._lost.append((job, self._obstacle))
+
+    def _next(self, pause: float) -> _Job | None:
+        """The oldest job, after a pause that closing cuts short; None when closing with nothing left."""
+        with self._changed:
+            if pause:
+                self._changed.wait_for(lambda: self._closing, timeout=pause)
+            self._changed.wait_for(lambda: bool(self._jobs) or self._closing)
+            return self._jobs[0] if self._jobs and not self._abandoned else None
+
+    def _attempt(self, job: _Job) -> Exception | None:
+        try:
+            if self._writer is None:
+                self._writer = self._make_writer()
+            job.write(self._writer)
+        except Exception as error:  # a mirror must never break what it mirrors; the sentence tells of it
+            return error
+        return None
+
+    def _judged(self, error: Exception) -> tuple[str, bool]:
+        """Why a try failed, and whether another one is worth it."""
+        try:
+            from memsweep.sweep.tracking.writer import is_transient, reason
+        except ImportError:  # MLflow itself cannot be imported
+            return f"{type(error).__name__}: {error}", False
+        return reason(error, self._full_uri), is_transient(error)
+
+
+def _write(record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], writer: Writer) -> None:
+    if not writer.has(record["identity"]):
+        writer.write(mirror.finished_run(record, tables))

@@ -1,0 +1,56 @@
+"""Plans of tiny trials, and what workers do with them in the tests of the runner; workers import this file, too."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine import trial
+from memsweep.config.schema import ResourcesConfig, TrialConfig
+from memsweep.sweep.identity import identity, pack_identity
+from memsweep.sweep.job import PackJob, PackReport, Progress, execute_pack, failure_of
+from memsweep.sweep.plan import Pack, Plan, PlannedTrial
+
+KILLER, RAISER, HOG = 101, 102, 103
+"""Values of training.first_seed by which a test marks a trial that shall not go well."""
+
+
+def tiny(first_seed: int, width: int = 2) -> TrialConfig:
+    return trial(model={"width": width}, training={"first_seed": first_seed, "seeds": 1, "steps": 20})
+
+
+def planned(configs: Sequence[Sequence[TrialConfig]], study: str = "demo", **resources: float) -> Plan:
+    """A plan whose packs are given outright."""
+    packs = []
+    for members in configs:
+        trials = tuple(PlannedTrial(identity(config), config) for config in members)
+        packs.append(Pack(pack_identity(trial.identity for trial in trials), trials, float(len(trials))))
+    everything = tuple(trial for pack in packs for trial in pack.trials)
+    return Plan(study, "", everything, frozenset(), tuple(packs), ResourcesConfig(**resources))  # type: ignore[arg-type]
+
+
+def marked(job: PackJob, mark: int) -> bool:
+    return any(data["training"]["first_seed"] == mark for _, data in job.members)
+
+
+def troubled(job: PackJob, progress: Progress) -> PackReport:
+    """The real work, except that marked trials kill their worker, raise, or ask for more memory than there is."""
+    if marked(job, KILLER):
+        os.kill(os.getpid(), signal.SIGKILL)
+    for mark, error in ((RAISER, ValueError("a fault of the task")), (HOG, MemoryError("4 TiB"))):
+        if marked(job, mark):
+            return PackReport(failed={name: failure_of(error) for name, _ in job.members})
+    return execute_pack(job, progress)
+
+
+def endless(job: PackJob, progress: Progress) -> PackReport:
+    """The first pack finishes; every other works until it is stopped."""
+    if marked(job, 1):
+        return execute_pack(job, progress)
+    Path(job.workspace, f"busy-{os.getpid()}").touch()
+    while True:
+        time.sleep(0.05)
+        progress(0.5)

@@ -1,0 +1,136 @@
+"""Counting the work of a run, estimating its end, and showing it on a terminal or in a log."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from memsweep.sweep.progress import Ledger, Snapshot
+from memsweep.sweep.throttle import throttled
+from memsweep.sweep.view import PLAIN_INTERVAL, LiveView, PlainView, describe, duration, open_view
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def snapshot(**changes: object) -> Snapshot:
+    base = {"total": 120, "finished": 54, "reused": 6, "failed": 1, "running": 2, "fraction": 0.5, "eta": 63.0}
+    return Snapshot(**(base | changes))  # type: ignore[arg-type]
+
+
+def test_costs_weigh_the_fraction_and_the_remaining_time() -> None:
+    clock = Clock()
+    ledger = Ledger(total=5, reused=1, work=40.0, clock=clock)
+    ledger.started("long", 30.0)
+    assert ledger.snapshot().eta is None
+    clock.now += 10.0
+    ledger.advanced("long", 1 / 3)
+    now = ledger.snapshot()
+    assert now.fraction == pytest.approx(0.25)
+    assert now.eta == pytest.approx(30.0)  # 10 of 40 in 10 s
+    assert (now.total, now.finished, now.reused, now.failed, now.running) == (5, 0, 1, 0, 1)
+
+
+def test_the_end_is_not_before_the_slowest_running_pack() -> None:
+    clock = Clock()
+    ledger = Ledger(total=2, reused=0, work=20.0, clock=clock)
+    ledger.started("a", 10.0)
+    ledger.started("b", 10.0)
+    clock.now += 10.0
+    ledger.advanced("a", 1.0)
+    ledger.advanced("b", 0.1)
+    assert ledger.snapshot().eta == pytest.approx(90.0)  # b alone: 10 s for a tenth; by rate it would be 8 s
+
+
+def test_a_failed_pack_gives_its_work_back_and_a_settled_trial_keeps_its_share() -> None:
+    ledger = Ledger(total=4, reused=0, work=4.0, clock=Clock())
+    ledger.started("pack", 4.0)
+    ledger.advanced("pack", 0.9)
+    ledger.ended("pack")
+    assert ledger.snapshot().fraction == 0.0
+    for failed in (False, False, False, True):
+        ledger.settled(1.0, failed=failed)
+    end = ledger.snapshot()
+    assert (end.fraction, end.eta, end.finished, end.failed, end.running) == (1.0, 0.0, 3, 1, 0)
+
+
+def test_a_fraction_never_goes_back_nor_above_one() -> None:
+    ledger = Ledger(total=1, reused=0, work=1.0, clock=Clock())
+    ledger.started("p", 1.0)
+    seen = []
+    for fraction in (0.5, 0.2, 7.0):
+        ledger.advanced("p", fraction)
+        seen.append(ledger.snapshot().fraction)
+    assert seen == [0.5, 0.5, 1.0]
+    ledger.advanced("never started", 0.5)  # a late report of a pack that is over
+
+
+def test_words_for_a_person() -> None:
+    assert describe(snapshot()) == "61/120 trials, 1 min 3 s left, 1 failed, 2 packs running, 6 reused"
+    plain = snapshot(reused=0, running=1, eta=None, note="3 trials again")
+    assert describe(plain) == "55/120 trials, 1 failed, 1 pack running, 3 trials again"
+    assert [duration(s) for s in (0.4, 59.4, 60, 3599, 7500)] == [
+        "0 s",
+        "59 s",
+        "1 min 0 s",
+        "59 min 59 s",
+        "2 h 5 min",
+    ]
+
+
+def test_without_a_terminal_there_is_a_line_at_the_start_one_per_interval_and_one_at_the_end() -> None:
+    clock, stream = Clock(), io.StringIO()
+    with PlainView("demo", stream, clock) as view:
+        for _ in range(100):
+            view.update(snapshot())
+            clock.now += PLAIN_INTERVAL / 50
+        view.say("a verdict")
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 4  # start, one after 30 s, the verdict, end
+    assert lines[2] == "a verdict"
+    assert lines[-1].endswith("ended after 1 min 0 s")
+
+
+def test_a_reader_that_went_away_does_not_stop_the_sweep() -> None:
+    stream = io.StringIO()
+    view = PlainView("demo", stream)
+    stream.close()
+    view.update(snapshot())
+    view.say("nobody hears this")
+
+
+def test_a_terminal_gets_a_bar_and_names_are_not_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = Terminal()
+    view = open_view("study [bold]", stream)
+    assert isinstance(view, LiveView)
+    with view:
+        view.update(snapshot())
+        view.say("verdict [red]unstable[/red]")
+    shown = stream.getvalue()
+    assert "study [bold]" in shown
+    assert "verdict [red]unstable[/red]" in shown
+    assert "50%" in shown
+    assert "61/120 trials, 1 min 3 s left" in shown  # even at 80 columns
+    assert isinstance(open_view("study", io.StringIO()), PlainView)
+
+
+def test_reports_that_come_too_soon_are_dropped() -> None:
+    clock, seen = Clock(), []
+    report = throttled(seen.append, interval=1.0, clock=clock)
+    for step in range(100):
+        report(step / 100)
+        clock.now += 0.1
+    assert len(seen) == 9
+    assert seen == sorted(seen)

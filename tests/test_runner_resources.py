@@ -1,0 +1,56 @@
+"""How many packs run at once, and which requests are refused because they would wait for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from memsweep.config.schema import ResourcesConfig
+from memsweep.errors import ConfigError
+from memsweep.sweep.resources import local_cpus, slots, threads
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "expected"),
+    [
+        ({}, [{"CPU": 2.0}], 2),
+        ({"cpus": 0.1}, [{"CPU": 1.0}], 10),
+        ({"cpus": 2}, [{"CPU": 3.0}, {"CPU": 3.0}], 2),  # a pack does not span nodes
+        ({"max_concurrent": 3}, [{"CPU": 64.0}], 3),
+        ({"max_concurrent": 100}, [{"CPU": 4.0}], 4),
+        ({"gpus": 0.25}, [{"CPU": 16.0, "GPU": 1.0}], 4),
+        ({"gpus": 0.3}, [{"CPU": 16.0, "GPU": 2.0}], 6),  # shares do not span cards
+        ({"gpus": 2}, [{"CPU": 16.0, "GPU": 5.0}], 2),
+        ({"cpus": 8, "gpus": 0.25}, [{"CPU": 16.0, "GPU": 1.0}, {"CPU": 64.0}], 2),
+    ],
+)
+def test_slots(asked: dict[str, float], nodes: list[dict[str, float]], expected: int) -> None:
+    assert slots(ResourcesConfig(**asked), nodes) == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "words"),
+    [
+        ({"cpus": 64}, [{"CPU": 2.0}, {"CPU": 8.0}], ["resources.cpus is 64", "largest node has 8", "--address"]),
+        ({"gpus": 0.5}, [{"CPU": 2.0}], ["resources.gpus is 0.5", "has 0 GPUs", "to 0"]),
+        ({"gpus": 1.5}, [{"CPU": 2.0, "GPU": 4.0}], ["a fraction of one card", "1 or 2"]),
+        ({"cpus": 8, "gpus": 1}, [{"CPU": 16.0}, {"CPU": 2.0, "GPU": 1.0}], ["no single node", "8", "1 GPUs"]),
+        ({}, [], ["largest node has 0"]),
+    ],
+)
+def test_what_no_node_can_hold_is_refused(
+    asked: dict[str, float], nodes: list[dict[str, float]], words: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        slots(ResourcesConfig(**asked), nodes)  # type: ignore[arg-type]
+    assert all(word in str(refused.value) for word in words)
+
+
+def test_both_lacks_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as refused:
+        slots(ResourcesConfig(cpus=64, gpus=2), [{"CPU": 2.0}])
+    assert len(refused.value.problems) == 2
+
+
+def test_one_thread_per_whole_core() -> None:
+    assert [threads(ResourcesConfig(cpus=cpus)) for cpus in (0.25, 1, 1.9, 4)] == [1, 1, 1, 4]
+    assert local_cpus() >= 1
