@@ -1,0 +1,64 @@
+"""Tables and pictures of a study, made from its stored results alone (no Ray, no MLflow, no training code).
+
+Heavy libraries are imported when a report is asked for, not when this package is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class ReportPaths:
+    """Where the parts of one report lie.
+
+    Attributes:
+        folder: ``<study folder>/report``.
+        page: the self-contained HTML page.
+        verdicts, radii: the CSV tables.
+        curves: every error curve of the study, Parquet.
+        figures: PNG pictures for papers, 200 dpi; empty while no trial has finished.
+    """
+
+    folder: Path
+    page: Path
+    verdicts: Path
+    radii: Path
+    curves: Path
+    figures: tuple[Path, ...]
+
+
+def build(folder: Path) -> ReportPaths:
+    """Write the report of the study in ``folder``, in place of an older one.
+
+    Works on an empty or partly finished study, and then says what is missing. The old report stays until the
+    new one is complete.
+
+    Args:
+        folder: ``results/<study>``, with ``records/``, ``curves/`` and so on; ``plan.json`` names the rows that
+            belong to the study (without it, every stored row does, and none is known to be missing).
+
+    Raises:
+        StoreError: the folder does not exist, or a stored result cannot be read.
+    """
+    from memsweep.report.assemble import build_report
+
+    return build_report(Path(folder))
+
+
+def table_text(source: ReportPaths | pd.DataFrame, *, width: int | None = None, colour: bool | None = None) -> str:
+    """The verdict table for a terminal.
+
+    Args:
+        source: a report, or the table of its ``verdicts.csv``.
+        width: columns to fill (None: the terminal's, at most 120; 110 when the output is no terminal).
+        colour: write ANSI colours (None: only when standard output is a terminal).
+    """
+    from memsweep.report.terminal import verdict_table
+
+    return verdict_table(source, width=width, colour=colour)

@@ -1,0 +1,92 @@
+"""One finding per condition and ball: its radii, its verdict, and the trials that they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from memsweep.report.grouping import CONDITION, Grouping, group
+from memsweep.report.study import Study
+from memsweep.stability.radius import stability_radii
+from memsweep.stability.verdict import Judgement, judge
+
+BALLS = ("recurrent", "all")
+MOSTLY = 0.5  # a width or horizon counts when more than this share of its replicas is valid
+_SIZE = ("width", "horizon", "seed")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the study says about one condition when the weights of one ball move.
+
+    Attributes:
+        condition: column -> value: task, CONDITION, and the study's extra columns (None: the part has no such field).
+        ball: ``recurrent`` or ``all``.
+        radii: the table of ``memsweep.stability.radius.stability_radii``, with the identity of each row's trial.
+        curves, replicas, memory: the rows of this condition.
+    """
+
+    condition: Mapping[str, Any]
+    ball: str
+    judgement: Judgement
+    radii: pd.DataFrame
+    curves: pd.DataFrame
+    replicas: pd.DataFrame
+    memory: pd.DataFrame
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The condition as a hashable value, without the ball."""
+        return tuple(self.condition.values())
+
+    @cached_property
+    def horizon(self) -> float | None:
+        """The longest horizon (None for tasks without one)."""
+        known = self.curves["horizon"].dropna()
+        return None if known.empty else float(known.max())
+
+    @cached_property
+    def width(self) -> float | None:
+        """The width of the horizon slope: the largest that is mostly valid at every horizon, else the largest."""
+        share = self.radii.pivot_table(index="width", columns="horizon", values="valid", aggfunc="mean", dropna=False)
+        whole = share.index[(share > MOSTLY).all(axis=1)]
+        known = self.radii["width"].dropna() if whole.empty else whole
+        return None if len(known) == 0 else float(known.max())
+
+
+def find(study: Study, grouping: Grouping) -> list[Finding]:
+    """Judge every condition and ball of a study.
+
+    Returns:
+        The recurrent ball's findings first, conditions in the order of the plan.
+    """
+    curves, replicas, memory = (grouping.attach(study.tables[name]) for name in ("curves", "replicas", "memory"))
+    by_condition = ["task", *CONDITION, *grouping.columns]
+    of_condition = {tuple(condition.values()): part for condition, part in group(replicas, by_condition)}
+    findings = []
+    for condition, part in group(curves, by_condition):
+        trained = of_condition[tuple(condition.values())]
+        remembered = memory[memory["identity"].isin(trained["identity"])] if not memory.empty else memory
+        for ball, curve in ((ball, part[part["ball"] == ball]) for ball in BALLS):
+            if not curve.empty:
+                findings.append(
+                    Finding(
+                        condition=condition,
+                        ball=ball,
+                        judgement=judge(curve, trained),
+                        radii=_radii(curve),
+                        curves=curve,
+                        replicas=trained,
+                        memory=remembered,
+                    )
+                )
+    return sorted(findings, key=lambda finding: BALLS.index(finding.ball))
+
+
+def _radii(curve: pd.DataFrame) -> pd.DataFrame:
+    identities = curve[["identity", *_SIZE]].drop_duplicates()
+    return stability_radii(curve).merge(identities, on=list(_SIZE), how="left")

@@ -1,0 +1,69 @@
+"""Verdicts while a sweep runs: one line as soon as the last trial of a condition is there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from memsweep.config.canonical import to_dict
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from memsweep.config.schema import TrialConfig
+
+_SIZES = {"task": ("horizon",), "model": ("width",), "training": ("seeds", "first_seed")}
+
+
+class LiveVerdicts:
+    """Collects results and judges a condition when it is complete.
+
+    Args:
+        trials: identity and config of every trial of the plan.
+    """
+
+    def __init__(self, trials: Iterable[tuple[str, TrialConfig]]) -> None:
+        self._group = {identity: _condition(to_dict(config)) for identity, config in trials}
+        self._waiting: dict[str, set[str]] = {}
+        for identity, group in self._group.items():
+            self._waiting.setdefault(group, set()).add(identity)
+        self._tables: dict[str, list[Mapping[str, pd.DataFrame]]] = {}
+
+    def add(self, identity: str, tables: Mapping[str, pd.DataFrame]) -> list[str]:
+        """Take one result.
+
+        Returns:
+            A line per ball when this was the last trial of its condition, else nothing.
+        """
+        group = self._group[identity]
+        if identity not in self._waiting[group]:
+            return []
+        self._waiting[group].remove(identity)
+        self._tables.setdefault(group, []).append({name: tables[name] for name in ("curves", "replicas")})
+        if self._waiting[group]:
+            return []
+        return self._judge(self._tables.pop(group))
+
+    def _judge(self, results: list[Mapping[str, pd.DataFrame]]) -> list[str]:
+        import pandas as pd
+
+        from memsweep.stability.verdict import judge
+
+        curves, replicas = (pd.concat([tables[name] for tables in results]) for name in ("curves", "replicas"))
+        first = curves.iloc[0]
+        name = " ".join(str(first[key]) for key in ("kernel", "parameterization") if pd.notna(first[key]))
+        lines = []
+        for ball, part in curves.groupby("ball", sort=False):
+            judgement = judge(part, replicas)
+            slope = f"radius slope {judgement.slope_horizon} in horizon"
+            lines.append(f"{name or first['model']}, {ball} weights: {judgement.verdict} ({slope})")
+        return lines
+
+
+def _condition(config: dict[str, Any]) -> str:
+    kept = {
+        section: {key: value for key, value in fields.items() if key not in _SIZES.get(section, ())}
+        for section, fields in config.items()
+    }
+    return json.dumps(kept, sort_keys=True)

@@ -1,0 +1,137 @@
+"""How every picture looks: colours that survive colour blindness and grey print, markers, ticks, numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from memsweep.stability.slopes import Slope
+
+INK, MUTED, FAINT = "#1d2530", "#5b6673", "#d5dae0"
+SETTINGS: dict[str, Any] = {
+    "svg.fonttype": "none",  # text stays text: small files, sharp at every zoom
+    "svg.hashsalt": "memsweep",  # the same data gives the same file
+    "text.parse_math": False,  # a name with dollar signs is a name, not a formula
+    "font.family": ["DejaVu Sans"],
+    "font.size": 8,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 8.5,
+    "axes.titlelocation": "left",
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "legend.frameon": False,
+    "legend.fontsize": 7.5,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 4.5,
+    "figure.facecolor": "white",
+}
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "h")
+_DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1)))
+_CATEGORIES = ("#d55e00", "#0072b2", "#009e73", "#b5539b", "#8c6d00", "#56b4e9", "#222222")
+
+
+@dataclass(frozen=True)
+class LineStyle:
+    """One line's colour, marker and dashes: any one of the three is enough to tell it apart."""
+
+    color: str
+    marker: str
+    dashes: Any
+
+    def line(self) -> dict[str, Any]:
+        """Keyword arguments of ``Axes.plot`` for the line and its markers."""
+        return {**self.stroke(), "marker": self.marker, "markeredgecolor": "white", "markeredgewidth": 0.5}
+
+    def stroke(self) -> dict[str, Any]:
+        """Keyword arguments of ``Axes.plot`` for the line alone."""
+        return {"color": self.color, "linestyle": self.dashes}
+
+
+def category_styles(names: Sequence[str]) -> dict[str, LineStyle]:
+    """Styles for unordered names (parameterizations), in their order of appearance."""
+    return {
+        name: LineStyle(_CATEGORIES[i % 7], _MARKERS[i % 10], _DASHES[(i + i // 7) % 5]) for i, name in enumerate(names)
+    }
+
+
+def ordered_styles(values: Sequence[float]) -> dict[float, LineStyle]:
+    """Styles for ordered values (widths): from pale to dark, so that grey print keeps the order."""
+    palette = matplotlib.colormaps["viridis"]
+    ranked = sorted(values)
+    shade = [0.82 * (1 - i / max(1, len(ranked) - 1)) for i in range(len(ranked))]
+    return {
+        value: LineStyle(matplotlib.colors.to_hex(palette(shade[i])), _MARKERS[i % 10], _DASHES[i % 5])
+        for i, value in enumerate(ranked)
+    }
+
+
+def clean(text: str) -> str:
+    """Text without characters that no XML file may hold."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+def power_of_ten(value: float, _position: object = None) -> str:
+    """A tick label: plain from 0.001 to 1000, 10 with a superscript exponent further out."""
+    if value <= 0:
+        return ""
+    exponent = round(math.log10(value))
+    if -3 <= exponent <= 3:
+        return f"{10.0**exponent:g}"
+    return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def log_axis(ax: Axes, which: str, *, label_between: bool = False) -> None:
+    """Make one axis logarithmic, with ticks at the decades and small ones at 2 and 5 (drawing all nine is slow).
+
+    Args:
+        label_between: write the numbers at 2 and 5 too, for axes of few decades.
+    """
+    axis = ax.xaxis if which == "x" else ax.yaxis
+    (ax.set_xscale if which == "x" else ax.set_yscale)("log")
+    axis.set_major_locator(LogLocator(base=10, numticks=7))
+    axis.set_major_formatter(FuncFormatter(power_of_ten))
+    axis.set_minor_locator(LogLocator(base=10, subs=(2.0, 5.0), numticks=30))
+    axis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:.3g}") if label_between else NullFormatter())
+
+
+def value_axis(ax: Axes, values: Sequence[float]) -> None:
+    """A logarithmic x axis that is labelled at the values that were measured (widths, horizons)."""
+    ax.set_xscale("log")
+    ranked = sorted(values)
+    shown = ranked if len(ranked) <= 6 else ranked[:: math.ceil(len(ranked) / 6)]
+    ax.set_xticks(shown, [f"{value:g}" for value in shown])
+    ax.set_xticks([], minor=True)
+    ax.set_xlim(ranked[0] / 1.25, ranked[-1] * 1.25)
+
+
+def number(value: float, digits: int = 2) -> str:
+    """A signed number for readers: true minus sign, ∞, and a dash for what is not available."""
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    text = f"{value:+.{digits}f}"
+    if float(text) == 0:
+        text = text[1:]  # neither +0.00 nor -0.00: rounding has left no sign to tell
+    return text.replace("-", "−")
+
+
+def slope_text(slope: Slope) -> str:
+    """``−0.59 [−0.66, −0.55]``; a dash with an infinite interval where censoring hides it; or ``not available``."""
+    if all(map(math.isnan, (slope.estimate, slope.low, slope.high))):
+        return "not available"
+    return f"{number(slope.estimate)} [{number(slope.low)}, {number(slope.high)}]"

@@ -1,0 +1,110 @@
+"""The verdict table for a terminal."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+import textwrap
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from memsweep.report import ReportPaths
+from memsweep.report.export import VERDICT_COLUMNS
+from memsweep.report.grouping import CONDITION, plain_value
+from memsweep.report.labels import show
+from memsweep.report.style import clean, slope_text
+from memsweep.report.view import percent
+from memsweep.stability.slopes import Slope
+
+_STYLES = {"stable": "bold green", "unstable": "bold red", "inconclusive": "bold yellow"}
+_SYMBOLS = {"stable": "●", "unstable": "▲", "inconclusive": "◇"}
+_WIDEST, _PLAIN, _NAME = 120, 110, 24
+_MOST_REASONS, _LONGEST_REASON = 6, 330
+
+
+def verdict_table(source: ReportPaths | pd.DataFrame, *, width: int | None = None, colour: bool | None = None) -> str:
+    """See ``memsweep.report.table_text``."""
+    frame = pd.read_csv(source.verdicts) if isinstance(source, ReportPaths) else source
+    colour = sys.stdout.isatty() if colour is None else colour
+    if width is None:
+        width = min(_WIDEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _PLAIN
+    if frame.empty:
+        return "No verdict yet: no trial of this study has finished.\n"
+    buffer = io.StringIO()
+    console = Console(file=buffer, width=width, force_terminal=colour, no_color=not colour, highlight=False)
+    rows = frame.to_dict("records")
+    varied = _varied(frame)
+    console.print(_table(rows, varied))
+    for line in (*_fixed(frame, varied), *_undecided(rows, varied)):
+        console.print(Text(line), soft_wrap=False)
+    return buffer.getvalue()
+
+
+def _varied(frame: pd.DataFrame) -> list[str]:
+    """The columns that tell rows apart; kernel and parameterization are always shown."""
+    extra = [name for name in frame.columns if name not in VERDICT_COLUMNS]
+    names = [name for name in (*CONDITION, *extra) if frame[name].nunique(dropna=False) > 1]
+    always = [name for name in ("kernel", "parameterization") if frame[name].notna().any()]
+    kept = [name for name in (*CONDITION, *extra) if name in names or name in always]
+    # A rate that merely follows from the kernel is said below the table, not in a column of its own.
+    return [name for name in kept if name not in ("rate", "exponent") or not _follows(frame, name)]
+
+
+def _follows(frame: pd.DataFrame, name: str) -> bool:
+    return bool((frame.groupby("kernel", dropna=False)[name].nunique(dropna=False) <= 1).all())
+
+
+def _table(rows: list[dict[Hashable, Any]], varied: list[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in varied:
+        table.add_column(name.rpartition(".")[2], no_wrap=True, overflow="ellipsis", max_width=_NAME)
+    for name, least in (("ball", 9), ("verdict", 14), ("slope in horizon", 21), ("slope in width", 21), ("at", 4)):
+        table.add_column(name, no_wrap=True, min_width=least, justify="right" if name == "at" else "left")
+    previous = rows[0]["ball"]
+    for row in rows:
+        if row["ball"] != previous:
+            table.add_section()
+            table.add_row()
+            previous = row["ball"]
+        verdict = str(row["verdict"])
+        mark = Text(f"{_SYMBOLS.get(verdict, '')} {verdict}", style=_STYLES.get(verdict, ""))
+        slopes = (slope_text(_slope(row, "slope_horizon")), slope_text(_slope(row, "slope_width")))
+        cells = (Text(_cell(row[name])) for name in varied)
+        table.add_row(*cells, str(row["ball"]), mark, *slopes, percent(float(row["threshold"])))
+    return table
+
+
+def _cell(value: Any) -> str:
+    return clean(show(plain_value(value)))  # a name must not reach the terminal as an escape sequence
+
+
+def _slope(row: Mapping[Hashable, Any], name: str) -> Slope:
+    return Slope(*(float(row[key]) for key in (name, f"{name}_low", f"{name}_high")))
+
+
+def _fixed(frame: pd.DataFrame, varied: list[str]) -> list[str]:
+    same = [
+        f"{name} {_cell(frame[name].iloc[0])}"
+        for name in CONDITION
+        if name not in varied and frame[name].nunique(dropna=False) == 1 and frame[name].notna().all()
+    ]
+    return ["", f"Throughout: {', '.join(same)}."] if same else []
+
+
+def _undecided(rows: list[dict[Hashable, Any]], varied: list[str]) -> list[str]:
+    undecided = [row for row in rows if row["verdict"] == "inconclusive"]
+    lines = []
+    for row in undecided[:_MOST_REASONS]:
+        name = ", ".join(_cell(row[column]) for column in varied)
+        reasons = _cell(row["reasons"])
+        line = f"Inconclusive ({name}; ball {row['ball']}): {reasons}"
+        lines.append(textwrap.shorten(line, _LONGEST_REASON, placeholder=" …"))
+    if len(undecided) > _MOST_REASONS:
+        lines.append(f"{len(undecided) - _MOST_REASONS} more are inconclusive: their reasons are in the report.")
+    return ["", *lines] if lines else []

@@ -1,0 +1,199 @@
+"""The report's tables say what the stored results say, for whole, partial, odd and hostile studies."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from memsweep import report
+from memsweep.errors import StoreError
+from memsweep.report import assemble
+from memsweep.report.export import write_csv
+from report_study import HORIZONS, SEEDS, THEORY, WIDTHS, Condition, write_study
+
+VERDICT_COLUMNS = [
+    *("kernel", "rate", "exponent", "model", "activation", "parameterization", "normalize", "ball"),
+    *("threshold", "verdict", "slope_width", "slope_width_low", "slope_width_high"),
+    *("slope_horizon", "slope_horizon_low", "slope_horizon_high", "reasons"),
+]
+
+
+@pytest.fixture(scope="module")
+def theory(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
+    """The report of a study whose slopes are those of the theory."""
+    folder = tmp_path_factory.mktemp("theory")
+    write_study(folder)
+    return report.build(folder)
+
+
+def test_the_verdict_table_holds_the_constructed_slopes(theory: report.ReportPaths) -> None:
+    table = pd.read_csv(theory.verdicts)
+    assert list(table.columns) == VERDICT_COLUMNS
+    assert len(table) == 2 * len(THEORY)
+    for condition in THEORY:
+        for ball in ("recurrent", "all"):
+            row = table[
+                (table["kernel"] == condition.kernel)
+                & (table["parameterization"] == condition.parameterization)
+                & (table["ball"] == ball)
+            ]
+            assert len(row) == 1
+            assert row["slope_horizon"].item() == pytest.approx(condition.slope_horizon, abs=0.03)
+            assert row["slope_width"].item() == pytest.approx(condition.slope_width, abs=0.03)
+            assert row["slope_horizon_low"].item() <= row["slope_horizon"].item() <= row["slope_horizon_high"].item()
+            assert row["verdict"].item() == ("unstable" if condition.slope_horizon < -0.2 else "stable")
+            assert row["threshold"].item() in (0.01, 0.03, 0.1)
+
+
+def test_the_radius_table_inverts_the_constructed_error(theory: report.ReportPaths) -> None:
+    table = pd.read_csv(theory.radii, keep_default_na=False, na_values=[""])
+    assert len(table) == len(THEORY) * len(HORIZONS) * len(WIDTHS) * SEEDS * 3 * 2
+    row = table[
+        (table["kernel"] == "polynomial")
+        & (table["parameterization"] == "direct")
+        & (table["ball"] == "recurrent")
+        & (table["threshold"] == 0.1)
+        & (table["horizon"] == 400)
+        & (table["width"] == 8)
+    ]
+    expected = 0.05 * (400 / 50) ** -0.6 * np.sqrt(0.1 - 1e-3)
+    assert row["radius"].median() == pytest.approx(expected, rel=0.05)
+    assert row["identity"].nunique() == 1
+    assert row["valid"].all()
+
+
+def test_the_curves_are_the_stored_ones(theory: report.ReportPaths) -> None:
+    stored = pd.concat(map(pd.read_parquet, sorted((theory.folder.parent / "curves").glob("*.parquet"))))
+    kept = pd.read_parquet(theory.curves)
+    order = ["identity", "seed", "ball", "radius"]
+    columns = [*order, "error", "zero_loss", "width", "horizon", "method"]
+    left, right = (frame.sort_values(order)[columns].reset_index(drop=True) for frame in (stored, kept))
+    pd.testing.assert_frame_equal(left, right, check_dtype=False)
+    assert np.isinf(kept["error"]).any()  # an infinite error is a value, kept as such
+
+
+def test_every_figure_is_a_png_for_papers(theory: report.ReportPaths) -> None:
+    names = {path.name for path in theory.figures}
+    assert names == {"error-recurrent.png", "error-all.png", "radius-recurrent.png", "radius-all.png", "memory.png"}
+    for path in theory.figures:
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert path.stat().st_size > 20_000
+
+
+def test_the_terminal_table_fits_and_is_plain(theory: report.ReportPaths) -> None:
+    text = report.table_text(theory, colour=False)
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= 110
+    assert text.count("unstable") == 2
+    slopes = pd.read_csv(theory.verdicts).query("verdict == 'unstable'")["slope_horizon"]
+    assert all(f"−{-slope:.2f} [" in text for slope in slopes)
+    assert "\x1b[" in report.table_text(theory, colour=True)
+
+
+def test_a_study_without_results_says_so(tmp_path: Path) -> None:
+    identities = write_study(tmp_path, THEORY[:1], widths=[2], skip=range(4))
+    paths = report.build(tmp_path)
+    page = paths.page.read_text()
+    assert "No verdict yet" in page
+    assert all(identity in page for identity in identities)
+    assert pd.read_csv(paths.verdicts).empty
+    assert list(pd.read_csv(paths.verdicts).columns) == VERDICT_COLUMNS
+    assert pd.read_csv(paths.radii).empty
+    assert pd.read_parquet(paths.curves).empty
+    assert "No verdict yet" in report.table_text(paths)
+
+
+def test_a_folder_without_a_plan_reports_what_it_holds(tmp_path: Path) -> None:
+    write_study(tmp_path, THEORY[:1], widths=[2, 3], balls=["recurrent"])
+    (tmp_path / "plan.json").unlink()
+    paths = report.build(tmp_path)
+    assert pd.read_parquet(paths.curves)["identity"].nunique() == 8
+    assert "8</b> <span>of 8 trials finished" in paths.page.read_text()
+
+
+def test_results_outside_the_plan_stay_out_and_are_counted(tmp_path: Path) -> None:
+    write_study(tmp_path, THEORY[:1], widths=[2, 3], balls=["recurrent"])
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    plan["trials"] = plan["trials"][:5]
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    paths = report.build(tmp_path)
+    assert pd.read_parquet(paths.curves)["identity"].nunique() == 5
+    assert "3 stored results of this folder belong to another plan" in paths.page.read_text()
+
+
+def test_a_swept_training_field_becomes_a_column_and_splits_the_verdicts(tmp_path: Path) -> None:
+    slow = Condition(parameterization="exp", base=0.5, training={"learning_rate": 0.001})
+    fast = Condition(parameterization="exp", base=0.5, slope_horizon=-0.6, training={"learning_rate": 0.1})
+    write_study(tmp_path, [slow, fast], balls=["recurrent"])
+    table = pd.read_csv(report.build(tmp_path).verdicts)
+    assert list(table.columns) == [*VERDICT_COLUMNS, "training.learning_rate"]
+    recurrent = table[table["ball"] == "recurrent"].set_index("training.learning_rate")["verdict"]
+    assert recurrent.to_dict() == {0.001: "stable", 0.1: "unstable"}
+
+
+def test_a_field_tied_to_width_does_not_split_a_condition(tmp_path: Path) -> None:
+    write_study(tmp_path, [Condition(base=0.5)], balls=["recurrent"])
+    for path in (tmp_path / "records").glob("*.json"):
+        record = json.loads(path.read_text())
+        record["config"]["training"]["steps"] = 1000 * record["config"]["model"]["width"]
+        path.write_text(json.dumps(record))
+    paths = report.build(tmp_path)
+    table = pd.read_csv(paths.verdicts)
+    assert list(table.columns) == VERDICT_COLUMNS
+    assert len(table) == 1
+    assert "training.steps" in paths.page.read_text()  # not silently: the slopes contain its effect
+
+
+def test_a_task_without_kernel_or_horizon_is_reported(tmp_path: Path) -> None:
+    condition = Condition(kernel=None, task="copy", activation=None, normalize=None, base=0.5)
+    write_study(tmp_path, [condition], horizons=[None], balls=["all"])
+    table = pd.read_csv(report.build(tmp_path).verdicts)
+    assert table["kernel"].isna().all()
+    assert (table["verdict"] == "inconclusive").all()
+    assert table["slope_width"].abs().max() < 0.03
+
+
+def test_two_tasks_are_told_apart_although_no_fixed_column_names_the_task(tmp_path: Path) -> None:
+    write_study(tmp_path, [Condition(task="one"), Condition(task="two")], horizons=[50], widths=[2, 3], balls=["all"])
+    table = pd.read_csv(report.build(tmp_path).verdicts)
+    assert sorted(table["task.name"].unique()) == ["one", "two"]
+    assert len(table) == 2
+
+
+def test_csv_text_that_a_spreadsheet_would_run_is_quoted_and_numbers_are_not(tmp_path: Path) -> None:
+    texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "fine"]
+    table = pd.DataFrame({"=name": texts, "number": [-1.5, np.inf, -np.inf, np.nan, 0.0, 1e-300, 3.0]})
+    write_csv(table, tmp_path / "x.csv")
+    with open(tmp_path / "x.csv", newline="") as file:
+        head, *rows = csv.reader(file)
+    assert head == ["'=name", "number"]
+    assert [row[0] for row in rows] == ["'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\tx", "'\nx", "fine"]
+    assert [row[1] for row in rows] == ["-1.5", "inf", "-inf", "", "0.0", "1e-300", "3.0"]
+
+
+def test_a_report_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_study(tmp_path, THEORY[:1], widths=[2], horizons=[50])
+    old = report.build(tmp_path).page.read_text()
+
+    def full_disk(*_: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(assemble, "write_csv", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        report.build(tmp_path)
+    assert (tmp_path / "report" / "index.html").read_text() == old
+    assert not list(tmp_path.glob(".report-*"))
+
+
+def test_a_missing_folder_and_a_damaged_record_are_errors_with_a_name(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="nowhere"):
+        report.build(tmp_path / "nowhere")
+    identity = write_study(tmp_path, THEORY[:1], widths=[2], horizons=[50])[0]
+    (tmp_path / "records" / f"{identity}.json").write_text("{half")
+    with pytest.raises(StoreError, match=identity):
+        report.build(tmp_path)
