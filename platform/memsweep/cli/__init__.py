@@ -1,0 +1,86 @@
+"""The command line. It parses and hands over; what a command does is imported when it runs, so that help is quick."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from memsweep.cli.arguments import parse
+from memsweep.errors import MemsweepError
+
+INTERRUPTED, BROKEN_PIPE = 130, 141  # what a shell reports for a program that SIGINT or SIGPIPE ended
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: the words after the program's name (None: the process's own).
+
+    Returns:
+        The exit code: 0 done, 1 some trials failed, 2 a configuration or command line that cannot run, 130 stopped.
+    """
+    args = parse(argv, {"plan": _plan, "sweep": _sweep, "report": _report, "list": _list, "describe": _describe})
+    try:
+        code: int = args.run(args)
+        sys.stdout.flush()
+        return code
+    except MemsweepError as error:
+        if args.verbose:
+            traceback.print_exc()
+        else:
+            sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has left (memsweep list tasks | head -1); without this Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from memsweep import commands
+
+    _discover(args)
+    return commands.plan(args)
+
+
+def _sweep(args: argparse.Namespace) -> int:
+    from memsweep import commands
+
+    _discover(args)
+    return commands.sweep(args)
+
+
+def _report(args: argparse.Namespace) -> int:
+    from memsweep import commands
+
+    return commands.report(args)
+
+
+def _list(args: argparse.Namespace) -> int:
+    from memsweep.config import describe
+
+    _discover(args)
+    sys.stdout.write(describe.listing(describe.LISTED[args.what], args.workspace) + "\n")
+    return 0
+
+
+def _describe(args: argparse.Namespace) -> int:
+    from memsweep.config import describe
+
+    _discover(args)
+    sys.stdout.write(describe.describe(args.name, args.workspace) + "\n")
+    return 0
+
+
+def _discover(args: argparse.Namespace) -> None:
+    """Register every task, model and parameterization; say which files and plugins cannot be imported."""
+    from memsweep import registry
+
+    for sentence in registry.discover(args.workspace):
+        sys.stderr.write(f"warning: {sentence}\n")

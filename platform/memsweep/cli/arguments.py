@@ -1,0 +1,117 @@
+"""The words that each command takes. Imports nothing heavy: help has to be quick."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from memsweep import __version__
+from memsweep.cli import usage
+
+LISTS = ("tasks", "models", "parameterizations", "studies")
+
+
+def parse(argv: Sequence[str] | None, handlers: Mapping[str, Any]) -> argparse.Namespace:
+    """The command line as a namespace; ``run`` is the command's handler.
+
+    Overrides may stand before, between and after flags, which argparse alone does not allow.
+
+    Args:
+        argv: the words after the program's name (None: the process's own).
+        handlers: command -> the function that runs it.
+
+    Raises:
+        SystemExit: help was asked for (0), or a word is wrong (2).
+    """
+    parser = _parser(handlers)
+    args, rest = parser.parse_known_args(argv)
+    flags = [word for word in rest if word.startswith("-")]
+    if flags or (rest and not hasattr(args, "overrides")):
+        parser.error(f"unrecognized arguments: {' '.join(flags or rest)} (see: memsweep {args.command} --help)")
+    if rest:
+        args.overrides = [*args.overrides, *rest]
+    if args.verbose:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+        logging.getLogger("memsweep").setLevel(logging.DEBUG)
+    return args
+
+
+def _parser(handlers: Mapping[str, Any]) -> argparse.ArgumentParser:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        "memsweep", description=usage.MAIN, epilog=usage.EXAMPLES, formatter_class=form, allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"memsweep {__version__}")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log what happens; show tracebacks of errors")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, text in usage.COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            help=text.short,
+            description=text.long,
+            epilog=text.examples,
+            formatter_class=form,
+            allow_abbrev=False,
+        )
+        _ADD[name](command)
+        command.set_defaults(run=handlers[name])
+        # May stand on either side of the command's name; here it must not reset what was said before.
+        command.add_argument(
+            "-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help="as before COMMAND"
+        )
+    return parser
+
+
+def _add_plan(command: argparse.ArgumentParser) -> None:
+    command.add_argument("study", metavar="STUDY", help="a name in search_spaces/, or the path of a YAML file")
+    command.add_argument("overrides", metavar="OVERRIDE", nargs="*", help="key=value; see below")
+    _add_places(command)
+    command.add_argument("--no-reuse", action="store_true", help="compute every row anew, whatever is stored")
+
+
+def _add_sweep(command: argparse.ArgumentParser) -> None:
+    _add_plan(command)
+    how = command.add_mutually_exclusive_group()
+    how.add_argument("--inline", action="store_true", help="run in this process, without Ray; the same numbers")
+    how.add_argument("--address", metavar="ADDR", help="join a running Ray cluster: auto, or host:port")
+    command.add_argument("--dashboard", action="store_true", help="start Ray's dashboard on 127.0.0.1")
+
+
+def _add_report(command: argparse.ArgumentParser) -> None:
+    command.add_argument("study", metavar="STUDY|FOLDER", help="a study's name, or the folder of its results")
+    _add_places(command)
+
+
+def _add_list(command: argparse.ArgumentParser) -> None:
+    command.add_argument("what", metavar="|".join(LISTS), choices=LISTS, help="what to list")
+    _add_workspace(command)
+
+
+def _add_describe(command: argparse.ArgumentParser) -> None:
+    command.add_argument("name", metavar="NAME", help="a task, model, parameterization, section or study")
+    _add_workspace(command)
+
+
+def _add_places(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--results", metavar="DIR", type=Path, default=Path("results"), help="where results are kept (results)"
+    )
+    _add_workspace(command)
+
+
+def _add_workspace(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--workspace", metavar="DIR", type=Path, default=Path(), help="folder of tasks/ and search_spaces/ (here)"
+    )
+
+
+_ADD = {
+    "plan": _add_plan,
+    "sweep": _add_sweep,
+    "report": _add_report,
+    "list": _add_list,
+    "describe": _add_describe,
+}

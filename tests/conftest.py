@@ -1,0 +1,138 @@
+"""What every test stands on: a quiet environment, one thread per process, and an answer to "is a browser here?".
+
+A test that needs something from the system carries the marker of that name (``browser``, ``postgres``, ``containers``)
+or calls ``requires(name)``. Where the thing is missing the test skips and says why; where ``MEMSWEEP_REQUIRE`` names it
+(a comma-separated list, set by ``.ci/run``) the same skip is a failure.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Generator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Set before anything imports torch, Ray or MLflow, and inherited by every process that a test starts.
+os.environ.update(
+    OMP_NUM_THREADS="1",
+    MKL_NUM_THREADS="1",
+    OPENBLAS_NUM_THREADS="1",
+    RAY_AUTH_MODE="disabled",
+    RAY_USAGE_STATS_ENABLED="0",
+    RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS="0",
+    RAY_AIR_NEW_OUTPUT="0",
+    RAY_SCHEDULER_EVENTS="0",
+    TUNE_DISABLE_AUTO_CALLBACK_LOGGERS="1",
+    TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S="0",
+    MLFLOW_DISABLE_TELEMETRY="true",
+    DO_NOT_TRACK="true",
+    MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false",
+    MPLBACKEND="agg",
+)
+# A developer's own servers are no place for test results.
+for name in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_ID", "MLFLOW_RUN_ID"):
+    os.environ.pop(name, None)
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class MissingError(Exception):
+    """Something that a test needs from the system is not there; the message says what and how to get it."""
+
+
+def _browser() -> str:
+    if importlib.util.find_spec("playwright") is None:
+        raise MissingError("playwright is not installed (it comes with `make env`)")
+    asked = os.environ.get("MEMSWEEP_CHROMIUM")
+    for name in [asked] if asked else ["chromium", "chromium-browser", "google-chrome"]:
+        if found := shutil.which(name):
+            return found
+    raise MissingError(f"no browser: {asked or 'chromium'} is not on PATH (make ci-deps, or set MEMSWEEP_CHROMIUM)")
+
+
+def _postgres() -> str:
+    places = [Path(place) for place in os.environ.get("PATH", "").split(os.pathsep)]
+    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name), reverse=True)
+    for place in [*places, *versions]:
+        if (place / "initdb").is_file() and (place / "postgres").is_file():
+            return str(place)
+    raise MissingError("PostgreSQL's server programs (initdb, postgres) are not here")
+
+
+def _containers() -> str:
+    for engine in ("docker", "podman"):
+        if found := shutil.which(engine):
+            try:
+                asked = subprocess.run([found, "info"], capture_output=True, timeout=20, check=False)
+            except subprocess.TimeoutExpired:
+                continue
+            if asked.returncode == 0:
+                return found
+    raise MissingError("no container engine answers (docker info, podman info)")
+
+
+_NEEDS: dict[str, Callable[[], str]] = {"browser": _browser, "postgres": _postgres, "containers": _containers}
+
+
+@cache
+def _look_for(name: str) -> tuple[str, str]:
+    """(where it is, "") or ("", why it is missing)."""
+    try:
+        return _NEEDS[name](), ""
+    except MissingError as missing:
+        return "", str(missing)
+
+
+def _required() -> set[str]:
+    return {name.strip() for name in os.environ.get("MEMSWEEP_REQUIRE", "").split(",") if name.strip()}
+
+
+def requires(name: str) -> str:
+    """The path of what a test needs, or a skip with the reason (a failure where MEMSWEEP_REQUIRE names it).
+
+    Args:
+        name: ``browser`` (gives Chromium's path), ``postgres`` (the folder of the server programs) or
+            ``containers`` (the engine's path).
+    """
+    place, why = _look_for(name)
+    if place:
+        return place
+    if name in _required():
+        pytest.fail(f"MEMSWEEP_REQUIRE asks for {name}, but {why}", pytrace=False)
+    pytest.skip(why)
+
+
+@pytest.fixture
+def chromium() -> str:
+    """The path of the browser."""
+    return requires("browser")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if unknown := sorted(_required() - set(_NEEDS)):
+        raise pytest.UsageError(
+            f"MEMSWEEP_REQUIRE names {', '.join(unknown)}; it may name {', '.join(sorted(_NEEDS))} (commas between)."
+        )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for name in _NEEDS:
+        if item.get_closest_marker(name):
+            requires(name)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
+    """A marked test that skips by itself, for whatever reason, fails as well where its need is required."""
+    outcome = yield
+    report = outcome.get_result()
+    wanted = sorted(name for name in _required() if item.get_closest_marker(name))
+    if report.skipped and wanted and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, but MEMSWEEP_REQUIRE asks for {', '.join(wanted)}: {report.longrepr}"
