@@ -63,7 +63,7 @@ def write_study(
     *,
     name: str = "synthetic",
     widths: Sequence[int] = WIDTHS,
-    horizons: Sequence[int | None] = HORIZONS,
+    horizons: Sequence[int] = HORIZONS,
     seeds: int = SEEDS,
     balls: Sequence[str] = ("recurrent", "all"),
     skip: Iterable[int] = (),
@@ -98,7 +98,7 @@ def write_study(
     return [trial["identity"] for trial in trials]
 
 
-def _config(condition: Condition, horizon: int | None, width: int, seeds: int) -> dict[str, Any]:
+def _config(condition: Condition, horizon: int, width: int, seeds: int) -> dict[str, Any]:
     rate, exponent = condition.decay
     task = {"name": condition.task, "kernel": condition.kernel, "rate": rate, "exponent": exponent, "horizon": horizon}
     model = {"name": condition.model, "width": width, "parameterization": {"name": condition.parameterization}}
@@ -130,12 +130,10 @@ def _write_trial(
         **{"parameterization": condition.parameterization, "normalize": condition.normalize, "width": width},
     }
     curves, replicas, memory = [], [], []
-    lags = np.arange(horizon or 50)
+    lags = np.arange(horizon)
     for seed in range(seeds):
-        reach = (
-            condition.base * ((horizon or 50) / 50) ** condition.slope_horizon * (width / 2) ** condition.slope_width
-        )
-        reach *= 1 + 0.02 * np.sin(7.0 * seed + 3.0 * width + 0.1 * (horizon or 0))
+        reach = condition.base * (horizon / 50) ** condition.slope_horizon * (width / 2) ** condition.slope_width
+        reach *= 1 + 0.02 * np.sin(7.0 * seed + 3.0 * width + 0.1 * horizon)
         for ball, radius in product(balls, RADII):
             here = reach if ball == "recurrent" else 0.6 * reach
             error = ZERO_LOSS * (condition.floor + (radius / here) ** 2) if radius <= 30 * here else np.inf

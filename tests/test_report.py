@@ -149,9 +149,9 @@ def test_a_field_tied_to_width_does_not_split_a_condition(tmp_path: Path) -> Non
     assert "training.steps" in paths.page.read_text()  # not silently: the slopes contain its effect
 
 
-def test_a_task_without_kernel_or_horizon_is_reported(tmp_path: Path) -> None:
+def test_a_task_without_a_kernel_is_reported(tmp_path: Path) -> None:
     condition = Condition(kernel=None, task="copy", activation=None, normalize=None, base=0.5)
-    write_study(tmp_path, [condition], horizons=[None], balls=["all"])
+    write_study(tmp_path, [condition], horizons=[50], balls=["all"])
     table = pd.read_csv(report.build(tmp_path).verdicts)
     assert table["kernel"].isna().all()
     assert (table["verdict"] == "inconclusive").all()

@@ -42,10 +42,11 @@ def find(study: str, workspace: Path) -> Path:
 
 
 def description(text: str) -> str:
-    """The comment lines at the top of a study file, without their marks and without Hydra's directives."""
+    """The comment at the top of a study file: paragraphs, each on one line, without marks and Hydra's directives."""
     lines = []
     for line in text.splitlines():
         if not line.startswith("#"):
             break
         lines.append(line.lstrip("#").strip())
-    return "\n".join(line for line in lines if not line.startswith("@package")).strip()
+    kept = "\n".join(line for line in lines if not line.startswith("@package"))
+    return "\n".join(" ".join(part.split()) for part in kept.split("\n\n") if part.strip())

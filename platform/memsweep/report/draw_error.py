@@ -63,7 +63,7 @@ def relative_error(curves: pd.DataFrame) -> pd.Series:
 
 def _at_longest(finding: Finding) -> pd.DataFrame:
     curves = finding.curves
-    return curves if finding.horizon is None else curves[curves["horizon"] == finding.horizon]
+    return curves[curves["horizon"] == finding.horizon]
 
 
 def _shared_frame(findings: Sequence[Finding]) -> _Frame | None:
@@ -81,7 +81,7 @@ def _shared_frame(findings: Sequence[Finding]) -> _Frame | None:
 def _panel(finding: Finding, labels: Labels, styles: Mapping[float, LineStyle], frame: _Frame) -> Panel:
     part = _at_longest(finding)
     title = labels.machine(finding.condition)
-    where = "" if finding.horizon is None else f", horizon {show(finding.horizon)}"
+    where = f", horizon {show(finding.horizon)}"
     return Panel(
         group=labels.memory(finding.condition),
         title=title,

@@ -40,14 +40,14 @@ def _rows(finding: Finding) -> pd.DataFrame:
         return finding.memory
     widths = finding.replicas[["identity", "seed", "width", "horizon"]]
     rows = finding.memory.merge(widths, on=["identity", "seed"], how="inner", suffixes=("", "_of_replica"))
-    return rows if finding.horizon is None else rows[rows["horizon"] == finding.horizon]
+    return rows[rows["horizon"] == finding.horizon]
 
 
 def _panel(finding: Finding, rows: pd.DataFrame, labels: Labels) -> Panel:
     ends = sorted({float(rows["width"].min()), float(rows["width"].max())})
     drawn = rows[rows["width"].isin(ends)]
     title = labels.machine(finding.condition)
-    where = "" if finding.horizon is None else f", horizon {show(finding.horizon)}"
+    where = f", horizon {show(finding.horizon)}"
     return Panel(
         group=labels.memory(finding.condition),
         title=title,

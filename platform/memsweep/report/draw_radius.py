@@ -69,7 +69,7 @@ def _panel(
 
 
 def _held(findings: Sequence[Finding], axis: str) -> str:
-    values = sorted({v for f in findings if (v := f.width if axis == "horizon" else f.horizon) is not None})
+    values = sorted({f.width if axis == "horizon" else f.horizon for f in findings})
     word = "width" if axis == "horizon" else "horizon"
     return f" (at {word} {' or '.join(show(value) for value in values)})" if values else ""
 

@@ -44,18 +44,16 @@ class Finding:
         return tuple(self.condition.values())
 
     @cached_property
-    def horizon(self) -> float | None:
-        """The longest horizon (None for tasks without one)."""
-        known = self.curves["horizon"].dropna()
-        return None if known.empty else float(known.max())
+    def horizon(self) -> float:
+        """The longest horizon."""
+        return float(self.curves["horizon"].max())
 
     @cached_property
-    def width(self) -> float | None:
+    def width(self) -> float:
         """The width of the horizon slope: the largest that is mostly valid at every horizon, else the largest."""
         share = self.radii.pivot_table(index="width", columns="horizon", values="valid", aggfunc="mean", dropna=False)
         whole = share.index[(share > MOSTLY).all(axis=1)]
-        known = self.radii["width"].dropna() if whole.empty else whole
-        return None if len(known) == 0 else float(known.max())
+        return float((self.radii["width"] if whole.empty else whole).max())
 
 
 def find(study: Study, grouping: Grouping) -> list[Finding]:

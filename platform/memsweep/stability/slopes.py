@@ -34,9 +34,13 @@ class Slope:
     def __str__(self) -> str:
         if not self.available:
             return "not available"
-        # adding 0.0 turns -0.00 into 0.00
-        estimate, low, high = (round(value, 2) + 0.0 for value in (self.estimate, self.low, self.high))
-        return f"{estimate:+.2f} [{low:+.2f}, {high:+.2f}]"
+        return f"{rounded(self.estimate)} [{rounded(self.low)}, {rounded(self.high)}]"
+
+
+def rounded(value: float) -> str:
+    """A slope with two digits and its sign; zero has none."""
+    text = f"{value:+.2f}"
+    return "0.00" if text in ("+0.00", "-0.00") else text
 
 
 NO_SLOPE = Slope(math.nan, math.nan, math.nan)

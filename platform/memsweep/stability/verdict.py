@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memsweep.stability.radius import THRESHOLDS, VALID_ERROR, stability_radii
-from memsweep.stability.slopes import NO_SLOPE, Points, Slope, theil_sen
+from memsweep.stability.slopes import NO_SLOPE, Points, Slope, rounded, theil_sen
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,7 +134,7 @@ def judge(curves: pd.DataFrame, replicas: pd.DataFrame) -> Judgement:
         small_radius=small_radius,
         modulus=_modulus(curves, top_horizon, max(widths, default=-1), small_radius),
         horizon_limited=limited,
-        reasons=(*gaps, *_reasons(verdict, threshold, slope_width, slope_horizon, growth, limited)),
+        reasons=(*gaps, *_reasons(verdict, by_threshold, growth, limited)),
         by_threshold=by_threshold,
     )
 
@@ -254,20 +254,24 @@ def _horizon_limited(replicas: pd.DataFrame, at_top: pd.DataFrame, horizon: int)
 
 
 def _reasons(
-    verdict: Verdict, threshold: float, width: Slope, horizon: Slope, growth: Slope, limited: bool
+    verdict: Verdict, by_threshold: Mapping[float, tuple[Slope, Slope]], growth: Slope, limited: bool
 ) -> list[str]:
     reasons = []
-    if horizon.available or width.available:
-        reasons.append(
-            f"radius at {threshold:.0%} of the zero predictor's error: slope {horizon} with horizon, {width} with width"
-        )
-    if growth.available:
-        reasons.append(f"error at a small radius: slope {growth} with width")
-    if verdict is Verdict.INCONCLUSIVE:
-        if growth.high > GROWTH_LIMIT:
-            reasons.append(f"the error at a small radius may grow with width (upper bound above +{GROWTH_LIMIT})")
-        if min(width.low, horizon.low) <= SLOPE_LIMIT:
-            reasons.append(f"a slope may be below {SLOPE_LIMIT}, but is not shown to be at every threshold")
+    for axis, slopes in zip(("width", "horizon"), zip(*by_threshold.values(), strict=True), strict=True):
+        if not all(slope.available for slope in slopes):
+            continue
+        highest, lowest = max(slope.high for slope in slopes), min(slope.low for slope in slopes)
+        if highest < SLOPE_LIMIT:
+            reasons.append(f"at every threshold the radius shrinks with {axis}: slope at most {rounded(highest)}")
+        elif lowest > SLOPE_LIMIT:
+            reasons.append(
+                f"at every threshold the radius keeps its size with {axis}: slope at least {rounded(lowest)}"
+            )
+        else:
+            reasons.append(f"the slope of the radius with {axis} lies between {rounded(lowest)} and {rounded(highest)}")
+    if growth.available and verdict is not Verdict.UNSTABLE:
+        grows = "does not grow" if growth.high <= GROWTH_LIMIT else "may grow"
+        reasons.append(f"the error at a small radius {grows} with width: slope {growth}")
     if limited:
         reasons.append(
             "horizon-limited: the slowest mode spans the horizon, so the width slope cannot show instability"

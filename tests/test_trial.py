@@ -1,0 +1,141 @@
+"""A trial: the same numbers alone and in a pack, the calibrated radii, and divergence as a result."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from engine import trial
+from memsweep.config.schema import RadiiConfig
+from memsweep.learning.layout import SLOTS, bucket
+from memsweep.outcome import Outcome
+from memsweep.trial import program, run_pack, run_trial
+
+
+def assert_same(first, second) -> None:
+    assert first.outcome == second.outcome
+    assert first.summary == second.summary
+    for name, table in first.tables.items():
+        pd.testing.assert_frame_equal(table, second.tables[name], check_exact=True)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a_trial_has_the_same_bits_alone_in_a_pack_and_in_any_order(normalize):
+    trials = [
+        trial(
+            task={"kernel": kernel},
+            model={"parameterization": name, "width": width, "normalize": normalize},
+            training={"seeds": seeds, "first_seed": first, "learning_rate": rate},
+        )
+        for kernel, name, width, seeds, first, rate in (
+            ("exponential", "direct", 2, 2, 0, 0.01),
+            ("polynomial", "exp", 5, 3, 0, 0.03),
+            ("shift", "softplus", 8, 1, 7, 0.01),
+            ("polynomial", "exp", 12, 2, 0, 0.01),  # another bucket
+        )
+    ]
+    together = run_pack(trials)
+    for config, result in zip(trials, together, strict=True):
+        assert_same(run_trial(config), result)
+    for result, again in zip(together, reversed(run_pack(trials[::-1])), strict=True):
+        assert_same(result, again)
+
+
+def test_more_seeds_than_slots_change_nothing_for_the_first_ones():
+    small = {"steps": 3, "validate_every": 3}
+    perturbation = {"radii": RadiiConfig(from_=0.01, to=1.0, count=2), "starts": 0, "ascent_steps": 1}
+    few = run_trial(trial(training=small | {"seeds": 2}, perturbation=perturbation))
+    many = run_trial(trial(training=small | {"seeds": SLOTS + 3}, perturbation=perturbation))
+    kept = many.tables["curves"][many.tables["curves"]["seed"] < 2]
+    pd.testing.assert_frame_equal(few.tables["curves"], kept, check_exact=True)
+    assert many.tables["replicas"]["seed"].tolist() == list(range(SLOTS + 3))
+
+
+def test_trials_of_different_programs_are_not_packed():
+    first, other = trial(), trial(task={"horizon": 25})
+    assert program(first) != program(other)
+    with pytest.raises(ValueError, match="different programs"):
+        run_pack([first, other])
+    assert program(first) == program(trial(task={"kernel": "polynomial"}, model={"width": 8}, training={"seeds": 4}))
+
+
+@pytest.mark.parametrize(
+    ("parameterization", "one_percent", "ten_percent"),
+    [("direct", 0.0760, 0.2084), ("exp", None, 0.596), ("softplus", None, 0.849)],
+)
+def test_exponential_memory_has_the_calibrated_radii(parameterization, one_percent, ten_percent):
+    """Radii of exact optimal fits of e^-t: the same at every horizon and width."""
+    config = trial(
+        task={"kernel": "exponential", "horizon": 50},
+        model={"parameterization": parameterization, "width": 3},
+        training={"steps": 1500, "objective": "population", "seeds": 1, "validate_every": 50},
+        perturbation={"radii": RadiiConfig(from_=1e-3, to=3.0, count=40), "balls": ("recurrent",), "ascent_steps": 8},
+    )
+    from memsweep.stability.radius import stability_radii
+
+    radii = stability_radii(run_trial(config).tables["curves"]).set_index("threshold")["radius"]
+    assert radii[0.10] == pytest.approx(ten_percent, rel=0.02)
+    if one_percent is not None:
+        assert radii[0.01] == pytest.approx(one_percent, rel=0.02)
+
+
+def test_redundant_modes_leave_no_trace_in_the_radius():
+    """Eight modes for a target of one: the radius is that of one mode, and the model keeps its function."""
+    results = {}
+    for merge in (True, False):
+        config = trial(
+            task={"kernel": "exponential", "horizon": 100},
+            model={"parameterization": "direct", "width": 8},
+            training={"steps": 800, "objective": "population", "seeds": 3, "merge_redundant": merge},
+            perturbation={"radii": RadiiConfig(from_=1e-3, to=1.0, count=30), "balls": ("recurrent",)},
+        )
+        results[merge] = run_trial(config).tables
+    error = {merge: tables["replicas"]["error"].max() for merge, tables in results.items()}
+    assert error[True] < 1e-4 * results[True]["replicas"]["zero_loss"].iloc[0]
+    margin = {merge: tables["replicas"]["margin"].min() for merge, tables in results.items()}
+    assert margin[True] > 0.5
+    assert margin[False] < 0.5
+
+
+def test_a_diverging_trial_is_a_result():
+    config = trial(
+        task={"horizon": 400},
+        model={"parameterization": "direct", "width": 4},
+        training={"learning_rate": 1000.0, "schedule": "constant", "clip": 1e6, "steps": 20},
+    )
+    result = run_trial(config)
+    assert result.outcome is Outcome.DIVERGED
+    assert result.summary["diverged_replicas"] == 2
+    assert (result.tables["curves"]["error"] == math.inf).all()
+    assert result.tables["curves"]["zero_loss"].gt(0).all()
+
+
+def test_stopped_early_is_said():
+    result = run_trial(trial(training={"patience": 1, "steps": 3000, "validate_every": 5}))
+    assert result.outcome is Outcome.STOPPED_EARLY
+    assert (result.tables["replicas"]["steps"] < 3000).all()
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_every_outcome_says_what_to_do(outcome):
+    assert len(outcome.explanation) > 30
+
+
+def test_history_is_bounded():
+    history = run_trial(trial(training={"steps": 400, "validate_every": 1, "seeds": 1})).tables["history"]
+    assert len(history) <= 101
+    assert history["step"].iloc[-1] == 400
+
+
+def test_buckets():
+    assert [bucket(width) for width in (1, 8, 9, 64, 65)] == [8, 8, 16, 64, 128]
+
+
+def test_a_trial_knows_neither_ray_nor_mlflow():
+    code = "import sys, memsweep.trial; print({'ray', 'mlflow', 'hydra', 'matplotlib'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
