@@ -31,7 +31,7 @@ def test_a_value_is_set_whether_or_not_the_file_mentions_it(tmp_path: Path) -> N
 
 def test_the_name_and_the_description(tmp_path: Path) -> None:
     sweep = load(tmp_path, STUDY)
-    assert (sweep.name, sweep.description) == ("study", "The head\nin two lines")
+    assert (sweep.name, sweep.description) == ("study", "The head in two lines")
     assert load(tmp_path, STUDY, 'name="<script>, or so"').name == "<script>, or so"
     assert "must be text" in only(problems(tmp_path, BASE, "name=2024"))
     assert "must be text" in only(problems(tmp_path, BASE, "name=''"))
@@ -165,3 +165,15 @@ def test_studies_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pyte
     assert studies.find("search_spaces/mine.yaml", Path()) == folder / "mine.yaml"
     with pytest.raises(ConfigError, match=r"no study 'mien'. Did you mean 'mine'\? Studies in .*: mine"):
         studies.find("mien", tmp_path)
+
+
+def test_a_study_cannot_read_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEMSWEEP_TEST_SECRET", "hidden")
+    file = tmp_path / "search_spaces" / "leak.yaml"
+    file.parent.mkdir()
+    file.write_text(
+        "name: ${oc.env:MEMSWEEP_TEST_SECRET}\ntask: {name: linear_functional}\nmodel: {name: diagonal_rnn}\n"
+    )
+    with pytest.raises(ConfigError, match=r"oc\.env") as caught:
+        load_study("leak", [], tmp_path)
+    assert "hidden" not in str(caught.value)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -28,14 +29,11 @@ INTERRUPTED = 130
 def plan(args: argparse.Namespace) -> int:
     """Print what ``sweep`` would do: rows, reuse, packs, resources. Writes nothing."""
     from memsweep.sweep.plan import identified, make_plan
-    from memsweep.sweep.store import Store, find_elsewhere, folder_name
 
     sweep_config = _load(args)
+    store = _store(Path(args.results), sweep_config)
     trials = identified(sweep_config)
-    store = Store(Path(args.results) / folder_name(sweep_config.name))
-    wanted = {trial.identity for trial in trials}
-    here = set() if args.no_reuse else wanted & store.identities()
-    elsewhere = {} if args.no_reuse else find_elsewhere(Path(args.results), wanted - here)
+    here, elsewhere = _reusable(trials, store, Path(args.results), no_reuse=args.no_reuse)
     made = make_plan(sweep_config, trials, here | set(elsewhere))
     _print_plan(made, here, elsewhere)
     return 0
@@ -46,19 +44,19 @@ def sweep(args: argparse.Namespace) -> int:
     from memsweep.sweep import provenance
     from memsweep.sweep.plan import identified, make_plan
     from memsweep.sweep.plan_file import write_plan
-    from memsweep.sweep.store import Store, folder_name
     from memsweep.sweep.tracking import Tracker
 
     began = time.monotonic()
     sweep_config = _load(args)
     results, workspace = Path(args.results).resolve(), Path(args.workspace).resolve()
+    store = _store(results, sweep_config)
     trials = identified(sweep_config)
-    store = Store(results / folder_name(sweep_config.name))
-    done = _reuse(trials, store, results, no_reuse=args.no_reuse)
-    made = make_plan(sweep_config, trials, done)
+    here, elsewhere = _reusable(trials, store, results, no_reuse=args.no_reuse)
+    made = make_plan(sweep_config, trials, here | set(elsewhere))
     _refuse_impossible(made, args)
     revision = provenance.code_revision(workspace)
     write_plan(store.folder, made, {"started": provenance.now(), "code_revision": revision})
+    _settle(made, store, elsewhere)
     tracker = Tracker.open(
         None,
         results,
@@ -67,13 +65,21 @@ def sweep(args: argparse.Namespace) -> int:
         params=_sweep_params(sweep_config),
         tags={"code_revision": revision},
     )
-    tracker.log_stored(done)
-    summary = _run(made, store, tracker, args, workspace, results)
-    paths = _report(store.folder)
+    try:
+        tracker.log_stored(trial.identity for trial in trials if trial.identity in made.done)
+        summary = _run(made, store, tracker, args, workspace, results)
+        paths = _report(store.folder)
+    except BaseException as error:  # the sweep's own run must not look as if it were still running
+        tracker.finish("interrupted" if isinstance(error, KeyboardInterrupt) else "failed", patience=5.0)
+        raise
     tracker.log_report(paths.folder)
     ended = "interrupted" if summary.interrupted else "failed" if summary.failed else "done"
     complaint = tracker.finish(ended)
-    _print_end(made, summary, paths, tracker.uri, time.monotonic() - began)
+    _print_end(made, summary, paths, time.monotonic() - began)
+    print(f"MLflow UI: {_ui_command(tracker.uri, results)}")
+    if summary.interrupted:
+        anew = " (without --no-reuse, which would begin anew)" if args.no_reuse else ""
+        print(f"interrupted: what is finished is kept. Run the same command again to go on{anew}.")
     if complaint:
         print(complaint, file=sys.stderr)
     return INTERRUPTED if summary.interrupted else 1 if summary.failed else 0
@@ -99,20 +105,39 @@ def _load(args: argparse.Namespace) -> SweepConfig:
     return load_study(args.study, args.overrides, Path(args.workspace))
 
 
-def _reuse(trials: tuple[PlannedTrial, ...], store: Store, results: Path, *, no_reuse: bool) -> list[str]:
-    """Identities that need no work; results of other studies are copied into this one."""
-    from memsweep.sweep.store import Store, find_elsewhere
+def _store(results: Path, sweep_config: SweepConfig) -> Store:
+    """The study's results; a name that no folder can have is a mistake of the study."""
+    from memsweep.errors import ConfigError, StoreError
+    from memsweep.sweep.store import Store, folder_name
 
-    wanted = [trial.identity for trial in trials]
+    try:
+        return Store(results / folder_name(sweep_config.name))
+    except StoreError as error:
+        raise ConfigError([str(error)], "the study") from error
+
+
+def _reusable(
+    trials: tuple[PlannedTrial, ...], store: Store, results: Path, *, no_reuse: bool
+) -> tuple[set[str], dict[str, Path]]:
+    """Identities that need no work: those stored in this study, and those of other studies with their folders."""
+    from memsweep.sweep.store import find_elsewhere
+
     if no_reuse:
-        for identity in store.identities().intersection(wanted):
-            store.set_aside(identity)
-        return []
-    here = store.identities()
-    for identity, folder in find_elsewhere(results, set(wanted) - here).items():
+        return set(), {}
+    wanted = {trial.identity for trial in trials}
+    here = wanted & store.identities()
+    return here, find_elsewhere(results, wanted - here)
+
+
+def _settle(made: Plan, store: Store, elsewhere: dict[str, Path]) -> None:
+    """Make the study's folder what the plan says: copy what is reused, set aside what is computed anew."""
+    from memsweep.sweep.store import Store
+
+    for identity, folder in elsewhere.items():
         store.adopt(Store(folder), identity)
-    here = store.identities()
-    return [identity for identity in wanted if identity in here]
+    anew = {trial.identity for trial in made.trials} - made.done
+    for identity in store.identities() & anew:
+        store.set_aside(identity)
 
 
 def _refuse_impossible(made: Plan, args: argparse.Namespace) -> None:
@@ -209,7 +234,7 @@ def _print_plan(made: Plan, here: set[str], elsewhere: dict[str, Path]) -> None:
     print(f"each pack asks for {resources.cpus:g} CPU, {resources.gpus:g} GPU")
 
 
-def _print_end(made: Plan, summary: RunSummary, paths: ReportPaths, uri: str, seconds: float) -> None:
+def _print_end(made: Plan, summary: RunSummary, paths: ReportPaths, seconds: float) -> None:
     from memsweep.report import table_text
     from memsweep.sweep.view import duration
 
@@ -227,15 +252,13 @@ def _print_end(made: Plan, summary: RunSummary, paths: ReportPaths, uri: str, se
         print(f"{len(summary.failed) - 5} more failed: the report has every traceback", file=sys.stderr)
     print(f"report:    {_shown(paths.page)}")
     print(f"verdicts:  {_shown(paths.verdicts)}")
-    print(f"MLflow UI: {_ui_command(uri)}")
-    if summary.interrupted:
-        print("interrupted: what is finished is kept. Run the same command again to go on.")
 
 
-def _ui_command(uri: str) -> str:
+def _ui_command(uri: str, results: Path) -> str:
     if not uri.startswith("sqlite"):
         return uri
-    return f"make ui, or: mlflow ui --host 127.0.0.1 --workers 1 --backend-store-uri {uri}"
+    folder = "" if results == Path("results").resolve() else f" RESULTS={shlex.quote(_shown(results))}"
+    return f"make ui{folder}, or: mlflow ui --host 127.0.0.1 --workers 1 --backend-store-uri {uri}"
 
 
 def _shown(path: Path) -> str:

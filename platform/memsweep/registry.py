@@ -120,7 +120,7 @@ def discover(workspace: Path | None = None) -> list[str]:
 def _attempt(what: str, load: Callable[[], object]) -> list[str]:
     try:
         load()
-    except Exception as error:  # any fault of foreign code: name it, skip it, go on
+    except (Exception, SystemExit) as error:  # any fault of foreign code, sys.exit() too: name it, skip it, go on
         return [f"{what} was skipped: {type(error).__name__}: {error}"]
     return []
 

@@ -41,6 +41,7 @@ def resolve(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """
     from omegaconf import OmegaConf
 
+    OmegaConf.clear_resolver("oc.env")  # a study file is data: what it resolves to is stored and shown
     with _translated(path):
         plain = OmegaConf.to_container(OmegaConf.create(dict(data)), resolve=True)
     return {str(key): value for key, value in plain.items()} if isinstance(plain, dict) else {}

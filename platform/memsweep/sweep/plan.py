@@ -6,6 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memsweep.config.canonical import flatten, to_dict
+from memsweep.errors import ConfigError
 from memsweep.sweep.identity import identity, pack_identity
 
 if TYPE_CHECKING:
@@ -60,8 +62,24 @@ class Plan:
 
 
 def identified(sweep: SweepConfig) -> tuple[PlannedTrial, ...]:
-    """The rows of a sweep with their identities."""
-    return tuple(PlannedTrial(identity(config), config) for config in sweep.rows)
+    """The rows of a sweep with their identities.
+
+    Raises:
+        ConfigError: two rows are one trial, because they differ in cosmetic fields alone.
+    """
+    found: dict[str, PlannedTrial] = {}
+    axes: set[str] = set()  # cosmetic fields that the grid varies
+    for config in sweep.rows:
+        trial = PlannedTrial(identity(config), config)
+        if trial is not (first := found.setdefault(trial.identity, trial)):
+            one, other = flatten(to_dict(first.config)), flatten(to_dict(config))
+            axes |= {path for path in one | other if one.get(path) != other.get(path)}
+    if axes:
+        raise ConfigError(
+            [f"grid.{path}: cannot change a trial's numbers. Take this axis out of the grid." for path in sorted(axes)],
+            f"study {sweep.name!r}",
+        )
+    return tuple(found.values())
 
 
 def make_plan(sweep: SweepConfig, trials: Sequence[PlannedTrial], done: Collection[str]) -> Plan:

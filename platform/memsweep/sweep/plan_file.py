@@ -9,13 +9,18 @@ from typing import Any
 from memsweep.config.canonical import to_dict
 from memsweep.sweep.atomic import Staged
 from memsweep.sweep.plan import Plan
+from memsweep.sweep.store import explained
 
 FILE = "plan.json"
 _SCHEMA = 1
 
 
 def write_plan(folder: Path, plan: Plan, provenance: dict[str, Any]) -> None:
-    """Write a plan before anything of it runs; it replaces the plan of an earlier sweep of the study."""
+    """Write a plan before anything of it runs; it replaces the plan of an earlier sweep of the study.
+
+    Raises:
+        StoreError: the disk cannot take it.
+    """
     content = {
         "schema": _SCHEMA,
         "study": plan.study,
@@ -24,5 +29,6 @@ def write_plan(folder: Path, plan: Plan, provenance: dict[str, Any]) -> None:
         "provenance": provenance,
     }
     staging = folder / ".partial"
-    staging.mkdir(parents=True, exist_ok=True)
-    Staged(folder / FILE, json.dumps(content, ensure_ascii=False).encode(), staging).commit()
+    with explained("write", folder):
+        staging.mkdir(parents=True, exist_ok=True)
+        Staged(folder / FILE, json.dumps(content, ensure_ascii=False).encode(), staging).commit()

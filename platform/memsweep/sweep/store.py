@@ -124,7 +124,7 @@ class Store:
             return False
         other.record(identity)  # a damaged result must not spread
         other.tables(identity)
-        with _explained("read", other.folder):
+        with explained("read", other.folder):
             files = {self._table(name, identity): other._table(name, identity).read_bytes() for name in TABLES}
             files[self._record(identity)] = other._record(identity).read_bytes()
         self._commit(files)
@@ -138,7 +138,7 @@ class Store:
             StoreError: the disk does not allow it.
         """
         aside = self.folder / ".set-aside" / f"{identity}.{time.time_ns()}"
-        with _explained("write", self.folder):
+        with explained("write", self.folder):
             aside.mkdir(parents=True)
             for path in [self._record(identity), *(self._table(name, identity) for name in TABLES)]:
                 with contextlib.suppress(FileNotFoundError):
@@ -159,7 +159,7 @@ class Store:
             StoreError: it is not stored, or its file is damaged or of another schema.
         """
         path = self._record(identity)
-        with _explained("read", path):
+        with explained("read", path):
             try:
                 data = path.read_bytes()
             except FileNotFoundError:
@@ -199,14 +199,14 @@ class Store:
         found = {}
         for identity in sorted(_listed(self.folder / "failures") - self.identities()):
             path = self._failure(identity)
-            with _explained("read", path), contextlib.suppress(FileNotFoundError):  # a success may remove it just now
+            with explained("read", path), contextlib.suppress(FileNotFoundError):  # a success may remove it just now
                 found[identity] = records_json.from_json(path.read_bytes(), path)
         return found
 
     def _commit(self, files: Mapping[Path, bytes]) -> None:
         """Write files in order, so that the last one is the commit point; first all bytes, then all names."""
         staging = self.folder / ".partial"
-        with _explained("write", self.folder), contextlib.ExitStack() as cleanup:
+        with explained("write", self.folder), contextlib.ExitStack() as cleanup:
             staging.mkdir(parents=True, exist_ok=True)
             remove_stale(staging)
             staged = []
@@ -235,7 +235,7 @@ class Store:
         return frame
 
     def _forget_failure(self, identity: str) -> None:
-        with _explained("write", self.folder):
+        with explained("write", self.folder):
             self._failure(identity).unlink(missing_ok=True)
 
     def _record(self, identity: str) -> Path:
@@ -280,8 +280,12 @@ def _damage(paths: list[Path], error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def _explained(verb: str, path: Path) -> Iterator[None]:
-    """Disk errors in our words."""
+def explained(verb: str, path: Path) -> Iterator[None]:
+    """Disk errors in our words.
+
+    Raises:
+        StoreError: in place of the OSError that the body met.
+    """
     try:
         yield
     except OSError as error:
