@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -10,7 +11,9 @@ import torch
 
 from engine import model_config, stacked, task_config
 from memsweep.config.schema import TrainingConfig
-from memsweep.learning.loop import stability_margin, train
+from memsweep.learning.checkpoints import Checkpoint
+from memsweep.learning.ensemble import stability_margin
+from memsweep.learning.loop import train
 from memsweep.learning.optimizer import AdamW, clipped
 from memsweep.learning.streams import TEST, TRAIN, Stream
 
@@ -102,7 +105,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(tmp_path):
     training = TrainingConfig(steps=40, batch_size=16, validation_size=64, validate_every=5, checkpoint_every=10)
     (ensemble,), problem = stacked([model_config(width=width) for width in (2, 4)])
     (whole,) = train([ensemble], problem, training)
-    file = tmp_path / "pack.pt"
+    file = Checkpoint(tmp_path / "pack.pt", "these configs")
 
     def cut(fraction: float) -> None:
         if fraction >= 0.6:
@@ -121,11 +124,12 @@ def test_an_interrupted_training_ends_with_the_same_bits(tmp_path):
 def test_an_unusable_checkpoint_costs_time_not_numbers(tmp_path, damage):
     training = TrainingConfig(steps=20, batch_size=16, validation_size=64, validate_every=5, checkpoint_every=10)
     (ensemble,), problem = stacked([model_config(width=2)])
-    (other,), _ = stacked([model_config(width=2)], seeds=[99])
-    file = tmp_path / "pack.pt"
-    train([other if damage == "foreign" else ensemble], problem, training, checkpoint=file)
+    file = Checkpoint(tmp_path / "pack.pt", "these configs")
+    other = Checkpoint(file.path, "other configs") if damage == "foreign" else file
+    train([ensemble], problem, dataclasses.replace(training, learning_rate=0.5), checkpoint=other)
+    assert file.path.exists()
     if damage == "truncated":
-        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+        file.path.write_bytes(file.path.read_bytes()[: file.path.stat().st_size // 2])
     (clean,) = train([ensemble], problem, training)
     (restarted,) = train([ensemble], problem, training, checkpoint=file)
     assert torch.equal(clean.best_weights, restarted.best_weights)

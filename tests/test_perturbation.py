@@ -20,12 +20,13 @@ class KernelDistance(QuadraticProblem):
     """Distance of kernels in L1, integrated over time: the norm in which the closed forms are known."""
 
     def __init__(self, base: QuadraticProblem, dt: float) -> None:
-        self.task, self.kernels, self.dt = base.task, base.kernels, dt
+        self.task, self.steps, self.kernels, self.dt = base.task, base.steps, base.kernels, dt
 
     def loss(self, model: Model, weights: Weights, data: Any, targets: torch.Tensor) -> torch.Tensor:
         assert isinstance(model, LinearModel)
-        response = model.response(weights, self.task.horizon).kernel[..., 0, 0, :]
-        return (response - targets).abs().sum(-1) * self.dt
+        horizon = self.task.horizon  # what lies beyond is padding
+        response = model.response(weights, horizon).kernel[..., 0, 0, :]
+        return (response - targets[..., :horizon]).abs().sum(-1) * self.dt
 
 
 DT, HORIZON = 0.01, 2500

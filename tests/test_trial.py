@@ -23,13 +23,24 @@ def assert_same(first, second) -> None:
         pd.testing.assert_frame_equal(table, second.tables[name], check_exact=True)
 
 
-@pytest.mark.parametrize("normalize", [False, True])
-def test_a_trial_has_the_same_bits_alone_in_a_pack_and_in_any_order(normalize):
+@pytest.mark.parametrize(
+    ("horizon", "normalize", "dtype", "patience"),
+    [
+        (20, False, "float64", 0),
+        (20, True, "float64", 0),
+        (33, False, "float64", 0),
+        (51, False, "float32", 0),
+        (50, False, "float32", 0),
+        (20, False, "float64", 2),
+    ],
+)
+def test_a_trial_has_the_same_bits_alone_in_a_pack_and_in_any_order(horizon, normalize, dtype, patience):
+    common = {"dtype": dtype, "patience": patience}
     trials = [
         trial(
-            task={"kernel": kernel},
+            task={"kernel": kernel, "horizon": horizon},
             model={"parameterization": name, "width": width, "normalize": normalize},
-            training={"seeds": seeds, "first_seed": first, "learning_rate": rate},
+            training={"seeds": seeds, "first_seed": first, "learning_rate": rate} | common,
         )
         for kernel, name, width, seeds, first, rate in (
             ("exponential", "direct", 2, 2, 0, 0.01),

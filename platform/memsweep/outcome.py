@@ -20,11 +20,6 @@ class Outcome(enum.StrEnum):
         """Cause and next action, in one or two sentences."""
         return _EXPLANATIONS[self]
 
-    @property
-    def has_result(self) -> bool:
-        """Whether such a trial leaves a stored result (a divergence is a result; a failure is not)."""
-        return self in (Outcome.DONE, Outcome.DIVERGED, Outcome.STOPPED_EARLY)
-
 
 _EXPLANATIONS = {
     Outcome.DONE: "Trained for all of its steps, and measured.",

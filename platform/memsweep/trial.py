@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -18,8 +19,10 @@ from memsweep import registry
 from memsweep.config.canonical import to_dict
 from memsweep.config.schema import TrialConfig
 from memsweep.learning import ensemble as ensembles
-from memsweep.learning.ensemble import Replica
-from memsweep.learning.loop import Learner, stability_margin, train
+from memsweep.learning.checkpoints import Checkpoint
+from memsweep.learning.ensemble import Replica, stability_margin
+from memsweep.learning.learner import Learner
+from memsweep.learning.loop import train
 from memsweep.learning.objectives import LinearFunctionalTask, Task
 from memsweep.learning.problem import Problem, problem_for
 from memsweep.learning.streams import TEST, Stream
@@ -111,7 +114,7 @@ def run_pack(
         groups,
         problem,
         first.training,
-        checkpoint=checkpoint,
+        checkpoint=Checkpoint(checkpoint, _digest(configs)) if checkpoint else None,
         progress=progress and (lambda fraction: progress(share * fraction)),
     )
     measured: list[list[Measurement]] = [[] for _ in configs]
@@ -122,6 +125,11 @@ def run_pack(
         if progress:
             progress(share + (1.0 - share) * (index + 1) / len(learners))
     return [_result(config, task, found) for config, task, found in zip(configs, tasks, measured, strict=True)]
+
+
+def _digest(configs: Sequence[TrialConfig]) -> str:
+    text = json.dumps([to_dict(config) for config in configs], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -177,7 +185,12 @@ def _measure(learner: Learner, problem: Problem, data: Any, config: TrialConfig)
             margin=float(margin[row]),
             encoder_norm=float(norms[Part.ENCODER][row]),
             readout_norm=float(norms[Part.READOUT][row]),
-            history=[(step, float(loss[row]), float(valid[row])) for step, loss, valid in learner.history],
+            # others of the pack may train on after this replica has ended
+            history=[
+                (step, float(loss[row]), float(valid[row]))
+                for step, loss, valid in learner.history
+                if step <= int(learner.steps[row])
+            ],
         )
         found.append((replica.trial, measurement))
     return found

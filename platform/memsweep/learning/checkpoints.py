@@ -1,16 +1,17 @@
-"""Checkpoints of a pack in training: written atomically, loaded only for the very same ensembles."""
+"""Checkpoints of a pack in training: written atomically, loaded only for the very same pack."""
 
 from __future__ import annotations
 
 import logging
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 if TYPE_CHECKING:
-    from memsweep.learning.loop import Learner
+    from memsweep.learning.learner import Learner
 
 _TENSORS = (
     "weights",
@@ -27,51 +28,59 @@ _TENSORS = (
 _log = logging.getLogger(__name__)
 
 
-def save(path: Path, learners: list[Learner], step: int) -> None:
-    """Write the state after ``step`` steps. Batches are a function of the step, so no generator state is needed."""
-    state = {
-        "step": step,
-        "initial": [learner.ensemble.initial for learner in learners],
-        "learners": [
-            {name: getattr(learner, name) for name in _TENSORS}
-            | {"optimizer": learner.optimizer.state(), "history": learner.history}
-            for learner in learners
-        ],
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as stream:
-        torch.save(state, stream)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+@dataclass(frozen=True)
+class Checkpoint:
+    """A place for the state of one pack.
 
-
-def load(path: Path, learners: list[Learner]) -> int:
-    """Restore the learners from a checkpoint of the same ensembles.
-
-    Returns:
-        The number of steps that are done; 0, with the learners untouched, when there is no usable checkpoint:
-        an unreadable or foreign file costs time, never numbers.
+    Attributes:
+        path: the file.
+        key: tells this pack's configs from all others; a file with another key is not used.
     """
-    if not path.exists():
-        return 0
-    try:
-        state: dict[str, Any] = torch.load(path, weights_only=True)
-        initial = state["initial"]
-        same = len(initial) == len(learners) and all(
-            torch.equal(mine.ensemble.initial, theirs) for mine, theirs in zip(learners, initial, strict=True)
-        )
-    except Exception as error:  # a damaged file can fail in many ways; starting again is always right
-        _log.warning("checkpoint %s cannot be read (%s): training starts again", path, error)
-        return 0
-    if not same:
-        _log.warning("checkpoint %s belongs to another pack: training starts again", path)
-        return 0
-    for learner, saved in zip(learners, state["learners"], strict=True):
-        for name in _TENSORS:
-            setattr(learner, name, saved[name])
-        for name, value in saved["optimizer"].items():
-            setattr(learner.optimizer, name, value)
-        learner.history = [(step, train, validation) for step, train, validation in saved["history"]]
-    return int(state["step"])
+
+    path: Path
+    key: str
+
+    def save(self, learners: list[Learner], step: int) -> None:
+        """Write the state after ``step`` steps; batches are a function of the step, so no generator state is needed."""
+        state = {
+            "key": self.key,
+            "step": step,
+            "learners": [
+                {name: getattr(learner, name) for name in _TENSORS}
+                | {"optimizer": learner.optimizer.state(), "history": learner.history}
+                for learner in learners
+            ],
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        with temporary.open("wb") as stream:
+            torch.save(state, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(self.path)
+
+    def load(self, learners: list[Learner]) -> int:
+        """Restore the learners.
+
+        Returns:
+            The number of steps that are done; 0, with the learners untouched, when there is no usable checkpoint:
+            an unreadable or foreign file costs time, never numbers.
+        """
+        if not self.path.exists():
+            return 0
+        try:
+            state: dict[str, Any] = torch.load(self.path, weights_only=True)
+            mine = state["key"] == self.key and len(state["learners"]) == len(learners)
+        except Exception as error:  # a damaged file can fail in many ways; starting again is always right
+            _log.warning("checkpoint %s cannot be read (%s): training starts again", self.path, error)
+            return 0
+        if not mine:
+            _log.warning("checkpoint %s belongs to another pack: training starts again", self.path)
+            return 0
+        for learner, saved in zip(learners, state["learners"], strict=True):
+            for name in _TENSORS:
+                setattr(learner, name, saved[name])
+            for name, value in saved["optimizer"].items():
+                setattr(learner.optimizer, name, value)
+            learner.history = [(step, train, validation) for step, train, validation in saved["history"]]
+        return int(state["step"])

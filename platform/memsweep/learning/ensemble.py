@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -57,7 +58,8 @@ class Ensemble:
 
     def spread(self, values: Sequence[Any]) -> Tensor:
         """One value per replica as a tensor ``[rows, ...]``, the dummies repeating the first."""
-        stacked = torch.stack([torch.as_tensor(value) for value in values])
+        tensors = [value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value)) for value in values]
+        stacked = torch.stack(tensors)
         return torch.cat([stacked, stacked[:1].expand(self.rows - len(values), *stacked.shape[1:])])
 
 
@@ -105,3 +107,12 @@ def _ensemble(
         model = model_class(configs[0], signature)
     real = torch.arange(rows) < len(replicas)
     return Ensemble(tuple(replicas), model.to(dtype), layout, initial.to(dtype), exists, real)
+
+
+def stability_margin(ensemble: Ensemble, weights: Tensor) -> Tensor:
+    """1 - max |eigenvalue| over all modes that exist, ``[rows]``; negative when the recurrence is unstable."""
+    assert isinstance(ensemble.model, LinearModel), "please report this: a margin was asked of a nonlinear model"
+    sizes = ensemble.model.eigenvalues(ensemble.layout.named(weights)).abs()
+    widths = ensemble.spread([replica.model.width for replica in ensemble.replicas])
+    exists = torch.arange(sizes.shape[-1]) < widths.unsqueeze(-1)
+    return 1.0 - torch.where(exists, sizes, 0.0).amax(-1)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from memsweep.config.schema import TrainingConfig
-from memsweep.learning import checkpoints, pruning
-from memsweep.learning.ensemble import Ensemble
-from memsweep.learning.optimizer import AdamW, clipped, scheduled
+from memsweep.learning import pruning
+from memsweep.learning.checkpoints import Checkpoint
+from memsweep.learning.ensemble import Ensemble, stability_margin
+from memsweep.learning.learner import Learner
+from memsweep.learning.optimizer import clipped, scheduled
 from memsweep.learning.problem import Problem
 from memsweep.learning.streams import TRAIN, VALIDATION, Stream
 from memsweep.models.base import LinearModel, Part
@@ -23,70 +23,12 @@ HISTORY_ROWS = 100
 """Most history rows of one replica: enough for a curve, small enough for a tracking server."""
 
 
-@dataclass
-class Learner:
-    """One ensemble in training.
-
-    Attributes:
-        weights, best_weights: ``[rows, size]``, now and at the best validation.
-        best: ``[rows]``, least validated objective: validation loss plus penalties (inf before the first). Without
-            the penalties a state whose redundant modes are not pruned yet would win.
-        best_loss: ``[rows]``, the validation loss of that state.
-        best_step: ``[rows]``, the step of that validation.
-        stale: ``[rows]``, validations since then.
-        running: ``[rows]``, bool: neither diverged nor stopped early.
-        diverged: ``[rows]``, bool.
-        history: (step, train losses ``[rows]``, validation losses ``[rows]``).
-    """
-
-    ensemble: Ensemble
-    targets: Tensor
-    rates: Tensor
-    weights: Tensor
-    best_weights: Tensor
-    optimizer: AdamW
-    best: Tensor
-    best_loss: Tensor
-    best_step: Tensor
-    stale: Tensor
-    running: Tensor
-    diverged: Tensor
-    steps: Tensor
-    loss: Tensor
-    history: list[tuple[int, Tensor, Tensor]] = field(default_factory=list)
-
-    @staticmethod
-    def start(ensemble: Ensemble, problem: Problem) -> Learner:
-        rows, weights = ensemble.rows, ensemble.initial
-        replicas = ensemble.replicas
-        return Learner(
-            ensemble=ensemble,
-            targets=ensemble.spread([problem.target(replica.trial) for replica in replicas]),
-            rates=ensemble.spread([replica.learning_rate for replica in replicas]).to(weights.dtype),
-            weights=weights.clone(),
-            best_weights=weights.clone(),
-            optimizer=AdamW.like(weights),
-            best=torch.full((rows,), math.inf, dtype=weights.dtype),
-            best_loss=torch.full((rows,), math.inf, dtype=weights.dtype),
-            best_step=torch.zeros(rows, dtype=torch.long),
-            stale=torch.zeros(rows, dtype=torch.long),
-            running=torch.ones(rows, dtype=torch.bool),
-            diverged=torch.zeros(rows, dtype=torch.bool),
-            steps=torch.zeros(rows, dtype=torch.long),
-            loss=torch.full((rows,), math.nan, dtype=weights.dtype),
-        )
-
-    def losses(self, problem: Problem, data: Any, weights: Tensor) -> Tensor:
-        """Losses ``[rows]`` of flat weights ``[rows, size]``."""
-        return problem.loss(self.ensemble.model, self.ensemble.layout.named(weights), data, self.targets)
-
-
 def train(
     ensembles: list[Ensemble],
     problem: Problem,
     training: TrainingConfig,
     *,
-    checkpoint: Path | None = None,
+    checkpoint: Checkpoint | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> list[Learner]:
     """Train every replica; the best validated state of each is kept.
@@ -97,7 +39,7 @@ def train(
         ensembles: of one program; they see the same batches.
         problem: losses on the task.
         training: of the pack; per-replica learning rates come from the replicas.
-        checkpoint: file to continue from, if it exists and is of these ensembles, and to write to on the way.
+        checkpoint: place to continue from, if it holds a state of this pack, and to write to on the way.
             A continued run ends with the very same numbers.
         progress: called with the fraction done.
     """
@@ -109,7 +51,7 @@ def train(
         else problem.data(Stream(training.data_seed, VALIDATION), 0, training.validation_size)
     )
     stream = Stream(training.data_seed, TRAIN)
-    first = checkpoints.load(checkpoint, learners) if checkpoint else 0
+    first = checkpoint.load(learners) if checkpoint else 0
     if first == 0:
         _validate(learners, problem, validation, 0, training)
     for step in range(first, training.steps):
@@ -124,7 +66,7 @@ def train(
             if progress:
                 progress(done / training.steps)
         if checkpoint and done % training.checkpoint_every == 0 and done < training.steps:
-            checkpoints.save(checkpoint, learners, done)
+            checkpoint.save(learners, done)
     if training.merge_redundant:
         for learner in learners:
             _merge_redundant(learner, problem, validation, training)
@@ -177,15 +119,6 @@ def _penalty(learner: Learner, weights: Tensor, training: TrainingConfig) -> Ten
         margin = stability_margin(ensemble, weights)
         penalty = penalty + training.margin_penalty * torch.relu(1.0 - margin)
     return penalty
-
-
-def stability_margin(ensemble: Ensemble, weights: Tensor) -> Tensor:
-    """1 - max |eigenvalue| over all modes that exist, ``[rows]``; negative when the recurrence is unstable."""
-    assert isinstance(ensemble.model, LinearModel), "please report this: a margin was asked of a nonlinear model"
-    sizes = ensemble.model.eigenvalues(ensemble.layout.named(weights)).abs()
-    widths = ensemble.spread([replica.model.width for replica in ensemble.replicas])
-    exists = torch.arange(sizes.shape[-1]) < widths.unsqueeze(-1)
-    return 1.0 - torch.where(exists, sizes, 0.0).amax(-1)
 
 
 @torch.no_grad()

@@ -7,16 +7,19 @@ Letters: N leading dimensions (replicas, then copies).
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from memsweep.learning.objectives import Batch, LinearFunctionalTask, Stream, Task
 from memsweep.models.base import LinearModel, Model, Weights
+from memsweep.recurrence.align import aligned
 from memsweep.recurrence.gram import Gram
 
 
@@ -36,21 +39,32 @@ class Problem(ABC):
         """What tells the task of this trial of the pack from the others."""
 
     @abstractmethod
+    def numbers_per_model(self, width: int) -> int:
+        """Floating-point numbers that one model of this width holds while its loss is differentiated, roughly."""
+
+    @abstractmethod
     def loss(self, model: Model, weights: Weights, data: Any, targets: Tensor) -> Tensor:
         """Losses ``[N]`` of stacked weights ``[N, ...]``; targets ``[N, ...]``, broadcast over the copies."""
 
 
 class QuadraticProblem(Problem):
-    """Linear models on linear functionals: the loss is a quadratic form of the kernel error. Exact and cheap."""
+    """Linear models on linear functionals: the loss is a quadratic form of the kernel error. Exact and cheap.
+
+    The time axis is padded to an aligned size with steps of weight zero; the weights carry the change of length.
+    """
 
     def __init__(self, tasks: Sequence[LinearFunctionalTask], dtype: torch.dtype) -> None:
         self.task = tasks[0]
         self.dtype = dtype
-        self.kernels = [task.kernel().to(dtype) for task in tasks]
-        self.weights = self.task.weights().to(dtype)
+        self.steps = aligned(self.task.horizon)
+        self.kernels = [self._padded(task.kernel()) for task in tasks]
+        self.weights = self._padded(self.task.weights()) * math.sqrt(self.steps / self.task.horizon)
+
+    def _padded(self, values: Tensor) -> Tensor:
+        return pad(values, (0, self.steps - values.shape[-1])).to(self.dtype)
 
     def data(self, stream: Stream, index: int, size: int) -> Gram:
-        return Gram.of_batch(self.task.white_noise(stream, index, size).to(self.dtype), self.weights)
+        return Gram.of_batch(self._padded(self.task.white_noise(stream, index, size)), self.weights)
 
     def population(self) -> Gram:
         return Gram.population(self.weights, self.task.variance)
@@ -58,17 +72,23 @@ class QuadraticProblem(Problem):
     def target(self, trial: int) -> Tensor:
         return self.kernels[trial]
 
+    def numbers_per_model(self, width: int) -> int:
+        return width * self.steps
+
     def loss(self, model: Model, weights: Weights, data: Gram, targets: Tensor) -> Tensor:
         assert isinstance(model, LinearModel), "please report this: a nonlinear model reached the linear path"
-        response = model.response(weights, self.task.horizon)
+        response = model.response(weights, self.steps)
         error = response.kernel[..., 0, 0, :] - targets
         return data.loss(error, response.drift[..., 0, :])
 
 
 class SampledProblem(Problem):
-    """Any model on any task: the model runs over the sequences. The plain and general path; one trial a pack."""
+    """Any model on any task: the model runs over the sequences. The plain and general path; one trial a pack.
 
-    def __init__(self, task: Task, dtype: torch.dtype, chunk: int = 512) -> None:
+    Memory is bounded by one chunk of sequences: gradients are accumulated chunk by chunk.
+    """
+
+    def __init__(self, task: Task, dtype: torch.dtype, chunk: int = 256) -> None:
         self.task = task
         self.dtype = dtype
         self.chunk = chunk
@@ -84,16 +104,56 @@ class SampledProblem(Problem):
     def target(self, trial: int) -> Tensor:
         return torch.zeros(())
 
+    def numbers_per_model(self, width: int) -> int:
+        # the graph of a step holds several tensors of the state's size for every sequence of a chunk
+        return 4 * width * self.task.horizon * self.chunk
+
     def loss(self, model: Model, weights: Weights, data: Batch, targets: Tensor) -> Tensor:
-        size = data.inputs.shape[0]
         name, tensor = next(iter(weights.items()))
         leading = tensor.shape[: tensor.ndim - len(model.roles[name].axes)]
-        stacked = {key: value.flatten(0, len(leading) - 1) for key, value in weights.items()}
-        parts = [
-            self.task.loss(model.outputs(stacked, inputs), Batch(inputs, answers)) * (inputs.shape[0] / size)
-            for inputs, answers in zip(data.inputs.split(self.chunk), data.targets.split(self.chunk), strict=True)
-        ]
-        return torch.stack(parts).sum(0).unflatten(0, leading)
+        stacked = [value.flatten(0, len(leading) - 1) for value in weights.values()]
+        loss: Tensor = _ChunkedLoss.apply(self, model, tuple(weights), data, *stacked)
+        return loss.unflatten(0, leading)
+
+    def chunk_loss(self, model: Model, weights: Weights, part: Batch) -> Tensor:
+        """Loss ``[N]`` on a part of a batch."""
+        return self.task.loss(model.outputs(weights, part.inputs), part)
+
+    def parts(self, data: Batch) -> Iterator[tuple[Batch, float]]:
+        """The chunks of a batch, each with its share of the sequences."""
+        for inputs, targets in zip(data.inputs.split(self.chunk), data.targets.split(self.chunk), strict=True):
+            yield Batch(inputs, targets), inputs.shape[0] / data.inputs.shape[0]
+
+
+class _ChunkedLoss(torch.autograd.Function):
+    """A mean over chunks whose gradient is computed with the value, so that no chunk's graph outlives it."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, problem: SampledProblem, model: Model, names: tuple[str, ...], data: Batch, *weights: Tensor
+    ) -> Tensor:
+        wanted = any(ctx.needs_input_grad)
+        total = weights[0].new_zeros(weights[0].shape[0])
+        gradients = [torch.zeros_like(weight) for weight in weights] if wanted else []
+        for part, share in problem.parts(data):
+            with torch.set_grad_enabled(wanted):
+                live = [weight.detach().requires_grad_(wanted) for weight in weights]
+                loss = problem.chunk_loss(model, dict(zip(names, live, strict=True)), part) * share
+            total += loss.detach()
+            if wanted:
+                # a model may leave a weight out of its output; its gradient is zero
+                found = torch.autograd.grad(loss.sum(), live, allow_unused=True)
+                for gradient, more in zip(gradients, found, strict=True):
+                    if more is not None:
+                        gradient += more
+        ctx.save_for_backward(*gradients)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        (grad_N,) = grads
+        scaled = [gradient * grad_N.view(-1, *[1] * (gradient.ndim - 1)) for gradient in ctx.saved_tensors]
+        return None, None, None, None, *scaled
 
 
 def has_closed_form(task: type[Task], model: type[Model]) -> bool:

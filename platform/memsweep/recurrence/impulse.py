@@ -13,6 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
+
+from memsweep.recurrence.align import aligned
 
 
 def vandermonde(eigenvalues_NM: Tensor, horizon: int) -> Tensor:
@@ -42,20 +45,20 @@ def vandermonde(eigenvalues_NM: Tensor, horizon: int) -> Tensor:
 class _DiagonalResponse(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, amplitudes_NCM: Tensor, eigenvalues_NM: Tensor, horizon: int) -> Tensor:
-        powers_NMT = vandermonde(eigenvalues_NM, horizon)
+        powers_NMT = vandermonde(eigenvalues_NM, aligned(horizon))
         ctx.save_for_backward(amplitudes_NCM, powers_NMT)
-        return amplitudes_NCM @ powers_NMT
+        return (amplitudes_NCM @ powers_NMT)[..., :horizon].contiguous()
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, Tensor | None, None]:
         (grad_NCT,) = grads
         amplitudes_NCM, powers_NMT = ctx.saved_tensors
-        horizon = powers_NMT.shape[-1]
+        horizon, room = grad_NCT.shape[-1], powers_NMT.shape[-1]
         powers_NTM = powers_NMT.conj().transpose(-1, -2)
-        grad_amplitudes = grad_NCT @ powers_NTM
+        grad_amplitudes = pad(grad_NCT, (0, room - horizon)) @ powers_NTM
         # d(lambda^s)/d(lambda) = s lambda^(s-1): shift by one, so that lambda = 0 needs no special case
         lags = torch.arange(1, horizon, dtype=grad_NCT.real.dtype, device=grad_NCT.device)
-        slopes_NCM = (grad_NCT[..., 1:] * lags) @ powers_NTM[..., :-1, :]
+        slopes_NCM = pad(grad_NCT[..., 1:] * lags, (0, room - horizon + 1)) @ powers_NTM
         grad_eigenvalues = (amplitudes_NCM.conj() * slopes_NCM).sum(-2)
         return grad_amplitudes, grad_eigenvalues, None
 

@@ -1,8 +1,9 @@
 """The memory function of a model: how much of an input it still feels later.
 
-For a linear model with response K it is |K_s| (arXiv 2305.19190, eq. 4). For any model it is read off the answer to a
-step: M(t) = sup over inputs x of |d/dt H_t(x 1[t >= 0])| / |x| (Definition 3.1); the supremum is taken over given
-directions and scales, because a nonlinear model is not homogeneous.
+For a linear model with response K it is the sum of |K_s| over the inputs (arXiv 2305.19190, eq. 4). For any model it
+is read off the answer to a step: M(t) = sup over inputs x of |d/dt H_t(x 1[t >= 0])| / max|x| (Definition 3.1, where
+H_t(0) = 0: the answer to the biases alone is taken away first). The supremum is taken over given directions and
+scales, because a nonlinear model is not homogeneous. Several outputs enter by their Euclidean norm.
 
 Letters: N leading dimensions, T time (horizon), I inputs, D directions.
 """
@@ -20,7 +21,7 @@ SCALES = (0.01, 0.1, 1.0, 10.0)
 def memory_function(model: Model, weights: Weights, horizon: int) -> Tensor:
     """Memory at lags 0 ... horizon-1 of stacked models: ``[N, T]``; exact for linear models."""
     if isinstance(model, LinearModel):
-        return model.response(weights, horizon).kernel.square().sum((-3, -2)).sqrt()
+        return model.response(weights, horizon).kernel.abs().sum(-2).norm(dim=-2)
     return step_memory(model, weights, horizon)
 
 
@@ -34,16 +35,18 @@ def step_memory(
         weights: stacked, ``[N, ...]``.
         horizon: lags.
         scales: sizes of the steps.
-        directions: ``[D, I]``, unit inputs; the coordinate axes, both ways, when left out.
+        directions: ``[D, I]``, inputs of largest entry 1; the axes and the diagonal, both ways, when left out.
     """
     example = next(iter(weights.values()))
     if directions is None:
         axes = torch.eye(model.signature.inputs, dtype=example.dtype, device=example.device)
-        directions = torch.cat([axes, -axes])
+        directions = torch.cat([axes, axes.new_ones(1, len(axes))])
+        directions = torch.cat([directions, -directions])
+    silence = model.outputs(weights, torch.zeros_like(directions).unsqueeze(1).expand(-1, horizon + 1, -1))
     worst = example.new_zeros(example.shape[0], horizon)
     for scale in scales:
         steps_DTI = (scale * directions).unsqueeze(1).expand(-1, horizon, -1)
         answers = model.outputs(weights, torch.cat([torch.zeros_like(steps_DTI[:, :1]), steps_DTI], 1))
-        slopes = answers.diff(dim=2).norm(dim=-1) / scale
+        slopes = (answers - silence).diff(dim=2).norm(dim=-1) / scale
         worst = torch.maximum(worst, slopes.amax(1))
     return worst

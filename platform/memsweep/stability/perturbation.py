@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,7 +27,7 @@ from memsweep.models.base import LinearModel, Part
 from memsweep.stability.ball import ALL, Ball
 
 SLICE_NUMBERS = 2_000_000
-"""Numbers that one slice of copies may hold at a time (copies x width x horizon): 16 MB in float64."""
+"""Numbers that one slice of copies may hold at a time (16 MB in float64), but always one copy of each row."""
 FIRST_STEP, LAST_STEP = 2.0, 0.05
 """Ascent steps in units of the radius: the first jump across the ball, the last ones settle."""
 
@@ -35,12 +36,7 @@ Loss = Callable[[Tensor], Tensor]
 
 def radius_grid(radii: RadiiConfig) -> Tensor:
     """``[R]``: the geometric grid, float64, both ends exact."""
-    return torch.logspace(
-        torch.log10(torch.tensor(radii.from_, dtype=torch.float64)).item(),
-        torch.log10(torch.tensor(radii.to, dtype=torch.float64)).item(),
-        radii.count,
-        dtype=torch.float64,
-    )
+    return torch.from_numpy(np.geomspace(radii.from_, radii.to, radii.count))
 
 
 def perturbation_error(
@@ -74,7 +70,7 @@ def perturbation_error(
         return problem.loss(ensemble.model, shifted, data, targets.unsqueeze(1))
 
     unperturbed = _finite_or_inf(loss(torch.zeros_like(weights).unsqueeze(1)).detach())
-    size = max(1, SLICE_NUMBERS // (weights.shape[0] * ensemble.layout.width * ensemble.model.signature.horizon))
+    size = max(1, SLICE_NUMBERS // (weights.shape[0] * problem.numbers_per_model(ensemble.layout.width)))
     climb = partial(_climb, loss, moves, radii, size)
     if config.method == "random":
         draws = _random(moves, weights, config.repeats, Stream(config.seed, "perturbation draws"))

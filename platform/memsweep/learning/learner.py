@@ -1,0 +1,72 @@
+"""One ensemble in training: its weights, its optimizer, and what has become of each replica."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from memsweep.learning.ensemble import Ensemble
+from memsweep.learning.optimizer import AdamW
+from memsweep.learning.problem import Problem
+
+
+@dataclass
+class Learner:
+    """One ensemble in training.
+
+    Attributes:
+        weights, best_weights: ``[rows, size]``, now and at the best validation.
+        best: ``[rows]``, least validated objective: validation loss plus penalties (inf before the first). Without
+            the penalties a state whose redundant modes are not pruned yet would win.
+        best_loss: ``[rows]``, the validation loss of that state.
+        best_step: ``[rows]``, the step of that validation.
+        stale: ``[rows]``, validations since then.
+        running: ``[rows]``, bool: neither diverged nor stopped early.
+        diverged: ``[rows]``, bool.
+        history: (step, train losses ``[rows]``, validation losses ``[rows]``).
+    """
+
+    ensemble: Ensemble
+    targets: Tensor
+    rates: Tensor
+    weights: Tensor
+    best_weights: Tensor
+    optimizer: AdamW
+    best: Tensor
+    best_loss: Tensor
+    best_step: Tensor
+    stale: Tensor
+    running: Tensor
+    diverged: Tensor
+    steps: Tensor
+    loss: Tensor
+    history: list[tuple[int, Tensor, Tensor]] = field(default_factory=list)
+
+    @staticmethod
+    def start(ensemble: Ensemble, problem: Problem) -> Learner:
+        rows, weights = ensemble.rows, ensemble.initial
+        replicas = ensemble.replicas
+        return Learner(
+            ensemble=ensemble,
+            targets=ensemble.spread([problem.target(replica.trial) for replica in replicas]),
+            rates=ensemble.spread([replica.learning_rate for replica in replicas]).to(weights.dtype),
+            weights=weights.clone(),
+            best_weights=weights.clone(),
+            optimizer=AdamW.like(weights),
+            best=torch.full((rows,), math.inf, dtype=weights.dtype),
+            best_loss=torch.full((rows,), math.inf, dtype=weights.dtype),
+            best_step=torch.zeros(rows, dtype=torch.long),
+            stale=torch.zeros(rows, dtype=torch.long),
+            running=torch.ones(rows, dtype=torch.bool),
+            diverged=torch.zeros(rows, dtype=torch.bool),
+            steps=torch.zeros(rows, dtype=torch.long),
+            loss=torch.full((rows,), math.nan, dtype=weights.dtype),
+        )
+
+    def losses(self, problem: Problem, data: Any, weights: Tensor) -> Tensor:
+        """Losses ``[rows]`` of flat weights ``[rows, size]``."""
+        return problem.loss(self.ensemble.model, self.ensemble.layout.named(weights), data, self.targets)
