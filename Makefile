@@ -25,7 +25,7 @@ WANT  := $(PLACE) $(shell cat pyproject.toml constraints.txt | sha256sum | cut -
 
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help env sweep test check format ui ci-deps clean
+.PHONY: help env sweep test test-slow check format ui ci-deps clean
 
 help: ## this list
 	@printf 'memsweep: can this recurrent model hold this memory, and does it stay that way when its weights move?\n\n'
@@ -65,6 +65,9 @@ sweep: env ## run STUDY (default quickstart) and print its verdicts; ARGS= overr
 
 test: env ## run the tests; ARGS= for pytest; what is not installed (browser, ...) is skipped with a reason
 	@$(PY) -m pytest $(ARGS)
+
+test-slow: env ## the slow tests: the whole quickstart, minutes; ARGS= for pytest
+	@$(PY) -m pytest -m slow $(ARGS)
 
 check: env ## formatting, lint, types, import floors
 	$(PY) -m ruff format --check .

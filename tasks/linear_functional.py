@@ -76,6 +76,9 @@ class LinearFunctional(LinearFunctionalTask):
                     owners = ", ".join(other for other, known in KERNELS.items() if name in known.defaults)
                     yield f"{name} is {value}, but the kernel {self.kernel} has no {name} (only {owners})"
 
+            if kernel and not np.any(_sampled(self)):
+                yield f"the kernel {self.kernel} is zero on all of horizon {self.horizon}: there is nothing to remember"
+
     pack_fields = frozenset({"kernel", *PARAMETERS})
 
     @property
@@ -91,6 +94,10 @@ class LinearFunctional(LinearFunctionalTask):
         return self.config.dt**2
 
     def kernel(self) -> Tensor:
-        kernel = KERNELS[self.config.kernel]
-        time = np.arange(self.horizon) * self.config.dt
-        return torch.from_numpy(kernel.formula(time, **{name: getattr(self.config, name) for name in kernel.defaults}))
+        return torch.from_numpy(_sampled(self.config))
+
+
+def _sampled(config: LinearFunctional.Config) -> np.ndarray:
+    kernel = KERNELS[config.kernel]
+    time = np.arange(config.horizon) * config.dt
+    return kernel.formula(time, **{name: getattr(config, name) for name in kernel.defaults})

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-WIDTHS, HORIZONS, SEEDS = (2, 3, 4, 6, 8), (50, 100, 200, 400), 3
+WIDTHS, HORIZONS, SEEDS = (2, 3, 4, 6, 8), (50, 100, 200, 400), 5
 ZERO_LOSS = 2.5
 RADII = (0.0, *np.geomspace(1e-4, 3.0, 30).tolist())
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-FAST = """
-training: {seeds: 2, steps: 20, batch_size: 8, validation_size: 16, validate_every: 10}
-perturbation: {radii: {from: 1e-3, to: 1.0, count: 5}, starts: 1, ascent_steps: 2, test_size: 16}
+PERTURBATION = "perturbation: {radii: {from: 1e-3, to: 1.0, count: 5}, starts: 1, ascent_steps: 2, test_size: 16}"
+FAST = f"""
+training: {{seeds: 2, steps: 20, batch_size: 8, validation_size: 16, validate_every: 10}}
+{PERTURBATION}
 """
 
 

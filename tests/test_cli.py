@@ -192,7 +192,7 @@ def test_lists_name_what_is_there_and_what_is_broken(workspace: Path, capsys: py
         assert "broken.py was skipped: ModuleNotFoundError" in told.err
         return dict(line.partition("  ")[::2] for line in told.out.splitlines())
 
-    assert listed("studies") == {"small": "A small study"}
+    assert listed("studies") == {"small": "A small study of two rows"}
     assert {"direct", "exp", "softplus"} <= set(listed("parameterizations"))
     assert all(text.strip() for text in listed("models").values())
     main(["list", "tasks", "--workspace", str(ROOT)])
@@ -219,7 +219,7 @@ def test_describe(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "optimizer steps" in told("training")
     assert "CPU cores per pack" in told("resources")
     study = told("small")
-    assert "A small study\nof two rows" in study
+    assert "A small study of two rows" in study
     assert "2 rows" in study
     assert "model.width" in study
 
@@ -240,7 +240,7 @@ def test_a_reader_that_leaves_is_no_error(workspace: Path) -> None:
 
 def test_the_module_and_the_script_are_the_same_command(workspace: Path) -> None:
     ended = _run("list", "studies", cwd=workspace)
-    assert (ended.returncode, ended.stdout) == (0, "small  A small study\n")
+    assert (ended.returncode, ended.stdout) == (0, "small  A small study of two rows\n")
     assert "broken.py was skipped" in ended.stderr
     script = subprocess.run([Path(sys.executable).parent / "memsweep", "--version"], capture_output=True, text=True)
     assert script.stdout == f"memsweep {memsweep.__version__}\n"

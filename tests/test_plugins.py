@@ -174,8 +174,12 @@ def test_parts_of_another_distribution_are_swept_on_ray(site: Path, workspace: P
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "4/4 done" in ended.stdout
     quitter, rotten = sorted(warnings_of(ended.stderr))
-    assert quitter.startswith("warning: plugin 'quitter' of 'far-away' (far_away.quitter) was skipped: SystemExit: I only")
-    assert rotten.startswith("warning: plugin 'rotten' of 'far-away' (far_away.rotten:Part) was skipped: ModuleNotFound")
+    assert quitter.startswith(
+        "warning: plugin 'quitter' of 'far-away' (far_away.quitter) was skipped: SystemExit: I only"
+    )
+    assert rotten.startswith(
+        "warning: plugin 'rotten' of 'far-away' (far_away.rotten:Part) was skipped: ModuleNotFound"
+    )
     assert ended.stderr.count("\n") == 2
 
     folder = workspace / "results" / "squares"

@@ -111,7 +111,6 @@ def workspace(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_the_commands_of_the_document_work(document: str, workspace: Path) -> None:
     done: set[tuple[str, ...]] = set()

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memsweep.stability.radius import crossing, stability_radii
+from memsweep.stability.radius import Crossing, crossing, stability_radii
 from memsweep.stability.slopes import BOOTSTRAPS, Points, theil_sen
 from memsweep.stability.verdict import Verdict, judge
 
@@ -107,6 +107,22 @@ def test_one_cell_alone_is_inconclusive_and_says_why():
     assert len(judgement.reasons) >= 2
 
 
+@pytest.mark.parametrize("seeds", [1, 2, 4])
+def test_few_seeds_give_no_verdict_however_clear_the_curves(seeds):
+    judgement = judge(*study(horizon_slope=-0.6, seeds=seeds))
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert any("a verdict needs 5" in reason for reason in judgement.reasons)
+
+
+def test_a_width_with_one_valid_seed_still_counts():
+    curves, replicas = study(seeds=6)
+    bad = (curves["width"] == 8) & (curves["seed"] > 0)
+    curves.loc[bad, "error"] = 1.0
+    judgement = judge(curves, replicas)
+    assert judgement.verdict is Verdict.STABLE
+    assert not judgement.reasons[0].startswith("valid widths")
+
+
 def test_a_diverged_replica_is_invalid_not_dropped():
     curves, replicas = study()
     one = (curves["seed"] == 0) & (curves["width"] == 4)
@@ -127,11 +143,14 @@ def test_the_worst_threshold_is_reported():
 def test_crossing_interpolates_in_logs():
     radii = np.array([0.0, 0.1, 1.0, 10.0])
     errors = np.array([1e-9, 1e-4, 1e-2, 1.0])
-    assert crossing(radii, errors, 1e-3) == (pytest.approx(10**-0.5), "")
-    assert crossing(radii, errors, 2.0) == (10.0, "above")
-    assert crossing(radii, errors, 1e-5) == (0.1, "below")
-    assert crossing(radii, np.array([1e-9, 1e-4, math.inf, math.inf]), 1e-3) == (0.1, "")
-    assert crossing(radii, np.full(4, math.inf), 1e-3) == (0.1, "below")
+    known = crossing(radii, errors, 1e-3)
+    assert known.low == known.high == known.radius == pytest.approx(10**-0.5)
+    assert known.censored == ""
+    assert crossing(radii, errors, 2.0) == Crossing(10.0, math.inf, "above", 10.0)
+    assert crossing(radii, errors, 1e-5) == Crossing(0.0, 0.1, "below", 0.1)
+    jump = crossing(radii, np.array([1e-9, 1e-4, math.inf, math.inf]), 1e-3)
+    assert jump == Crossing(0.1, 1.0, "between", 0.1)
+    assert crossing(radii, np.full(4, math.inf), 1e-3).censored == "below"
 
 
 def test_theil_sen_recovers_a_slope_against_outliers():
@@ -139,7 +158,7 @@ def test_theil_sen_recovers_a_slope_against_outliers():
     x = np.tile([2.0, 4.0, 8.0, 16.0, 32.0], 9)
     y = x**-0.7 * np.exp(0.01 * rng.standard_normal(x.size))
     y[:3] *= 100.0
-    slope = theil_sen(Points.of(x, y, np.repeat(np.arange(9), 5)))
+    slope = theil_sen(Points.of(x, y, y, np.repeat(np.arange(9), 5)))
     assert slope.estimate == pytest.approx(-0.7, abs=0.05)
     assert slope.low < -0.7 < slope.high or slope.high - slope.low < 0.1
 
@@ -149,13 +168,12 @@ def test_censored_points_widen_the_interval_to_the_side_that_they_hide():
     seeds = np.repeat(np.arange(5), 4)
     grid_end = 3.0
     y = np.minimum(x**1.0, grid_end)
-    censored = np.where(x**1.0 > grid_end, "above", "")
-    slope = theil_sen(Points.of(x, y, seeds, censored))
+    slope = theil_sen(Points.of(x, y, np.where(x > grid_end, math.inf, y), seeds))
     assert slope.low <= 1.0 <= slope.high
     assert slope.high == math.inf
-    naive = theil_sen(Points.of(x, y, seeds))
+    naive = theil_sen(Points.of(x, y, y, seeds))
     assert naive.estimate < 0.9  # what dropping the mark would have claimed
-    all_censored = theil_sen(Points.of(x, np.full(x.shape, grid_end), seeds, np.full(x.shape, "above")))
+    all_censored = theil_sen(Points.of(x, np.full(x.shape, grid_end), np.full(x.shape, math.inf), seeds))
     assert (all_censored.low, all_censored.high) == (-math.inf, math.inf)
 
 
@@ -169,6 +187,6 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     for _ in range(60):
         tilt = 0.3 * rng.standard_normal(12)
         y = x ** (-0.4 + tilt[seeds]) * np.exp(0.02 * rng.standard_normal(x.size))
-        slope = theil_sen(Points.of(x, y, seeds))
+        slope = theil_sen(Points.of(x, y, y, seeds))
         covered += slope.low <= -0.4 <= slope.high
     assert covered >= 50

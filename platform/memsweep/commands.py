@@ -45,6 +45,7 @@ def sweep(args: argparse.Namespace) -> int:
     from memsweep.sweep.plan import identified, make_plan
     from memsweep.sweep.plan_file import write_plan
     from memsweep.sweep.tracking import Tracker
+    from memsweep.sweep.tracking.place import tracking_uri
 
     began = time.monotonic()
     sweep_config = _load(args)
@@ -54,11 +55,12 @@ def sweep(args: argparse.Namespace) -> int:
     here, elsewhere = _reusable(trials, store, results, no_reuse=args.no_reuse)
     made = make_plan(sweep_config, trials, here | set(elsewhere))
     _refuse_impossible(made, args)
+    uri = tracking_uri(None, results)  # a wrong one is refused here, before anything is written
     revision = provenance.code_revision(workspace)
     write_plan(store.folder, made, {"started": provenance.now(), "code_revision": revision})
     _settle(made, store, elsewhere)
     tracker = Tracker.open(
-        None,
+        uri,
         results,
         sweep_config.name,
         sweep_config.description,
@@ -142,10 +144,10 @@ def _settle(made: Plan, store: Store, elsewhere: dict[str, Path]) -> None:
 
 def _refuse_impossible(made: Plan, args: argparse.Namespace) -> None:
     """On this machine alone, a request that it can never meet is refused before anything is written."""
-    from memsweep.sweep.resources import local_cpus, slots
+    from memsweep.sweep.resources import slots, this_machine
 
     if made.packs and args.address is None:
-        slots(made.resources, [{"CPU": local_cpus(), "GPU": made.resources.gpus}])
+        slots(made.resources, [this_machine(made.resources)])
 
 
 def _run(

@@ -55,10 +55,10 @@ def _register(kind: str, name: str) -> Callable[[_Part], _Part]:
                 "'@dataclass(frozen=True, kw_only=True) class Config: ...', with one setting() per field."
             )
         known = _parts[kind].get(name)
-        if known is not None and source_file(known) != source_file(part):
-            raise RegistryError(
-                f"two {kind}s are named {name!r}: {source_file(known)} and {source_file(part)}. Rename one of them."
-            )
+        # the same class again is a file that was imported twice, and harmless
+        if known is not None and (known.__qualname__, source_file(known)) != (part.__qualname__, source_file(part)):
+            places = " and ".join(f"{other.__qualname__} in {source_file(other)}" for other in (known, part))
+            raise RegistryError(f"two {kind}s are named {name!r}: {places}. Rename one of them.")
         config.name = name  # the Config knows under which name it is chosen
         config.kind = kind
         _parts[kind][name] = part

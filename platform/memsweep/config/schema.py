@@ -46,12 +46,13 @@ class TrainingConfig:
     )
     merge_redundant: bool = setting(
         True,
-        "after training, merge redundant modes into the strongest one: the same function without dead modes, whose "
-        "leftover rates would limit the stability radius",
+        "after training, merge redundant modes into the strongest one: nearly the same function without dead modes, "
+        "whose leftover rates would limit the stability radius",
     )
     merge_tolerance: float = setting(
         1e-3,
-        "modes are redundant as long as the validated objective without all of them is at most this fraction higher",
+        "modes are redundant as long as the validated objective (loss and penalties) without all of them is at most "
+        "this fraction higher",
         at_least=0.0,
         below=1.0,
     )
@@ -123,8 +124,12 @@ class ResourcesConfig:
     """What one pack of trials asks of the cluster; changes how fast numbers come, never the numbers."""
 
     cpus: float = setting(1.0, "CPU cores per pack; each process runs one thread per core asked", above=0.0)
-    gpus: float = setting(0.0, "GPUs per pack; a fraction shares a card", at_least=0.0)
+    gpus: float = setting(0.0, "GPUs per pack; must be 0 so far: the engine computes on CPUs", at_least=0.0)
     max_concurrent: int = setting(0, "packs that run at once (0: as many as the resources allow)", at_least=0)
+
+    def problems(self) -> Iterable[str]:
+        if self.gpus:
+            yield f"gpus is {self.gpus:g}, but the engine computes on CPUs so far, and a card would idle: set it to 0"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,12 +59,17 @@ def _panel(finding: Finding, rows: pd.DataFrame, labels: Labels) -> Panel:
 
 def _draw(ax: Axes, rows: pd.DataFrame, ends: Sequence[float]) -> None:
     target = rows.groupby("lag")["target"].first().abs()
-    peak = float(target.max()) or 1.0
+    # A task that is no linear functional has no target memory: the axes then follow what was learned.
+    seen = target.dropna() if target.notna().any() else rows["learned"].abs().groupby(rows["lag"]).max()
+    seen = seen[np.isfinite(seen)]
+    peak = float(seen.max()) if len(seen) and seen.max() > 0 else 1.0
     power = _decays_like_a_power(target)
     shift = 1 if power else 0
     log_axis(ax, "y")
-    handles = [Line2D([], [], label="target", color=_TARGET.color, lw=4)]
-    ax.plot(target.index + shift, target.where(target > 0), color=_TARGET.color, lw=4, solid_capstyle="round")
+    handles = []
+    if target.notna().any():
+        handles.append(Line2D([], [], label="target", color=_TARGET.color, lw=4))
+        ax.plot(target.index + shift, target.where(target > 0), color=_TARGET.color, lw=4, solid_capstyle="round")
     for width, style in zip(reversed(ends), (_WIDE, _NARROW), strict=False):
         _learned(ax, rows[rows["width"] == width], style, shift, power)
         handles.append(Line2D([], [], label=f"learned, width {width:g}", **style.line()))
@@ -72,8 +77,8 @@ def _draw(ax: Axes, rows: pd.DataFrame, ends: Sequence[float]) -> None:
         log_axis(ax, "x")
     else:
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        ax.set_xlim(-1, float(target[target > peak * _DEPTH].index.max()) * 1.25 + 2)
-    ax.set_ylim(max(peak * _DEPTH, float(target.min()) / 8), peak * 3)
+        ax.set_xlim(-1, float(seen.index[seen > peak * _DEPTH].max() if (seen > peak * _DEPTH).any() else 1) * 1.25 + 2)
+    ax.set_ylim(max(peak * _DEPTH, float(seen.min()) / 8 if len(seen) else 0.0), peak * 3)
     ax.set_xlabel("lag + 1 (steps)" if power else "lag (steps)")
     ax.set_ylabel("|memory|", color=INK)
     ax.legend(handles=handles, loc="lower left" if power else "upper right", handlelength=3.2)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from memsweep.report.findings import MOSTLY, Finding
+from memsweep.report.findings import Finding
 from memsweep.report.labels import Labels, show
 from memsweep.report.panels import Gallery, Panel
 from memsweep.report.style import FAINT, LineStyle, category_styles, clean, log_axis, slope_text, value_axis
@@ -117,9 +117,7 @@ def _slope(finding: Finding, axis: str) -> Slope:
 
 def _condition(ax: Axes, rows: pd.DataFrame, axis: str, slope: Slope, style: LineStyle, shift: float) -> None:
     _seeds(ax, rows, axis, style, shift)
-    valid = rows["valid"].astype(bool)
-    counted = valid & (valid.groupby(rows[axis]).transform("mean") > MOSTLY)
-    middle = _medians(rows[counted], axis)
+    middle = _medians(rows[rows["valid"].astype(bool)], axis)
     if middle.empty:
         return
     _fit(ax, middle, slope, style, shift)

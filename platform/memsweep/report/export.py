@@ -22,7 +22,7 @@ VERDICT_COLUMNS = (
 )
 RADII_COLUMNS = (
     *("identity", "task", *CONDITION, "width", "horizon", "seed", "ball"),
-    *("threshold", "radius", "censored", "valid", "error_at_zero", "zero_loss"),
+    *("threshold", "radius", "radius_low", "radius_high", "censored", "valid", "error_at_zero", "zero_loss"),
 )
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 

@@ -15,7 +15,6 @@ from memsweep.stability.radius import stability_radii
 from memsweep.stability.verdict import Judgement, judge
 
 BALLS = ("recurrent", "all")
-MOSTLY = 0.5  # a width or horizon counts when more than this share of its replicas is valid
 _SIZE = ("width", "horizon", "seed")
 
 
@@ -48,12 +47,10 @@ class Finding:
         """The longest horizon."""
         return float(self.curves["horizon"].max())
 
-    @cached_property
+    @property
     def width(self) -> float:
-        """The width of the horizon slope: the largest that is mostly valid at every horizon, else the largest."""
-        share = self.radii.pivot_table(index="width", columns="horizon", values="valid", aggfunc="mean", dropna=False)
-        whole = share.index[(share > MOSTLY).all(axis=1)]
-        return float((self.radii["width"] if whole.empty else whole).max())
+        """The width of the horizon slope, or the largest where there is none."""
+        return float(self.judgement.width or self.radii["width"].max())
 
 
 def find(study: Study, grouping: Grouping) -> list[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -72,8 +71,3 @@ def show(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.6g}" if isinstance(value, (int, float)) else str(value)
-
-
-def slug(text: str) -> str:
-    """Text as a safe file or anchor name: letters, digits and dashes only."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "x"

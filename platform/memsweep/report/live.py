@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from memsweep.config.canonical import to_dict
+Condition = tuple[Any, ...]
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from memsweep.config.schema import TrialConfig
-
-_SIZES = {"task": ("horizon",), "model": ("width",), "training": ("seeds", "first_seed")}
 
 
 class LiveVerdicts:
@@ -24,11 +21,11 @@ class LiveVerdicts:
     """
 
     def __init__(self, trials: Iterable[tuple[str, TrialConfig]]) -> None:
-        self._group = {identity: _condition(to_dict(config)) for identity, config in trials}
-        self._waiting: dict[str, set[str]] = {}
+        self._group = _conditions(dict(trials))
+        self._waiting: dict[Condition, set[str]] = {}
         for identity, group in self._group.items():
             self._waiting.setdefault(group, set()).add(identity)
-        self._tables: dict[str, list[Mapping[str, pd.DataFrame]]] = {}
+        self._tables: dict[Condition, list[Mapping[str, pd.DataFrame]]] = {}
 
     def add(self, identity: str, tables: Mapping[str, pd.DataFrame]) -> list[str]:
         """Take one result.
@@ -61,9 +58,26 @@ class LiveVerdicts:
         return lines
 
 
-def _condition(config: dict[str, Any]) -> str:
-    kept = {
-        section: {key: value for key, value in fields.items() if key not in _SIZES.get(section, ())}
-        for section, fields in config.items()
+def _conditions(trials: Mapping[str, TrialConfig]) -> dict[str, Condition]:
+    """identity -> the condition that the report will put this trial into."""
+    import pandas as pd
+
+    from memsweep.config.canonical import to_dict
+    from memsweep.report.grouping import CONDITION, find_grouping
+    from memsweep.trial import conditions
+
+    rows = {identity: conditions(config) for identity, config in trials.items()}
+    replicas = [
+        {"identity": identity, **rows[identity], "seed": config.training.first_seed + index}
+        for identity, config in trials.items()
+        for index in range(config.training.seeds)
+    ]
+    records = {identity: {"config": to_dict(config)} for identity, config in trials.items()}
+    grouping = find_grouping(records, pd.DataFrame(replicas))
+    return {
+        identity: (
+            *(row[name] for name in ("task", *CONDITION)),
+            *(repr(value) for value in grouping.extra[identity].values()),
+        )
+        for identity, row in rows.items()
     }
-    return json.dumps(kept, sort_keys=True)

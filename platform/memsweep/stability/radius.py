@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,35 +15,54 @@ THRESHOLDS = (0.01, 0.03, 0.10)
 """Errors, as fractions of the zero predictor's loss, at which a radius is read."""
 VALID_ERROR = 0.005
 """Largest unperturbed error, as a fraction of the zero predictor's loss, of a model that approximates its target."""
-ABOVE, BELOW, NOT_CENSORED = "above", "below", ""
+ABOVE, BELOW, BETWEEN, NOT_CENSORED = "above", "below", "between", ""
 
-COLUMNS = ("width", "horizon", "seed", "threshold", "radius", "censored", "valid", "error_at_zero", "zero_loss")
+COLUMNS = (
+    *("width", "horizon", "seed", "threshold", "radius", "radius_low", "radius_high"),
+    *("censored", "valid", "error_at_zero", "zero_loss"),
+)
 
 
-def crossing(radii: np.ndarray, errors: np.ndarray, limit: float) -> tuple[float, str]:
+@dataclass(frozen=True)
+class Crossing:
+    """Where an error passes a limit: between two radii, which are equal when the place is known.
+
+    Attributes:
+        low, high: the radius lies between them; 0 and inf are the ends that the grid does not see.
+        censored: "" (known), "above" the grid, "below" it, or "between" two of its radii: the error jumps to
+            infinity there, so nothing says where.
+        radius: one number for pictures and medians: the largest radius known to be inside the limit, or the
+            grid's smallest when none is.
+    """
+
+    low: float
+    high: float
+    censored: str
+    radius: float
+
+
+def crossing(radii: np.ndarray, errors: np.ndarray, limit: float) -> Crossing:
     """The largest radius whose error stays at or below a limit, interpolated in log radius and log error.
 
     Args:
         radii: increasing, the first is 0.
         errors: nondecreasing, one per radius, may be inf.
         limit: the error allowed.
-
-    Returns:
-        The radius, and "" or how it is censored: "above" the grid's largest radius (the error never passes the
-        limit), or "below" its smallest (it does at once). A censored radius is given as that end of the grid.
     """
     outside = np.flatnonzero(~(errors <= limit))
     if outside.size == 0:
-        return float(radii[-1]), ABOVE
+        last = float(radii[-1])
+        return Crossing(last, math.inf, ABOVE, last)
     first = int(outside[0])
     if first <= 1:  # there is no logarithm between radius 0 and the smallest radius
-        return float(radii[1]), BELOW
+        return Crossing(0.0, float(radii[1]), BELOW, float(radii[1]))
+    inner, outer = float(radii[first - 1]), float(radii[first])
     low, high = errors[first - 1], errors[first]
     if not math.isfinite(high) or low <= 0.0:
-        return float(radii[first - 1]), NOT_CENSORED
+        return Crossing(inner, outer, BETWEEN, inner)
     share = (math.log(limit) - math.log(low)) / (math.log(high) - math.log(low))
-    log_low, log_high = math.log(radii[first - 1]), math.log(radii[first])
-    return math.exp(log_low + share * (log_high - log_low)), NOT_CENSORED
+    radius = inner * (outer / inner) ** share
+    return Crossing(radius, radius, NOT_CENSORED, radius)
 
 
 def stability_radii(curves: pd.DataFrame) -> pd.DataFrame:
@@ -65,6 +85,7 @@ def stability_radii(curves: pd.DataFrame) -> pd.DataFrame:
         zero_loss = float(ordered["zero_loss"].iloc[0])
         valid = bool(errors[0] <= VALID_ERROR * zero_loss)
         for threshold in THRESHOLDS:
-            radius, censored = crossing(radii, errors, threshold * zero_loss)
-            rows.append((width, horizon, seed, threshold, radius, censored, valid, float(errors[0]), zero_loss))
+            at = crossing(radii, errors, threshold * zero_loss)
+            place = (at.radius, at.low, at.high, at.censored)
+            rows.append((width, horizon, seed, threshold, *place, valid, float(errors[0]), zero_loss))
     return pd.DataFrame(rows, columns=list(COLUMNS))

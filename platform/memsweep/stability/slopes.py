@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memsweep.stability.radius import ABOVE, BELOW
-
 BOOTSTRAPS = 2000
 CONFIDENCE = 0.95
+SMALLEST_CLUSTERS = 3
+"""Seeds with a valid point without which no interval is given."""
 
 
 @dataclass(frozen=True)
@@ -56,23 +56,21 @@ class Points:
     seed: np.ndarray
 
     @staticmethod
-    def of(x: np.ndarray, y: np.ndarray, seed: np.ndarray, censored: np.ndarray | None = None) -> Points:
-        """From positive values y; ``censored`` holds "", "above" (y or more) or "below" (y or less)."""
-        log = np.log(np.asarray(y, float))
-        marks = np.full(log.shape, "") if censored is None else np.asarray(censored)
-        low = np.where(marks == BELOW, -np.inf, log)
-        high = np.where(marks == ABOVE, np.inf, log)
-        return Points(np.asarray(x, float), low, high, np.asarray(seed))
+    def of(x: np.ndarray, low: np.ndarray, high: np.ndarray, seed: np.ndarray) -> Points:
+        """From bounds of y, 0 and inf included."""
+        with np.errstate(divide="ignore"):
+            return Points(np.asarray(x, float), np.log(low), np.log(high), np.asarray(seed))
 
 
 def theil_sen(points: Points, seed: int = 0) -> Slope:
     """Slope of log y against log x.
 
     Args:
-        points: at least two different x, else the slope is nan.
+        points: at least two different x and ``SMALLEST_CLUSTERS`` seeds, else the slope is nan: resampling fewer
+            would give an interval that is narrow only because there is nothing to resample.
         seed: of the bootstrap; the same points and seed give the same interval.
     """
-    if len(set(points.x.tolist())) < 2:
+    if len(np.unique(points.x)) < 2 or len(np.unique(points.seed)) < SMALLEST_CLUSTERS:
         return NO_SLOPE
     first, second, lower, upper = _pairs(points)
     with np.errstate(invalid="ignore"):  # the median of -inf and inf is nan: hidden by censoring
@@ -117,6 +115,6 @@ def _weighted_medians(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     totals, weight, ordered = totals[used], weight[used], values[order]
     below = ordered[np.argmax(totals >= np.ceil(weight / 2)[:, None], axis=1)]
     above = ordered[np.argmax(totals >= np.floor(weight / 2 + 1)[:, None], axis=1)]
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # the middle of -inf and inf does not exist: take the lower
         middle = np.where(below == above, below, (below + above) / 2.0)
     return np.where(np.isnan(middle), below, middle)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memsweep.stability.radius import THRESHOLDS, VALID_ERROR, stability_radii
-from memsweep.stability.slopes import NO_SLOPE, Points, Slope, rounded, theil_sen
+from memsweep.stability.slopes import NO_SLOPE, SMALLEST_CLUSTERS, Points, Slope, rounded, theil_sen
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +27,8 @@ GROWTH_LIMIT = 0.1
 """Largest slope of the error with width, at a fixed small radius, of a stable approximation."""
 SMALLEST_GRID = 4
 """Valid widths, and valid horizons, without which no slope is trusted."""
+SMALLEST_SEEDS = 5
+"""Seeds of a study without which no verdict is given, however clear the curves look."""
 HORIZON_LIMITED = 3.0
 """A model whose slowest rate times the horizon is below this cannot show a slower one at this horizon."""
 
@@ -66,6 +68,7 @@ class Judgement:
         verdict: the answer.
         threshold: the threshold that speaks most against the verdict (for inconclusive: most against stability).
         slope_width, slope_horizon: at that threshold; nan where no slope can be trusted.
+        width: the width of the horizon slope, the largest that is valid at every horizon; None without one.
         growth: slope of the error with width at ``small_radius``.
         small_radius: half the median 1 % radius of the smallest valid width at the largest horizon; nan without one.
         modulus: largest growth of sqrt(error / zero loss) per unit of radius up to ``small_radius``, largest width at
@@ -79,6 +82,7 @@ class Judgement:
     threshold: float
     slope_width: Slope
     slope_horizon: Slope
+    width: int | None
     growth: Slope
     small_radius: float
     modulus: float
@@ -100,27 +104,24 @@ def judge(curves: pd.DataFrame, replicas: pd.DataFrame) -> Judgement:
     radii = stability_radii(curves)
     valid = radii[radii["valid"]]
     top_horizon = int(radii["horizon"].max())
-    widths = _valid_values(radii, "width", radii["horizon"] == top_horizon)
-    common = [
-        width
-        for width in _valid_values(radii, "width")
-        if len(_valid_values(radii, "horizon", radii["width"] == width)) == radii["horizon"].nunique()
-    ]
-    top_width = max(common, default=None)
-    horizons = [] if top_width is None else _valid_values(radii, "horizon", radii["width"] == top_width)
-    gaps = _gaps(widths, horizons, top_horizon)
-
-    at_top = valid[(valid["horizon"] == top_horizon) & valid["width"].isin(widths)]
-    along = valid[(valid["width"] == top_width) & valid["horizon"].isin(horizons)]
+    at_top = valid[valid["horizon"] == top_horizon]
+    widths = _values(at_top, "width")
+    widest = _widest_everywhere(valid, radii["horizon"].nunique())
+    along = valid[valid["width"] == widest]
+    horizons = _values(along, "horizon")
+    seeds = int(radii["seed"].nunique())
+    gaps = _gaps(widths, horizons, top_horizon, seeds)
+    along_width = len(widths) >= SMALLEST_GRID and seeds >= SMALLEST_SEEDS
+    along_horizon = len(horizons) >= SMALLEST_GRID and seeds >= SMALLEST_SEEDS
     by_threshold = {
         threshold: (
-            _slope(at_top, "width", threshold) if len(widths) >= SMALLEST_GRID else NO_SLOPE,
-            _slope(along, "horizon", threshold) if len(horizons) >= SMALLEST_GRID else NO_SLOPE,
+            _slope(at_top, "width", threshold) if along_width else NO_SLOPE,
+            _slope(along, "horizon", threshold) if along_horizon else NO_SLOPE,
         )
         for threshold in THRESHOLDS
     }
     small_radius = _small_radius(at_top, widths)
-    growth = _growth(curves, at_top, top_horizon, small_radius) if len(widths) >= SMALLEST_GRID else NO_SLOPE
+    growth = _growth(curves, at_top, top_horizon, small_radius) if along_width else NO_SLOPE
     limited = _horizon_limited(replicas, at_top, top_horizon)
     verdict = _decide(by_threshold, growth, limited)
     threshold = _telling_threshold(verdict, by_threshold)
@@ -130,9 +131,10 @@ def judge(curves: pd.DataFrame, replicas: pd.DataFrame) -> Judgement:
         threshold=threshold,
         slope_width=slope_width,
         slope_horizon=slope_horizon,
+        width=widest,
         growth=growth,
         small_radius=small_radius,
-        modulus=_modulus(curves, top_horizon, max(widths, default=-1), small_radius),
+        modulus=_modulus(curves, at_top, top_horizon, small_radius),
         horizon_limited=limited,
         reasons=(*gaps, *_reasons(verdict, by_threshold, growth, limited)),
         by_threshold=by_threshold,
@@ -166,14 +168,18 @@ def _telling_threshold(verdict: Verdict, by_threshold: Mapping[float, tuple[Slop
     return min(by_threshold, key=key)
 
 
-def _valid_values(radii: pd.DataFrame, axis: str, where: pd.Series | None = None) -> list[int]:
-    """Values of an axis at which most replicas approximate their target; every cell of the other axis must hold."""
-    rows = radii if where is None else radii[where]
-    share = rows.groupby(axis)["valid"].mean()
-    return [int(value) for value in share.index[share > 0.5]]
+def _widest_everywhere(valid: pd.DataFrame, horizons: int) -> int | None:
+    """The largest width that has enough valid seeds for an interval at every horizon."""
+    seeds = valid.groupby(["width", "horizon"])["seed"].nunique()
+    enough = seeds[seeds >= SMALLEST_CLUSTERS].groupby("width").size() == horizons
+    return max((int(width) for width in enough.index[enough]), default=None)
 
 
-def _gaps(widths: list[int], horizons: list[int], top_horizon: int) -> list[str]:
+def _values(radii: pd.DataFrame, axis: str) -> list[int]:
+    return [int(value) for value in sorted(radii[axis].unique())]
+
+
+def _gaps(widths: list[int], horizons: list[int], top_horizon: int, seeds: int) -> list[str]:
     gaps = []
     limit = f"error without perturbation at most {VALID_ERROR:.1%} of the zero predictor's"
     if len(widths) < SMALLEST_GRID:
@@ -186,6 +192,8 @@ def _gaps(widths: list[int], horizons: list[int], top_horizon: int) -> list[str]
             f"horizons of the largest width that is valid at all of them: {_listed(horizons)}; "
             f"a horizon slope needs {SMALLEST_GRID}"
         )
+    if seeds < SMALLEST_SEEDS:
+        gaps.append(f"seeds: {seeds}; a verdict needs {SMALLEST_SEEDS}")
     return gaps
 
 
@@ -197,7 +205,7 @@ def _slope(radii: pd.DataFrame, axis: str, threshold: float) -> Slope:
     rows = radii[radii["threshold"] == threshold]
     return theil_sen(
         Points.of(
-            rows[axis].to_numpy(), rows["radius"].to_numpy(), rows["seed"].to_numpy(), rows["censored"].to_numpy(str)
+            *(rows[column].to_numpy() for column in (axis, "radius_low", "radius_high", "seed")),
         )
     )
 
@@ -229,18 +237,20 @@ def _growth(curves: pd.DataFrame, at_top: pd.DataFrame, horizon: int, radius: fl
     widths, seeds, errors = (np.array(column) for column in zip(*points, strict=True))
     if not np.isfinite(errors).all():
         return Slope(math.inf, math.inf, math.inf)
-    return theil_sen(Points.of(widths, np.maximum(errors, np.finfo(float).tiny), seeds))
+    return theil_sen(Points.of(widths, errors, errors, seeds))
 
 
-def _modulus(curves: pd.DataFrame, horizon: int, width: int, radius: float) -> float:
-    rows = curves[(curves["horizon"] == horizon) & (curves["width"] == width)]
+def _modulus(curves: pd.DataFrame, at_top: pd.DataFrame, horizon: int, radius: float) -> float:
+    """Growth of the root of the relative error up to a radius: the largest width's valid replicas, their median."""
+    best = at_top[at_top["width"] == at_top["width"].max()]
+    rows = curves[curves["horizon"] == horizon].merge(best[["width", "seed"]].drop_duplicates(), on=["width", "seed"])
     values = []
     for _, curve in rows.groupby("seed"):
         roots = np.sqrt(curve["error"].to_numpy() / curve["zero_loss"].to_numpy())
         at = curve["radius"].to_numpy()
         inside = (at > 0) & (at <= radius)
         if inside.any():
-            values.append(((roots[inside] - roots[at == 0]) / at[inside]).max())
+            values.append(float(((roots[inside] - roots[at == 0]) / at[inside]).max()))
     return float(np.median(values)) if values else math.nan
 
 

@@ -12,6 +12,7 @@ import functools
 import hashlib
 import importlib.metadata
 import json
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,15 +61,35 @@ def identifying(config: Any) -> dict[str, Any]:
 
 
 def code_fingerprint(config: TrialConfig) -> str:
-    """A hash of the source files that make this trial's numbers, 16 hexadecimal digits."""
+    """A hash of the source files that make this trial's numbers, 16 hexadecimal digits.
+
+    Beside the engine: the task's and the model's own code, and that of every registered part in the model's config.
+    """
     parts = [registry.get(registry.TASK, config.task.name), registry.get(registry.MODEL, config.model.name)]
-    own = {registry.source_file(part) for part in parts}
-    own |= {
-        registry.source_file(registry.get(value.kind, value.name))
-        for value in (getattr(config.model, field.name) for field in dataclasses.fields(config.model))
-        if getattr(value, "kind", None) in registry.KINDS
-    }
+    values = (getattr(config.model, field.name) for field in dataclasses.fields(config.model))
+    parts += [registry.get(v.kind, v.name) for v in values if getattr(v, "kind", None) in registry.KINDS]
+    own = set().union(*(_own_files(part) for part in parts))
     return _hash_files(frozenset(own | set(_engine_files())))
+
+
+@functools.cache
+def _own_files(part: type) -> frozenset[Path]:
+    """The files that define a part: those of its class and of the classes it inherits from.
+
+    In a package, all of its Python files; beside a single file such as a workspace's task, its helpers, by
+    convention the files whose names begin with an underscore.
+    """
+    found: set[Path] = set()
+    for base in part.__mro__:
+        top = base.__module__.partition(".")[0]
+        if top in ("memsweep", "torch", "abc", "builtins"):
+            continue
+        file = registry.source_file(base)
+        package = getattr(sys.modules.get(top), "__path__", None) if "." in base.__module__ else None
+        found |= {file, *(file.parent.glob("_*.py"))}
+        for folder in package or ():
+            found |= set(Path(folder).resolve().rglob("*.py"))
+    return frozenset(found)
 
 
 @functools.cache

@@ -95,7 +95,9 @@ def _connect(address: str | None, dashboard: bool) -> str:
     except Exception as error:  # Ray raises bare Exceptions, too
         if address is None:
             hint = (
-                "The dashboard needs ray[default]: pip install 'ray[default]', or leave it out. " if dashboard else ""
+                "The dashboard needs more of Ray: pip install -c constraints.txt -e '.[dashboard]', or leave it out. "
+                if dashboard
+                else ""
             )
             raise MemsweepError(
                 f"Ray could not start on this machine: {error} {hint}Run with --inline to go without Ray."

@@ -19,6 +19,15 @@ def local_cpus() -> int:
     return os.cpu_count() or 1
 
 
+def this_machine(resources: ResourcesConfig) -> dict[str, float]:
+    """This machine as a node, for ``slots``; its GPUs are counted only when a pack asks for one (it takes seconds)."""
+    if resources.gpus == 0:
+        return {"CPU": local_cpus()}
+    import torch
+
+    return {"CPU": local_cpus(), "GPU": torch.cuda.device_count()}
+
+
 def threads(resources: ResourcesConfig) -> int:
     """Threads of one pack's process: one per whole core asked, and at least one."""
     return max(1, math.floor(resources.cpus + _STEP))

@@ -15,7 +15,7 @@ from memsweep.sweep.delivery import OnResult, delivery
 from memsweep.sweep.inline import InlineBackend
 from memsweep.sweep.job import Failure, execute_pack
 from memsweep.sweep.progress import Snapshot
-from memsweep.sweep.resources import local_cpus, slots
+from memsweep.sweep.resources import slots, this_machine
 from memsweep.sweep.signals import terminate_like_ctrl_c
 from memsweep.sweep.store import Store, folder_name
 
@@ -111,8 +111,8 @@ def _backend(plan: Plan, work: Work, launch: Launch) -> Iterator[Backend]:
         yield InlineBackend(work)
         return
     if launch.address is None:
-        # What this machine's cores can never hold is refused before any process starts.
-        slots(plan.resources, [{"CPU": local_cpus(), "GPU": plan.resources.gpus}])
+        # What this machine can never hold is refused before any process starts.
+        slots(plan.resources, [this_machine(plan.resources)])
     from memsweep.sweep.ray_backend import ray_backend
 
     with ray_backend(work, plan.resources, launch.address, dashboard=launch.dashboard) as backend:

@@ -14,7 +14,8 @@ from torch import Tensor
 from memsweep import registry
 from memsweep.config.canonical import to_dict
 from memsweep.learning.ensemble import Replica, build
-from memsweep.models.base import LinearModel, Model, Signature
+from memsweep.learning.streams import Stream
+from memsweep.models.base import LinearModel, Model, Part, Signature
 
 
 class ModelSuite:
@@ -110,6 +111,53 @@ class ModelSuite:
             alone = model_class(config, self.signature)
             alone.load_state_dict({name: weight[row] for name, weight in weights.items()})
             torch.testing.assert_close(together[row], alone.eval()(self.inputs()), rtol=1e-10, atol=1e-12)
+
+    def relatives(self) -> list[Any]:
+        """Configs that may share an ensemble with the tested one: other widths, every parameterization."""
+        config, packable = self.model_config(), self.model_class().pack_fields
+        found = [config]
+        if "width" in packable:
+            found += [dataclasses.replace(config, width=width) for width in (1, config.width + 1)]
+        if "parameterization" in packable:
+            for name in registry.names(registry.PARAMETERIZATION):
+                part = registry.get(registry.PARAMETERIZATION, name).Config()
+                found.append(dataclasses.replace(config, parameterization=part))
+        return found
+
+    def test_an_ensemble_of_relatives_equals_each_alone(self) -> None:
+        model_class = self.model_class()
+        if not issubclass(model_class, LinearModel):
+            return
+        horizon = self.signature.horizon
+        replicas = [Replica(0, config, seed, 0.01) for seed, config in enumerate(self.relatives())]
+        for ensemble in build(model_class, replicas, self.signature, torch.float64, stackable=True):
+            assert isinstance(ensemble.model, LinearModel)
+            together = ensemble.model.response(ensemble.layout.named(ensemble.initial), horizon)
+            for row, replica in enumerate(ensemble.replicas):
+                rng = Stream(replica.seed, "initial weights").generator()
+                alone: LinearModel = model_class(replica.model, self.signature, rng)
+                weights = {name: weight.unsqueeze(0) for name, weight in alone.named_parameters()}
+                torch.testing.assert_close(
+                    together.kernel[row], alone.response(weights, horizon).kernel[0], rtol=1e-10, atol=1e-12
+                )
+
+    def test_balancing_changes_the_gauge_and_nothing_else(self) -> None:
+        model = self.build()
+        if not isinstance(model, LinearModel):
+            return
+        weights = {name: weight.detach().unsqueeze(0) for name, weight in model.named_parameters()}
+        balanced = model.balanced(weights)
+        before, after = (model.response(w, self.signature.horizon) for w in (weights, balanced))
+        torch.testing.assert_close(before.kernel, after.kernel, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(before.drift, after.drift, rtol=1e-10, atol=1e-12)
+        encoder, readout = (self._by_mode(balanced, part) for part in (Part.ENCODER, Part.READOUT))
+        torch.testing.assert_close(encoder, readout, rtol=1e-10, atol=1e-12)
+
+    def _by_mode(self, weights: dict[str, Tensor], part: Part) -> Tensor:
+        """Size of each mode's weights of one part."""
+        (name,) = [name for name, role in self.model_class().roles.items() if role.part is part]
+        axis = self.model_class().roles[name].axes.index("width")
+        return weights[name][0].movedim(axis, 0).flatten(1).norm(dim=-1)
 
     def test_a_linear_model_is_its_response(self) -> None:
         model = self.build()

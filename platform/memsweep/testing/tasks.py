@@ -66,6 +66,13 @@ class TaskSuite:
         answer = task.oracle(batch.inputs)
         assert float(task.loss(answer, batch)) <= self.oracle_loss * chance
 
+    def test_chance_is_what_an_answer_without_input_reaches(self) -> None:
+        task, batch = self.build(), self.batch(size=512)
+        right = task.oracle(batch.inputs)
+        blind = [torch.zeros_like(right), right.mean(0, keepdim=True).expand_as(right)]
+        best = min(float(task.loss(answer, batch)) for answer in blind)
+        assert 0.7 * task.chance() < best < 1.4 * task.chance()
+
     def test_loss_keeps_leading_dimensions(self) -> None:
         task, batch = self.build(), self.batch()
         answer = task.oracle(batch.inputs)
