@@ -1,17 +1,15 @@
-"""The verbs of the command line that run studies: plan, sweep, report.
-
-Everything that prints is here and in ``cli``; everything that computes is below.
-"""
+"""The verbs of the command line that run studies: plan, sweep, report."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import shlex
+import shutil
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from memsweep import console
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +33,7 @@ def plan(args: argparse.Namespace) -> int:
     trials = identified(sweep_config)
     here, elsewhere = _reusable(trials, store, Path(args.results), no_reuse=args.no_reuse)
     made = make_plan(sweep_config, trials, here | set(elsewhere))
-    _print_plan(made, here, elsewhere)
+    console.print_plan(made, here, elsewhere)
     return 0
 
 
@@ -77,8 +75,8 @@ def sweep(args: argparse.Namespace) -> int:
     tracker.log_report(paths.folder)
     ended = "interrupted" if summary.interrupted else "failed" if summary.failed else "done"
     complaint = tracker.finish(ended)
-    _print_end(made, summary, paths, time.monotonic() - began)
-    print(f"MLflow UI: {_ui_command(tracker.uri, results)}")
+    console.print_end(made, summary, paths, time.monotonic() - began)
+    console.print_tracking(tracker.uri, results, tracker.experiment_id)
     if summary.interrupted:
         anew = " (without --no-reuse, which would begin anew)" if args.no_reuse else ""
         print(f"interrupted: what is finished is kept. Run the same command again to go on{anew}.")
@@ -97,7 +95,7 @@ def report(args: argparse.Namespace) -> int:
         folder = Path(args.results) / folder_name(args.study)
     paths = _report(folder)
     print(table_text(paths))
-    print(f"report: {_shown(paths.page)}")
+    print(f"report: {console.shown(paths.page)}")
     return 0
 
 
@@ -177,6 +175,8 @@ def _run(
             on_progress=view.update,
             on_result=on_result,
         )
+    if not summary.interrupted:  # what ended needs no checkpoint, and what failed begins anew
+        shutil.rmtree(store.folder / "checkpoints", ignore_errors=True)
     from memsweep.config.canonical import to_dict
 
     configs = {trial.identity: trial.config for trial in made.trials}
@@ -198,71 +198,3 @@ def _sweep_params(sweep_config: SweepConfig) -> dict[str, Any]:
     params: dict[str, Any] = {"trials": len(sweep_config.rows)}
     params |= {f"grid.{path}": json.dumps(values, default=str) for path, values in sweep_config.grid.items()}
     return params | {f"resources.{name}": value for name, value in vars(sweep_config.resources).items()}
-
-
-def _print_plan(made: Plan, here: set[str], elsewhere: dict[str, Path]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    from memsweep.config.canonical import flatten, to_dict
-
-    flat = [flatten(to_dict(trial.config)) for trial in made.trials]
-    varied = [key for key in flat[0] if len({repr(row.get(key)) for row in flat}) > 1]
-    pack_of = {trial.identity: number for number, pack in enumerate(made.packs, 1) for trial in pack.trials}
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for name in ("identity", *varied, "state"):
-        table.add_column(name)
-    for trial, row in zip(made.trials, flat, strict=True):
-        if trial.identity in here:
-            state = "done"
-        elif trial.identity in elsewhere:
-            state = f"reused from {elsewhere[trial.identity].name}"
-        else:
-            state = f"to run, pack {pack_of[trial.identity]}"
-        table.add_row(trial.identity[:12], *(str(row.get(key, "")) for key in varied), state)
-    console = Console(markup=False, width=None if sys.stdout.isatty() else 160)
-    console.print(table)
-    whole = sum(pack.cost for pack in made.packs) or 1.0
-    shares = ", ".join(f"{pack.cost / whole:.0%} ({len(pack.trials)} trials)" for pack in made.packs[:8])
-    more = f" and {len(made.packs) - 8} more" if len(made.packs) > 8 else ""
-    left = len(made.trials) - len(made.done)
-    replicas = sum(trial.config.training.seeds for pack in made.packs for trial in pack.trials)
-    resources = made.resources
-    print(f"study {made.study}: {len(made.trials)} trials, {len(made.done)} done or reused, {left} to run")
-    print(
-        f"to run: {replicas} replicas in {len(made.packs)} packs" + (f"; work shares {shares}{more}" if shares else "")
-    )
-    print(f"each pack asks for {resources.cpus:g} CPU, {resources.gpus:g} GPU")
-
-
-def _print_end(made: Plan, summary: RunSummary, paths: ReportPaths, seconds: float) -> None:
-    from memsweep.report import table_text
-    from memsweep.sweep.view import duration
-
-    finished = len(made.done) + len(summary.finished)
-    print()
-    print(table_text(paths))
-    reused = f", {len(made.done)} of them reused" if made.done else ""
-    print(f"{finished}/{len(made.trials)} done{reused}; {duration(seconds)}")
-    if summary.diverged:
-        print(f"{summary.diverged} diverged: their errors are inf in the report")
-    for identity, failure in list(summary.failed.items())[:5]:
-        print(f"{failure['outcome']}: {identity}: {failure['error'].splitlines()[0][:300]}", file=sys.stderr)
-        print(failure["traceback"], file=sys.stderr)
-    if len(summary.failed) > 5:
-        print(f"{len(summary.failed) - 5} more failed: the report has every traceback", file=sys.stderr)
-    print(f"report:    {_shown(paths.page)}")
-    print(f"verdicts:  {_shown(paths.verdicts)}")
-
-
-def _ui_command(uri: str, results: Path) -> str:
-    if not uri.startswith("sqlite"):
-        return uri
-    folder = "" if results == Path("results").resolve() else f" RESULTS={shlex.quote(_shown(results))}"
-    return f"make ui{folder}, or: mlflow ui --host 127.0.0.1 --workers 1 --backend-store-uri {uri}"
-
-
-def _shown(path: Path) -> str:
-    relative = os.path.relpath(path)
-    return str(path) if relative.startswith("..") else relative

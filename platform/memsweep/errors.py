@@ -28,7 +28,7 @@ class ConfigError(MemsweepError):
         self.problems = tuple(problems)
         self.source = source
         count = len(self.problems)
-        head = f"{source} has {count} problem{'s' if count != 1 else ''}:"
+        head = f"{count} problem{'s' if count != 1 else ''} in {source}:"
         super().__init__("\n".join([head, *(f"  - {problem}" for problem in self.problems)]))
 
 

@@ -63,9 +63,11 @@ class DiagonalRNN(LinearModel):
 
     @classmethod
     def initial(cls, config: Config, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """Rates log-uniform between 1/horizon and 1 (every mode alive and useful), amplitudes of order 1/width."""
+        """Rates log-uniform between 1/horizon and 1, spread evenly; every mode alive; amplitudes of order 1/width."""
         width = config.width
-        rates = np.exp(rng.uniform(-math.log(max(signature.horizon, 2)), 0.0, width)) / config.dt
+        # one draw in each of `width` equal parts of the range: no model starts with all of its modes at one end
+        place = (np.arange(width) + rng.uniform(size=width)) / width
+        rates = max(signature.horizon, 2) ** -place / config.dt
         raw = build(config.parameterization).raw(torch.from_numpy(rates)).numpy()
         return {
             "recurrent_weight": raw,
