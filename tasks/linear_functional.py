@@ -6,6 +6,7 @@ never do, and approximating them stably is the curse of memory (arXiv 2305.19190
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -57,7 +58,7 @@ class LinearFunctional(LinearFunctionalTask):
         )
         exponent: float | None = setting(None, "power of the decay (polynomial 1.1)", above=0.0, depends_on="kernel")
         horizon: int = setting(100, "sequence length T, in steps", at_least=2, at_most=1_000_000)
-        dt: float = setting(1.0, "time between steps; the input's standard deviation, too", above=0.0)
+        dt: float = setting(1.0, "time between steps; the input's standard deviation, too", at_least=1e-6, at_most=1e3)
         weight_power: float = setting(
             2.0, "power p of the temporal weight (t/T)^p inside the squared error", at_least=0.0, at_most=20.0
         )
@@ -75,9 +76,12 @@ class LinearFunctional(LinearFunctionalTask):
                 if kernel and value is not None and name not in kernel.defaults:
                     owners = ", ".join(other for other, known in KERNELS.items() if name in known.defaults)
                     yield f"{name} is {value}, but the kernel {self.kernel} has no {name} (only {owners})"
-
-            if kernel and not np.any(_sampled(self)):
-                yield f"the kernel {self.kernel} is zero on all of horizon {self.horizon}: there is nothing to remember"
+            first = math.floor(9.0 / self.dt) + 1  # the first step later than 9
+            if self.kernel == "shift" and not (first < self.horizon and first * self.dt < 11.0):
+                yield (
+                    f"the kernel shift is zero at every step of horizon {self.horizon} with dt {self.dt:g}: "
+                    "let a step fall between the times 9 and 11"
+                )
 
     pack_fields = frozenset({"kernel", *PARAMETERS})
 
@@ -94,10 +98,6 @@ class LinearFunctional(LinearFunctionalTask):
         return self.config.dt**2
 
     def kernel(self) -> Tensor:
-        return torch.from_numpy(_sampled(self.config))
-
-
-def _sampled(config: LinearFunctional.Config) -> np.ndarray:
-    kernel = KERNELS[config.kernel]
-    time = np.arange(config.horizon) * config.dt
-    return kernel.formula(time, **{name: getattr(config, name) for name in kernel.defaults})
+        kernel = KERNELS[self.config.kernel]
+        time = np.arange(self.horizon) * self.config.dt
+        return torch.from_numpy(kernel.formula(time, **{name: getattr(self.config, name) for name in kernel.defaults}))

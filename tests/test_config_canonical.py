@@ -20,7 +20,7 @@ from memsweep.errors import ConfigError
 registry.discover(ROOT)
 TASK = registry.get(registry.TASK, "linear_functional")
 MODEL = registry.get(registry.MODEL, "diagonal_rnn")
-KERNELS = {"exponential": ("rate",), "polynomial": ("rate", "exponent"), "shift": (), "sine": ()}
+KERNELS = {"exponential": ("rate",), "polynomial": ("rate", "exponent"), "two_parts": (), "sine": ()}
 
 
 def _scalars(cls: type) -> st.SearchStrategy[dict[str, Any]]:

@@ -174,3 +174,25 @@ def test_no_mode_is_born_dead_or_unstable():
         ensembles, _ = stacked([model_config(name, width=8)] * 64, task=task_config(horizon=100))
         margins = stability_margin(ensembles[0], ensembles[0].initial)
         assert float(margins.min()) > 0.5 / 100
+
+
+@pytest.mark.parametrize("merge", [True, False])
+def test_a_dead_mode_becomes_half_of_the_living_one(merge):
+    """One mode does the work; a slow one of no amplitude would decide how far the weights may move."""
+    (ensemble,), problem = stacked([model_config("direct", width=3), model_config("direct", width=2)])
+    named = ensemble.layout.named(ensemble.initial)
+    named["recurrent_weight"][:, :3] = torch.tensor([0.001, 0.63212, 0.6])
+    named["encoder_weight"][:, :3, 0] = torch.tensor([1e-7, 1.0, 0.5])
+    named["readout_weight"][:, 0, :3] = torch.tensor([1e-7, 0.7, 0.6])
+    named["encoder_weight"][1, 2] = named["readout_weight"][1, 0, 2] = 0.0  # the second model has two modes
+    ensemble.initial.copy_(torch.where(ensemble.exists, ensemble.layout.flat(named), ensemble.initial))
+    before = ensemble.model.response(ensemble.layout.named(ensemble.initial), 20).kernel
+    training = TrainingConfig(steps=0, validation_size=64, merge_redundant=merge)
+    (learner,) = train([ensemble], problem, training)
+    rates = ensemble.layout.named(learner.best_weights)["recurrent_weight"]
+    assert rates[0, :3].tolist() == pytest.approx([0.63212 if merge else 0.001, 0.63212, 0.6])
+    assert rates[1, :2].tolist() == pytest.approx([0.63212 if merge else 0.001, 0.63212])
+    after = ensemble.model.response(ensemble.layout.named(learner.best_weights), 20).kernel
+    torch.testing.assert_close(before[:2], after[:2], rtol=1e-9, atol=1e-12)
+    margin = stability_margin(ensemble, learner.best_weights)[:2]
+    assert (margin > 0.5).all() if merge else (margin < 0.01).all()

@@ -91,7 +91,9 @@ def memsweep_arguments(words: list[str]) -> list[str] | None:
 
 
 def shell(arguments: list[str], folder: Path, timeout: float) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    # a surrounding make hands its own command line on: through MAKEFLAGS, and as variables
+    from_make = ("MAKE", "MFLAGS", "ARGS", "STUDY", "RESULTS", "PORT")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(from_make)}
     return subprocess.run(
         arguments,
         cwd=folder,

@@ -13,6 +13,7 @@ from engine import trial
 from memsweep.config.schema import RadiiConfig
 from memsweep.learning.layout import SLOTS, bucket
 from memsweep.outcome import Outcome
+from memsweep.stability.radius import stability_radii
 from memsweep.trial import program, run_pack, run_trial
 
 
@@ -86,30 +87,10 @@ def test_exponential_memory_has_the_calibrated_radii(parameterization, one_perce
         training={"steps": 1500, "objective": "population", "seeds": 1, "validate_every": 50},
         perturbation={"radii": RadiiConfig(from_=1e-3, to=3.0, count=40), "balls": ("recurrent",), "ascent_steps": 8},
     )
-    from memsweep.stability.radius import stability_radii
-
     radii = stability_radii(run_trial(config).tables["curves"]).set_index("threshold")["radius"]
     assert radii[0.10] == pytest.approx(ten_percent, rel=0.02)
     if one_percent is not None:
         assert radii[0.01] == pytest.approx(one_percent, rel=0.02)
-
-
-def test_redundant_modes_leave_no_trace_in_the_radius():
-    """Eight modes for a target of one: the radius is that of one mode, and the model keeps its function."""
-    results = {}
-    for merge in (True, False):
-        config = trial(
-            task={"kernel": "exponential", "horizon": 100},
-            model={"parameterization": "direct", "width": 8},
-            training={"steps": 800, "objective": "population", "seeds": 3, "merge_redundant": merge},
-            perturbation={"radii": RadiiConfig(from_=1e-3, to=1.0, count=30), "balls": ("recurrent",)},
-        )
-        results[merge] = run_trial(config).tables
-    error = {merge: tables["replicas"]["error"].max() for merge, tables in results.items()}
-    assert error[True] < 1e-4 * results[True]["replicas"]["zero_loss"].iloc[0]
-    margin = {merge: tables["replicas"]["margin"].min() for merge, tables in results.items()}
-    assert margin[True] > 0.5
-    assert margin[False] < 0.5
 
 
 def test_a_diverging_trial_is_a_result():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -111,49 +111,39 @@ class SampledProblem(Problem):
     def loss(self, model: Model, weights: Weights, data: Batch, targets: Tensor) -> Tensor:
         name, tensor = next(iter(weights.items()))
         leading = tensor.shape[: tensor.ndim - len(model.roles[name].axes)]
-        stacked = [value.flatten(0, len(leading) - 1) for value in weights.values()]
-        loss: Tensor = _ChunkedLoss.apply(self, model, tuple(weights), data, *stacked)
-        return loss.unflatten(0, leading)
-
-    def chunk_loss(self, model: Model, weights: Weights, part: Batch) -> Tensor:
-        """Loss ``[N]`` on a part of a batch."""
-        return self.task.loss(model.outputs(weights, part.inputs), part)
-
-    def parts(self, data: Batch) -> Iterator[tuple[Batch, float]]:
-        """The chunks of a batch, each with its share of the sequences."""
-        for inputs, targets in zip(data.inputs.split(self.chunk), data.targets.split(self.chunk), strict=True):
-            yield Batch(inputs, targets), inputs.shape[0] / data.inputs.shape[0]
-
-
-class _ChunkedLoss(torch.autograd.Function):
-    """A mean over chunks whose gradient is computed with the value, so that no chunk's graph outlives it."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, problem: SampledProblem, model: Model, names: tuple[str, ...], data: Batch, *weights: Tensor
-    ) -> Tensor:
-        wanted = any(ctx.needs_input_grad)
-        total = weights[0].new_zeros(weights[0].shape[0])
-        gradients = [torch.zeros_like(weight) for weight in weights] if wanted else []
-        for part, share in problem.parts(data):
-            with torch.set_grad_enabled(wanted):
-                live = [weight.detach().requires_grad_(wanted) for weight in weights]
-                loss = problem.chunk_loss(model, dict(zip(names, live, strict=True)), part) * share
+        stacked = {name: value.flatten(0, len(leading) - 1) for name, value in weights.items()}
+        wanted = torch.is_grad_enabled() and any(value.requires_grad for value in stacked.values())
+        live = {name: value.detach().requires_grad_(wanted) for name, value in stacked.items()}
+        total = tensor.new_zeros(leading).flatten()
+        gradients = [torch.zeros_like(value) for value in live.values()] if wanted else []
+        for inputs, answers in zip(data.inputs.split(self.chunk), data.targets.split(self.chunk), strict=True):
+            share = inputs.shape[0] / data.inputs.shape[0]
+            loss = self.task.loss(model.outputs(live, inputs), Batch(inputs, answers)) * share
             total += loss.detach()
             if wanted:
                 # a model may leave a weight out of its output; its gradient is zero
-                found = torch.autograd.grad(loss.sum(), live, allow_unused=True)
+                found = torch.autograd.grad(loss.sum(), list(live.values()), allow_unused=True)
                 for gradient, more in zip(gradients, found, strict=True):
                     if more is not None:
                         gradient += more
-        ctx.save_for_backward(*gradients)
-        return total
+        if wanted:
+            total = _KnownGradient.apply(total, *gradients, *stacked.values())
+        return total.unflatten(0, leading)
+
+
+class _KnownGradient(torch.autograd.Function):
+    """A loss ``[N]`` whose gradient by stacked weights ``[N, ...]`` was computed with it, chunk by chunk."""
+
+    @staticmethod
+    def forward(ctx: Any, loss: Tensor, *gradients_and_weights: Tensor) -> Tensor:
+        ctx.save_for_backward(*gradients_and_weights[: len(gradients_and_weights) // 2])
+        return loss.clone()
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
         (grad_N,) = grads
         scaled = [gradient * grad_N.view(-1, *[1] * (gradient.ndim - 1)) for gradient in ctx.saved_tensors]
-        return None, None, None, None, *scaled
+        return None, *[None] * len(scaled), *scaled
 
 
 def has_closed_form(task: type[Task], model: type[Model]) -> bool:

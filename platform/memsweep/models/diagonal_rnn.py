@@ -47,7 +47,7 @@ class DiagonalRNN(LinearModel):
             "r dt > 2 that has nothing to do with memory (direct: 1 - w dt in both)",
             choices=(EXACT, EULER),
         )
-        dt: float = setting(1.0, "length of a time step", above=0.0)
+        dt: float = setting(1.0, "length of a time step", at_least=1e-6, at_most=1e3)
         normalize: bool = setting(
             False, "scale the input of a mode by sqrt(1 - eigenvalue^2), so that its state keeps unit variance"
         )
