@@ -37,7 +37,10 @@ def _scalars(cls: type) -> st.SearchStrategy[dict[str, Any]]:
         elif hint is int:
             drawn[field.name] = st.integers(low, high)
         elif hint is float:
-            drawn[field.name] = st.floats(low, high, exclude_min=limits["above"] is not None, allow_infinity=False)
+            open_low, open_high = limits["above"] is not None, limits["below"] is not None
+            drawn[field.name] = st.floats(
+                low, high, exclude_min=open_low, exclude_max=open_high, allow_infinity=False, allow_nan=False
+            )
     return st.fixed_dictionaries({}, optional=drawn)
 
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memsweep import console
+from memsweep import console, registry
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,6 +90,7 @@ def report(args: argparse.Namespace) -> int:
     from memsweep.report import table_text
     from memsweep.sweep.store import folder_name
 
+    registry.discover(Path(args.workspace))  # the report asks parameterizations what theory says of them
     folder = Path(args.study)
     if not (folder / "records").is_dir():
         folder = Path(args.results) / folder_name(args.study)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from memsweep.report.grouping import CONDITION, Grouping, group
 from memsweep.report.study import Study
+from memsweep.stability.evidence import analytic_modulus, distance_bound
 from memsweep.stability.radius import stability_radii
 from memsweep.stability.verdict import Judgement, judge
 
@@ -27,6 +30,7 @@ class Finding:
         ball: ``recurrent`` or ``all``.
         radii: the table of ``memsweep.stability.radius.stability_radii``, with the identity of each row's trial.
         curves, replicas, memory: the rows of this condition.
+        parameterization: canonical form of the model's parameterization, None where it has none.
     """
 
     condition: Mapping[str, Any]
@@ -36,6 +40,31 @@ class Finding:
     curves: pd.DataFrame
     replicas: pd.DataFrame
     memory: pd.DataFrame
+    parameterization: Mapping[str, Any] | None
+
+    @property
+    def analytic_modulus(self) -> float:
+        """The parameterization's modulus at the judgement's small radius; nan where there is none."""
+        if self.parameterization is None:
+            return math.nan
+        return analytic_modulus(self.parameterization, self.judgement.small_radius)
+
+    @property
+    def distance_bound(self) -> float:
+        """What the target holds beyond the reach of these weights, relative to all it holds; median over replicas.
+
+        At the longest horizon and the slope's width; nan for a task without a target kernel.
+        """
+        rows = self.replicas[(self.replicas["horizon"] == self.horizon) & (self.replicas["width"] == self.width)]
+        values = []
+        for row in rows.to_dict("records"):
+            mine = self.memory[(self.memory["identity"] == row["identity"]) & (self.memory["seed"] == row["seed"])]
+            target = mine.sort_values("lag")["target"].to_numpy(float)
+            if target.size and np.isfinite(target).all():
+                weights = (float(row[name]) for name in ("encoder_norm", "readout_norm", "slowest_rate"))
+                bound = distance_bound(target, *weights)
+                values.append(bound / np.abs(target).sum())
+        return float(np.median(values)) if values else math.nan
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -77,6 +106,9 @@ def find(study: Study, grouping: Grouping) -> list[Finding]:
                         curves=curve,
                         replicas=trained,
                         memory=remembered,
+                        parameterization=study.records[trained["identity"].iloc[0]]["config"]["model"].get(
+                            "parameterization"
+                        ),
                     )
                 )
     return sorted(findings, key=lambda finding: BALLS.index(finding.ball))

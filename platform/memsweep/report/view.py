@@ -105,10 +105,16 @@ def slope_rows(findings: Sequence[Finding], labels: Labels) -> list[dict[str, An
                 for threshold, (against_width, against_horizon) in finding.judgement.by_threshold.items()
             ],
             "growth": slope_text(finding.judgement.growth),
-            "modulus": show(None if math.isnan(finding.judgement.modulus) else finding.judgement.modulus),
+            "modulus": _figure(finding.judgement.modulus),
+            "analytic": _figure(finding.analytic_modulus),
+            "bound": percent(finding.distance_bound) if math.isfinite(finding.distance_bound) else "–",
         }
         for finding in findings
     ]
+
+
+def _figure(value: float) -> str:
+    return "–" if math.isnan(value) else "∞" if math.isinf(value) else f"{value:.3g}"
 
 
 def fit_table(findings: Sequence[Finding], labels: Labels) -> dict[str, Any]:
