@@ -8,6 +8,9 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from memsweep.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -15,6 +18,11 @@ PERTURBATION = "perturbation: {radii: {from: 1e-3, to: 1.0, count: 5}, starts: 1
 FAST = f"""
 training: {{seeds: 2, steps: 20, batch_size: 8, validation_size: 16, validate_every: 10}}
 {PERTURBATION}
+"""
+BASE = f"""
+task: {{name: linear_functional, kernel: exponential, horizon: 8}}
+model: {{name: diagonal_rnn, width: 2, parameterization: exp}}
+{FAST}
 """
 
 
@@ -55,3 +63,29 @@ def end(process: subprocess.Popen[str]) -> None:
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(timeout=30)
+
+
+def sweep(study: Path, results: Path, *words: str) -> int:
+    """The same command in this process, where torch is imported already."""
+    return main(["sweep", str(study), *words, "--results", str(results), "--workspace", str(ROOT)])
+
+
+def snapshot(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Content and time of every file below a folder."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def client_of(results: Path) -> Any:
+    from mlflow import MlflowClient
+
+    return MlflowClient(f"sqlite:///{results / 'mlflow.db'}")
+
+
+def runs_of(results: Path) -> tuple[Any, list[Any], list[Any]]:
+    """The one experiment of a results folder, its parent runs and its child runs."""
+    client = client_of(results)
+    (experiment,) = [found for found in client.search_experiments() if found.name != "Default"]
+    runs = list(client.search_runs([experiment.experiment_id], max_results=1000))
+    children = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
+    return experiment, [run for run in runs if run not in children], children

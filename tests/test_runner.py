@@ -21,6 +21,7 @@ from memsweep.sweep.job import PackJob, PackReport, Progress
 from memsweep.sweep.progress import Snapshot
 from memsweep.sweep.runner import Launch, RunSummary, run
 from memsweep.sweep.store import Store
+from processes import carriers_of, wait_for
 from runner_work import HOG, KILLER, RAISER, planned, tiny, troubled
 
 WORKSPACE = Path(__file__).parents[1]
@@ -186,7 +187,7 @@ print(summary.interrupted, summary.done, len(summary.failed))
     )
     try:
         store = Store(tmp_path / "demo")
-        _wait_for(lambda: store.failures() or (list(tmp_path.glob("busy-*")) and store.identities()), process)
+        wait_for(lambda: store.failures() or (list(tmp_path.glob("busy-*")) and store.identities()), process.poll)
         assert store.failures() == {}
         began = time.monotonic()
         if how == "ctrl-c":
@@ -201,31 +202,10 @@ print(summary.interrupted, summary.done, len(summary.failed))
     assert process.returncode == 0
     assert took < 30  # 3 s on an idle machine; Tune itself gives workers 5 s to go
     assert len(store.identities()) == 1
-    _wait_for(lambda: not _carriers_of(token))
+    wait_for(lambda: not carriers_of(token))
 
 
 def _environment() -> dict[str, str]:
     """As a person's shell has it: nothing says how Ray shall authenticate, so the runner does."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH_")}
     return inherited | {"PYTHONPATH": os.pathsep.join([str(TESTS), str(WORKSPACE / "platform")])}
-
-
-def _wait_for(condition: Any, process: subprocess.Popen[str] | None = None, seconds: float = 90.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        assert process is None or process.poll() is None, "the process ended too soon"
-        time.sleep(0.1)
-
-
-def _carriers_of(token: str) -> list[int]:
-    """Living processes that inherited the token: the run's own, wherever they moved in the process tree."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if token.encode() in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-    return found

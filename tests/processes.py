@@ -1,0 +1,30 @@
+"""Waiting for processes, and finding those that a run left behind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+def wait_for(
+    condition: Callable[[], object], ended: Callable[[], object] = lambda: None, seconds: float = 90.0
+) -> None:
+    last = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < last, "waited in vain"
+        assert ended() is None, "the process ended too soon"
+        time.sleep(0.1)
+
+
+def carriers_of(token: str) -> list[int]:
+    """Living processes that inherited the token: the sweep's own, wherever they moved in the process tree."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if token.encode() in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
