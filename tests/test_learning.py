@@ -12,9 +12,10 @@ import torch
 from engine import model_config, stacked, task_config
 from memsweep.config.schema import TrainingConfig
 from memsweep.learning.checkpoints import Checkpoint
-from memsweep.learning.ensemble import stability_margin
+from memsweep.learning.ensemble import build, stability_margin
 from memsweep.learning.loop import train
 from memsweep.learning.optimizer import AdamW, clipped
+from memsweep.learning.problem import SampledProblem
 from memsweep.learning.streams import TEST, TRAIN, Stream
 
 TRAINING = TrainingConfig(steps=40, batch_size=16, validation_size=64, validate_every=5)
@@ -196,3 +197,21 @@ def test_a_dead_mode_becomes_half_of_the_living_one(merge):
     torch.testing.assert_close(before[:2], after[:2], rtol=1e-9, atol=1e-12)
     margin = stability_margin(ensemble, learner.best_weights)[:2]
     assert (margin > 0.5).all() if merge else (margin < 0.01).all()
+
+
+def test_the_sampled_loss_and_its_gradient_do_not_depend_on_the_chunks():
+    (ensemble,), quadratic = stacked([model_config(width=3)])
+    replicas = ensemble.replicas * 2
+    (plain,) = build(type(ensemble.model), replicas, ensemble.model.signature, torch.float64, stackable=False)
+    problem = SampledProblem(quadratic.task, torch.float64, chunk=3)
+    batch = problem.data(Stream(0, TRAIN), 0, 8)
+    weights = plain.layout.named(plain.initial)
+    whole, parts = ({name: w.clone().requires_grad_() for name, w in weights.items()} for _ in range(2))
+    expected = problem.task.loss(plain.model.outputs(whole, batch.inputs), batch)
+    found = problem.loss(plain.model, parts, batch, torch.zeros(()))
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+    scale = torch.tensor([1.0, -2.0], dtype=torch.float64)
+    (expected * scale).sum().backward()
+    (found * scale).sum().backward()
+    for name in weights:
+        torch.testing.assert_close(parts[name].grad, whole[name].grad, rtol=1e-10, atol=1e-14)

@@ -16,6 +16,7 @@ from memsweep.config.canonical import to_dict, trial_from_dict
 from memsweep.outcome import Outcome
 from memsweep.sweep import provenance
 from memsweep.sweep.identity import identity
+from memsweep.sweep.record import SCHEMA
 from memsweep.sweep.store import Store
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[float], None]
 Failure = dict[str, str]
-RECORD_SCHEMA = 1
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _record(job: PackJob, name: str, result: TrialResult, origin: dict[str, Any]
     from memsweep.sweep.identity import code_fingerprint
 
     return {
-        "schema": RECORD_SCHEMA,
+        "schema": SCHEMA,
         "identity": name,
         "study": job.study,
         "outcome": str(result.outcome),
