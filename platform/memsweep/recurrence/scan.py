@@ -1,0 +1,164 @@
+"""Recurrences over time, one step after the other: the plain path of models that are not their impulse response.
+
+    h_t = leak h_{t-1} + gain sigma(x_t + A h_{t-1}),    h_{-1} = 0
+
+with a drive x and a diagonal or dense matrix A: leak 0 and gain 1 is an Elman network, leak 1 and gain dt the Euler
+form of a continuous-time one. ``linear_scan`` is h_t = lambda h_{t-1} + x_t with real or complex lambda.
+
+The gradient is written by hand. Let g_t be the gradient of h_t through everything later, e_t = sigma'_t g_t, and l_t
+the gradient that arrives at h_t from outside. Time runs backward as
+
+    g_{t-1} = l_{t-1} + leak g_t + gain A' e_t,    dL/dx_t = gain e_t,    dL/dA = gain sum_t e_t h_{t-1}' .
+
+All of it happens in place, one to four passes over a step's states while they are in the cache: fresh memory costs
+more than the arithmetic. What backward needs is kept only where a gradient is wanted.
+
+Letters: N leading dimension (replicas and copies), B batch, T time, M width.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
+
+from memsweep.recurrence.activations import Activation, activation_named
+from memsweep.recurrence.coupling import coupling
+from memsweep.recurrence.steps import Steps
+from memsweep.recurrence.widths import missing
+
+
+def scan(drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float = 1.0, gain: float = 1.0) -> Tensor:
+    """States of a recurrence, h_t = leak h_{t-1} + gain sigma(x_t + A h_{t-1}), differentiable once.
+
+    Args:
+        drive_NBTM: x, ``[N, B, T, M]``; real unless the activation is linear.
+        matrix: A: ``[N, M]``, a diagonal, or ``[N, M, M]``, applied as A h.
+        activation: sigma, by name (see memsweep.recurrence.activations).
+        leak: share of the state that a step keeps.
+        gain: scale of what a step adds.
+
+    Returns:
+        States ``[N, B, T, M]``, contiguous.
+
+    Raises:
+        ValueError: an unknown activation, or shapes or dtypes that do not fit.
+    """
+    sigma = activation_named(activation)
+    _check(drive_NBTM, matrix)
+    if sigma.is_linear:
+        return _affine(drive_NBTM, matrix, sigma, leak, gain)
+    if drive_NBTM.is_complex():
+        raise ValueError(f"the activation {activation!r} takes real states, got {drive_NBTM.dtype}; use linear_scan")
+    return _run(drive_NBTM, matrix, sigma, leak, gain)
+
+
+def linear_scan(eigenvalues_NM: Tensor, drive_NBTM: Tensor) -> Tensor:
+    """States of independent linear modes, h_t = lambda h_{t-1} + x_t, differentiable once.
+
+    Args:
+        eigenvalues_NM: lambda, ``[N, M]``, real or complex.
+        drive_NBTM: x, ``[N, B, T, M]``, real or complex; the two are promoted to one dtype.
+
+    Returns:
+        States ``[N, B, T, M]``, contiguous. Gradients of complex tensors follow torch's convention (conjugated).
+
+    Raises:
+        ValueError: shapes that do not fit.
+    """
+    dtype = torch.promote_types(eigenvalues_NM.dtype, drive_NBTM.dtype)
+    eigenvalues_NM, drive_NBTM = eigenvalues_NM.to(dtype), drive_NBTM.to(dtype)
+    _check(drive_NBTM, eigenvalues_NM, dimensions=(2,))
+    return _run(drive_NBTM, eigenvalues_NM, activation_named("linear"), 0.0, 1.0)
+
+
+def _affine(drive_NBTM: Tensor, matrix: Tensor, linear: Activation, leak: float, gain: float) -> Tensor:
+    """Without an activation a step is one affine map: h_t = (leak + gain A) h_{t-1} + gain x_t."""
+    kept = leak * torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device) if matrix.ndim == 3 else leak
+    return _run(drive_NBTM if gain == 1.0 else gain * drive_NBTM, kept + gain * matrix, linear, 0.0, 1.0)
+
+
+def _check(drive_NBTM: Tensor, matrix: Tensor, dimensions: tuple[int, ...] = (2, 3)) -> None:
+    if drive_NBTM.ndim != 4:
+        raise ValueError(f"a drive has the shape [N, B, T, M], got {list(drive_NBTM.shape)}")
+    leading, width = drive_NBTM.shape[0], drive_NBTM.shape[-1]
+    allowed = [[leading, *[width] * (count - 1)] for count in dimensions]
+    if list(matrix.shape) not in allowed:
+        shapes = " or ".join(map(str, allowed))
+        raise ValueError(f"a drive {list(drive_NBTM.shape)} needs a matrix of shape {shapes}, got {list(matrix.shape)}")
+    if matrix.dtype != drive_NBTM.dtype:
+        raise ValueError(f"drive and matrix must have one dtype, got {drive_NBTM.dtype} and {matrix.dtype}")
+
+
+def _run(drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float, gain: float) -> Tensor:
+    width = drive_NBTM.shape[-1]
+    extra = missing(width) if matrix.ndim == 3 else 0
+    if extra:
+        wider = pad(drive_NBTM, (0, extra)), pad(matrix, (0, extra, 0, extra))
+        return _run(*wider, activation, leak, gain)[..., :width].contiguous()
+    if torch.is_grad_enabled() and (drive_NBTM.requires_grad or matrix.requires_grad):
+        series: Tensor = _Scan.apply(drive_NBTM, matrix, activation, leak, gain)
+        return series
+    with torch.no_grad():
+        states, _ = _forward(drive_NBTM, matrix, activation, leak, gain, keep=False)
+        return states.series()
+
+
+def _forward(
+    drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float, gain: float, keep: bool
+) -> tuple[Steps, Steps]:
+    """States, and the activation's answers: apart only where they differ and backward needs both (``keep``)."""
+    answers = Steps.of(drive_NBTM)
+    states = answers.blank() if keep and (leak, gain) != (0.0, 1.0) else answers
+    linked = coupling(matrix, states)
+    for index, answer in enumerate(answers.rows):
+        if index:
+            linked.add_image(answers, index, states, index - 1)
+        activation.apply_(answer)
+        _advance(states.rows, index, answer, leak, gain)
+    return states, answers
+
+
+def _advance(states: tuple[Tensor, ...], index: int, answer: Tensor, leak: float, gain: float) -> None:
+    """h_t = leak h_{t-1} + gain y_t; the answer y_t may lie where the state h_t goes."""
+    state = states[index]
+    if leak != 0.0 and index > 0:
+        kept = states[index - 1] if leak == 1.0 else states[index - 1] * leak
+        torch.add(kept, answer, alpha=gain, out=state)
+    elif gain != 1.0 or state is not answer:
+        torch.mul(answer, gain, out=state)
+
+
+class _Scan(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float, gain: float
+    ) -> Tensor:
+        states, answers = _forward(drive_NBTM, matrix, activation, leak, gain, keep=True)
+        ctx.shape, ctx.activation, ctx.leak, ctx.gain = states.shape, activation, leak, gain
+        ctx.save_for_backward(states.flat, answers.flat, matrix)
+        return states.series()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
+        states_TF, answers_TF, matrix = ctx.saved_tensors
+        states, answers = Steps(states_TF, ctx.shape), answers_TF.unbind()
+        # conjugated here and once more at the end, so that no step has to
+        grads = Steps.of(outer[0].conj(), states)
+        linked = coupling(matrix if ctx.gain == 1.0 else ctx.gain * matrix, states)
+        for index in range(len(answers) - 1, -1, -1):
+            grad = grads.rows[index]
+            if index and ctx.leak != 0.0:
+                grads.rows[index - 1].add_(grad, alpha=ctx.leak)
+            ctx.activation.pull_back_(grad, answers[index])
+            if index:
+                linked.add_adjoint(grads, index - 1, index)
+                if ctx.needs_input_grad[1]:
+                    linked.collect(grads, index, states, index - 1)
+        of_drive = grads.series().mul_(ctx.gain).conj() if ctx.needs_input_grad[0] else None
+        of_matrix = linked.gradient().mul(ctx.gain).conj() if ctx.needs_input_grad[1] else None
+        return of_drive, of_matrix, None, None, None
