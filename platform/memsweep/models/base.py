@@ -23,6 +23,8 @@ class Part(enum.StrEnum):
     ENCODER = "encoder"
     READOUT = "readout"
     BIAS = "bias"
+    GAIN = "gain"
+    """A scale inside the model that is none of the others, such as a trained normalization."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,13 @@ class Role:
         part: what the tensor does.
         axes: a name per dimension; dimensions named ``width`` are padded with zeros in an ensemble of mixed widths.
         diagonal: the tensor is the diagonal of a matrix, so its spectral norm is its largest entry.
+        rate: the entries are raw weights of decay rates, on which a parameterization acts.
     """
 
     part: Part
     axes: tuple[str, ...]
     diagonal: bool = False
+    rate: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,8 @@ class Model(nn.Module, ABC):
 
     A model class owns a frozen ``Config`` with ``width``, names its weight tensors in ``roles`` and draws their
     initial values in ``initial``. The constructor is the engine's; a model reads ``self.config`` and
-    ``self.signature`` and computes in ``forward`` from its parameters.
+    ``self.signature`` and computes in ``forward`` from its parameters. A model that computes faster for many replicas
+    at once is a ``StackedModel``.
 
     Example::
 
@@ -80,15 +85,12 @@ class Model(nn.Module, ABC):
             class Config:
                 width: int = setting(8, "number of leaky units", at_least=1)
 
-            roles = {"leak": Role(Part.RECURRENT, ("width",), diagonal=True), ...}
+            @classmethod
+            def roles(cls, config):
+                return {"leak": Role(Part.RECURRENT, ("width",), diagonal=True), ...}
     """
 
     Config: ClassVar[type]
-    roles: ClassVar[Mapping[str, Role]]
-    linear: ClassVar[bool] = False
-    """The output is linear in the input, and the impulse response says everything (see LinearModel)."""
-    pack_fields: ClassVar[frozenset[str]] = frozenset()
-    """Config fields in which the replicas of one ensemble may differ (linear models only)."""
 
     def __init__(self, config: Any, signature: Signature, rng: np.random.Generator | None = None) -> None:
         super().__init__()
@@ -96,33 +98,27 @@ class Model(nn.Module, ABC):
         self.signature = signature
         for name, value in self.initial(config, signature, rng or np.random.default_rng(0)).items():
             self.register_parameter(name, nn.Parameter(torch.as_tensor(value)))
-        self.setup()
+        self.configure([config])
+
+    @classmethod
+    @abstractmethod
+    def roles(cls, config: Any) -> Mapping[str, Role]:
+        """What each weight tensor of such a model is."""
 
     @classmethod
     @abstractmethod
     def initial(cls, config: Any, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Initial weights, float64, one array for each entry of ``roles``; a function of the generator alone."""
 
-    def setup(self) -> None:
-        """Hook for what a model derives from its config once; called at the end of the constructor."""
+    @classmethod
+    def is_linear(cls, config: Any) -> bool:
+        """The output is linear in the input, and the impulse response says everything (see LinearModel)."""
+        return False
 
-    @abstractmethod
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Outputs ``[B, T, O]`` for inputs ``[B, T, I]``; output t may depend on inputs 0 ... t only."""
-
-    def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """Outputs of many models on the same inputs: weights ``[N, ...]``, inputs ``[B, T, I]`` -> ``[N, B, T, O]``."""
-
-        def one(single: dict[str, Tensor]) -> Tensor:
-            return torch.func.functional_call(self, single, (inputs,))
-
-        return torch.func.vmap(one, randomness="error")(dict(weights))
-
-
-class LinearModel(Model):
-    """A model whose output is linear in its input: its impulse response says everything, exactly."""
-
-    linear = True
+    @classmethod
+    def pack_fields(cls, config: Any) -> frozenset[str]:
+        """Config fields in which the replicas of one ensemble may differ; none: one trial an ensemble."""
+        return frozenset()
 
     @classmethod
     def ensemble_of(cls, configs: Sequence[Any], signature: Signature) -> Self:
@@ -135,22 +131,99 @@ class LinearModel(Model):
         model.configure(configs)
         return model
 
-    @abstractmethod
     def configure(self, configs: Sequence[Any]) -> None:
-        """Prepare for weights whose leading dimension runs over these configs."""
+        """Prepare for weights whose first dimension runs over these configs; the constructor calls it with its own."""
+        del configs  # a model without pack_fields has nothing to prepare
+
+    @abstractmethod
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Outputs ``[B, T, O]`` for inputs ``[B, T, I]``; output t may depend on inputs 0 ... t only."""
+
+    def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
+        """Outputs of many models on the same inputs.
+
+        Args:
+            weights: stacked, ``[N, ..., *shape]``: replicas first, then any number of copies.
+            inputs: ``[B, T, I]``.
+
+        Returns:
+            ``[N, ..., B, T, O]``.
+        """
+        leading = leading_shape(self, weights)
+        flat = {name: value.flatten(0, len(leading) - 1) for name, value in weights.items()}
+
+        def one(single: dict[str, Tensor]) -> Tensor:
+            return torch.func.functional_call(self, single, (inputs,))
+
+        return torch.func.vmap(one, randomness="error")(flat).unflatten(0, leading)
+
+    def eigenvalues(self, weights: Weights) -> Tensor | None:
+        """Eigenvalues per time step of the recurrence, linearized at rest: ``[N, ..., modes]``.
+
+        A linear model is stable when all are inside the unit circle. None where the model has no such recurrence.
+        Where replicas of several widths share an ensemble, the modes come in the order of the width axis.
+        """
+        return None
+
+    @classmethod
+    def has_separate_modes(cls, config: Any) -> bool:
+        """The recurrence is a set of independent modes, one per unit of width, in the basis of ``modal``."""
+        return False
+
+    def modal(self, weights: Weights) -> dict[str, Tensor]:
+        """The weights in the basis in which the modes are independent: encoder and readout may be rotated."""
+        return dict(weights)
+
+    def from_modal(self, weights: Weights) -> dict[str, Tensor]:
+        """Inverse of ``modal``."""
+        return dict(weights)
+
+    def stir(self, seeds: Sequence[int], step: int) -> None:
+        """Prepare the random numbers of one training step, one seed per replica (dropout); most models have none."""
+        del seeds, step
+
+
+def leading_shape(model: Model, weights: Weights) -> tuple[int, ...]:
+    """The leading dimensions (replicas, copies) of stacked weights."""
+    roles = model.roles(model.config)
+    name, tensor = next(iter(weights.items()))
+    return tuple(tensor.shape[: tensor.ndim - len(roles[name].axes)])
+
+
+class StackedModel(Model):
+    """A model that is written for many replicas at once: it defines ``outputs``, and one replica is a stack of one."""
+
+    @abstractmethod
+    def outputs(self, weights: Weights, inputs: Tensor) -> Tensor: ...
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        weights = {name: weight.unsqueeze(0) for name, weight in self.named_parameters()}
+        return self.outputs(weights, inputs).squeeze(0)
+
+
+class LinearModel(StackedModel):
+    """A model whose output is linear in its input, at least under some configs (``is_linear``).
+
+    Its impulse response then says everything, exactly; ``response`` and ``balanced`` are asked of linear configs only.
+    """
+
+    @classmethod
+    def is_linear(cls, config: Any) -> bool:
+        return True
 
     @abstractmethod
     def response(self, weights: Weights, horizon: int) -> Response:
         """Impulse response and drift of models with stacked weights ``[N, ...]``, differentiable."""
 
     @abstractmethod
-    def eigenvalues(self, weights: Weights) -> Tensor:
-        """Eigenvalues of the recurrence per time step, ``[N, M]``; the linear model is stable when all are inside 1."""
-
-    @abstractmethod
     def balanced(self, weights: Weights) -> dict[str, Tensor]:
-        """The same models with encoder and readout of equal size in every mode.
+        """The same models with encoder and readout of equal size (in every mode, where modes are independent).
 
         (u, c) -> (u/s, c s) leaves a linear model unchanged but moves its stability radius under perturbation of
         all weights; the balanced gauge makes that radius a property of the function.
         """
+
+
+def as_linear(model: Model) -> LinearModel | None:
+    """The model as a linear one, or None when it is not linear under its config."""
+    return model if isinstance(model, LinearModel) and model.is_linear(model.config) else None

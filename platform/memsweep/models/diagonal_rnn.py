@@ -1,36 +1,38 @@
-"""The diagonal linear RNN: independent modes, each with one rate.
+"""The diagonal RNN: independent modes, each with one rate, between a linear encoder and a linear readout.
 
-h_t = lambda * h_{t-1} + g * (u x_t + b),   y_t = c . h_t + d
+h_t = h_{t-1} + dt sigma( [(lambda - 1) h_{t-1} + g (u x_t + b)] / dt ),   y_t = c . h_t + d
 
-with eigenvalues lambda from the parameterization of the raw recurrent weights, encoder (u, b), readout (c, d), and
-g = 1, or sqrt(1 - lambda^2) with ``normalize`` (the state keeps unit variance under white noise). It is the
-hypothesis class of the curse of memory for diagonal recurrences (arXiv 2305.19190, eq. 1 with linear activation),
-whose impulse response is a sum of exponentials.
+with eigenvalues lambda from the parameterization of the raw recurrent weights, activation sigma, encoder (u, b),
+readout (c, d), and g = 1, or sqrt(1 - lambda^2) with ``normalize`` (the state keeps unit variance under white noise).
+With linear activation this is h_t = lambda h_{t-1} + g (u x_t + b), whose impulse response is a sum of exponentials.
+It is the hypothesis class of the curse of memory (arXiv 2305.19190, eq. 1) with a diagonal recurrence: the activation
+acts on the whole increment, so the states of a bounded one move by at most dt a step.
 
 Letters: see memsweep.models.base.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from memsweep.config.fields import setting
-from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Weights
-from memsweep.models.parameterization import EULER, EXACT, Exp, Mixture, build
-from memsweep.recurrence.impulse import diagonal_response
+from memsweep.models import initialization
+from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Weights, leading_shape
+from memsweep.models.modes import balanced_modes, modal_response
+from memsweep.models.parameterization import DISCRETIZATIONS, EXACT, Exp, Mixture
+from memsweep.recurrence.scan import scan
 from memsweep.registry import register_model
 
 
 @register_model("diagonal_rnn")
 class DiagonalRNN(LinearModel):
-    """Diagonal recurrent network with linear activation, encoder and readout."""
+    """Diagonal recurrent network: linear with the activation ``linear``, nonlinear inside the recurrence otherwise."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
@@ -40,45 +42,61 @@ class DiagonalRNN(LinearModel):
         parameterization: Any = setting(
             doc="map from the raw recurrent weights to rates", factory=Exp.Config, registered="parameterization"
         )
-        activation: str = setting("linear", "activation inside the recurrence", choices=("linear",))
+        activation: str = setting(
+            "linear",
+            "activation inside the recurrence, on the whole increment of the state",
+            choices=("linear", "hardtanh", "tanh", "relu"),
+        )
         discretization: str = setting(
             EXACT,
-            "eigenvalue of a rate r over one step: exact, exp(-r dt), or euler, 1 - r dt, which adds a blow-up at "
-            "r dt > 2 that has nothing to do with memory (direct: 1 - w dt in both)",
-            choices=(EXACT, EULER),
+            "eigenvalue of a rate r over one step: exact (zero-order hold), exp(-r dt); euler, 1 - r dt, which adds a "
+            "blow-up at r dt > 2 that has nothing to do with memory (direct and relu: 1 - w dt in both); or discrete, "
+            "the parameterization's own discrete-time map",
+            choices=DISCRETIZATIONS,
         )
         dt: float = setting(1.0, "length of a time step", at_least=1e-6, at_most=1e3)
         normalize: bool = setting(
             False, "scale the input of a mode by sqrt(1 - eigenvalue^2), so that its state keeps unit variance"
         )
+        initialization: str = setting(initialization.SPREAD, initialization.DOC, choices=initialization.CHOICES)
 
-    roles: ClassVar[Mapping[str, Role]] = {
-        "recurrent_weight": Role(Part.RECURRENT, ("width",), diagonal=True),
-        "encoder_weight": Role(Part.ENCODER, ("width", "input")),
-        "encoder_bias": Role(Part.BIAS, ("width",)),
-        "readout_weight": Role(Part.READOUT, ("output", "width")),
-        "readout_bias": Role(Part.BIAS, ("output",)),
-    }
-    pack_fields = frozenset({"width", "parameterization"})
+    @classmethod
+    def roles(cls, config: Config) -> Mapping[str, Role]:
+        return {
+            "recurrent_weight": Role(Part.RECURRENT, ("width",), diagonal=True, rate=True),
+            "encoder_weight": Role(Part.ENCODER, ("width", "input")),
+            "encoder_bias": Role(Part.BIAS, ("width",)),
+            "readout_weight": Role(Part.READOUT, ("output", "width")),
+            "readout_bias": Role(Part.BIAS, ("output",)),
+        }
+
+    @classmethod
+    def is_linear(cls, config: Config) -> bool:
+        return config.activation == "linear"
+
+    @classmethod
+    def pack_fields(cls, config: Config) -> frozenset[str]:
+        return frozenset({"width", "parameterization"})
+
+    @classmethod
+    def has_separate_modes(cls, config: Config) -> bool:
+        return True
 
     @classmethod
     def initial(cls, config: Config, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """Rates log-uniform between 1/horizon and 1, spread evenly; every mode alive; amplitudes of order 1/width."""
-        width = config.width
-        # one draw in each of `width` equal parts of the range: no model starts with all of its modes at one end
-        place = (np.arange(width) + rng.uniform(size=width)) / width
-        rates = max(signature.horizon, 2) ** -place / config.dt
-        raw = build(config.parameterization).raw(torch.from_numpy(rates)).numpy()
-        return {
-            "recurrent_weight": raw,
-            "encoder_weight": rng.standard_normal((width, signature.inputs)) / math.sqrt(width),
-            "encoder_bias": np.zeros(width),
-            "readout_weight": rng.standard_normal((signature.outputs, width)) / math.sqrt(width),
-            "readout_bias": np.zeros(signature.outputs),
-        }
-
-    def setup(self) -> None:
-        self.configure([self.config])
+        """See memsweep.models.initialization."""
+        raw = initialization.raw_rates(
+            config.initialization,
+            config.parameterization,
+            config.width,
+            signature.horizon,
+            config.dt,
+            config.discretization,
+            rng,
+        )
+        return {"recurrent_weight": raw} | initialization.encoder_and_readout(
+            config.initialization, config.width, signature, rng
+        )
 
     def configure(self, configs: Sequence[Config]) -> None:
         self.parameterizations = Mixture([config.parameterization for config in configs])
@@ -92,39 +110,25 @@ class DiagonalRNN(LinearModel):
         """Input scale of each mode; NaN beyond |eigenvalue| = 1 with ``normalize``: no such normalized state exists."""
         return torch.sqrt(1.0 - eigenvalues.square()) if self.config.normalize else torch.ones_like(eigenvalues)
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """The plain recurrence over time: the oracle of every faster path."""
-        weights = dict(self.named_parameters())
-        eigenvalues = self.eigenvalues({"recurrent_weight": weights["recurrent_weight"].unsqueeze(0)}).squeeze(0)
-        drive_BTM = self._gain(eigenvalues) * (inputs @ weights["encoder_weight"].T + weights["encoder_bias"])
-        state_BM = torch.zeros_like(drive_BTM[:, 0])
-        states = []
-        for drive_BM in drive_BTM.unbind(1):
-            state_BM = eigenvalues * state_BM + drive_BM
-            states.append(state_BM)
-        return torch.stack(states, 1) @ weights["readout_weight"].T + weights["readout_bias"]
+    def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
+        """The recurrence over time, all replicas at once."""
+        leading, dt = leading_shape(self, weights), self.config.dt
+        eigenvalues = self.eigenvalues(weights)
+        gain = self._gain(eigenvalues).unsqueeze(-1)
+        encoder = gain * weights["encoder_weight"] / dt
+        bias = gain * weights["encoder_bias"].unsqueeze(-1) / dt
+        flat = len(leading) - 1
+        encoder_NMI, bias_NM1 = encoder.flatten(0, flat), bias.flatten(0, flat)
+        drive_NBTM = torch.einsum("nmi,bti->nbtm", encoder_NMI, inputs) + bias_NM1.transpose(1, 2).unsqueeze(1)
+        matrix_NM = ((eigenvalues - 1.0) / dt).flatten(0, flat)
+        states_NBTM = scan(drive_NBTM, matrix_NM, self.config.activation, leak=1.0, gain=dt)
+        readout_NOM = weights["readout_weight"].flatten(0, flat)
+        answers = torch.einsum("nbtm,nom->nbto", states_NBTM, readout_NOM)
+        return (answers + weights["readout_bias"].flatten(0, flat)[:, None, None]).unflatten(0, leading)
 
     def response(self, weights: Weights, horizon: int) -> Response:
         eigenvalues_NM = self.eigenvalues(weights)
-        # channels: every input, then the encoder bias as one more input that is always on
-        drive_NMI = torch.cat([weights["encoder_weight"], weights["encoder_bias"].unsqueeze(-1)], -1)
-        drive_NIM = (self._gain(eigenvalues_NM).unsqueeze(-1) * drive_NMI).transpose(-1, -2)
-        readout_NOM = weights["readout_weight"]
-        amplitudes = readout_NOM.unsqueeze(-2) * drive_NIM.unsqueeze(-3)
-        outputs, channels = amplitudes.shape[-3:-1]
-        flat = diagonal_response(amplitudes.flatten(-3, -2), eigenvalues_NM, horizon)
-        answers_NOIT = flat.unflatten(-2, (outputs, channels))
-        drift_NOT = answers_NOIT[..., -1, :].cumsum(-1) + weights["readout_bias"].unsqueeze(-1)
-        return Response(kernel=answers_NOIT[..., :-1, :], drift=drift_NOT)
+        return modal_response(weights, eigenvalues_NM, self._gain(eigenvalues_NM), horizon)
 
     def balanced(self, weights: Weights) -> dict[str, Tensor]:
-        encoder, readout = weights["encoder_weight"], weights["readout_weight"]
-        encoder_size, readout_size = encoder.norm(dim=-1), readout.norm(dim=-2)
-        alive = (encoder_size > 0) & (readout_size > 0)  # a mode without input or output has no gauge to choose
-        ratio = torch.where(alive, encoder_size, 1.0) / torch.where(alive, readout_size, 1.0)
-        scale = ratio.sqrt()
-        return dict(weights) | {
-            "encoder_weight": encoder / scale.unsqueeze(-1),
-            "encoder_bias": weights["encoder_bias"] / scale,
-            "readout_weight": readout * scale.unsqueeze(-2),
-        }
+        return balanced_modes(weights)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ from torch import Tensor
 
 from memsweep import registry
 from memsweep.config.canonical import to_dict
-from memsweep.learning.ensemble import Replica, build
+from memsweep.learning.ensemble import Ensemble, Replica, build
+from memsweep.learning.layout import bucket, slots
 from memsweep.learning.streams import Stream
-from memsweep.models.base import LinearModel, Model, Part, Signature
+from memsweep.models.base import LinearModel, Model, Part, Role, Signature, as_linear
 
 
 class ModelSuite:
@@ -25,11 +27,13 @@ class ModelSuite:
         model: registered name.
         config: a Config to test instead of the default one.
         signature: sizes of the inputs and outputs that the model is tested with.
+        causal: False for a config that is meant to see the future.
     """
 
     model: str
     config: Any = None
     signature = Signature(inputs=1, outputs=1, horizon=12)
+    causal = True
 
     def model_class(self) -> type[Model]:
         found: type[Model] = registry.get(registry.MODEL, self.model)
@@ -37,6 +41,9 @@ class ModelSuite:
 
     def model_config(self) -> Any:
         return self.config if self.config is not None else self.model_class().Config()
+
+    def roles(self) -> Mapping[str, Role]:
+        return self.model_class().roles(self.model_config())
 
     def build(self, seed: int = 0) -> Model:
         model = self.model_class()(self.model_config(), self.signature, np.random.default_rng(seed))
@@ -58,7 +65,7 @@ class ModelSuite:
 
     def test_every_weight_has_a_role(self) -> None:
         weights = dict(self.build().named_parameters())
-        roles = self.model_class().roles
+        roles = self.roles()
         assert set(weights) == set(roles)
         assert all(len(roles[name].axes) == weight.ndim for name, weight in weights.items())
 
@@ -72,7 +79,7 @@ class ModelSuite:
         changed = inputs.clone()
         changed[:, 7:] += 1.0
         before, after = model(inputs), model(changed)
-        torch.testing.assert_close(before[:, :7], after[:, :7], rtol=0, atol=0)
+        assert torch.equal(before[:, :7], after[:, :7]) == self.causal
         assert not torch.allclose(before[:, 7:], after[:, 7:])
 
     def test_sequences_of_a_batch_do_not_mix(self) -> None:
@@ -101,20 +108,39 @@ class ModelSuite:
         assert all(np.array_equal(first[name], again[name]) for name in first)
         assert any(not np.array_equal(first[name], other[name]) for name in first)
 
+    def ensembles(self, configs: Sequence[Any]) -> list[Ensemble]:
+        """A replica of each config, seeds 0, 1, ...: at fixed shapes where the model takes company."""
+        replicas = [Replica(0, config, seed, 0.01) for seed, config in enumerate(configs)]
+        rows = slots if self.model_class().pack_fields(self.model_config()) else None
+        found = build(self.model_class(), replicas, self.signature, torch.float64, rows)
+        for ensemble in found:
+            ensemble.model.eval()
+        return found
+
     def test_a_replica_of_an_ensemble_equals_the_model_alone(self) -> None:
         config, model_class = self.model_config(), self.model_class()
         replicas = [Replica(0, config, seed, 0.01) for seed in range(3)]
-        (ensemble,) = build(model_class, replicas, self.signature, torch.float64, stackable=False)
+        (ensemble,) = build(model_class, replicas, self.signature, torch.float64, None)
         weights = ensemble.layout.named(ensemble.initial)
-        together = ensemble.model.outputs(weights, self.inputs())
+        together = ensemble.model.eval().outputs(weights, self.inputs())
         for row in range(3):
             alone = model_class(config, self.signature)
             alone.load_state_dict({name: weight[row] for name, weight in weights.items()})
             torch.testing.assert_close(together[row], alone.eval()(self.inputs()), rtol=1e-10, atol=1e-12)
 
+    def test_copies_of_a_replica_answer_with_their_own_weights(self) -> None:
+        (ensemble, *_) = self.ensembles([self.model_config()] * 2)
+        changed = ensemble.initial + 0.01 * ensemble.exists
+        copies = torch.stack([ensemble.initial, changed], 1)
+        together = ensemble.model.outputs(ensemble.layout.named(copies), self.inputs())
+        for copy, weights in enumerate((ensemble.initial, changed)):
+            alone = ensemble.model.outputs(ensemble.layout.named(weights), self.inputs())
+            torch.testing.assert_close(together[:, copy], alone, rtol=1e-10, atol=1e-12)
+
     def relatives(self) -> list[Any]:
         """Configs that may share an ensemble with the tested one: other widths, every parameterization."""
-        config, packable = self.model_config(), self.model_class().pack_fields
+        config = self.model_config()
+        packable = self.model_class().pack_fields(config)
         found = [config]
         if "width" in packable:
             found += [dataclasses.replace(config, width=width) for width in (1, config.width + 1)]
@@ -125,49 +151,112 @@ class ModelSuite:
         return found
 
     def test_an_ensemble_of_relatives_equals_each_alone(self) -> None:
-        model_class = self.model_class()
-        if not issubclass(model_class, LinearModel):
-            return
-        horizon = self.signature.horizon
-        replicas = [Replica(0, config, seed, 0.01) for seed, config in enumerate(self.relatives())]
-        for ensemble in build(model_class, replicas, self.signature, torch.float64, stackable=True):
-            assert isinstance(ensemble.model, LinearModel)
-            together = ensemble.model.response(ensemble.layout.named(ensemble.initial), horizon)
+        for ensemble in self.ensembles(self.relatives()):
+            weights = ensemble.layout.named(ensemble.initial)
+            linear = as_linear(ensemble.model)
+            together = linear.response(weights, self.signature.horizon) if linear else None
+            outputs = ensemble.model.outputs(weights, self.inputs())
             for row, replica in enumerate(ensemble.replicas):
                 rng = Stream(replica.seed, "initial weights").generator()
-                alone: LinearModel = model_class(replica.model, self.signature, rng)
-                weights = {name: weight.unsqueeze(0) for name, weight in alone.named_parameters()}
-                torch.testing.assert_close(
-                    together.kernel[row], alone.response(weights, horizon).kernel[0], rtol=1e-10, atol=1e-12
-                )
+                alone = self.model_class()(replica.model, self.signature, rng).eval()
+                torch.testing.assert_close(outputs[row], alone(self.inputs()), rtol=1e-10, atol=1e-12)
+                if together:
+                    own = self.response(alone, stacked(alone))[0]
+                    torch.testing.assert_close(together.kernel[row], own, rtol=1e-10, atol=1e-12)
+
+    def test_company_does_not_change_a_bit(self) -> None:
+        """A replica alone at the fixed shapes of an ensemble, and in the middle of relatives."""
+        config = self.model_config()
+        relatives = [other for other in self.relatives() if bucket(other.width) == bucket(config.width)]
+        if not self.model_class().pack_fields(config):
+            return  # such a model never has company
+        (company,) = self.ensembles([*relatives, config])
+        last = Replica(0, config, len(relatives), 0.01)
+        (alone,) = build(self.model_class(), [last], self.signature, torch.float64, slots)
+        alone.model.eval()
+        found = []
+        for ensemble, row in ((company, len(relatives)), (alone, 0)):
+            flat = ensemble.initial.clone().requires_grad_()
+            weights = ensemble.layout.named(flat)
+            linear = as_linear(ensemble.model)
+            answers = ensemble.model.outputs(weights, self.inputs())
+            kernel = linear.response(weights, 16).kernel if linear else answers
+            (gradient,) = torch.autograd.grad((answers.square().mean() + kernel.square().mean()), flat)
+            found.append((answers[row], kernel[row], gradient[row]))
+        for together, by_itself in zip(*found, strict=True):
+            assert torch.equal(together, by_itself)
+
+    def response(self, model: Model, weights: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Kernel and drift of the one replica of a linear model."""
+        assert isinstance(model, LinearModel)
+        found = model.response(weights, self.signature.horizon)
+        return found.kernel[0], found.drift[0]
 
     def test_balancing_changes_the_gauge_and_nothing_else(self) -> None:
         model = self.build()
-        if not isinstance(model, LinearModel):
+        linear = as_linear(model)
+        if linear is None:
             return
-        weights = {name: weight.detach().unsqueeze(0) for name, weight in model.named_parameters()}
-        balanced = model.balanced(weights)
-        before, after = (model.response(w, self.signature.horizon) for w in (weights, balanced))
-        torch.testing.assert_close(before.kernel, after.kernel, rtol=1e-10, atol=1e-12)
-        torch.testing.assert_close(before.drift, after.drift, rtol=1e-10, atol=1e-12)
-        encoder, readout = (self._by_mode(balanced, part) for part in (Part.ENCODER, Part.READOUT))
+        weights = stacked(model)
+        balanced = linear.balanced(weights)
+        for before, after in zip(self.response(model, weights), self.response(model, balanced), strict=True):
+            torch.testing.assert_close(before, after, rtol=1e-10, atol=1e-12)
+        parts = (Part.ENCODER, Part.READOUT)
+        encoder, readout = (self.squares(balanced, part) for part in parts)
         torch.testing.assert_close(encoder, readout, rtol=1e-10, atol=1e-12)
+        if model.has_separate_modes(self.model_config()):
+            encoder, readout = (self.squares_by_mode(model.modal(balanced), part) for part in parts)
+            torch.testing.assert_close(encoder, readout, rtol=1e-10, atol=1e-12)
 
-    def _by_mode(self, weights: dict[str, Tensor], part: Part) -> Tensor:
-        """Size of each mode's weights of one part."""
-        (name,) = [name for name, role in self.model_class().roles.items() if role.part is part]
-        axis = self.model_class().roles[name].axes.index("width")
-        return weights[name][0].movedim(axis, 0).flatten(1).norm(dim=-1)
+    def squares(self, weights: Mapping[str, Tensor], part: Part) -> Tensor:
+        """Sum of squares of all weights of one part."""
+        names = [name for name, role in self.roles().items() if role.part is part]
+        return torch.stack([weights[name].square().sum() for name in names]).sum()
+
+    def squares_by_mode(self, weights: Mapping[str, Tensor], part: Part) -> Tensor:
+        """The same for each mode: ``[M]``."""
+        found = []
+        for name, role in self.roles().items():
+            if role.part is part:
+                found.append(weights[name][0].movedim(role.axes.index("width"), 0).flatten(1).square().sum(-1))
+        return torch.stack(found).sum(0)
+
+    def test_modes_are_a_change_of_basis(self) -> None:
+        """A model in the basis of its modes and back is the same model."""
+        model = self.build()
+        if not model.has_separate_modes(self.model_config()):
+            return
+        weights = stacked(model)
+        back = model.from_modal(model.modal(weights))
+        for name, weight in weights.items():
+            torch.testing.assert_close(back[name], weight, rtol=1e-10, atol=1e-12)
+
+    def test_eigenvalues_tell_how_a_linear_model_forgets(self) -> None:
+        """The late response shrinks by the largest of them per step, or faster where no weight reaches its mode."""
+        model = self.build()
+        linear = as_linear(model)
+        eigenvalues = None if linear is None else linear.eigenvalues(stacked(model))
+        if linear is None or eigenvalues is None:
+            return
+        largest = float(eigenvalues.abs().max())
+        assert largest < 1.0
+        lags = round(20.0 / -np.log(largest))
+        sizes = linear.response(stacked(model), 2 * lags).kernel.abs()
+        assert (sizes[..., lags:].amax(-1) <= 1e-3 * sizes[..., :lags].amax(-1)).all()
 
     def test_a_linear_model_is_its_response(self) -> None:
         model = self.build()
-        if not isinstance(model, LinearModel):
+        if as_linear(model) is None:
             return
-        weights = {name: weight.unsqueeze(0) for name, weight in model.named_parameters()}
-        response = model.response(weights, self.signature.horizon)
+        kernel, drift = self.response(model, stacked(model))
         inputs = self.inputs()
-        expected = response.drift[0].T.expand(inputs.shape[0], -1, -1).clone()
+        expected = drift.T.expand(inputs.shape[0], -1, -1).clone()
         for lag in range(self.signature.horizon):
             past = inputs[:, : self.signature.horizon - lag]
-            expected[:, lag:] += past @ response.kernel[0, :, :, lag].T
+            expected[:, lag:] += past @ kernel[:, :, lag].T
         torch.testing.assert_close(model(inputs), expected, rtol=1e-10, atol=1e-12)
+
+
+def stacked(model: Model) -> dict[str, Tensor]:
+    """The weights of one model as a stack of one, without gradients."""
+    return {name: weight.detach().unsqueeze(0) for name, weight in model.named_parameters()}

@@ -1,0 +1,69 @@
+"""Initial weights that several models share.
+
+``spread``: one rate in each of ``width`` equal parts of the log range [1/horizon, 1] per step, so that every mode is
+alive and none of the time scales of the task is left out; encoder and readout normal with deviation 1/sqrt(width).
+``published``: raw recurrent weights from the standard normal distribution, whatever the parameterization makes of
+them, and encoder and readout as torch.nn.Linear draws them (uniform within 1/sqrt(inputs of the layer), biases too):
+the protocol of the Curse-of-memory code.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from memsweep.models.base import Signature
+from memsweep.models.parameterization import build
+
+SPREAD, PUBLISHED = "spread", "published"
+CHOICES = (SPREAD, PUBLISHED)
+DOC = (
+    "initial weights: spread (rates log-uniform between 1/horizon and 1 per step, every mode alive) or published "
+    "(raw recurrent weights standard normal; encoder and readout as torch.nn.Linear)"
+)
+
+
+def spread_rates(width: int, horizon: int, rng: np.random.Generator) -> np.ndarray:
+    """Rates per step, one draw in each of ``width`` equal parts of the log range: ``[width]``, fastest first."""
+    # no model starts with all of its modes at one end
+    place = (np.arange(width) + rng.uniform(size=width)) / width
+    return np.asarray(max(horizon, 2) ** -place)
+
+
+def raw_rates(
+    scheme: str,
+    parameterization: Any,
+    width: int,
+    horizon: int,
+    dt: float,
+    discretization: str,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Raw recurrent weights of a diagonal recurrence: ``[width]``."""
+    if scheme == PUBLISHED:
+        return rng.standard_normal(width)
+    rates = torch.from_numpy(spread_rates(width, horizon, rng) / dt)
+    return build(parameterization).raw_for(rates, dt, discretization).numpy()
+
+
+def encoder_and_readout(
+    scheme: str, width: int, signature: Signature, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """encoder_weight ``[M, I]``, encoder_bias ``[M]``, readout_weight ``[O, M]``, readout_bias ``[O]``."""
+    if scheme == PUBLISHED:
+        near, far = 1.0 / math.sqrt(signature.inputs), 1.0 / math.sqrt(width)
+        return {
+            "encoder_weight": rng.uniform(-near, near, (width, signature.inputs)),
+            "encoder_bias": rng.uniform(-near, near, width),
+            "readout_weight": rng.uniform(-far, far, (signature.outputs, width)),
+            "readout_bias": rng.uniform(-far, far, signature.outputs),
+        }
+    return {
+        "encoder_weight": rng.standard_normal((width, signature.inputs)) / math.sqrt(width),
+        "encoder_bias": np.zeros(width),
+        "readout_weight": rng.standard_normal((signature.outputs, width)) / math.sqrt(width),
+        "readout_bias": np.zeros(signature.outputs),
+    }

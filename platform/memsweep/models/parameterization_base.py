@@ -1,0 +1,132 @@
+"""What a parameterization is: a map from a raw, trainable weight w to the rate of a recurrence.
+
+A rate r > 0 makes a mode forget like exp(-r t). What one time step of length dt multiplies the mode by, its eigenvalue,
+depends on the discretization:
+
+- ``exact`` (the field also says zero-order hold, or zoh): exp(-r dt), but direct and relu are trained as they stand
+  and have Euler's;
+- ``euler``: 1 - r dt, which leaves the unit circle where r dt >= 2, an effect of the step and not of the memory;
+- ``discrete``: the map that the papers give for discrete time, whatever dt is (``Parameterization.discrete``).
+
+A parameterization is *stable* when a shift of w changes the memory of a mode by a bounded factor, whatever w: the
+modulus g of StableSSM (arXiv 2311.14495, Definition 3.4). Its integrand has one sign, which leaves the sharp form
+
+    g(b) = sup over w and shifts up to b of |f(w) / f(w~) - 1|,
+
+f the rate. For ``discrete`` sums over steps take the place of integrals over time, and f(w) is 1 - eigenvalue.
+``euler`` and ``exact`` discretize the same modes, and have the same g.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from memsweep.errors import one_of
+
+EXACT, EULER, DISCRETE = "exact", "euler", "discrete"
+DISCRETIZATIONS = (EXACT, EULER, DISCRETE)
+
+REACH = 0.99
+"""Initial rates stay below this share of the fastest rate of a map that has one: beyond, its gradient vanishes."""
+_SMALL_SHIFT = 1e-6
+
+
+class Parameterization(ABC):
+    """A map from raw weights to rates, its inverse and its stability figures. Stateless but for its Config.
+
+    A new one defines ``rate``, ``raw``, ``modulus`` and ``gradient_scale``; the rest follows unless its papers say
+    otherwise. Tensors have any shape, and the maps act on each element.
+    """
+
+    Config: ClassVar[type]
+    anchor: ClassVar[float] = 0.0
+    """A raw weight with a finite positive rate; stands in where a replica uses another parameterization."""
+
+    def __init__(self, config: Any = None) -> None:
+        self.config = config if config is not None else self.Config()
+
+    @abstractmethod
+    def rate(self, raw: Tensor) -> Tensor:
+        """Rate f(w) of each raw weight, per unit of time."""
+
+    @abstractmethod
+    def raw(self, rate: Tensor) -> Tensor:
+        """Inverse of ``rate``: a raw weight that gives a wanted rate > 0 within ``rates``; NaN or infinite beyond."""
+
+    @abstractmethod
+    def modulus(self, shift: float, discretization: str = EXACT) -> float:
+        """Sharp modulus g(shift) over all raw weights; ``inf`` says that the parameterization is not stable."""
+
+    @abstractmethod
+    def gradient_scale(self, raw: Tensor, discretization: str = EXACT) -> Tensor:
+        """|f'(w)| / f(w)^2, the growth of the gradient through one mode (arXiv 2311.14495, Theorem 3.6).
+
+        f is the rate under ``exact`` and ``euler``, and 1 - eigenvalue under ``discrete``.
+        """
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        """Infimum and supremum of the rates over all raw weights."""
+        return 0.0, math.inf
+
+    def is_stable(self, discretization: str = EXACT) -> bool:
+        """Theory calls it stable: the modulus is finite for small shifts."""
+        return math.isfinite(self.modulus(_SMALL_SHIFT, discretization))
+
+    def projection(self) -> Parameterization | None:
+        """The same map without its clamp, None where there is none to take away.
+
+        Its raw weight is this one's rate; eigenvalues under ``exact`` and ``euler`` stay what they are.
+        """
+        return None
+
+    def discrete(self, raw: Tensor) -> Tensor:
+        """Eigenvalue of the papers' discrete-time map; 1 - rate unless they say otherwise."""
+        return 1.0 - self.rate(raw)
+
+    def discrete_raw(self, decay: Tensor) -> Tensor:
+        """Inverse of ``discrete``: a raw weight whose eigenvalue is exp(-decay), for decay > 0.
+
+        An eigenvalue below those of the map is brought up to the nearest (see ``REACH``).
+        """
+        return self.raw(self._reachable(-torch.expm1(-decay)))
+
+    def eigenvalue(self, raw: Tensor, dt: float, discretization: str) -> Tensor:
+        """Eigenvalue of one time step of length dt.
+
+        Raises:
+            ValueError: there is no such discretization.
+        """
+        if discretization == EXACT:
+            return torch.exp(-self.rate(raw) * dt)
+        if discretization == EULER:
+            return 1.0 - self.rate(raw) * dt
+        _must_exist(discretization)
+        return self.discrete(raw)
+
+    def raw_for(self, rate: Tensor, dt: float, discretization: str) -> Tensor:
+        """Raw weights to start from, for modes of wanted rates > 0 per unit of time.
+
+        Under ``exact`` and ``discrete`` the eigenvalue is exp(-rate dt); under ``euler`` the rate is the wanted one
+        and the eigenvalue 1 - rate dt (direct and relu have the latter under ``exact`` too). Rates that the map does
+        not reach are brought down to ``REACH`` of its fastest.
+
+        Raises:
+            ValueError: there is no such discretization.
+        """
+        _must_exist(discretization)
+        return self.discrete_raw(rate * dt) if discretization == DISCRETE else self.raw(self._reachable(rate))
+
+    def _reachable(self, rate: Tensor) -> Tensor:
+        fastest = self.rates[1]
+        return rate if math.isinf(fastest) else rate.clamp(max=REACH * fastest)
+
+
+def _must_exist(discretization: str) -> None:
+    if discretization not in DISCRETIZATIONS:
+        raise ValueError(f"discretization must be one of {one_of(DISCRETIZATIONS)}, got {discretization!r}")

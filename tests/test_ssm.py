@@ -1,0 +1,373 @@
+"""The state-space model against brute force, in both of its forms and bases."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+
+import engine
+from memsweep import registry, trial
+from memsweep.config.schema import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
+from memsweep.learning import pruning
+from memsweep.learning.ensemble import Replica, build
+from memsweep.learning.layout import slots
+from memsweep.models.affine import composed, equalized
+from memsweep.models.base import Part, Signature, as_linear
+from memsweep.models.ssm import SSM
+from memsweep.testing import ModelSuite
+
+SIGMA = {
+    "linear": lambda x: x,
+    "hardtanh": lambda x: np.clip(x, -1.0, 1.0),
+    "tanh": np.tanh,
+    "relu": lambda x: np.maximum(x, 0.0),
+}
+FORMS = list(itertools.product(("plain", "mlp"), ("diagonal", "free")))
+WIDE = Signature(inputs=2, outputs=3, horizon=9)
+
+
+def config(parameterization: str = "exp", **fields: Any) -> Any:
+    part = registry.get(registry.PARAMETERIZATION, parameterization).Config()
+    euler = {"discretization": "euler"} if fields.get("basis") == "free" else {}
+    return SSM.Config(**{"width": 4} | euler | fields, parameterization=part)
+
+
+def model(settings: Any, signature: Signature = WIDE, seed: int = 0) -> SSM:
+    """A model with every weight away from its start: biases are not zero and no basis is orthogonal."""
+    made = SSM(settings, signature, np.random.default_rng(seed))
+    noise = np.random.default_rng(seed + 1000)
+    with torch.no_grad():
+        for weight in made.parameters():
+            weight.add_(torch.from_numpy(0.1 * noise.standard_normal(tuple(weight.shape))))
+    return made.eval()
+
+
+def arrays(made: SSM) -> dict[str, np.ndarray]:
+    return {name: weight.detach().numpy() for name, weight in made.named_parameters()}
+
+
+def stacked(*made: SSM) -> dict[str, Tensor]:
+    return {
+        name: torch.stack([dict(one.named_parameters())[name].detach() for one in made]) for name in arrays(made[0])
+    }
+
+
+def brute(settings: Any, w: dict[str, np.ndarray], rates: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+    """One sequence ``[T, I]`` through the model, step by step; the rates are the parameterization's."""
+    sigma, dt = SIGMA[settings.activation], settings.dt
+    mlp = settings.form == "mlp"
+    state, answers = np.zeros(settings.width), []
+    for x in inputs:
+        drive = w["encoder_weight"] @ x + w["encoder_bias"]
+        if mlp:
+            drive = sigma(w["before_weight_l0"] @ drive + w["before_bias_l0"])
+            drive = w["before_weight_l1"] @ drive + w["before_bias_l1"]
+        if settings.basis == "free":
+            state = state + drive - dt * w["basis"].T @ (rates * (w["basis"] @ state))
+        else:
+            eigenvalues = 1.0 - rates * dt if settings.discretization == "euler" else np.exp(-rates * dt)
+            gain = np.sqrt(1.0 - eigenvalues**2) if settings.normalize else 1.0
+            state = eigenvalues * state + gain * drive
+        if mlp:
+            hidden = sigma(w["after_weight_l0"] @ state + w["after_bias_l0"])
+            out = w["after_weight_l1"] @ hidden + w["after_bias_l1"]
+        else:
+            out = sigma(state)
+        answers.append(w["readout_weight"] @ out + w["readout_bias"])
+    return np.stack(answers)
+
+
+@pytest.mark.parametrize(("form", "basis"), FORMS)
+@pytest.mark.parametrize("activation", list(SIGMA))
+def test_outputs_are_the_recurrence(form: str, basis: str, activation: str) -> None:
+    settings = config(form=form, basis=basis, activation=activation, dt=0.5)
+    made = model(settings)
+    inputs = np.random.default_rng(3).standard_normal((2, 9, 2))
+    weights = arrays(made)
+    expected = np.stack([brute(settings, weights, np.exp(weights["recurrent_weight"]), x) for x in inputs])
+    np.testing.assert_allclose(made(torch.from_numpy(inputs)).detach().numpy(), expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("activation", ["linear", "tanh"])
+def test_normalized_states_and_softplus_rates(activation: str) -> None:
+    settings = config("softplus", activation=activation, normalize=True)
+    made = model(settings)
+    inputs = np.random.default_rng(3).standard_normal((9, 2))
+    weights = arrays(made)
+    expected = brute(settings, weights, np.log1p(np.exp(weights["recurrent_weight"])), inputs)
+    np.testing.assert_allclose(made(torch.from_numpy(inputs[None]))[0].detach().numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("form", "basis"), FORMS)
+def test_the_response_is_what_impulses_and_biases_do(form: str, basis: str) -> None:
+    settings = config(form=form, basis=basis)
+    made = model(settings)
+    weights = arrays(made)
+    rates, horizon = np.exp(weights["recurrent_weight"]), 33
+    response = made.response(stacked(made), horizon)
+    drift = brute(settings, weights, rates, np.zeros((horizon, 2)))
+    np.testing.assert_allclose(response.drift[0].T.numpy(), drift, rtol=1e-11, atol=1e-13)
+    for channel in range(2):
+        impulse = np.zeros((horizon, 2))
+        impulse[0, channel] = 1.0
+        answer = brute(settings, weights, rates, impulse) - drift
+        np.testing.assert_allclose(response.kernel[0, :, channel].T.numpy(), answer, rtol=1e-10, atol=1e-12)
+
+
+def test_a_nonlinear_plain_model_is_a_readout_of_linear_states() -> None:
+    """The curse of memory's argument for state-space models: the activation does not touch what is remembered."""
+    bent, straight = (model(config(activation=activation)) for activation in ("tanh", "linear"))
+    straight.load_state_dict(bent.state_dict())
+    inputs = torch.from_numpy(np.random.default_rng(5).standard_normal((3, 9, 2)))
+    states = []
+    for mode in range(4):  # the states of the linear one, read out one by one
+        weights = stacked(straight)
+        weights["readout_weight"] = torch.eye(4).double()[mode].expand(1, 3, 4).clone()
+        weights["readout_bias"] = torch.zeros(1, 3).double()
+        states.append(straight.outputs(weights, inputs)[0, ..., :1])
+    expected = torch.tanh(torch.cat(states, -1)) @ bent.readout_weight.T + bent.readout_bias
+    torch.testing.assert_close(bent(inputs), expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize(("form", "basis"), FORMS)
+def test_gradients_by_finite_differences(form: str, basis: str) -> None:
+    made = model(config(form=form, basis=basis, activation="tanh", width=2), Signature(1, 1, 5))
+    straight = model(config(form=form, basis=basis, width=2), Signature(1, 1, 5))
+    inputs = torch.from_numpy(np.random.default_rng(3).standard_normal((2, 5, 1)))
+    names = list(stacked(made))
+    values = tuple(value.requires_grad_() for value in stacked(made).values())
+    assert torch.autograd.gradcheck(lambda *v: made.outputs(dict(zip(names, v, strict=True)), inputs), values)
+
+    def linear(*v: Tensor) -> tuple[Tensor, Tensor]:
+        response = straight.response(dict(zip(names, v, strict=True)), 5)
+        return response.kernel, response.drift
+
+    assert torch.autograd.gradcheck(linear, values)
+
+
+@pytest.mark.parametrize(("form", "basis"), FORMS)
+def test_copies_of_replicas(form: str, basis: str) -> None:
+    """Perturbed copies are a second leading dimension; with independent modes replicas differ in their rates' map."""
+    kinds = ("exp", "softplus") if (form, basis) == ("plain", "diagonal") else ("exp", "exp")
+    configs = [config(kind, form=form, basis=basis, activation="tanh") for kind in kinds]
+    alone = [[model(one, seed=10 * row + copy) for copy in range(3)] for row, one in enumerate(configs)]
+    rows = [stacked(*copies) for copies in alone]
+    weights = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+    inputs = torch.from_numpy(np.random.default_rng(3).standard_normal((2, 9, 2)))
+    together = SSM.ensemble_of(configs, WIDE)
+    outputs, eigenvalues = together.outputs(weights, inputs), together.eigenvalues(weights)
+    assert outputs.shape == (2, 3, 2, 9, 3)
+    for row, copy in itertools.product(range(2), range(3)):
+        torch.testing.assert_close(outputs[row, copy], alone[row][copy](inputs), rtol=1e-12, atol=1e-13)
+        expected = alone[row][copy].eigenvalues(stacked(alone[row][copy]))[0]
+        torch.testing.assert_close(eigenvalues[row, copy], expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("activation", ["linear", "tanh"])
+def test_a_replica_has_the_same_bits_in_any_company(activation: str) -> None:
+    configs = [config(activation=activation, width=8)] * 16
+    made = [model(one, Signature(1, 1, 40), seed) for seed, one in enumerate(configs)]
+    others = [model(one, Signature(1, 1, 40), seed + 50) for seed, one in enumerate(configs)]
+    inputs = torch.from_numpy(np.random.default_rng(3).standard_normal((5, 40, 1)))
+    together = SSM.ensemble_of(configs, Signature(1, 1, 40))
+    first = together.outputs(stacked(*made), inputs)
+    second = together.outputs(stacked(*others[:11], made[3], *others[12:]), inputs)
+    assert torch.equal(first[3], second[11])
+    if activation == "linear":
+        first, second = (
+            together.response(weights, 40).kernel
+            for weights in (stacked(*made), stacked(*others[:11], made[3], *others[12:]))
+        )
+        assert torch.equal(first[3], second[11])
+
+
+def test_eigenvalues_of_a_free_basis() -> None:
+    settings = config(basis="free", dt=0.7)
+    at_start = SSM(settings, WIDE, np.random.default_rng(0))
+    basis = at_start.basis.detach().numpy()
+    np.testing.assert_allclose(basis @ basis.T, np.eye(4), atol=1e-14)
+    rates = np.exp(at_start.recurrent_weight.detach().numpy())
+    found = at_start.eigenvalues(stacked(at_start))[0].numpy()
+    np.testing.assert_allclose(found, np.sort(1.0 - 0.7 * rates), rtol=1e-12)
+    moved = model(settings)
+    weights = arrays(moved)
+    matrix = np.eye(4) - 0.7 * weights["basis"].T @ np.diag(np.exp(weights["recurrent_weight"])) @ weights["basis"]
+    expected = np.sort(np.linalg.eigvals(matrix).real)
+    np.testing.assert_allclose(moved.eigenvalues(stacked(moved))[0].numpy(), expected, rtol=1e-11)
+    diverged = stacked(moved, moved)
+    diverged["basis"][0, 1, 2] = torch.nan
+    found = moved.eigenvalues(diverged).numpy()
+    assert np.isnan(found[0]).all()
+    np.testing.assert_allclose(found[1], expected, rtol=1e-11)
+
+
+def test_the_published_start() -> None:
+    settings = config("relu", form="mlp", basis="free", initialization="published", width=200)
+    weights = SSM.initial(settings, Signature(1, 1, 100), np.random.default_rng(0))
+    assert abs(weights["recurrent_weight"].mean()) < 0.2
+    assert 0.85 < weights["recurrent_weight"].std() < 1.15
+    for name in ("before_weight_l0", "before_weight_l1", "after_weight_l0", "after_weight_l1", "readout_weight"):
+        bound = 1.0 / np.sqrt(200.0)
+        assert np.abs(weights[name]).max() <= bound
+        assert np.abs(weights[name]).max() > 0.95 * bound
+        assert np.abs(weights[name.replace("weight", "bias")]).max() <= bound
+    distinct = {weights[f"{name}_weight_l{layer}"].tobytes() for name in ("before", "after") for layer in range(2)}
+    assert len(distinct) == 4
+
+
+def test_balanced_modes_of_a_plain_model() -> None:
+    made = model(config())
+    weights = stacked(made)
+    scale = torch.tensor([0.01, 1.0, 7.0, 300.0]).double()
+    moved = weights | {
+        "encoder_weight": weights["encoder_weight"] * scale[:, None],
+        "encoder_bias": weights["encoder_bias"] * scale,
+        "readout_weight": weights["readout_weight"] / scale,
+    }
+    for name, value in made.balanced(moved).items():
+        torch.testing.assert_close(made.balanced(weights)[name], value, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("form", "basis"), FORMS[1:])
+def test_one_gauge_for_all_scales(form: str, basis: str) -> None:
+    made = model(config(form=form, basis=basis))
+    weights = stacked(made)
+    moved = weights | {
+        "encoder_weight": weights["encoder_weight"] * 30.0,
+        "encoder_bias": weights["encoder_bias"] * 30.0,
+    }
+    if form == "mlp":
+        moved |= {name: weights[name] * 30.0 for name in ("before_bias_l0", "before_bias_l1", "after_bias_l0")}
+        moved["after_bias_l1"] = weights["after_bias_l1"] * 60.0
+        moved["after_weight_l1"] = weights["after_weight_l1"] * 2.0
+        moved["readout_weight"] = weights["readout_weight"] / 60.0
+    else:
+        moved["readout_weight"] = weights["readout_weight"] / 30.0
+    balanced, again = made.balanced(weights), made.balanced(moved)
+    sizes = []
+    for name, value in balanced.items():
+        torch.testing.assert_close(again[name], value, rtol=1e-10, atol=1e-12)
+        if SSM.roles(made.config)[name].part in (Part.ENCODER, Part.READOUT):
+            sizes.append(value.norm())
+    torch.testing.assert_close(torch.stack(sizes), sizes[0].expand(len(sizes)), rtol=1e-12, atol=0)
+    before, after = made.response(weights, 30), made.response(balanced, 30)
+    torch.testing.assert_close(after.kernel, before.kernel, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(after.drift, before.drift, rtol=1e-10, atol=1e-12)
+
+
+def test_maps_with_a_dead_one_keep_their_scales() -> None:
+    rng = np.random.default_rng(0)
+    maps = [
+        (torch.from_numpy(rng.standard_normal((2, 3, 3))), torch.from_numpy(rng.standard_normal((2, 3))))
+        for _ in range(3)
+    ]
+    maps[1][0][1] = 0.0
+    result = equalized(maps)
+    assert all(torch.equal(new[0][1], old[0][1]) for new, old in zip(result, maps, strict=True))
+    norms = torch.stack([weight[0].norm() for weight, _ in result])
+    torch.testing.assert_close(norms, norms[:1].expand(3), rtol=1e-12, atol=0)
+    for new, old in zip(composed(result), composed(maps), strict=True):
+        torch.testing.assert_close(new, old, rtol=1e-12, atol=1e-13)
+
+
+def test_a_merged_mode_of_a_nonlinear_model_changes_nothing() -> None:
+    """A mode without amplitude becomes half of another, whose readout the two share: their states must not change."""
+    settings = config(activation="tanh", width=3)
+    (ensemble,) = build(SSM, [Replica(0, settings, 0, 0.01)], Signature(1, 1, 12), torch.float64, slots)
+    named = ensemble.layout.named(ensemble.initial)
+    named["readout_weight"][..., 1] = 0.0
+    weights = ensemble.layout.flat(named)
+    inputs = torch.from_numpy(np.random.default_rng(3).standard_normal((4, 12, 1)))
+    rows = torch.zeros(ensemble.rows, dtype=torch.long)
+    assert pruning.by_amplitude(ensemble, weights)[0, -3] == 1  # the weakest of the three that exist
+    merged = pruning.merged(ensemble, weights, rows + 1, rows + 2)
+    before, after = (ensemble.model.outputs(ensemble.layout.named(w), inputs)[0] for w in (weights, merged))
+    assert not torch.equal(weights[0], merged[0])
+    torch.testing.assert_close(after, before, rtol=1e-12, atol=1e-13)
+
+
+def test_what_may_share_an_ensemble_and_what_is_linear() -> None:
+    assert SSM.pack_fields(config()) == {"width", "parameterization"}
+    assert SSM.has_separate_modes(config(activation="tanh"))
+    for form, basis in FORMS[1:]:
+        settings = config(form=form, basis=basis)
+        assert not SSM.pack_fields(settings)
+        assert not SSM.has_separate_modes(settings)
+        assert as_linear(model(settings)) is not None
+        assert as_linear(model(dataclasses.replace(settings, activation="relu"))) is None
+
+
+def test_impossible_configs_are_named() -> None:
+    assert not list(config().problems())
+    assert not list(config(basis="free").problems())
+    steps, modes = config(basis="free", discretization="exact", normalize=True).problems()
+    assert "discretization is exact" in steps
+    assert "normalize" in modes
+
+
+def small_trial(settings: Any, steps: int) -> TrialConfig:
+    return TrialConfig(
+        task=engine.task_config(horizon=10),
+        model=settings,
+        training=TrainingConfig(
+            seeds=1, steps=steps, batch_size=16, validation_size=32, validate_every=10, learning_rate=0.05
+        ),
+        perturbation=PerturbationConfig(
+            radii=RadiiConfig(from_=1e-2, to=0.3, count=3), starts=1, ascent_steps=2, test_size=64
+        ),
+    )
+
+
+@pytest.mark.parametrize("fields", [{}, {"form": "mlp", "basis": "free"}, {"activation": "tanh"}])
+def test_a_trial_runs(fields: dict[str, Any]) -> None:
+    """Training, merging, perturbation and memory, on the exact path and on sequences."""
+    (result,) = trial.run_pack([small_trial(config(width=2, **fields), steps=40)])
+    replicas, curves = result.tables["replicas"], result.tables["curves"]
+    assert (replicas["error"] < replicas["zero_loss"]).all()
+    for _, curve in curves.groupby("ball"):
+        assert np.isfinite(curve["error"]).all()
+        assert curve["error"].is_monotonic_increasing
+        assert curve["error"].iloc[-1] > curve["error"].iloc[0]
+
+
+@pytest.mark.parametrize("activation", ["linear", "tanh"])
+def test_a_trial_has_the_same_bits_alone_and_in_a_pack(activation: str) -> None:
+    tried = [
+        small_trial(config(name, width=width, activation=activation), steps=30)
+        for name, width in (("exp", 3), ("softplus", 5), ("direct", 9))
+    ]
+    for one, together in zip(tried, trial.run_pack(tried), strict=True):
+        (alone,) = trial.run_pack([one])
+        assert together.summary == alone.summary
+        for name, table in alone.tables.items():
+            pd.testing.assert_frame_equal(together.tables[name], table, check_exact=True)
+
+
+class TestTanh(ModelSuite):
+    model = "ssm"
+    config = config(activation="tanh")
+
+
+class TestFreeBasis(ModelSuite):
+    model = "ssm"
+    config = config(basis="free")
+
+
+class TestMLP(ModelSuite):
+    model = "ssm"
+    config = config(form="mlp", activation="tanh")
+
+
+class TestLinearMLPInAFreeBasis(ModelSuite):
+    model = "ssm"
+    config = config("softplus", form="mlp", basis="free")
+
+
+del ModelSuite  # pytest would collect the bare suite too
