@@ -10,6 +10,7 @@ import torch
 from memsweep import registry
 from memsweep.config.schema import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
 from memsweep.learning.ensemble import Ensemble, Replica, build
+from memsweep.learning.layout import slots
 from memsweep.learning.problem import Problem, problem_for
 from memsweep.models.base import Signature
 
@@ -54,7 +55,7 @@ def stacked(
     task_class = registry.get(registry.TASK, "linear_functional")
     model_class = registry.get(registry.MODEL, "diagonal_rnn")
     built = task_class(task or task_config())
-    seeds = seeds or list(range(len(models)))
-    replicas = [Replica(0, model, seed, learning_rate) for model, seed in zip(models, seeds, strict=True)]
-    ensembles = build(model_class, replicas, Signature(1, 1, built.horizon), torch.float64, stackable=True)
-    return ensembles, problem_for([built], model_class, torch.float64)
+    numbers = seeds or list(range(len(models)))
+    replicas = [Replica(0, model, seed, learning_rate) for model, seed in zip(models, numbers, strict=True)]
+    ensembles = build(model_class, replicas, Signature(1, 1, built.horizon), torch.float64, slots)
+    return ensembles, problem_for([built], True, torch.float64)

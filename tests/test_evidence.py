@@ -9,6 +9,7 @@ import pytest
 
 from engine import model_config
 from memsweep.config.canonical import to_dict
+from memsweep.models.parameterization import DISCRETE
 from memsweep.stability.evidence import analytic_modulus, distance_bound
 
 
@@ -16,8 +17,16 @@ def test_a_stable_parameterization_has_a_finite_modulus():
     found = {name: analytic_modulus(to_dict(model_config(name).parameterization), 0.1) for name in ("direct", "exp")}
     assert found["direct"] == math.inf
     assert found["exp"] == pytest.approx(math.expm1(0.1))
+    assert analytic_modulus({"name": "best", "a": 1.0, "b": 0.1}, 0.1) == pytest.approx(0.370156, abs=1e-6)
     assert math.isnan(analytic_modulus({"name": "of a plugin that is gone"}, 0.1))
     assert math.isnan(analytic_modulus({"name": "exp"}, math.nan))
+
+
+def test_a_discrete_map_that_leaves_the_unit_circle_is_not_stable():
+    best = {"name": "best", "a": 1.0, "b": 0.5}
+    assert analytic_modulus(best, 0.5) == pytest.approx(1.0)
+    assert analytic_modulus(best, 0.5, DISCRETE) == math.inf
+    assert analytic_modulus({**best, "b": 0.6}, 0.5, DISCRETE) < 1.0
 
 
 def test_an_exponential_target_is_within_reach_and_a_polynomial_one_is_not():

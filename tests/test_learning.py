@@ -18,7 +18,7 @@ from memsweep.learning.optimizer import AdamW, clipped
 from memsweep.learning.problem import SampledProblem
 from memsweep.learning.streams import TEST, TRAIN, Stream
 
-TRAINING = TrainingConfig(steps=40, batch_size=16, validation_size=64, validate_every=5)
+TRAINING = TrainingConfig(steps=40, batch_size=16, validation_size=64, validate_every=5, amplitude_penalty=1e-2)
 
 
 def test_streams_never_meet():
@@ -79,7 +79,9 @@ def test_a_replica_trains_to_the_same_bits_in_any_company_and_order(objective):
 def test_training_follows_the_plain_recurrence():
     """Ten steps of the quadratic form against ten steps of autograd through the loop over time."""
     (ensemble,), problem = stacked([model_config(width=3)])
-    training = TrainingConfig(steps=10, batch_size=8, validation_size=8, validate_every=1, schedule="constant")
+    training = TrainingConfig(
+        steps=10, batch_size=8, validation_size=8, validate_every=1, schedule="constant", amplitude_penalty=1e-2
+    )
     (fast,) = train([ensemble], problem, training)
     model_class, task = type(ensemble.model), problem.task
     model = model_class(model_config(width=3), ensemble.model.signature, Stream(0, "initial weights").generator())
@@ -202,7 +204,7 @@ def test_a_dead_mode_becomes_half_of_the_living_one(merge):
 def test_the_sampled_loss_and_its_gradient_do_not_depend_on_the_chunks():
     (ensemble,), quadratic = stacked([model_config(width=3)])
     replicas = ensemble.replicas * 2
-    (plain,) = build(type(ensemble.model), replicas, ensemble.model.signature, torch.float64, stackable=False)
+    (plain,) = build(type(ensemble.model), replicas, ensemble.model.signature, torch.float64, None)
     problem = SampledProblem(quadratic.task, torch.float64, chunk=3)
     batch = problem.data(Stream(0, TRAIN), 0, 8)
     weights = plain.layout.named(plain.initial)

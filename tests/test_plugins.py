@@ -85,12 +85,14 @@ class LeakyTanh(Model):
 
         width: int = setting(4, "number of units", at_least=1)
 
-    roles = {
-        "leak": Role(Part.RECURRENT, ("width",), diagonal=True),
-        "drive": Role(Part.ENCODER, ("width", "input")),
-        "drive_bias": Role(Part.BIAS, ("width",)),
-        "readout": Role(Part.READOUT, ("output", "width")),
-    }
+    @classmethod
+    def roles(cls, config):
+        return {
+            "leak": Role(Part.RECURRENT, ("width",), diagonal=True),
+            "drive": Role(Part.ENCODER, ("width", "input")),
+            "drive_bias": Role(Part.BIAS, ("width",)),
+            "readout": Role(Part.READOUT, ("output", "width")),
+        }
 
     @classmethod
     def initial(cls, config, signature, rng: np.random.Generator) -> dict[str, np.ndarray]:

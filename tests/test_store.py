@@ -55,7 +55,16 @@ def make_record(identity: str, **changes: object) -> dict[str, object]:
 def make_tables(identity: str) -> dict[str, pd.DataFrame]:
     head = conditions(identity)
     curves = [
-        {**head, "seed": s, "ball": "all", "norm": "spectral", "method": "worst_case", "radius": r, "zero_loss": 1.0}
+        {
+            **head,
+            "seed": s,
+            "ball": "all",
+            "norm": "spectral",
+            "method": "worst_case",
+            "radius": r,
+            "zero_loss": 1.0,
+            "exact": True,
+        }
         | {"error": math.inf if r == 1.0 else 0.25 + r}
         for s in range(SEEDS)
         for r in RADII
@@ -63,7 +72,8 @@ def make_tables(identity: str) -> dict[str, pd.DataFrame]:
     measured = dict.fromkeys(("validation_loss", "error", "zero_loss", "margin", "slowest_rate"), math.nan)
     replicas = [
         {**head, "seed": s, "outcome": "diverged", "steps": 7, "best_step": 5, **measured}
-        | {"encoder_norm": 1.0, "readout_norm": math.inf}
+        | {"encoder_norm": 1.0, "readout_norm": math.inf, "metric": None, "test_metric": math.nan}
+        | dict.fromkeys([f"gradient_over_weight_{name}" for name in ("max", "median", "q90")], 1.0)
         for s in range(SEEDS)
     ]
     memory = [

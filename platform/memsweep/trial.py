@@ -8,28 +8,27 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
-from torch import Tensor
 
 from memsweep import registry
 from memsweep.config.canonical import to_dict
 from memsweep.config.schema import TrialConfig
 from memsweep.learning import ensemble as ensembles
+from memsweep.learning import layout
 from memsweep.learning.checkpoints import Checkpoint
-from memsweep.learning.ensemble import Replica, stability_margin
-from memsweep.learning.learner import Learner
+from memsweep.learning.ensemble import Replica
 from memsweep.learning.loop import train
 from memsweep.learning.objectives import LinearFunctionalTask, Task
-from memsweep.learning.problem import Problem, problem_for
-from memsweep.learning.streams import TEST, Stream
-from memsweep.models.base import LinearModel, Part, Signature
+from memsweep.learning.problem import problem_for
+from memsweep.models.base import Model, Signature
 from memsweep.outcome import Outcome
-from memsweep.stability.memory import memory_function
-from memsweep.stability.perturbation import perturbation_error, radius_grid
+from memsweep.stability.measure import Measurement, evaluated_exactly, evaluation_data, measure
+from memsweep.stability.perturbation import radius_grid
 
 PACKED_TRAINING = frozenset({"seeds", "first_seed", "learning_rate"})
 """Training fields in which the trials of one pack may differ."""
@@ -55,18 +54,30 @@ class TrialResult:
 def program(config: TrialConfig) -> str:
     """What trials must share to run as one pack, as canonical JSON; trials of equal text may be packed.
 
-    Models without a closed form run one trial a pack: their program is the whole config.
+    Models without a closed form share a program on one and the same task only. Where a model has no pack fields, and
+    where a trial is chained to others, the program is the whole config: one trial a pack.
     """
     data = to_dict(config)
-    if config.has_closed_form:
+    if packs(config):
+        task = registry.get(registry.TASK, config.task.name)
         loose = {
-            "task": registry.get(registry.TASK, config.task.name).pack_fields,
-            "model": registry.get(registry.MODEL, config.model.name).pack_fields,
+            "task": task.pack_fields if config.has_closed_form else frozenset(),
+            "model": _model_class(config).pack_fields(config.model),
             "training": PACKED_TRAINING,
         }
         for section, names in loose.items():
             data[section] = {key: value for key, value in data[section].items() if key not in names}
     return json.dumps(data, sort_keys=True)
+
+
+def packs(config: TrialConfig) -> bool:
+    """Whether a trial may run in a pack with others, and therefore always runs at fixed shapes."""
+    return config.chain is None and bool(_model_class(config).pack_fields(config.model))
+
+
+def _model_class(config: TrialConfig) -> type[Model]:
+    found: type[Model] = registry.get(registry.MODEL, config.model.name)
+    return found
 
 
 def run_trial(config: TrialConfig, **options: Any) -> TrialResult:
@@ -79,6 +90,7 @@ def run_pack(
     *,
     checkpoint: Path | None = None,
     progress: Callable[[float], None] | None = None,
+    company: bool = True,
 ) -> list[TrialResult]:
     """Run trials of one program together; each gets the numbers that it would get alone, bit for bit.
 
@@ -86,29 +98,33 @@ def run_pack(
         configs: trials with equal ``program``.
         checkpoint: file to continue an interrupted training from, and to write to.
         progress: called with the fraction done, 0 ... 1.
+        company: the trials may run beside others elsewhere, so they run at the fixed shapes of all packs. False is for
+            trials that never do (chained ones): exactly their replicas, no dummies.
 
     Returns:
         One result per config, in order.
 
     Raises:
-        ValueError: the trials do not share a program.
+        ValueError: the trials do not share a program, or one is chained to a trial whose result it lacks.
         Exception: whatever the task's or the model's code raises.
     """
     if len({program(config) for config in configs}) != 1:
         raise ValueError(f"{len(configs)} trials of different programs were put into one pack")
     first = configs[0]
+    if first.chain is not None:
+        raise ValueError("a chained trial was run before the value that it takes from its predecessor was put in")
     dtype = getattr(torch, first.training.dtype)
     task_class: type[Task] = registry.get(registry.TASK, first.task.name)
-    model_class = registry.get(registry.MODEL, first.model.name)
+    model_class = _model_class(first)
     tasks = [task_class(config.task) for config in configs]
-    problem = problem_for(tasks, model_class, dtype)
+    problem = problem_for(tasks, first.has_closed_form, dtype)
     replicas = [
         Replica(trial, config.model, config.training.first_seed + index, config.training.learning_rate)
         for trial, config in enumerate(configs)
         for index in range(config.training.seeds)
     ]
     signature = Signature(tasks[0].inputs, tasks[0].outputs, tasks[0].horizon)
-    groups = ensembles.build(model_class, replicas, signature, dtype, stackable=first.has_closed_form)
+    groups = ensembles.build(model_class, replicas, signature, dtype, _slots(first) if company else None)
     share = 0.8  # of the work that training usually is
     learners = train(
         groups,
@@ -118,87 +134,26 @@ def run_pack(
         progress=progress and (lambda fraction: progress(share * fraction)),
     )
     measured: list[list[Measurement]] = [[] for _ in configs]
-    data = _evaluation_data(problem, first)
+    data = evaluation_data(problem, first)
     for index, learner in enumerate(learners):
-        for trial, measurement in _measure(learner, problem, data, first):
+        for trial, measurement in measure(learner, problem, data, first):
             measured[trial].append(measurement)
         if progress:
             progress(share + (1.0 - share) * (index + 1) / len(learners))
     return [_result(config, task, found) for config, task, found in zip(configs, tasks, measured, strict=True)]
 
 
+def _slots(config: TrialConfig) -> Callable[[int], int] | None:
+    """Rows of an ensemble by padded width; None for exactly the replicas of the one trial."""
+    if not packs(config):
+        return None
+    full = layout.SLOTS if config.has_closed_form else layout.SAMPLED_SLOTS
+    return partial(layout.slots, full=full)
+
+
 def _digest(configs: Sequence[TrialConfig]) -> str:
     text = json.dumps([to_dict(config) for config in configs], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """Everything measured on one replica."""
-
-    seed: int
-    outcome: Outcome
-    steps: int
-    best_step: int
-    validation_loss: float
-    errors: dict[str, list[float]]
-    memory: list[float]
-    margin: float
-    encoder_norm: float
-    readout_norm: float
-    history: list[tuple[int, float, float]]
-
-
-def _evaluation_data(problem: Problem, config: TrialConfig) -> Any:
-    exact = config.perturbation.error == "exact" or (config.perturbation.error == "auto" and config.has_closed_form)
-    if exact:
-        return problem.population()
-    return problem.data(Stream(config.training.data_seed, TEST), 0, config.perturbation.test_size)
-
-
-def _measure(learner: Learner, problem: Problem, data: Any, config: TrialConfig) -> list[tuple[int, Measurement]]:
-    """Measurements of the real replicas of one ensemble, each with the position of its trial in the pack."""
-    ensemble, weights = learner.ensemble, learner.best_weights
-    errors = {
-        ball: perturbation_error(ensemble, problem, data, weights, learner.targets, ball, config.perturbation)
-        for ball in config.perturbation.balls
-    }
-    with torch.no_grad():
-        memory = memory_function(ensemble.model, ensemble.layout.named(weights), ensemble.model.signature.horizon)
-        linear = isinstance(ensemble.model, LinearModel)
-        margin = stability_margin(ensemble, weights) if linear else torch.full_like(weights[:, 0], math.nan)
-        norms = {part: _norms(learner, part) for part in (Part.ENCODER, Part.READOUT)}
-    found = []
-    for row, replica in enumerate(ensemble.replicas):
-        diverged = bool(learner.diverged[row])
-        stopped = not diverged and int(learner.steps[row]) < config.training.steps
-        outcome = Outcome.DIVERGED if diverged else Outcome.STOPPED_EARLY if stopped else Outcome.DONE
-        measurement = Measurement(
-            seed=replica.seed,
-            outcome=outcome,
-            steps=int(learner.steps[row]),
-            best_step=int(learner.best_step[row]),
-            validation_loss=math.inf if diverged else float(learner.best_loss[row]),
-            # a diverged replica has no approximant: its error is infinite at every radius
-            errors={ball: [math.inf if diverged else v for v in e[row].tolist()] for ball, e in errors.items()},
-            memory=memory[row].tolist(),
-            margin=float(margin[row]),
-            encoder_norm=float(norms[Part.ENCODER][row]),
-            readout_norm=float(norms[Part.READOUT][row]),
-            # others of the pack may train on after this replica has ended
-            history=[
-                (step, float(loss[row]), float(valid[row]))
-                for step, loss, valid in learner.history
-                if step <= int(learner.steps[row])
-            ],
-        )
-        found.append((replica.trial, measurement))
-    return found
-
-
-def _norms(learner: Learner, part: Part) -> Tensor:
-    chosen = learner.ensemble.layout.select(part)
-    return torch.where(chosen, learner.best_weights, 0.0).norm(dim=-1)
 
 
 def conditions(config: TrialConfig) -> dict[str, Any]:
@@ -234,7 +189,7 @@ def _result(config: TrialConfig, task: Task, found: list[Measurement]) -> TrialR
     curves = [
         about
         | {"seed": m.seed, "ball": ball, "norm": perturbation.norm, "method": perturbation.method}
-        | {"radius": radius, "error": error, "zero_loss": zero_loss}
+        | {"radius": radius, "error": error, "zero_loss": zero_loss, "exact": evaluated_exactly(config)}
         for m in found
         for ball, errors in m.errors.items()
         for radius, error in zip(radii, errors, strict=True)
@@ -242,9 +197,11 @@ def _result(config: TrialConfig, task: Task, found: list[Measurement]) -> TrialR
     replicas = [
         about
         | {"seed": m.seed, "outcome": str(m.outcome), "steps": m.steps, "best_step": m.best_step}
-        | {"validation_loss": m.validation_loss, "error": next(iter(m.errors.values()))[0], "zero_loss": zero_loss}
+        | {"validation_loss": m.validation_loss, "error": m.error, "zero_loss": zero_loss}
+        | _metric(m)
         | {"margin": m.margin, "slowest_rate": _slowest_rate(m.margin)}
         | {"encoder_norm": m.encoder_norm, "readout_norm": m.readout_norm}
+        | {f"gradient_over_weight_{name}": value for name, value in m.gradient_over_weight.items()}
         for m in found
     ]
     target = task.kernel().abs().tolist() if isinstance(task, LinearFunctionalTask) else None
@@ -267,6 +224,12 @@ def _result(config: TrialConfig, task: Task, found: list[Measurement]) -> TrialR
     )
 
 
+def _metric(measurement: Measurement) -> dict[str, Any]:
+    """The task's first metric by name, for the table; all of them are in the summary."""
+    name = next(iter(measurement.metrics), None)
+    return {"metric": name, "test_metric": measurement.metrics[name] if name else math.nan}
+
+
 def _slowest_rate(margin: float) -> float:
     """-log max|eigenvalue| per step: negative when the recurrence is unstable."""
     largest = 1.0 - margin
@@ -284,13 +247,19 @@ def _summary(
     found: list[Measurement], replicas: list[dict[str, Any]], zero_loss: float
 ) -> dict[str, float | int | str]:
     frame = pd.DataFrame(replicas)
+    medians = (
+        "validation_loss",
+        "margin",
+        "slowest_rate",
+        *(c for c in map(str, frame.columns) if c.startswith("gradient_over")),
+    )
+    metrics = {f"test_{name}": [m.metrics[name] for m in found] for name in found[0].metrics}
     return {
         "replicas": len(found),
         "diverged_replicas": sum(m.outcome is Outcome.DIVERGED for m in found),
         "zero_loss": zero_loss,
         "error": float(frame["error"].median()),
         "relative_error": float((frame["error"] / zero_loss).median()),
-        "validation_loss": float(frame["validation_loss"].median()),
-        "margin": float(frame["margin"].median()),
-        "slowest_rate": float(frame["slowest_rate"].median()),
+        **{name: float(frame[name].median()) for name in medians},
+        **{name: float(pd.Series(values).median()) for name, values in metrics.items()},
     }

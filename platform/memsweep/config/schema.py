@@ -6,12 +6,17 @@ A class may define ``problems(self) -> Iterable[str]`` for what no single field 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from memsweep import registry
+from memsweep.config.claims import Claims
 from memsweep.config.fields import setting
+
+
+LINEAR_PENALTY, NONLINEAR_PENALTY = 1e-2, 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +27,10 @@ class TrainingConfig:
     first_seed: int = setting(0, "the replicas are seeds first_seed, first_seed + 1, ...", at_least=0, at_most=2**31)
     data_seed: int = setting(0, "seed of the task's train, validation and test streams", at_least=0, at_most=2**31)
     steps: int = setting(2500, "optimizer steps", at_least=0)
-    batch_size: int = setting(512, "fresh sequences per step", at_least=1)
+    batch_size: int = setting(512, "sequences per step", at_least=1)
+    train_size: int = setting(
+        0, "sequences of a fixed training set, shuffled every epoch (0: fresh sequences at every step)", at_least=0
+    )
     objective: str = setting(
         "minibatch",
         "what the gradient is of: minibatch (the loss on fresh sequences) or population (its exact expectation; "
@@ -31,14 +39,23 @@ class TrainingConfig:
     )
     learning_rate: float = setting(0.01, "AdamW's step size at the start", above=0.0, at_most=1e4)
     schedule: str = setting(
-        "cosine", "learning rate over the steps: cosine (down to 0) or constant", choices=("cosine", "constant")
+        "cosine",
+        "learning rate over the steps: cosine (down to 0), constant, or plateau (times plateau_factor when the "
+        "validation loss has not improved by 0.01 % for more than plateau_patience validations)",
+        choices=("cosine", "constant", "plateau"),
+    )
+    plateau_factor: float = setting(0.1, "what a plateau multiplies the learning rate by", above=0.0, below=1.0)
+    plateau_patience: int = setting(10, "validations without improvement that make no plateau yet", at_least=0)
+    smallest_rate: float = setting(
+        0.0, "stop a replica whose learning rate a plateau has brought below this (0: never)", at_least=0.0
     )
     weight_decay: float = setting(0.0, "AdamW's decoupled weight decay", at_least=0.0)
     clip: float = setting(0.5, "largest gradient norm of one replica; larger gradients are scaled down", above=0.0)
-    amplitude_penalty: float = setting(
-        1e-2,
+    amplitude_penalty: float | None = setting(
+        None,
         "weight of |encoder|^2 + |readout|^2 in the objective: prunes redundant modes, whose unidentified rates "
-        "would otherwise move the stability radius with width",
+        "would otherwise move the stability radius with width (left out: 0.01 for linear models, 0.001 for others, "
+        "whose activation saturates at the balanced amplitudes that a strong penalty asks for)",
         at_least=0.0,
     )
     margin_penalty: float = setting(
@@ -58,7 +75,14 @@ class TrainingConfig:
     )
     validate_every: int = setting(50, "steps between validations; the best validated state is kept", at_least=1)
     validation_size: int = setting(4096, "sequences of the fixed validation set", at_least=1)
+    select: str = setting(
+        "objective",
+        "which validated state is kept: the one of least objective (loss and penalties) or of least loss alone",
+        choices=("objective", "loss"),
+    )
     patience: int = setting(0, "stop after so many validations without improvement (0: never stop early)", at_least=0)
+    stop_below: float = setting(0.0, "stop a replica whose validation loss is below this (0: never)", at_least=0.0)
+    smallest_steps: int = setting(0, "steps before stop_below may stop a replica", at_least=0)
     checkpoint_every: int = setting(
         500, "steps between checkpoints, from which an interrupted pack continues", at_least=1, cosmetic=True
     )
@@ -91,14 +115,26 @@ class PerturbationConfig:
     )
     balls: tuple[str, ...] = setting(
         ("recurrent", "all"),
-        "which weights move: recurrent, or all (encoder and readout balanced first, biases too)",
-        choices=("recurrent", "all"),
+        "which weights move: recurrent; weights (encoder and readout too, balanced first); all (biases, too); an empty "
+        "list measures the unperturbed loss alone",
+        choices=("recurrent", "weights", "all"),
+    )
+    balance: bool = setting(
+        True,
+        "bring encoder and readout of a linear model to equal size first, where both move: the radius is then "
+        "one of the function; false leaves the weights as trained, like the published code",
+    )
+    projected: bool = setting(
+        False,
+        "put clamped raw weights (parameterization relu) in the place of the rates and take the clamp away before "
+        "the weights move, like the published code",
     )
     method: str = setting(
         "worst_case",
-        "worst_case (projected ascent from structured and random starts) or random (the largest of some draws on "
-        "the sphere, the published protocol; a weak lower bound)",
-        choices=("worst_case", "random"),
+        "worst_case (projected ascent from structured and random starts), random (the largest of some draws on the "
+        "sphere; a weak lower bound), or random_push (random, but the raw rates all fall by the radius: how the "
+        "published curves of 2023 were made)",
+        choices=("worst_case", "random", "random_push"),
     )
     starts: int = setting(4, "random starts of the ascent, beside the structured ones", at_least=0)
     ascent_steps: int = setting(16, "ascent steps per start", at_least=0)
@@ -113,8 +149,6 @@ class PerturbationConfig:
     test_size: int = setting(12_800, "sequences of the fixed test set", at_least=1)
 
     def problems(self) -> Iterable[str]:
-        if not self.balls:
-            yield "balls is empty: name recurrent, all, or both"
         if len(set(self.balls)) != len(self.balls):
             yield f"balls names one ball twice: {', '.join(self.balls)}"
 
@@ -133,6 +167,29 @@ class ResourcesConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChainConfig:
+    """A value carried along an ordered axis: each trial takes a number from the result of the one before it.
+
+    Trials that differ in ``along`` alone form a chain, in the order in which the grid lists that axis. The field
+    ``into`` of a trial becomes factor x (``carry`` of its predecessor's summary); the chain's first trial takes
+    ``first``. The published protocol of arXiv 2305.19190 stops each width at half the loss of the width before.
+    """
+
+    along: str = setting(doc="axis of the grid that orders the chain: model.width, say")
+    carry: str = setting(
+        "validation_loss",
+        "what is carried, a number of the trial's summary (medians over the replicas)",
+        choices=("validation_loss", "error", "margin"),
+    )
+    into: str = setting("training.stop_below", "field that takes the carried value")
+    factor: float = setting(1.0, "what the carried value is multiplied by", above=0.0)
+    first: float = setting(doc="value of that field for the first trial of a chain; carried from nowhere, not scaled")
+    earlier: tuple[bool | int | float | str, ...] = setting(
+        (), "values of the axis before this trial's, in order; follows from the grid and is not written in a study"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrialConfig:
     """Everything that decides a trial's numbers: its identity is a hash of this and of the code."""
 
@@ -140,15 +197,27 @@ class TrialConfig:
     model: Any = setting(doc="what learns it", registered="model")
     training: TrainingConfig = setting(doc="how it is fitted", factory=TrainingConfig)
     perturbation: PerturbationConfig = setting(doc="how its stability is measured", factory=PerturbationConfig)
+    chain: ChainConfig | None = setting(None, "the place in a chain of trials; null: the trial depends on no other")
+
+    def __post_init__(self) -> None:
+        if self.training.amplitude_penalty is None:
+            model = registry.get(registry.MODEL, self.model.name)
+            penalty = LINEAR_PENALTY if model.is_linear(self.model) else NONLINEAR_PENALTY
+            object.__setattr__(self, "training", dataclasses.replace(self.training, amplitude_penalty=penalty))
 
     @property
     def has_closed_form(self) -> bool:
         """Whether the expected loss of this model on this task is known exactly, without sampling."""
         task = registry.get(registry.TASK, self.task.name)
         model = registry.get(registry.MODEL, self.model.name)
-        return bool(task.knows_population and model.linear)
+        return bool(task.knows_population and model.is_linear(self.model))
 
     def problems(self) -> Iterable[str]:
+        if self.perturbation.projected and getattr(self.model, "discretization", None) == "discrete":
+            yield (
+                "perturbation.projected puts rates in the place of raw weights, but with model.discretization discrete "
+                "the weight of direct is the eigenvalue itself: use exact or euler, or projected false"
+            )
         if self.has_closed_form:
             return
         pair = f"the task {self.task.name} with the model {self.model.name} has no closed form of its expected loss"
@@ -168,6 +237,8 @@ class SweepConfig:
         grid: the axes as they were written: dotted path -> values.
         resources: what a pack asks for.
         description: the comment lines at the top of the study file.
+        claims: what was published about these conditions, for the report; None where the study claims nothing.
+        protocol: the preset under the study's own settings (memsweep.config.protocols).
     """
 
     name: str
@@ -175,3 +246,5 @@ class SweepConfig:
     grid: Mapping[str, tuple[Any, ...]]
     resources: ResourcesConfig
     description: str = ""
+    claims: Claims | None = None
+    protocol: str = "matched"

@@ -48,6 +48,8 @@ class Checkpoint:
             "learners": [
                 {name: getattr(learner, name) for name in _TENSORS}
                 | {"optimizer": learner.optimizer.state(), "history": learner.history}
+                | {"plateau": learner.plateau.state()}
+                | {"largest": learner.criterion.largest, "samples": learner.criterion.samples}
                 for learner in learners
             ],
         }
@@ -80,7 +82,9 @@ class Checkpoint:
         for learner, saved in zip(learners, state["learners"], strict=True):
             for name in _TENSORS:
                 setattr(learner, name, saved[name])
-            for name, value in saved["optimizer"].items():
-                setattr(learner.optimizer, name, value)
+            for part in ("optimizer", "plateau"):
+                for name, value in saved[part].items():
+                    setattr(getattr(learner, part), name, value)
+            learner.criterion.largest, learner.criterion.samples = saved["largest"], saved["samples"]
             learner.history = [(step, train, validation) for step, train, validation in saved["history"]]
         return int(state["step"])

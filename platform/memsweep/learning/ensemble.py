@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from memsweep.learning.layout import Layout, bucket, padded, slots
+from memsweep.learning.layout import Layout, bucket, padded
 from memsweep.learning.streams import Stream
-from memsweep.models.base import LinearModel, Model, Signature
+from memsweep.models.base import Model, Signature
 
 
 @dataclass(frozen=True)
@@ -64,26 +65,33 @@ class Ensemble:
 
 
 def build(
-    model_class: type[Model], replicas: Sequence[Replica], signature: Signature, dtype: torch.dtype, stackable: bool
+    model_class: type[Model],
+    replicas: Sequence[Replica],
+    signature: Signature,
+    dtype: torch.dtype,
+    slots: Callable[[int], int] | None,
 ) -> list[Ensemble]:
     """Ensembles that hold all replicas.
 
     Args:
         model_class: the model of all replicas.
-        replicas: any widths and parameterizations when ``stackable``; of one config otherwise.
+        replicas: of configs that differ in the model's pack fields only; of one config without ``slots``.
         signature: the task's shape.
         dtype: of weights.
-        stackable: the model computes its response for stacked weights of mixed configs (a linear model).
+        slots: number of rows of an ensemble of a padded width: fixed shapes, whose numbers do not depend on the
+            company. None: one ensemble of exactly these replicas, for trials that never have company.
     """
+    if slots is None:
+        return [_ensemble(model_class, replicas, signature, dtype, None, len(replicas))]
     groups: dict[int, list[Replica]] = {}
     for replica in replicas:
         groups.setdefault(bucket(replica.model.width), []).append(replica)
     ensembles = []
     for width, members in groups.items():
-        rows = slots(width) if stackable else len(members)
+        rows = slots(width)
         for start in range(0, len(members), rows):
             part = members[start : start + rows]
-            ensembles.append(_ensemble(model_class, part, signature, dtype, width if stackable else None, rows))
+            ensembles.append(_ensemble(model_class, part, signature, dtype, width, rows))
     return ensembles
 
 
@@ -99,20 +107,32 @@ def _ensemble(
         model_class.initial(replica.model, signature, Stream(replica.seed, "initial weights").generator())
         for replica in replicas
     ]
-    layout, initial, exists = padded(model_class.roles, drawn, width or replicas[0].model.width, rows)
     configs = [replica.model for replica in replicas]
-    if width is not None and issubclass(model_class, LinearModel):
-        model: Model = model_class.ensemble_of(configs + configs[:1] * (rows - len(configs)), signature)
-    else:
-        model = model_class(configs[0], signature)
+    layout, initial, exists = padded(model_class.roles(configs[0]), drawn, width or configs[0].width, rows)
+    model = model_class.ensemble_of(configs + configs[:1] * (rows - len(configs)), signature)
     real = torch.arange(rows) < len(replicas)
-    return Ensemble(tuple(replicas), model.to(dtype), layout, initial.to(dtype), exists, real)
+    return Ensemble(tuple(replicas), model.to(dtype).eval(), layout, initial.to(dtype), exists, real)
 
 
-def stability_margin(ensemble: Ensemble, weights: Tensor) -> Tensor:
-    """1 - max |eigenvalue| over all modes that exist, ``[rows]``; negative when the recurrence is unstable."""
-    assert isinstance(ensemble.model, LinearModel), "please report this: a margin was asked of a nonlinear model"
-    sizes = ensemble.model.eigenvalues(ensemble.layout.named(weights)).abs()
-    widths = ensemble.spread([replica.model.width for replica in ensemble.replicas])
-    exists = torch.arange(sizes.shape[-1]) < widths.unsqueeze(-1)
-    return 1.0 - torch.where(exists, sizes, 0.0).amax(-1)
+def stability_margin(ensemble: Ensemble, weights: Tensor, alive: bool = False) -> Tensor:
+    """1 - max |eigenvalue| over the modes, ``[rows]``; negative when the recurrence (linearized at rest) is unstable.
+
+    Args:
+        ensemble: of the models.
+        weights: ``[rows, size]``.
+        alive: leave out modes whose eigenvalue is exactly 1. Such a mode is a dead one of a clamped rate: it keeps
+            its input for ever, and no gradient reaches it, so that a penalty on it would move nothing.
+
+    Returns:
+        nan where the model has no eigenvalues.
+    """
+    eigenvalues = ensemble.model.eigenvalues(ensemble.layout.named(weights))
+    if eigenvalues is None:
+        return torch.full_like(weights[:, 0], math.nan)
+    sizes = eigenvalues.abs()
+    if "width" in ensemble.model.pack_fields(ensemble.model.config):
+        widths = ensemble.spread([replica.model.width for replica in ensemble.replicas])
+        sizes = torch.where(torch.arange(sizes.shape[-1]) < widths.unsqueeze(-1), sizes, 0.0)
+    if alive:
+        sizes = torch.where(eigenvalues == 1.0, 0.0, sizes)
+    return 1.0 - sizes.amax(-1)

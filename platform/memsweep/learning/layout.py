@@ -20,6 +20,8 @@ SMALLEST_BUCKET = 8
 LARGEST_FULL_BUCKET = 64
 SLOTS = 64
 """Replicas per program. Throughput saturates between 64 and 256 models of small width."""
+SAMPLED_SLOTS = 16
+"""The same where the model runs over every sequence: the sequences fill the vector units, dummies only cost."""
 
 
 def bucket(width: int) -> int:
@@ -27,11 +29,11 @@ def bucket(width: int) -> int:
     return max(SMALLEST_BUCKET, 1 << (width - 1).bit_length())
 
 
-def slots(padded_width: int) -> int:
+def slots(padded_width: int, full: int = SLOTS) -> int:
     """The padded number of replicas for a bucket; wide models come in smaller ensembles, to bound memory."""
     if padded_width <= LARGEST_FULL_BUCKET:
-        return SLOTS
-    return max(8, SLOTS * LARGEST_FULL_BUCKET // padded_width)
+        return full
+    return max(8, full * LARGEST_FULL_BUCKET // padded_width)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from memsweep.learning.criterion import GradientOverWeight
 from memsweep.learning.ensemble import Ensemble
-from memsweep.learning.optimizer import AdamW
+from memsweep.learning.optimizer import AdamW, Plateau
 from memsweep.learning.problem import Problem
 
 
@@ -27,6 +28,8 @@ class Learner:
         stale: ``[rows]``, validations since then.
         running: ``[rows]``, bool: neither diverged nor stopped early.
         diverged: ``[rows]``, bool.
+        plateau: the learning rates' factors under the schedule ``plateau``.
+        criterion: gradients over weights along the way.
         history: (step, train losses ``[rows]``, validation losses ``[rows]``).
     """
 
@@ -44,6 +47,8 @@ class Learner:
     diverged: Tensor
     steps: Tensor
     loss: Tensor
+    plateau: Plateau
+    criterion: GradientOverWeight
     history: list[tuple[int, Tensor, Tensor]] = field(default_factory=list)
 
     @staticmethod
@@ -65,7 +70,15 @@ class Learner:
             diverged=torch.zeros(rows, dtype=torch.bool),
             steps=torch.zeros(rows, dtype=torch.long),
             loss=torch.full((rows,), math.nan, dtype=weights.dtype),
+            plateau=Plateau.start(rows, weights.dtype),
+            criterion=GradientOverWeight.start(ensemble),
         )
+
+    @property
+    def seeds(self) -> list[int]:
+        """Seed of every row; the dummies repeat the first."""
+        seeds = [replica.seed for replica in self.ensemble.replicas]
+        return seeds + seeds[:1] * (self.ensemble.rows - len(seeds))
 
     def losses(self, problem: Problem, data: Any, weights: Tensor) -> Tensor:
         """Losses ``[rows]`` of flat weights ``[rows, size]``."""

@@ -16,8 +16,9 @@ from memsweep.learning.ensemble import Ensemble, stability_margin
 from memsweep.learning.learner import Learner
 from memsweep.learning.optimizer import clipped, scheduled
 from memsweep.learning.problem import Problem
-from memsweep.learning.streams import TRAIN, VALIDATION, Stream
-from memsweep.models.base import LinearModel, Part
+from memsweep.learning.streams import VALIDATION, Stream
+from memsweep.learning.training_data import TrainingData
+from memsweep.models.base import Part
 
 HISTORY_ROWS = 100
 """Most history rows of one replica: enough for a curve, small enough for a tracking server."""
@@ -50,14 +51,14 @@ def train(
         if population
         else problem.data(Stream(training.data_seed, VALIDATION), 0, training.validation_size)
     )
-    stream = Stream(training.data_seed, TRAIN)
+    batches = TrainingData(problem, training)
     first = checkpoint.load(learners) if checkpoint else 0
     if first == 0:
         _validate(learners, problem, validation, 0, training)
     for step in range(first, training.steps):
         if not any(bool(learner.running[learner.ensemble.real].any()) for learner in learners):
             break
-        data = validation if population else problem.data(stream, step, training.batch_size)
+        data = validation if population else batches.batch(step)
         for learner in learners:
             _step(learner, problem, data, step, training)
         done = step + 1
@@ -85,7 +86,7 @@ def _merge_redundant(learner: Learner, problem: Problem, data: Any, training: Tr
     for mode in order[:, :-1].unbind(1):
         weights = pruning.merged(ensemble, learner.best_weights, mode, strongest)
         loss = learner.losses(problem, data, weights)
-        objective = loss + _penalty(learner, weights, training)
+        objective = _selected(learner, weights, loss, training)
         redundant = pruning.removable(ensemble, mode, strongest) & ~learner.diverged & (objective <= allowed)
         learner.best = torch.where(redundant, objective, learner.best)
         learner.best_loss = torch.where(redundant, loss, learner.best_loss)
@@ -94,16 +95,21 @@ def _merge_redundant(learner: Learner, problem: Problem, data: Any, training: Tr
 
 def _step(learner: Learner, problem: Problem, data: Any, step: int, training: TrainingConfig) -> None:
     weights = learner.weights.requires_grad_(True)
+    model = learner.ensemble.model
+    model.train()
+    model.stir(learner.seeds, step)
     loss = learner.losses(problem, data, weights)
     objective = loss + _penalty(learner, weights, training)
     (gradient,) = torch.autograd.grad(objective.sum(), weights)
+    model.eval()
     learner.weights = weights = weights.detach()
+    learner.criterion.observe(weights, gradient, learner.running, keep=step % training.validate_every == 0)
     healthy = torch.isfinite(loss) & torch.isfinite(gradient).all(-1)
     learner.diverged |= learner.running & ~healthy
     learner.running &= healthy
     moving = learner.running.unsqueeze(-1) & learner.ensemble.exists
     gradient = clipped(torch.where(moving, gradient, 0.0), training.clip)
-    rate = learner.rates * scheduled(step, training.steps, training.schedule)
+    rate = learner.rates * scheduled(step, training.steps, training.schedule) * learner.plateau.factor
     learner.weights = learner.optimizer.update(weights, gradient, rate, training.weight_decay, moving)
     learner.steps += learner.running
     learner.loss = loss.detach()
@@ -115,10 +121,15 @@ def _penalty(learner: Learner, weights: Tensor, training: TrainingConfig) -> Ten
     if training.amplitude_penalty:
         amplitudes = ensemble.layout.select(Part.ENCODER, Part.READOUT)
         penalty = penalty + training.amplitude_penalty * torch.where(amplitudes, weights, 0.0).square().sum(-1)
-    if training.margin_penalty and isinstance(ensemble.model, LinearModel):
-        margin = stability_margin(ensemble, weights)
+    if training.margin_penalty:
+        margin = stability_margin(ensemble, weights, alive=True)
         penalty = penalty + training.margin_penalty * torch.relu(1.0 - margin)
     return penalty
+
+
+def _selected(learner: Learner, weights: Tensor, loss: Tensor, training: TrainingConfig) -> Tensor:
+    """What the kept state is the least of, ``[rows]``."""
+    return loss if training.select == "loss" else loss + _penalty(learner, weights, training)
 
 
 @torch.no_grad()
@@ -128,7 +139,7 @@ def _validate(learners: list[Learner], problem: Problem, data: Any, step: int, t
         loss = learner.losses(problem, data, learner.weights)
         learner.diverged |= learner.running & ~torch.isfinite(loss)
         learner.running &= torch.isfinite(loss)
-        objective = loss + _penalty(learner, learner.weights, training)
+        objective = _selected(learner, learner.weights, loss, training)
         better = learner.running & (objective < learner.best)
         learner.best = torch.where(better, objective, learner.best)
         learner.best_loss = torch.where(better, loss, learner.best_loss)
@@ -137,5 +148,15 @@ def _validate(learners: list[Learner], problem: Problem, data: Any, step: int, t
         learner.stale = torch.where(better, 0, learner.stale + 1)
         if training.patience:
             learner.running &= learner.stale < training.patience
+        if step:  # the loss of the initial weights is no epoch of training
+            _reduce_and_stop(learner, loss, step, training)
         if not learner.history or step - learner.history[-1][0] >= every or step == training.steps:
             learner.history.append((step, learner.loss, loss))
+
+
+def _reduce_and_stop(learner: Learner, loss: Tensor, step: int, training: TrainingConfig) -> None:
+    if training.schedule == "plateau":
+        learner.plateau.observe(loss, training.plateau_factor, training.plateau_patience)
+        learner.running &= learner.rates * learner.plateau.factor >= training.smallest_rate
+    if step >= training.smallest_steps:
+        learner.running &= ~(loss < training.stop_below)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from memsweep.learning.objectives import Batch, LinearFunctionalTask, Stream, Task
-from memsweep.models.base import LinearModel, Model, Weights
+from memsweep.models.base import Model, Weights, as_linear, leading_shape
 from memsweep.recurrence.align import aligned
 from memsweep.recurrence.gram import Gram
 
@@ -27,8 +26,25 @@ class Problem(ABC):
     """Losses of models of one program; ``targets`` is what differs between the replicas' tasks."""
 
     @abstractmethod
-    def data(self, stream: Stream, index: int, size: int) -> Any:
+    def sequences(self, stream: Stream, index: int, size: int) -> Any:
+        """The sequences of a batch, as they were drawn."""
+
+    @abstractmethod
+    def chosen(self, sequences: Any, rows: Tensor) -> Any:
+        """Some of these sequences, by position."""
+
+    @abstractmethod
+    def prepared(self, sequences: Any) -> Any:
         """What ``loss`` needs of a batch."""
+
+    def data(self, stream: Stream, index: int, size: int) -> Any:
+        """A batch, drawn and prepared."""
+        return self.prepared(self.sequences(stream, index, size))
+
+    def metrics(self, model: Model, weights: Weights, data: Any) -> dict[str, Tensor]:
+        """What the task reports beside its loss, ``[N]`` each; nothing by default."""
+        del model, weights, data
+        return {}
 
     @abstractmethod
     def population(self) -> Any:
@@ -63,8 +79,14 @@ class QuadraticProblem(Problem):
     def _padded(self, values: Tensor) -> Tensor:
         return pad(values, (0, self.steps - values.shape[-1])).to(self.dtype)
 
-    def data(self, stream: Stream, index: int, size: int) -> Gram:
-        return Gram.of_batch(self._padded(self.task.white_noise(stream, index, size)), self.weights)
+    def sequences(self, stream: Stream, index: int, size: int) -> Tensor:
+        return self.task.white_noise(stream, index, size)
+
+    def chosen(self, sequences: Tensor, rows: Tensor) -> Tensor:
+        return sequences[rows]
+
+    def prepared(self, sequences: Tensor) -> Gram:
+        return Gram.of_batch(self._padded(sequences), self.weights)
 
     def population(self) -> Gram:
         return Gram.population(self.weights, self.task.variance)
@@ -76,14 +98,15 @@ class QuadraticProblem(Problem):
         return width * self.steps
 
     def loss(self, model: Model, weights: Weights, data: Gram, targets: Tensor) -> Tensor:
-        assert isinstance(model, LinearModel), "please report this: a nonlinear model reached the linear path"
-        response = model.response(weights, self.steps)
+        linear = as_linear(model)
+        assert linear is not None, "please report this: a nonlinear model reached the linear path"
+        response = linear.response(weights, self.steps)
         error = response.kernel[..., 0, 0, :] - targets
         return data.loss(error, response.drift[..., 0, :])
 
 
 class SampledProblem(Problem):
-    """Any model on any task: the model runs over the sequences. The plain and general path; one trial a pack.
+    """Any model on any task: the model runs over the sequences. The plain and general path.
 
     Memory is bounded by one chunk of sequences: gradients are accumulated chunk by chunk.
     """
@@ -93,10 +116,29 @@ class SampledProblem(Problem):
         self.dtype = dtype
         self.chunk = chunk
 
-    def data(self, stream: Stream, index: int, size: int) -> Batch:
-        batch = self.task.draw(stream, index, size)
-        targets = batch.targets.to(self.dtype) if batch.targets.is_floating_point() else batch.targets
-        return replace(batch, inputs=batch.inputs.to(self.dtype), targets=targets)
+    def sequences(self, stream: Stream, index: int, size: int) -> Batch:
+        return self.task.draw(stream, index, size)
+
+    def chosen(self, sequences: Batch, rows: Tensor) -> Batch:
+        return Batch(sequences.inputs[rows], sequences.targets[rows])
+
+    def prepared(self, sequences: Batch) -> Batch:
+        targets = sequences.targets
+        wanted = targets.to(self.dtype) if targets.is_floating_point() else targets
+        return Batch(sequences.inputs.to(self.dtype), wanted)
+
+    @torch.no_grad()
+    def metrics(self, model: Model, weights: Weights, data: Batch) -> dict[str, Tensor]:
+        totals: dict[str, Tensor] = {}
+        for part in self._chunks(data):
+            share = part.inputs.shape[0] / data.inputs.shape[0]
+            for name, value in self.task.metrics(model.outputs(weights, part.inputs), part).items():
+                totals[name] = totals.get(name, torch.zeros_like(value)) + share * value
+        return totals
+
+    def _chunks(self, data: Batch) -> Iterator[Batch]:
+        parts = zip(data.inputs.split(self.chunk), data.targets.split(self.chunk), strict=True)
+        return (Batch(inputs, targets) for inputs, targets in parts)
 
     def population(self) -> Batch:
         raise TypeError(f"the task {self.task.config.name!r} with this model has no closed form of its expected loss")
@@ -109,16 +151,14 @@ class SampledProblem(Problem):
         return 4 * width * self.task.horizon * self.chunk
 
     def loss(self, model: Model, weights: Weights, data: Batch, targets: Tensor) -> Tensor:
-        name, tensor = next(iter(weights.items()))
-        leading = tensor.shape[: tensor.ndim - len(model.roles[name].axes)]
-        stacked = {name: value.flatten(0, len(leading) - 1) for name, value in weights.items()}
-        wanted = torch.is_grad_enabled() and any(value.requires_grad for value in stacked.values())
-        live = {name: value.detach().requires_grad_(wanted) for name, value in stacked.items()}
-        total = tensor.new_zeros(leading).flatten()
+        leading = leading_shape(model, weights)
+        wanted = torch.is_grad_enabled() and any(value.requires_grad for value in weights.values())
+        live = {name: value.detach().requires_grad_(wanted) for name, value in weights.items()}
+        total = next(iter(weights.values())).new_zeros(leading)
         gradients = [torch.zeros_like(value) for value in live.values()] if wanted else []
-        for inputs, answers in zip(data.inputs.split(self.chunk), data.targets.split(self.chunk), strict=True):
-            share = inputs.shape[0] / data.inputs.shape[0]
-            loss = self.task.loss(model.outputs(live, inputs), Batch(inputs, answers)) * share
+        for part in self._chunks(data):
+            share = part.inputs.shape[0] / data.inputs.shape[0]
+            loss = self.task.loss(model.outputs(live, part.inputs), part) * share
             total += loss.detach()
             if wanted:
                 # a model may leave a weight out of its output; its gradient is zero
@@ -127,12 +167,12 @@ class SampledProblem(Problem):
                     if more is not None:
                         gradient += more
         if wanted:
-            total = _KnownGradient.apply(total, *gradients, *stacked.values())
-        return total.unflatten(0, leading)
+            total = _KnownGradient.apply(total, *gradients, *weights.values())
+        return total
 
 
 class _KnownGradient(torch.autograd.Function):
-    """A loss ``[N]`` whose gradient by stacked weights ``[N, ...]`` was computed with it, chunk by chunk."""
+    """A loss ``[N, ...]`` whose gradient by stacked weights was computed with it, chunk by chunk."""
 
     @staticmethod
     def forward(ctx: Any, loss: Tensor, *gradients_and_weights: Tensor) -> Tensor:
@@ -142,17 +182,21 @@ class _KnownGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
         (grad_N,) = grads
-        scaled = [gradient * grad_N.view(-1, *[1] * (gradient.ndim - 1)) for gradient in ctx.saved_tensors]
+        scaled = [
+            gradient * grad_N.view(*grad_N.shape, *[1] * (gradient.ndim - grad_N.ndim))
+            for gradient in ctx.saved_tensors
+        ]
         return None, *[None] * len(scaled), *scaled
 
 
-def has_closed_form(task: type[Task], model: type[Model]) -> bool:
-    """Whether a model on a task has an exact expected loss (and so exact training and perturbation errors)."""
-    return task.knows_population and model.linear
+def problem_for(tasks: Sequence[Task], exact: bool, dtype: torch.dtype) -> Problem:
+    """The problem of trials of one program.
 
-
-def problem_for(tasks: Sequence[Task], model: type[Model], dtype: torch.dtype) -> Problem:
-    """The exact problem where it exists, the sampled one otherwise (then the tasks are all one)."""
-    if has_closed_form(type(tasks[0]), model):
+    Args:
+        tasks: one per trial; all equal when not exact.
+        exact: the expected loss has a closed form (``TrialConfig.has_closed_form``).
+        dtype: of weights and data.
+    """
+    if exact:
         return QuadraticProblem([task for task in tasks if isinstance(task, LinearFunctionalTask)], dtype)
     return SampledProblem(tasks[0], dtype)

@@ -16,8 +16,13 @@ from memsweep.learning.ensemble import Ensemble
 from memsweep.learning.layout import Segment
 from memsweep.models.base import Part
 
-RECURRENT, ALL = "recurrent", "all"
+RECURRENT, WEIGHTS, ALL = "recurrent", "weights", "all"
 SPECTRAL, ENTRYWISE = "spectral", "entrywise"
+_PARTS = {
+    RECURRENT: (Part.RECURRENT,),
+    WEIGHTS: tuple(part for part in Part if part is not Part.BIAS),
+    ALL: tuple(Part),
+}
 
 
 class Ball:
@@ -25,12 +30,12 @@ class Ball:
 
     Args:
         ensemble: whose weights move.
-        name: ``recurrent`` (recurrent weights alone) or ``all``.
+        name: ``recurrent`` (recurrent weights alone), ``weights`` (all but the biases) or ``all``.
         norm: ``spectral`` or ``entrywise``.
     """
 
     def __init__(self, ensemble: Ensemble, name: str, norm: str) -> None:
-        parts = (Part.RECURRENT,) if name == RECURRENT else tuple(Part)
+        parts = _PARTS[name]
         self.norm = norm
         self.segments = [s for s in ensemble.layout.segments if s.role.part in parts]
         self.moving = (ensemble.exists & ensemble.layout.select(*parts)).unsqueeze(1)

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memsweep import registry
+from memsweep.models.parameterization_base import EXACT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def analytic_modulus(parameterization: Mapping[str, Any], radius: float) -> float:
+def analytic_modulus(parameterization: Mapping[str, Any], radius: float, discretization: str = EXACT) -> float:
     """Sharp modulus g(radius) of a parameterization; ``inf`` says that it is not a stable one.
 
     Args:
         parameterization: its canonical form, ``{"name": ..., <fields>}``.
         radius: of the perturbation; nan gives nan.
+        discretization: of the model; some discrete-time maps leave the unit circle where the rate's map is stable.
 
     Returns:
         nan when no such parameterization is registered here (a plugin that is not installed, say).
@@ -28,7 +30,7 @@ def analytic_modulus(parameterization: Mapping[str, Any], radius: float) -> floa
     if math.isnan(radius) or name not in registry.names(registry.PARAMETERIZATION):
         return math.nan
     part = registry.get(registry.PARAMETERIZATION, name)
-    return float(part(part.Config(**fields)).modulus(radius))
+    return float(part(part.Config(**fields)).modulus(radius, discretization))
 
 
 def distance_bound(target: np.ndarray, encoder_norm: float, readout_norm: float, slowest_rate: float) -> float:

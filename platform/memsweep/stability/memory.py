@@ -13,15 +13,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from memsweep.models.base import LinearModel, Model, Weights
+from memsweep.models.base import Model, Weights, as_linear
 
 SCALES = (0.01, 0.1, 1.0, 10.0)
 
 
 def memory_function(model: Model, weights: Weights, horizon: int) -> Tensor:
     """Memory at lags 0 ... horizon-1 of stacked models: ``[N, T]``; exact for linear models."""
-    if isinstance(model, LinearModel):
-        return model.response(weights, horizon).kernel.abs().sum(-2).norm(dim=-2)
+    linear = as_linear(model)
+    if linear is not None:
+        return linear.response(weights, horizon).kernel.abs().sum(-2).norm(dim=-2)
     return step_memory(model, weights, horizon)
 
 

@@ -2,7 +2,8 @@
 
 ``worst_case`` climbs by projected gradient ascent from structured and random starts; it is a lower bound of the
 supremum, and on models with few modes it reaches it (checked against exhaustive grids). ``random`` is the published
-protocol: the largest of some draws on the sphere, a weak lower bound whose bias grows with width.
+protocol: the largest of some draws on the sphere, a weak lower bound whose bias grows with width; ``random_push`` is
+its first version, in which the raw rates do not move at random but all fall by the radius, towards slower modes.
 
 An error that is not finite is inf. E is monotone in the radius because a larger ball contains the smaller one.
 
@@ -23,8 +24,8 @@ from memsweep.config.schema import PerturbationConfig, RadiiConfig
 from memsweep.learning.ensemble import Ensemble
 from memsweep.learning.problem import Problem
 from memsweep.learning.streams import Stream
-from memsweep.models.base import LinearModel, Part
-from memsweep.stability.ball import ALL, Ball
+from memsweep.models.base import Part, as_linear
+from memsweep.stability.ball import RECURRENT, Ball
 
 SLICE_NUMBERS = 2_000_000
 """Numbers that one slice of copies may hold at a time (16 MB in float64), but always one copy of each row."""
@@ -54,14 +55,16 @@ def perturbation_error(
         ensemble: of the models.
         problem, data, targets: what the loss is measured on.
         weights: ``[P, S]``, the trained weights.
-        ball: ``recurrent`` or ``all`` (linear models are brought to the balanced gauge first).
+        ball: ``recurrent``, ``weights`` or ``all`` (with ``balance``, linear models are brought to the balanced gauge
+            before encoder and readout move).
         config: grid, norm, method and effort.
 
     Returns:
         ``[P, R + 1]``, nondecreasing along the radii, inf where any perturbed model's loss is not finite.
     """
-    if ball == ALL and isinstance(ensemble.model, LinearModel):
-        weights = ensemble.layout.flat(ensemble.model.balanced(ensemble.layout.named(weights)))
+    linear = as_linear(ensemble.model)
+    if ball != RECURRENT and config.balance and linear is not None:
+        weights = ensemble.layout.flat(linear.balanced(ensemble.layout.named(weights)))
     radii = radius_grid(config.radii).to(weights)
     moves = Ball(ensemble, ball, config.norm)
 
@@ -72,8 +75,10 @@ def perturbation_error(
     unperturbed = _finite_or_inf(loss(torch.zeros_like(weights).unsqueeze(1)).detach())
     size = max(1, SLICE_NUMBERS // (weights.shape[0] * problem.numbers_per_model(ensemble.layout.width)))
     climb = partial(_climb, loss, moves, radii, size)
-    if config.method == "random":
+    if config.method != "worst_case":
         draws = _random(moves, weights, config.repeats, Stream(config.seed, "perturbation draws"))
+        if config.method == "random_push":
+            draws = _pushed(ensemble, draws)
         worst, _ = climb(draws.unsqueeze(1).expand(-1, len(radii), -1, -1), 0)
     else:
         random = _random(moves, weights, config.starts, Stream(config.seed, "perturbation starts"))
@@ -133,16 +138,37 @@ def _random(ball: Ball, weights: Tensor, count: int, stream: Stream) -> Tensor:
     return ball.sphere(noise.unsqueeze(0).expand(weights.shape[0], -1, -1))
 
 
+def _pushed(ensemble: Ensemble, draws: Tensor) -> Tensor:
+    """The draws with every diagonal recurrent weight at -1: the direction of the instability proof."""
+    pushed = draws.clone()
+    for segment in ensemble.layout.segments:
+        if segment.role.rate:
+            pushed[..., segment.start : segment.stop] = -1.0
+    return torch.where(ensemble.exists.unsqueeze(1), pushed, 0.0)
+
+
 def _structured(ball: Ball, name: str, ensemble: Ensemble, weights: Tensor, random: Tensor) -> Tensor:
     """Starts that theory knows to be bad, then the random ones: ``[P, K, S]``.
 
-    All recurrent weights pushed up, or down (towards the slower or the faster: whichever the parameterization makes
-    of it); in the full ball, while encoder and readout grow along their own direction, or shrink.
+    All raw rates pushed up, or down (towards the slower or the faster: whichever the parameterization makes of it),
+    and recurrent matrices by the identity; where encoder and readout move, too, while these grow along their own
+    direction, or shrink.
     """
-    ones = ensemble.layout.select(Part.RECURRENT).to(weights).expand_as(weights)
+    ones = _towards_slower(ensemble, weights)
     pushes = [ones, -ones]
-    if name == ALL:
+    if name != RECURRENT:
         amplitudes = ensemble.layout.select(Part.ENCODER, Part.READOUT).to(weights.device)
         own = torch.where(amplitudes, weights, 0.0)
         pushes = [ones + own, own - ones, ones - own, -ones - own]
     return torch.cat([ball.sphere(torch.stack(pushes, 1)), random], 1)
+
+
+def _towards_slower(ensemble: Ensemble, weights: Tensor) -> Tensor:
+    """Ones on diagonal recurrent weights, the identity on square recurrent matrices: ``[P, S]``."""
+    pushes = torch.zeros_like(weights[0])
+    for segment in ensemble.layout.segments:
+        if segment.role.part is Part.RECURRENT:
+            square = not segment.role.diagonal and len(segment.shape) == 2 and segment.shape[0] == segment.shape[1]
+            push = torch.eye(segment.shape[0]).flatten() if square else torch.ones(segment.stop - segment.start)
+            pushes[segment.start : segment.stop] = push.to(pushes)
+    return pushes.expand_as(weights)

@@ -96,7 +96,7 @@ def judge(curves: pd.DataFrame, replicas: pd.DataFrame) -> Judgement:
 
     Args:
         curves: columns width, horizon, seed, radius, error, zero_loss.
-        replicas: columns width, horizon, seed, slowest_rate (per step), of the same models.
+        replicas: columns width, horizon, seed, slowest_rate (per step), of the same models; activation, if any.
 
     Returns:
         The judgement; never forced: too little or contradicting evidence is inconclusive, with its reasons.
@@ -123,6 +123,7 @@ def judge(curves: pd.DataFrame, replicas: pd.DataFrame) -> Judgement:
     small_radius = _small_radius(at_top, widths)
     growth = _growth(curves, at_top, top_horizon, small_radius) if along_width else NO_SLOPE
     limited = _horizon_limited(replicas, at_top, top_horizon)
+    linearized = limited and _nonlinear(replicas)
     verdict = _decide(by_threshold, growth, limited)
     threshold = _telling_threshold(verdict, by_threshold)
     slope_width, slope_horizon = by_threshold[threshold]
@@ -136,7 +137,7 @@ def judge(curves: pd.DataFrame, replicas: pd.DataFrame) -> Judgement:
         small_radius=small_radius,
         modulus=_modulus(curves, at_top, top_horizon, small_radius),
         horizon_limited=limited,
-        reasons=(*gaps, *_reasons(verdict, by_threshold, growth, limited)),
+        reasons=(*gaps, *_reasons(verdict, by_threshold, growth), *_limits(limited, linearized)),
         by_threshold=by_threshold,
     )
 
@@ -263,9 +264,21 @@ def _horizon_limited(replicas: pd.DataFrame, at_top: pd.DataFrame, horizon: int)
     return bool(len(rates) and rates.median() * horizon < HORIZON_LIMITED)
 
 
-def _reasons(
-    verdict: Verdict, by_threshold: Mapping[float, tuple[Slope, Slope]], growth: Slope, limited: bool
-) -> list[str]:
+def _nonlinear(replicas: pd.DataFrame) -> bool:
+    """Whether the models have a nonlinear activation, so that their rates are known by linearization at rest only."""
+    if "activation" not in replicas:
+        return False
+    return bool((replicas["activation"].dropna() != "linear").any())
+
+
+def _limits(limited: bool, linearized: bool) -> list[str]:
+    if not limited:
+        return []
+    where = " (linearized at rest)" if linearized else ""
+    return [f"horizon-limited: the slowest mode{where} spans the horizon, so the width slope cannot show instability"]
+
+
+def _reasons(verdict: Verdict, by_threshold: Mapping[float, tuple[Slope, Slope]], growth: Slope) -> list[str]:
     reasons = []
     for axis, slopes in zip(("width", "horizon"), zip(*by_threshold.values(), strict=True), strict=True):
         if not all(slope.available for slope in slopes):
@@ -282,8 +295,4 @@ def _reasons(
     if growth.available and verdict is not Verdict.UNSTABLE:
         grows = "does not grow" if growth.high <= GROWTH_LIMIT else "may grow"
         reasons.append(f"the error at a small radius {grows} with width: slope {growth}")
-    if limited:
-        reasons.append(
-            "horizon-limited: the slowest mode spans the horizon, so the width slope cannot show instability"
-        )
     return reasons

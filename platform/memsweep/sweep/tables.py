@@ -40,6 +40,7 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "radius": "float64",
         "error": "float64",
         "zero_loss": "float64",
+        "exact": "bool",
     },
     REPLICAS: {
         **_CONDITIONS,
@@ -54,6 +55,11 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "slowest_rate": "float64",
         "encoder_norm": "float64",
         "readout_norm": "float64",
+        "metric": "string",
+        "test_metric": "float64",
+        "gradient_over_weight_max": "float64",
+        "gradient_over_weight_median": "float64",
+        "gradient_over_weight_q90": "float64",
     },
     MEMORY: {"identity": "string", "seed": "int64", "lag": "int64", "learned": "float64", "target": "float64"},
     HISTORY: {
@@ -72,7 +78,7 @@ def columns(name: str) -> tuple[str, ...]:
 
 
 def schema(name: str) -> pa.Schema:
-    """The Arrow schema of a table. Conditions other than ``identity`` may be null, nothing else may."""
+    """The Arrow schema of a table. Conditions other than ``identity`` and ``metric`` may be null, nothing else may."""
     import pyarrow as pa
 
     types = {"string": pa.string(), "float64": pa.float64(), "int64": pa.int64(), "bool": pa.bool_()}
@@ -132,7 +138,7 @@ def _to_arrow(name: str, frame: pd.DataFrame, identity: str) -> pa.Table:
         if array.null_count and not field.nullable:
             raise StoreError(
                 f"column {field.name!r} of the {name} table of {identity} has {array.null_count} empty values; "
-                "only the condition columns may have any (a missing measurement is nan)."
+                "only the condition columns and metric may have any (a missing measurement is nan)."
             )
         arrays.append(array)
     return pa.Table.from_arrays(arrays, schema=wanted)
@@ -147,4 +153,4 @@ def _measured(frame: pd.DataFrame, field: pa.Field) -> pa.Array:
 
 
 def _nullable(column: str) -> bool:
-    return column in _CONDITIONS and column != "identity"
+    return column == "metric" or (column in _CONDITIONS and column != "identity")

@@ -1,0 +1,94 @@
+"""What a task is.
+
+Letters: N leading dimensions (replicas, copies), B batch, T time (horizon), I inputs, O outputs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from memsweep.learning.streams import Stream
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences and what a model should answer.
+
+    Attributes:
+        inputs: ``[B, T, I]``.
+        targets: ``[B, T, O]``, or whatever the task's own loss understands (``[B]`` class numbers, for instance).
+    """
+
+    inputs: Tensor
+    targets: Tensor
+
+
+class Task(ABC):
+    """A source of batches and a loss. Owns a frozen ``Config``; knows nothing of models.
+
+    A task is deterministic: ``draw`` gives the same batch for the same stream and index, always.
+    """
+
+    Config: ClassVar[type]
+    pack_fields: ClassVar[frozenset[str]] = frozenset()
+    """Config fields in which the tasks of one pack may differ: the inputs must not depend on them."""
+    knows_population: ClassVar[bool] = False
+    """The expected loss of a linear model has a closed form on this task (see LinearFunctionalTask)."""
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+    @property
+    def inputs(self) -> int:
+        """Numbers I that a model reads at a step; 1 unless the task says otherwise."""
+        return 1
+
+    @property
+    def outputs(self) -> int:
+        """Numbers O that a model answers at a step; 1 unless the task says otherwise."""
+        return 1
+
+    @property
+    @abstractmethod
+    def horizon(self) -> int:
+        """Sequence length T."""
+
+    @abstractmethod
+    def draw(self, stream: Stream, index: int, size: int) -> Batch:
+        """Batch number ``index`` of a stream, float64: ``size`` sequences and their targets.
+
+        A task on finite data gives the sequences that it has, when they are fewer.
+        """
+
+    @abstractmethod
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Loss of outputs ``[N, B, T, O]`` (any leading dimensions), averaged over the batch: ``[N]``."""
+
+    @abstractmethod
+    def chance(self) -> float:
+        """Expected loss of the best model that ignores its input: the level that errors are compared with."""
+
+    def best_loss(self) -> float:
+        """Expected loss of the right answers: 0 unless the targets hold noise that no input tells."""
+        return 0.0
+
+    def metrics(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """What is worth knowing beside the loss, by name, averaged over the batch: ``[N]`` each; none by default.
+
+        Args:
+            outputs: ``[N, B, T, O]``, any leading dimensions.
+            batch: what was asked.
+        """
+        del outputs, batch
+        return {}
+
+    @abstractmethod
+    def oracle(self, inputs: Tensor) -> Tensor:
+        """The right answers ``[B, T, O]`` to inputs ``[B, T, I]``, by brute force, independently of ``draw``.
+
+        Proves in the conformance suite that the task can be solved from its inputs.
+        """

@@ -1,0 +1,118 @@
+"""Everything that is measured on a trained replica."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from memsweep.config.schema import TrialConfig
+from memsweep.learning.ensemble import Ensemble, stability_margin
+from memsweep.learning.learner import Learner
+from memsweep.learning.problem import Problem
+from memsweep.learning.projection import projected
+from memsweep.learning.streams import TEST, Stream
+from memsweep.models.base import Part
+from memsweep.outcome import Outcome
+from memsweep.stability.memory import memory_function
+from memsweep.stability.perturbation import perturbation_error
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was measured on one replica; errors are inf, and figures of the trained weights nan, where it diverged."""
+
+    seed: int
+    outcome: Outcome
+    steps: int
+    best_step: int
+    validation_loss: float
+    error: float
+    errors: dict[str, list[float]]
+    metrics: dict[str, float]
+    memory: list[float]
+    margin: float
+    encoder_norm: float
+    readout_norm: float
+    gradient_over_weight: dict[str, float]
+    history: list[tuple[int, float, float]]
+
+
+def evaluated_exactly(config: TrialConfig) -> bool:
+    """Whether perturbation errors are expectations in closed form rather than means over the test set."""
+    wanted = config.perturbation.error
+    return wanted == "exact" or (wanted == "auto" and config.has_closed_form)
+
+
+def evaluation_data(problem: Problem, config: TrialConfig) -> Any:
+    """What the perturbation errors of a trial are measured on."""
+    if evaluated_exactly(config):
+        return problem.population()
+    return problem.data(Stream(config.training.data_seed, TEST), 0, config.perturbation.test_size)
+
+
+def measure(learner: Learner, problem: Problem, data: Any, config: TrialConfig) -> list[tuple[int, Measurement]]:
+    """Measure the real replicas of one ensemble at their best weights.
+
+    Args:
+        learner: after training.
+        problem, data: what errors are measured on, from ``evaluation_data``.
+        config: any trial of the pack: they share what matters here.
+
+    Returns:
+        For each replica, the position of its trial in the pack, and the measurement.
+    """
+    trained, kept = learner.ensemble, learner.best_weights
+    ensemble, weights = projected(trained, kept) if config.perturbation.projected else (trained, kept)
+    errors = {
+        ball: perturbation_error(ensemble, problem, data, weights, learner.targets, ball, config.perturbation)
+        for ball in config.perturbation.balls
+    }
+    with torch.no_grad():
+        named = ensemble.layout.named(weights)
+        error = problem.loss(ensemble.model, named, data, learner.targets)
+        metrics = problem.metrics(ensemble.model, named, data)
+        memory = memory_function(ensemble.model, named, ensemble.model.signature.horizon)
+        margin = stability_margin(ensemble, weights)
+        norms = {part: _norms(trained, kept, part) for part in (Part.ENCODER, Part.READOUT)}
+        criterion = learner.criterion.summary()
+    found = []
+    for row, replica in enumerate(ensemble.replicas):
+        diverged = bool(learner.diverged[row])
+        stopped = not diverged and int(learner.steps[row]) < config.training.steps
+        measurement = Measurement(
+            seed=replica.seed,
+            outcome=Outcome.DIVERGED if diverged else Outcome.STOPPED_EARLY if stopped else Outcome.DONE,
+            steps=int(learner.steps[row]),
+            best_step=int(learner.best_step[row]),
+            validation_loss=math.inf if diverged else float(learner.best_loss[row]),
+            error=math.inf if diverged else _finite_or_inf(float(error[row])),
+            # a diverged replica has no approximant: its error is infinite at every radius
+            errors={ball: [math.inf if diverged else v for v in e[row].tolist()] for ball, e in errors.items()},
+            metrics={name: math.nan if diverged else float(value[row]) for name, value in metrics.items()},
+            memory=memory[row].tolist(),
+            margin=float(margin[row]),
+            encoder_norm=float(norms[Part.ENCODER][row]),
+            readout_norm=float(norms[Part.READOUT][row]),
+            gradient_over_weight={name: float(value[row]) for name, value in criterion.items()},
+            # others of the pack may train on after this replica has ended
+            history=[
+                (step, float(loss[row]), float(valid[row]))
+                for step, loss, valid in learner.history
+                if step <= int(learner.steps[row])
+            ],
+        )
+        found.append((replica.trial, measurement))
+    return found
+
+
+def _finite_or_inf(value: float) -> float:
+    return value if math.isfinite(value) else math.inf
+
+
+def _norms(ensemble: Ensemble, weights: Tensor, part: Part) -> Tensor:
+    chosen = ensemble.layout.select(part)
+    return torch.where(chosen, weights, 0.0).norm(dim=-1)

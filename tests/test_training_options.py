@@ -1,0 +1,153 @@
+"""Plateaus, fixed training sets, stopping below a loss, and the gradient-over-weight criterion."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from engine import model_config, stacked, trial
+from memsweep.config.schema import TrainingConfig
+from memsweep.learning.checkpoints import Checkpoint
+from memsweep.learning.loop import train
+from memsweep.learning.optimizer import Plateau
+from memsweep.learning.streams import TRAIN, Stream
+from memsweep.learning.training_data import TrainingData
+from memsweep.trial import run_trial
+
+TRAINING = {"steps": 40, "batch_size": 16, "validation_size": 64, "validate_every": 5}
+
+
+def test_a_plateau_is_torchs():
+    rng = np.random.default_rng(0)
+    losses = np.exp(np.cumsum(rng.normal(-0.02, 0.05, (200, 3)), 0))
+    losses[60:, 1] = losses[60, 1]
+    plateau = Plateau.start(3, torch.float64)
+    optimizers = [torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0) for _ in range(3)]
+    theirs = [torch.optim.lr_scheduler.ReduceLROnPlateau(o, factor=0.5, patience=4, eps=0.0) for o in optimizers]
+    for row in losses:
+        plateau.observe(torch.from_numpy(row), 0.5, 4)
+        for scheduler, loss in zip(theirs, row, strict=True):
+            scheduler.step(loss)
+        assert plateau.factor.tolist() == pytest.approx([o.param_groups[0]["lr"] for o in optimizers])
+    assert plateau.factor[1] < 1e-3
+
+
+def test_a_fixed_training_set_is_shuffled_every_epoch():
+    _, problem = stacked([model_config()])
+    data = TrainingData(problem, TrainingConfig(**TRAINING | {"train_size": 40}))
+    rows: list[torch.Tensor] = []
+    data.problem = _Rows(rows)  # type: ignore[assignment]
+    for step in range(4):
+        data.batch(step)
+    first, second = (set(torch.cat(rows[at : at + 2]).tolist()) for at in (0, 2))
+    assert len(first) == len(second) == 32  # two batches of 16 of the 40, no sequence twice
+    assert first != second
+    assert max(first | second) < 40
+    again: list[torch.Tensor] = []
+    data.problem = _Rows(again)  # type: ignore[assignment]
+    data.batch(1)  # any step can be made on its own: a resumed run sees what an uninterrupted one would have seen
+    assert torch.equal(again[0], rows[1])
+
+
+class _Rows:
+    """Stands in for a problem's preparation, to see which sequences a batch is made of."""
+
+    def __init__(self, seen: list[torch.Tensor]) -> None:
+        self.seen = seen
+
+    def chosen(self, sequences: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        assert sequences.shape[0] == 40
+        return rows
+
+    def prepared(self, rows: torch.Tensor) -> None:
+        self.seen.append(rows)
+
+
+def test_a_fixed_set_of_one_batch_is_that_batch():
+    _, problem = stacked([model_config()])
+    fixed = TrainingData(problem, TrainingConfig(**TRAINING | {"train_size": 16})).batch(0)
+    fresh = problem.data(Stream(0, TRAIN), 0, 16)
+    torch.testing.assert_close(fixed.lags, fresh.lags, rtol=1e-12, atol=1e-15)
+
+
+def test_a_replica_stops_below_the_loss_but_not_before_the_smallest_number_of_steps():
+    reached = {}
+    for smallest in (0, 30):
+        (ensemble,), problem = stacked([model_config(width=2)])
+        options = TRAINING | {"stop_below": 1e6, "smallest_steps": smallest}
+        (learner,) = train([ensemble], problem, TrainingConfig(**options))
+        reached[smallest] = int(learner.steps[0])
+    assert reached == {0: 5, 30: 30}
+    (ensemble,), problem = stacked([model_config(width=2)])
+    (learner,) = train([ensemble], problem, TrainingConfig(**TRAINING | {"stop_below": 1e-30}))
+    assert int(learner.steps[0]) == 40
+
+
+def test_plateaus_slow_training_down_and_end_it():
+    options = TRAINING | {"steps": 200, "schedule": "plateau", "plateau_patience": 0, "learning_rate": 1e-9}
+    (ensemble,), problem = stacked([model_config(width=2)], learning_rate=1e-9)
+    # with such a rate nothing improves: every validation is a plateau
+    (learner,) = train([ensemble], problem, TrainingConfig(**options | {"smallest_rate": 1e-11}))
+    assert int(learner.steps[0]) < 40
+    assert float(learner.plateau.factor[0]) < 1e-2
+
+
+def test_the_kept_state_may_be_chosen_by_the_loss_alone():
+    found = {}
+    for select in ("objective", "loss"):
+        (ensemble,), problem = stacked([model_config(width=3)])
+        options = TRAINING | {"steps": 300, "learning_rate": 0.05, "amplitude_penalty": 1.0, "select": select}
+        (learner,) = train([ensemble], problem, TrainingConfig(**options | {"merge_redundant": False}))
+        found[select] = float(learner.best_loss[0])
+        assert found[select] >= min(float(valid[0]) for _, _, valid in learner.history) - 1e-12
+    assert found["loss"] < found["objective"]
+
+
+def test_an_interrupted_run_with_plateaus_and_a_fixed_set_ends_with_the_same_bits(tmp_path):
+    options = TrainingConfig(
+        **TRAINING | {"train_size": 48, "schedule": "plateau", "plateau_patience": 0, "checkpoint_every": 15}
+    )
+
+    def learn(checkpoint=None, interrupt=False):
+        (ensemble,), problem = stacked([model_config(width=3)])
+
+        def stop(fraction):
+            if interrupt and fraction >= 0.5:
+                raise KeyboardInterrupt
+
+        return train([ensemble], problem, options, checkpoint=checkpoint, progress=stop)[0]
+
+    whole, place = learn(), Checkpoint(tmp_path / "pack.pt", "same")
+    with pytest.raises(KeyboardInterrupt):
+        learn(place, interrupt=True)
+    continued = learn(place)
+    assert torch.equal(whole.weights, continued.weights)
+    assert torch.equal(whole.plateau.factor, continued.plateau.factor)
+    for name, value in whole.criterion.summary().items():
+        assert torch.equal(value, continued.criterion.summary()[name]), name
+
+
+def test_the_gradient_over_weight_criterion_is_the_ratio_that_it_says():
+    (ensemble,), problem = stacked([model_config("exp", width=2)])
+    options = TrainingConfig(**TRAINING | {"steps": 1, "validate_every": 1, "amplitude_penalty": 0.0})
+    (learner,) = train([ensemble], problem, options)
+    weights = ensemble.initial.clone().requires_grad_()
+    loss = learner.losses(problem, problem.data(Stream(0, TRAIN), 0, 16), weights)
+    (gradient,) = torch.autograd.grad(loss.sum(), weights)
+    at = slice(0, 2)  # the recurrent weights come first; two of the eight places exist
+    expected = (gradient[0, at] / weights[0, at]).abs().detach()
+    summary = learner.criterion.summary()
+    assert float(summary["max"][0]) == pytest.approx(float(expected.max()))
+    assert float(summary["median"][0]) == pytest.approx(float(expected.mean()))  # of two: their middle
+
+
+def test_the_criterion_reaches_the_results():
+    result = run_trial(trial())
+    replicas = result.tables["replicas"]
+    assert (replicas["gradient_over_weight_max"] >= replicas["gradient_over_weight_q90"]).all()
+    assert (replicas["gradient_over_weight_q90"] >= replicas["gradient_over_weight_median"]).all()
+    assert replicas["gradient_over_weight_median"].gt(0).all()
+    assert math.isfinite(result.summary["gradient_over_weight_max"])
