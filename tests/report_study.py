@@ -7,6 +7,7 @@ reach = base * (horizon / 50)^slope_horizon * (width / 2)^slope_width: the radiu
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -26,7 +27,7 @@ class Condition:
     """One condition and its truth: the slopes of its radius."""
 
     kernel: str | None = "polynomial"
-    parameterization: str = "direct"
+    parameterization: str | None = "direct"
     base: float = 0.1
     slope_horizon: float = 0.0
     slope_width: float = 0.0
@@ -36,6 +37,13 @@ class Condition:
     activation: str | None = "linear"
     normalize: bool | None = False
     training: Mapping[str, Any] = field(default_factory=dict)
+    model_fields: Mapping[str, Any] = field(default_factory=dict)
+    method: str = "worst_case"
+    exact: bool | None = None  # None: results of older code, which lack the column
+    metric: str | None = None
+    loss: float | None = None  # of the first seed, others a little higher; None: floor times the zero loss
+    criterion: float | None = None
+    diverged: int = 0  # so many seeds, the last ones
 
     @property
     def decay(self) -> tuple[float | None, float | None]:
@@ -66,14 +74,18 @@ def write_study(
     horizons: Sequence[int] = HORIZONS,
     seeds: int = SEEDS,
     balls: Sequence[str] = ("recurrent", "all"),
+    memory: bool = True,
     skip: Iterable[int] = (),
     failed: Mapping[int, str] | None = None,
     provenance: Mapping[str, Any] | None = None,
+    claims: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Write a study folder as a sweep leaves it.
 
     Args:
+        memory: whether the models have memory functions (without them a report is drawn faster).
         skip: positions in the plan of trials that have no result.
+        claims: the plan's published claims.
         failed: position -> traceback of trials whose last attempt failed (they have no result either).
 
     Returns:
@@ -94,14 +106,19 @@ def write_study(
         if index not in without:
             _write_trial(folder, name, identity, config, condition, (horizon, width, seeds), balls, provenance or {})
     plan = {"study": name, "description": "expected: as constructed", "trials": trials, "provenance": {}}
+    plan["claims"] = claims
     (folder / "plan.json").write_text(json.dumps(plan))
+    if not memory:
+        shutil.rmtree(folder / "memory")
     return [trial["identity"] for trial in trials]
 
 
 def _config(condition: Condition, horizon: int, width: int, seeds: int) -> dict[str, Any]:
     rate, exponent = condition.decay
     task = {"name": condition.task, "kernel": condition.kernel, "rate": rate, "exponent": exponent, "horizon": horizon}
-    model = {"name": condition.model, "width": width, "parameterization": {"name": condition.parameterization}}
+    model: dict[str, Any] = {"name": condition.model, "width": width, **condition.model_fields}
+    if condition.parameterization is not None:
+        model["parameterization"] = {"name": condition.parameterization}
     model |= {"activation": condition.activation, "normalize": condition.normalize}
     training = {"seeds": seeds, "first_seed": 0, "learning_rate": 0.01, "steps": 2500, **condition.training}
     return {
@@ -110,6 +127,20 @@ def _config(condition: Condition, horizon: int, width: int, seeds: int) -> dict[
         "training": training,
         "perturbation": {"balls": ["recurrent", "all"], "radii": {"from": 1e-4, "to": 3.0, "count": 30}},
     }
+
+
+def _replica(condition: Condition, seed: int, seeds: int) -> dict[str, Any]:
+    lost = seed >= seeds - condition.diverged
+    loss = ZERO_LOSS * condition.floor if condition.loss is None else condition.loss * (1 + 0.1 * seed)
+    row: dict[str, Any] = {"seed": seed, "outcome": "diverged" if lost else "done", "steps": 2500, "best_step": 2450}
+    row |= {"validation_loss": 0.01, "error": np.inf if lost else loss, "zero_loss": ZERO_LOSS, "margin": 0.1}
+    row |= {"slowest_rate": 0.1, "encoder_norm": 1.0, "readout_norm": 1.0}
+    if condition.metric is not None:
+        row |= {"metric": condition.metric, "test_metric": np.nan if lost else 0.9 - 0.01 * seed}
+    if condition.criterion is not None:
+        for name, share in (("max", 1.0), ("q90", 0.5), ("median", 0.1)):
+            row[f"gradient_over_weight_{name}"] = share * condition.criterion * (1 + 0.1 * seed)
+    return row
 
 
 def _write_trial(
@@ -137,18 +168,19 @@ def _write_trial(
         for ball, radius in product(balls, RADII):
             here = reach if ball == "recurrent" else 0.6 * reach
             error = ZERO_LOSS * (condition.floor + (radius / here) ** 2) if radius <= 30 * here else np.inf
-            curve = {"seed": seed, "ball": ball, "norm": "spectral", "method": "worst_case", "radius": radius}
+            curve = {"seed": seed, "ball": ball, "norm": "spectral", "method": condition.method, "radius": radius}
+            curve |= {} if condition.exact is None else {"exact": condition.exact}
             curves.append({**named, **curve, "error": error, "zero_loss": ZERO_LOSS})
-        replica = {"seed": seed, "outcome": "done", "steps": 2500, "best_step": 2450, "validation_loss": 0.01}
-        replica |= {"error": ZERO_LOSS * condition.floor, "zero_loss": ZERO_LOSS, "margin": 0.1, "slowest_rate": 0.1}
-        replicas.append({**named, **replica, "encoder_norm": 1.0, "readout_norm": 1.0})
+        replicas.append({**named, **_replica(condition, seed, seeds)})
         learned = condition.target(lags) * (1 + 0.3 * np.sin(lags / 3 + seed))
         memory.append(
             pd.DataFrame(
                 {"identity": identity, "seed": seed, "lag": lags, "learned": learned, "target": condition.target(lags)}
             )
         )
-    pd.DataFrame(curves).to_parquet(folder / "curves" / f"{identity}.parquet")
+    pd.DataFrame(curves, columns=None if curves else [*named, "seed", "ball", "radius", "error"]).to_parquet(
+        folder / "curves" / f"{identity}.parquet"
+    )
     pd.DataFrame(replicas).to_parquet(folder / "replicas" / f"{identity}.parquet")
     pd.concat(memory).to_parquet(folder / "memory" / f"{identity}.parquet")
     record = {
@@ -164,3 +196,49 @@ def _write_trial(
         },
     }
     (folder / "records" / f"{identity}.json").write_text(json.dumps(record))
+
+
+MODELS = (("diagonal_rnn", "linear"), ("diagonal_rnn", "hardtanh"), ("diagonal_rnn", "tanh"), ("ssm", "linear"))
+MODELS += (("ssm", "tanh"), ("lru", "linear"), ("stable_ssm", None))
+CLAIMED = {
+    "source": "a published table",
+    "rows": [
+        {"name": "Diagonal RNN", "where": {"model": ["diagonal_rnn"], "parameterization": ["direct"]}}
+        | {"exponential": "stable", "polynomial": "unstable"},
+        {"name": "LRU", "where": {"model": ["lru"]}, "exponential": "stable", "polynomial": "unstable"},
+        {"name": "Stable reparameterization", "where": {"parameterization": ["exp", "softplus"]}}
+        | {"exponential": "stable", "polynomial": "stable"},
+        {"name": "Transformer", "where": {"model": ["transformer"]}, "polynomial": "stable"},
+    ],
+}
+"""A published table: one row that our conditions bear out, one that they contradict, one unmeasured."""
+
+
+def gallery() -> list[Condition]:
+    """Sixty conditions: seven models with four parameterizations and two without, on two kernels."""
+    conditions = []
+    for kernel, (model, activation) in product(("exponential", "polynomial"), MODELS):
+        for name in ("direct", "exp", "softplus", "best(a=1.0, b=0.5)"):
+            shrinks = -0.6 if (kernel, name) == ("polynomial", "direct") else -0.02
+            shrinks = -0.2 if model == "stable_ssm" else shrinks
+            one = {"kernel": kernel, "parameterization": name, "base": 0.3, "slope_horizon": shrinks}
+            kind = {"model": model, "activation": activation, "normalize": None if model == "stable_ssm" else False}
+            conditions.append(Condition(**one, **kind, exact=activation == "linear"))  # type: ignore[arg-type]
+        if activation == "tanh":
+            kind = {"model": "vanilla_rnn", "activation": "relu" if model == "ssm" else "tanh", "normalize": None}
+            conditions.append(Condition(kernel=kernel, parameterization=None, slope_horizon=-0.5, exact=False, **kind))  # type: ignore[arg-type]
+    return conditions
+
+
+def rate_conditions(rates: Sequence[float] = (5e-4, 5e-3, 5e-2, 0.5, 5.0), **more: Any) -> list[Condition]:
+    """A study of learning rates: ``direct`` diverges at the larger ones, wholly or in part, ``exp`` never."""
+    conditions = []
+    for (index, rate), name in product(enumerate(rates), ("direct", "exp")):
+        lost = {3: 2, 4: SEEDS}.get(index, 0) if name == "direct" else 0
+        loss = 0.2 * (1 + abs(index - 2)) * (1 if name == "exp" else 1.5)
+        settings: dict[str, Any] = {"kernel": None, "task": "digits", "model": "stable_ssm", "activation": None}
+        settings |= {"normalize": None, "metric": "accuracy", "criterion": 10.0 ** (index - 1), **more}
+        conditions.append(
+            Condition(parameterization=name, loss=loss, diverged=lost, training={"learning_rate": rate}, **settings)
+        )
+    return conditions

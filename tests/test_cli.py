@@ -214,7 +214,7 @@ def test_describe(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [words for line in part.splitlines() if (words := line.split())[:1] == ["scale"]] == [
         ["scale", "float", "=", "1.0"]
     ]
-    assert "[direct, exp, scaled, softplus]" in " ".join(model.split())
+    assert "exp, inverse, lru, relu, scaled, sigmoid, softplus]" in " ".join(model.split())
     assert "radii.from" in told("perturbation")
     assert "optimizer steps" in told("training")
     assert "CPU cores per pack" in told("resources")

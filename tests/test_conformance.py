@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+from image_files import write_mnist
 
 from memsweep import registry
 from memsweep.testing import ModelSuite, TaskSuite
 
 registry.discover(Path(__file__).parents[1])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Data where tasks on published files look for it: real format, random pixels."""
+    folder = tmp_path_factory.mktemp("data")
+    write_mnist(folder / "mnist")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEMSWEEP_DATA", str(folder))
+        yield
+
 
 for _name in registry.names(registry.TASK):
     globals()[f"TestTask_{_name}"] = type(f"TestTask_{_name}", (TaskSuite,), {"task": _name})

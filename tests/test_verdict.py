@@ -67,6 +67,16 @@ def test_unstable_when_the_radius_shrinks_with_width_unless_the_horizon_limits_i
     assert any("horizon-limited" in reason for reason in limited.reasons)
 
 
+def test_the_horizon_limit_of_a_nonlinear_model_is_said_to_be_known_at_rest_only():
+    curves, replicas = study(width_slope=-0.5, slowest=0.001)
+    for activation, said in (("tanh", True), ("linear", False), (None, False)):
+        judgement = judge(curves, replicas.assign(activation=activation))
+        assert judgement.horizon_limited
+        assert any("linearized at rest" in reason for reason in judgement.reasons) == said
+    unlimited = judge(*(frame.assign(activation="tanh") for frame in study()))
+    assert not any("linearized" in reason for reason in unlimited.reasons)
+
+
 def test_a_slope_near_the_limit_is_inconclusive():
     assert judge(*study(horizon_slope=-0.2, noise=0.1)).verdict is Verdict.INCONCLUSIVE
 

@@ -196,6 +196,6 @@ def _sweep_params(sweep_config: SweepConfig) -> dict[str, Any]:
     """Flat settings of the sweep as a whole: the grid, axis by axis, and the resources."""
     import json
 
-    params: dict[str, Any] = {"trials": len(sweep_config.rows)}
+    params: dict[str, Any] = {"trials": len(sweep_config.rows), "protocol": sweep_config.protocol}
     params |= {f"grid.{path}": json.dumps(values, default=str) for path, values in sweep_config.grid.items()}
     return params | {f"resources.{name}": value for name, value in vars(sweep_config.resources).items()}

@@ -22,6 +22,7 @@ def print_plan(made: Plan, here: set[str], elsewhere: Mapping[str, Path]) -> Non
     from rich.table import Table
 
     from memsweep.config.canonical import flatten, to_dict
+    from memsweep.config.protocols import MATCHED
 
     flat = [flatten(to_dict(trial.config)) for trial in made.trials]
     varied = [key for key in flat[0] if len({repr(row.get(key)) for row in flat}) > 1]
@@ -46,6 +47,8 @@ def print_plan(made: Plan, here: set[str], elsewhere: Mapping[str, Path]) -> Non
     replicas = sum(trial.config.training.seeds for pack in made.packs for trial in pack.trials)
     resources = made.resources
     print(f"study {made.study}: {len(made.trials)} trials, {len(made.done)} done or reused, {left} to run")
+    if made.protocol != MATCHED:
+        print(f"protocol: {made.protocol}, under the study's own settings")
     print(
         f"to run: {replicas} replicas in {len(made.packs)} packs" + (f"; work shares {shares}{more}" if shares else "")
     )

@@ -58,7 +58,9 @@ def _problem(path: str, values: Any) -> str | None:
     sections = keys(TrialConfig)
     if section not in sections:
         reason = (
-            "holds for the whole study and cannot be swept" if section in ("name", "resources") else "no such field"
+            "holds for the whole study and cannot be swept"
+            if section in ("name", "resources", "protocol", "claims")
+            else "no such field"
         )
         start = f"A path of the grid begins with {', '.join(sections)}"
         return sentence(f"grid.{path}", f"{reason}.{did_you_mean(section, sections)} {start}")

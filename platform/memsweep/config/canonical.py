@@ -8,18 +8,22 @@ from typing import Any
 
 from memsweep import registry
 from memsweep.config.check import checked
-from memsweep.config.reflect import key_of
+from memsweep.config.reflect import hints, key_of, nested
 from memsweep.config.schema import TrialConfig
 
 
 def to_dict(config: Any) -> dict[str, Any]:
     """A config dataclass as nested plain data: dicts, lists, strings, numbers, booleans, None.
 
-    Every field is present, defaults among them. The Config of a registered part carries its ``name`` first.
+    Every field is present, defaults among them; a section that is not there (``chain: null``) is left out. The Config
+    of a registered part carries its ``name`` first.
     """
     data: dict[str, Any] = {"name": config.name} if getattr(config, "kind", None) in registry.KINDS else {}
+    cls: type = type(config)
     for field in dataclasses.fields(config):
-        data[key_of(field)] = _plain(getattr(config, field.name))
+        value = getattr(config, field.name)
+        if value is not None or nested(hints(cls)[field.name]) is None:
+            data[key_of(field)] = _plain(value)
     return data
 
 

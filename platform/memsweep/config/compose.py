@@ -10,16 +10,18 @@ from memsweep import registry
 from memsweep.config import axes as grid_axes
 from memsweep.config import studies
 from memsweep.config.check import INVALID, build
+from memsweep.config.claims import CLAIMS, read_claims
 from memsweep.config.grid import expand
 from memsweep.config.merge import merged, put
 from memsweep.config.overrides import GRID, Overrides, fix, leaves, parse
 from memsweep.config.problems import Problem, sentence, show
+from memsweep.config.protocols import MATCHED, PROTOCOL, for_models, laid_under, protocol_name
 from memsweep.config.reflect import keys, shape
 from memsweep.config.schema import ResourcesConfig, SweepConfig, TrialConfig
 from memsweep.config.source import read, resolve
 from memsweep.errors import ConfigError, did_you_mean
 
-TOP_LEVEL = ("name", *keys(TrialConfig), GRID, "resources")
+TOP_LEVEL = ("name", PROTOCOL, *keys(TrialConfig), GRID, "resources", CLAIMS)
 
 
 def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path()) -> SweepConfig:
@@ -40,7 +42,7 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
     words = parse(overrides, path.parent)
     problems = words.problems
     try:
-        written = read(path, words.groups)
+        written = _over_protocol(read(path, words.groups), words)
         axes = _axes(written.get(GRID), written, words)
         data = resolve({**_overridden(written, words), GRID: axes}, path)
     except ConfigError as error:
@@ -49,6 +51,12 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
     if sweep is None or problems:
         raise ConfigError(problems, f"study {study!r} ({path})")
     return SweepConfig(**sweep, description=studies.description(path.read_text("utf-8")))
+
+
+def _over_protocol(written: Mapping[str, Any], words: Overrides) -> dict[str, Any]:
+    """The study over the protocol that it, or the command line, names."""
+    stays = PROTOCOL not in words.removed
+    return laid_under(written, dict(words.values).get(PROTOCOL, written.get(PROTOCOL) if stays else None))
 
 
 def _overridden(written: Mapping[str, Any], words: Overrides) -> dict[str, Any]:
@@ -118,10 +126,19 @@ def _build(data: Mapping[str, Any], stem: str, problems: list[str]) -> dict[str,
         )
     trial = {key: data[key] for key in keys(TrialConfig) if key in data}
     axes = grid_axes.valid(data[GRID], problems)
-    rows = expand(trial, axes, problems)
+    protocol = protocol_name(data.get(PROTOCOL, MATCHED), problems)
+    rows = expand(trial, axes, problems, for_models=for_models(protocol))
     found: list[Problem] = []
     resources = build(ResourcesConfig, data.get("resources", {}), "resources", found)
     problems += map(str, found)
+    claims = read_claims(data.get(CLAIMS), problems)
     if problems or resources is INVALID:
         return None
-    return {"name": name, "rows": rows, "grid": axes, "resources": resources}
+    return {
+        "name": name,
+        "rows": rows,
+        "grid": axes,
+        "resources": resources,
+        "claims": claims,
+        "protocol": protocol,
+    }

@@ -14,10 +14,12 @@ from typing import Any
 
 from memsweep.config.axes import Axes
 from memsweep.config.causes import Causes
+from memsweep.config.chain import CHAIN
+from memsweep.config.chaining import check, drafted, link
 from memsweep.config.check import INVALID, build_field
 from memsweep.config.merge import merged, put
 from memsweep.config.problems import REQUIRED, WHOLE, Problem, sentence
-from memsweep.config.reflect import keys
+from memsweep.config.reflect import default, keys, shape
 from memsweep.config.schema import TrialConfig
 
 MOST_ROWS = 1_000_000
@@ -26,29 +28,41 @@ Indices = tuple[int, ...]
 """For each axis, in order, the index of the value taken."""
 
 
-def expand(base: Mapping[str, Any], axes: Axes, problems: list[str]) -> tuple[TrialConfig, ...]:
+def expand(
+    base: Mapping[str, Any], axes: Axes, problems: list[str], *, for_models: Mapping[str, Any] | None = None
+) -> tuple[TrialConfig, ...]:
     """Every combination of the axes' values over the base, the last axis fastest.
 
     Args:
         base: plain data of a trial; its sections may be incomplete where the axes complete them.
         axes: dotted path -> values, from ``axes.valid``.
         problems: collects what is wrong, each mistake once.
+        for_models: settings of the model, used where neither base nor axes say otherwise and the model has the field.
 
     Returns:
-        The rows; incomplete when there are problems.
+        The rows, chained where the base says so; incomplete when there are problems.
     """
     count = math.prod(len(values) for values in axes.values())
     if count > MOST_ROWS:
         sizes = " x ".join(str(len(values)) for values in axes.values())
         rule = f"has {count:,} rows ({sizes}), more than {MOST_ROWS:,}. Take values out, or make several studies of it"
         problems.append(sentence("grid", rule))
-    sections = [_Section(field, base, axes, problems, count > MOST_ROWS) for field in keys(TrialConfig).values()]
-    return _rows(sections, axes, problems) if count <= MOST_ROWS else ()
+    sections = [
+        _Section(field, base, axes, problems, count > MOST_ROWS, for_models if key == "model" else None)
+        for key, field in keys(TrialConfig).items()
+    ]
+    parts = {section.field.name: section.parts for section in sections}
+    chains = [chain for chain in parts.pop(CHAIN) or drafted(base.get(CHAIN)) if chain is not None]
+    problems += check(chains, axes, parts)
+    if count > MOST_ROWS:
+        return ()
+    rows = _rows(sections, axes, problems)
+    return tuple((link(rows, axes, problems) if chains and not problems else rows).values())
 
 
-def _rows(sections: list[_Section], axes: Axes, problems: list[str]) -> tuple[TrialConfig, ...]:
+def _rows(sections: list[_Section], axes: Axes, problems: list[str]) -> dict[Indices, TrialConfig]:
     causes = Causes(axes)
-    rows: list[TrialConfig] = []
+    rows: dict[Indices, TrialConfig] = {}
     first: dict[tuple[int, ...], Indices] = {}
     equal: list[tuple[Indices, Indices]] = []
     for indices in itertools.product(*(range(len(values)) for values in axes.values())):
@@ -61,11 +75,11 @@ def _rows(sections: list[_Section], axes: Axes, problems: list[str]) -> tuple[Tr
         same = first.setdefault(tuple(map(id, chosen)), indices)
         if same is not indices:
             equal.append((same, indices))
-        rows.append(trial)
+        rows[indices] = trial
     problems += causes.sentences()
     if equal:
         problems.append(_equal_rows(equal, axes))
-    return tuple(rows)
+    return rows
 
 
 def _equal_rows(equal: list[tuple[Indices, Indices]], axes: Axes) -> str:
@@ -87,17 +101,25 @@ class _Section:
         axes: all axes of the grid.
         problems: collects what is wrong.
         sample: build each axis' values one axis at a time, not their combinations: enough to find mistakes.
+        usual: settings for the fields that the part has and that neither base nor axes set.
 
     Attributes:
         values: indices on the section's own axes -> the built part, or INVALID; equal parts are one object.
     """
 
     def __init__(
-        self, field: dataclasses.Field[Any], base: Mapping[str, Any], axes: Axes, problems: list[str], sample: bool
+        self,
+        field: dataclasses.Field[Any],
+        base: Mapping[str, Any],
+        axes: Axes,
+        problems: list[str],
+        sample: bool,
+        usual: Mapping[str, Any] | None = None,
     ) -> None:
         self.field = field
         self.values: dict[Indices, Any] = {}
-        self._base = {field.name: base.get(field.name, {})}
+        self._usual = usual or {}
+        self._base = {field.name: base.get(field.name, None if default(field) is None else {})}
         self._own = [number for number, path in enumerate(axes) if path.split(".")[0] == field.name]
         self._axes = {path: values for path, values in axes.items() if path.split(".")[0] == field.name}
         known = self._base_problems() if self._axes else []
@@ -107,6 +129,11 @@ class _Section:
         causes = Causes(self._axes, known)
         self._build(causes, _one_at_a_time(self._axes) if sample else _all(self._axes))
         problems += causes.sentences()
+
+    @property
+    def parts(self) -> list[Any]:
+        """The different parts that are valid."""
+        return [part for part in dict.fromkeys(self.values.values()) if part is not INVALID]
 
     def at(self, indices: Indices) -> Any:
         """The part of a row, or INVALID."""
@@ -128,7 +155,15 @@ class _Section:
             self.values[indices] = distinct.setdefault(value, value)
 
     def _make(self, data: Mapping[str, Any], found: list[Problem]) -> Any:
-        return build_field(TrialConfig, self.field, data[self.field.name], self.field.name, found)
+        written = self._completed(data[self.field.name])
+        return build_field(TrialConfig, self.field, written, self.field.name, found)
+
+    def _completed(self, written: Any) -> Any:
+        config = shape(TrialConfig, self.field, written) if self._usual else None
+        held = {"name": written} if isinstance(written, str) else written
+        if config is None or not isinstance(held, Mapping):
+            return written
+        return {**{key: value for key, value in self._usual.items() if key in keys(config)}, **held}
 
     def _base_problems(self) -> list[Problem]:
         """What is wrong in the base whatever the grid says; a field left out may come from an axis."""

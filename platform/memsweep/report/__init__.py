@@ -23,6 +23,8 @@ class ReportPaths:
         verdicts, radii: the CSV tables.
         curves: every error curve of the study, Parquet.
         figures: PNG pictures for papers, 200 dpi; empty while no trial has finished.
+        published: a published table beside the verdicts, CSV; None where the study claims nothing.
+        losses: final losses and metrics by condition, CSV; None where the verdicts say everything.
     """
 
     folder: Path
@@ -31,6 +33,8 @@ class ReportPaths:
     radii: Path
     curves: Path
     figures: tuple[Path, ...]
+    published: Path | None = None
+    losses: Path | None = None
 
 
 def build(folder: Path) -> ReportPaths:
@@ -52,10 +56,10 @@ def build(folder: Path) -> ReportPaths:
 
 
 def table_text(source: ReportPaths | pd.DataFrame, *, width: int | None = None, colour: bool | None = None) -> str:
-    """The verdict table for a terminal.
+    """The verdict table for a terminal, and beside it what the study has of published claims and losses.
 
     Args:
-        source: a report, or the table of its ``verdicts.csv``.
+        source: a report, or the table of its ``verdicts.csv`` (then the verdicts alone).
         width: columns to fill (None: the terminal's, at most 120; 110 when the output is no terminal).
         colour: write ANSI colours (None: only when standard output is a terminal).
     """

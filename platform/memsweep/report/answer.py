@@ -8,34 +8,47 @@ from memsweep.report.findings import BALLS, Finding
 from memsweep.report.labels import Labels
 from memsweep.stability.verdict import Verdict
 
-MOVES = {"recurrent": "the recurrent weights move", "all": "all weights move"}
+MOVES = {
+    "recurrent": "the recurrent weights move",
+    "weights": "all weights but the biases move",
+    "all": "all weights move",
+}
+NOTHING = "No verdict yet: no trial of this study has finished."
+NOT_ASKED = "No verdict: this study asks no question of stability; its losses are below."
 _MOST_NAMED = 12
+_ORDER = (Verdict.UNSTABLE, Verdict.STABLE, Verdict.INCONCLUSIVE)
 
 
-def answers(findings: Sequence[Finding], labels: Labels) -> list[str]:
-    """One sentence per ball that was measured, the recurrent ball first; one that says so when there is none."""
+def answers(findings: Sequence[Finding], labels: Labels, *, finished: bool) -> list[str]:
+    """One sentence per ball that was measured, the recurrent ball first; one that says so when there is none.
+
+    Args:
+        findings: those that ask for a verdict.
+        labels: of the study.
+        finished: whether any trial has a result.
+    """
     sentences = []
     for ball in BALLS:
         part = [finding for finding in findings if finding.ball == ball]
         if part:
             sentences.append(_sentence(part, labels, MOVES[ball]))
-    return sentences or ["No verdict yet: no trial of this study has finished."]
+    return sentences or [NOT_ASKED if finished else NOTHING]
 
 
 def _sentence(findings: Sequence[Finding], labels: Labels, when: str) -> str:
-    if len(findings) > _MOST_NAMED:
-        return f"When {when}, {_counts(findings)}."
     by_memory: dict[str, list[Finding]] = {}
     for finding in findings:
         by_memory.setdefault(labels.memory(finding.condition), []).append(finding)
-    clauses = [f"{memory} memory is {_clause(part, labels)}" for memory, part in by_memory.items()]
+    many = len(findings) > _MOST_NAMED
+    clauses = [
+        f"{memory} memory is {_counts(part) if many else _clause(part, labels)}" for memory, part in by_memory.items()
+    ]
     return f"When {when}: {'; '.join(clauses)}."
 
 
 def _clause(findings: Sequence[Finding], labels: Labels) -> str:
-    order = [Verdict.UNSTABLE, Verdict.STABLE, Verdict.INCONCLUSIVE]
     parts = []
-    for verdict in order:
+    for verdict in _ORDER:
         names = [labels.machine(f.condition) for f in findings if f.judgement.verdict == verdict]
         if names:
             parts.append(f"{verdict.value} under {joined(names)}")
@@ -43,8 +56,12 @@ def _clause(findings: Sequence[Finding], labels: Labels) -> str:
 
 
 def _counts(findings: Sequence[Finding]) -> str:
-    counted = [(v.value, sum(f.judgement.verdict == v for f in findings)) for v in Verdict]
-    return f"of {len(findings)} conditions " + joined([f"{count} are {word}" for word, count in counted if count])
+    """``unstable under 3 and stable under 27 of 30 machines``."""
+    counted = [(verdict.value, sum(f.judgement.verdict == verdict for f in findings)) for verdict in _ORDER]
+    parts = [f"{word} under {count}" for word, count in counted if count]
+    if len(parts) == 1:
+        return f"{parts[0].partition(' ')[0]} under all {len(findings)} machines"
+    return f"{joined(parts)} of {len(findings)} machines"
 
 
 def joined(words: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _CEILING = 100.0  # beyond a hundred times the zero predictor, how much worse tells nothing
+BESIDE = ("axes fraction", "data")  # right of the axes, at a height of the data
 _RAIL = 0.13  # share of the panel's height above the ceiling, where infinite errors are shown
 
 
@@ -35,11 +36,24 @@ class _Frame:
 
     @property
     def top(self) -> float:
-        return self.high * (self.high / self.low) ** (_RAIL / (1 - _RAIL))
+        return rail_top(self.low, self.high)
 
-    def lane(self, index: int, count: int) -> float:
-        """Height of one width's lane within the rail of infinities."""
-        return float(self.high * (self.top / self.high) ** ((index + 0.7) / (count + 0.4)))
+
+def rail_top(low: float, high: float) -> float:
+    """Where an axis from ``low`` to ``high`` ends when a rail of infinities is put on it."""
+    return float(high * (high / low) ** (_RAIL / (1 - _RAIL)))
+
+
+def rail_lane(low: float, high: float, index: int, count: int) -> float:
+    """Height of one line's lane within the rail of infinities."""
+    return float(high * (rail_top(low, high) / high) ** ((index + 0.7) / (count + 0.4)))
+
+
+def annotate_rail(ax: Axes, high: float, top: float) -> None:
+    """Draw the rail itself: hatched, and named on its right."""
+    ax.axhspan(high, top, facecolor="#f1f3f5", edgecolor="#c9d0d8", hatch="////", linewidth=0, zorder=0)
+    ax.axhline(high, color=MUTED, linewidth=0.6)
+    ax.annotate("∞", (1.02, (high * top) ** 0.5), xycoords=BESIDE, va="center", fontsize=10, color=MUTED)
 
 
 def error_gallery(findings: Sequence[Finding], labels: Labels, name: str) -> Gallery:
@@ -107,7 +121,7 @@ def _draw(ax: Axes, part: pd.DataFrame, styles: Mapping[float, LineStyle], frame
             step = max(1, math.ceil(len(spread) / 8))
             marks = (index * step // len(styles), step)  # interleaved: lines that coincide all show their marks
             _median(ax, spread, style, frame, window, marks)
-            _rail(ax, spread, style, frame.lane(index, len(styles)), marks)
+            _rail(ax, spread, style, rail_lane(frame.low, frame.high, index, len(styles)), marks)
     ax.set_xlabel("perturbation radius β")
     ax.set_ylabel("√(E(β) / L₀)")
 
@@ -136,10 +150,8 @@ def _rail(ax: Axes, spread: pd.DataFrame, style: LineStyle, lane: float, marks: 
 
 
 def _reference_lines(ax: Axes, frame: _Frame) -> None:
-    ax.axhspan(frame.high, frame.top, facecolor="#f1f3f5", edgecolor="#c9d0d8", hatch="////", linewidth=0, zorder=0)
-    ax.axhline(frame.high, color=MUTED, linewidth=0.6)
-    beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 6.5, "color": MUTED}
-    ax.annotate("∞", (1.02, (frame.high * frame.top) ** 0.5), **{**beside, "fontsize": 10})
+    annotate_rail(ax, frame.high, frame.top)
+    beside: dict[str, Any] = {"xycoords": BESIDE, "va": "center", "fontsize": 6.5, "color": MUTED}
     ax.axhline(1.0, color=MUTED, linewidth=0.8, zorder=0.5)
     ax.annotate("L₀", (1.02, 1.0), **beside)
     crowded = frame.top > 3e3 * frame.low  # then only the outer thresholds' labels keep apart

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SHOWN_THRESHOLD = THRESHOLDS[0]
+_LONGEST = 34  # letters of a machine's name beside its slope
 _LINES = 6  # conditions in one panel
 _AXES = ("horizon", "width")
 _WORDS = {"horizon": "horizon T (steps)", "width": "width m"}
@@ -29,18 +29,34 @@ _WORDS = {"horizon": "horizon T (steps)", "width": "width m"}
 
 def radius_gallery(findings: Sequence[Finding], labels: Labels, name: str) -> Gallery:
     """Two panels per memory (against horizon, against width), one line per machine, at the strictest threshold."""
-    styles = category_styles(list(dict.fromkeys(labels.machine(f.condition) for f in findings)))
+    machines = list(dict.fromkeys(labels.machine(finding.condition) for finding in findings))
+    styles = category_styles(machines)
     by_memory: dict[str, list[Finding]] = {}
     for finding in findings:
         by_memory.setdefault(labels.memory(finding.condition), []).append(finding)
     panels = []
     for memory, part in by_memory.items():
-        for first in range(0, len(part), _LINES):
-            chunk = part[first : first + _LINES]
+        for chunk in _chunks(part, labels):
             for axis in _AXES:
                 if any(not _rows(finding, axis).empty for finding in chunk):
                     panels.append(_panel(chunk, memory, axis, labels, styles))
     return Gallery(name=name, panels=tuple(panels), columns=2)
+
+
+def _chunks(findings: Sequence[Finding], labels: Labels) -> list[list[Finding]]:
+    """Findings that share a panel: whole families as long as they fit, at most 6 lines."""
+    families: dict[str, list[Finding]] = {}
+    for finding in findings:
+        families.setdefault(labels.family(finding.condition), []).append(finding)
+    chunks: list[list[Finding]] = [[]]
+    for members in families.values():
+        if len(chunks[-1]) + len(members) > _LINES:
+            chunks.append([])
+        for finding in members:
+            if len(chunks[-1]) == _LINES:
+                chunks.append([])
+            chunks[-1].append(finding)
+    return [chunk for chunk in chunks if chunk]
 
 
 def _rows(finding: Finding, axis: str) -> pd.DataFrame:
@@ -59,7 +75,7 @@ def _panel(
     identities = dict.fromkeys(i for finding in findings for i in _rows(finding, axis)["identity"])
     return Panel(
         group=memory,
-        title=f"radius against {axis}{_held(findings, axis)}",
+        title=f"{_family(findings, labels) or 'radius '}against {axis}{_held(findings, axis)}",
         description=f"Stability radius against {axis} for {', '.join(names)}; fitted slopes are written below.",
         draw=lambda ax: _draw(ax, findings, axis, labels, styles),
         identities=tuple(identities),
@@ -68,10 +84,21 @@ def _panel(
     )
 
 
+def _family(findings: Sequence[Finding], labels: Labels) -> str:
+    """What all machines of a panel have in common, for its title; empty where they have nothing, or it is all."""
+    families = {labels.family(finding.condition) for finding in findings}
+    return f"{families.pop()}: " if len(families) == 1 and families != {""} and len(findings) > 1 else ""
+
+
+def _shortened(name: str) -> str:
+    """The end of a long name: what tells machines apart comes last."""
+    return name if len(name) <= _LONGEST else f"…{name[1 - _LONGEST :]}"
+
+
 def _held(findings: Sequence[Finding], axis: str) -> str:
     values = sorted({f.width if axis == "horizon" else f.horizon for f in findings})
     word = "width" if axis == "horizon" else "horizon"
-    return f" (at {word} {' or '.join(show(value) for value in values)})" if values else ""
+    return f" ({word} {' or '.join(show(value) for value in values)})" if values else ""
 
 
 def _draw(ax: Axes, findings: Sequence[Finding], axis: str, labels: Labels, styles: Mapping[str, LineStyle]) -> None:
@@ -79,6 +106,7 @@ def _draw(ax: Axes, findings: Sequence[Finding], axis: str, labels: Labels, styl
     handles = []
     for index, finding in enumerate(findings):
         name = labels.machine(finding.condition)
+        shown = labels.member(finding.condition) if _family(findings, labels) else name
         slope = _slope(finding, axis)
         shift = 1.02 ** (index - (len(findings) - 1) / 2)  # lines that coincide stay visible
         _condition(ax, _rows(finding, axis), axis, slope, styles[name], shift)
@@ -86,7 +114,7 @@ def _draw(ax: Axes, findings: Sequence[Finding], axis: str, labels: Labels, styl
             Line2D(
                 [],
                 [],
-                label=f"{clean(textwrap.shorten(name, 34, placeholder='…'))}:  {slope_text(slope)}",
+                label=f"{clean(_shortened(shown))}:  {slope_text(slope)}",
                 **styles[name].line(),
             )
         )

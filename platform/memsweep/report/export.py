@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from memsweep.report.bounds import EXPLANATIONS, PREFIX
 from memsweep.report.findings import Finding
 from memsweep.report.grouping import CONDITION
 
@@ -29,7 +30,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 def verdict_frame(findings: Sequence[Finding], extra: Sequence[str]) -> pd.DataFrame:
     """One row per finding: VERDICT_COLUMNS, then the study's extra columns."""
-    rows = [_verdict_row(finding) for finding in findings]
+    rows = [verdict_row(finding) for finding in findings]
     return pd.DataFrame(rows, columns=[*VERDICT_COLUMNS, *extra])
 
 
@@ -57,11 +58,19 @@ def _as_text(cell: Any) -> Any:
     return text.replace("\r\n", "\n").replace("\r", "\n")  # a bare carriage return would end the row for many readers
 
 
-def _verdict_row(finding: Finding) -> dict[str, Any]:
+def verdict_row(finding: Finding) -> dict[str, Any]:
+    """VERDICT_COLUMNS of one finding, and its extra columns."""
     judgement = finding.judgement
     row: dict[str, Any] = {**finding.condition, "ball": finding.ball, "threshold": judgement.threshold}
     row["verdict"] = judgement.verdict.value
     for name, slope in (("slope_width", judgement.slope_width), ("slope_horizon", judgement.slope_horizon)):
         row |= {name: slope.estimate, f"{name}_low": slope.low, f"{name}_high": slope.high}
-    row["reasons"] = "; ".join(judgement.reasons)
+    row["reasons"] = "; ".join(reasons(finding))
     return row
+
+
+def reasons(finding: Finding) -> tuple[str, ...]:
+    """Why the verdict is what it is, and that it rests on lower bounds of the error where it does."""
+    if not finding.bound:
+        return finding.judgement.reasons
+    return (*finding.judgement.reasons, f"{PREFIX}{EXPLANATIONS[finding.bound]}")

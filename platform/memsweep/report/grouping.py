@@ -16,6 +16,7 @@ CONDITION = ("kernel", "rate", "exponent", "model", "activation", "parameterizat
 _SHOWN_ELSEWHERE = (
     *("task.kernel", "task.rate", "task.exponent", "task.horizon"),
     *("model.name", "model.width", "model.activation", "model.normalize", "model.parameterization"),
+    "chain.earlier",  # follows from the width, or whatever the chain runs along
     "training.checkpoint_every",  # cosmetic: it cannot change a number
 )
 _SEEDS = ("training.seeds", "training.first_seed")

@@ -5,25 +5,44 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memsweep.report.findings import Finding
-
-_MACHINE = ("model", "activation", "parameterization", "normalize")
+_FAMILY, _MEMBER = ("model", "activation"), ("parameterization", "normalize")
+_MACHINE = (*_FAMILY, *_MEMBER)
 _DECAY = ("rate", "exponent")
+_BETWEEN = " · "
+
+Condition = Mapping[str, Any]
 
 
 class Labels:
-    """Names the memory (task side) and the machine (model side) of a finding, relative to one study."""
+    """Names the memory (task side) and the machine (model side) of a condition, relative to one study.
 
-    def __init__(self, findings: Sequence[Finding]) -> None:
-        self._conditions = [finding.condition for finding in findings]
+    A machine is a family (the model and its activation) and a member of it (the parameterization and the rest).
+
+    Args:
+        conditions: of the whole study: column -> value, None where the part has no such field.
+    """
+
+    def __init__(self, conditions: Sequence[Condition]) -> None:
+        self._conditions = list({tuple(condition.values()): condition for condition in conditions}.values())
         names = list(self._conditions[0]) if self._conditions else []
         extra = [name for name in names if name not in ("task", "kernel", *_DECAY, *_MACHINE)]
         self._task_extra = [name for name in extra if name.startswith("task.") and name != "task.name"]
-        self._machine_extra = [name for name in extra if not name.startswith("task.")]
-        self._varied = [name for name in _MACHINE if self._varies(name, self._conditions)]
+        fixed = [name for name in names if name not in extra or name in self._task_extra]
+        others = [name for name in extra if not name.startswith("task.")]
+        # A field that only follows from the model, say, tells nothing apart: it is reported once, not in every label.
+        self._machine_extra = [name for name in others if self._varies_within(name, fixed)]
+        self.following = tuple(name for name in others if name not in self._machine_extra)
+        self._varied = [name for name in _MACHINE if self._varies(name) and not self._is_one_option(name)]
+        self._memories: dict[tuple[Any, ...], str] = {}
 
-    def memory(self, condition: Mapping[str, Any]) -> str:
+    def memory(self, condition: Condition) -> str:
         """The kernel (the task where there is none), with the fields that differ between its conditions."""
+        key = tuple(condition.get(name) for name in ("task", "kernel", *_DECAY, *self._task_extra))
+        if key not in self._memories:
+            self._memories[key] = self._memory(condition)
+        return self._memories[key]
+
+    def _memory(self, condition: Condition) -> str:
         name = str(condition["kernel"] or condition["task"])
         if self._varies("task", [c for c in self._conditions if c["kernel"] == condition["kernel"]]):
             name = ", ".join(dict.fromkeys([str(condition["task"]), name]))
@@ -32,18 +51,40 @@ class Labels:
         shown = ", ".join(f"{field.removeprefix('task.')} {show(condition[field])}" for field in fields)
         return f"{name} ({shown})" if shown else name
 
-    def machine(self, condition: Mapping[str, Any]) -> str:
+    def machine(self, condition: Condition) -> str:
         """The parameterization, and whatever else of the model and its training the study varies."""
-        parts = [self._machine_part(name, condition[name]) for name in self._varied or ["parameterization"]]
-        parts += [f"{name.rpartition('.')[2]} {show(condition[name])}" for name in self._machine_extra]
-        return " · ".join(part for part in parts if part) or str(condition["model"])
+        parts = [self.family(condition), self._member(condition)]
+        return _BETWEEN.join(part for part in parts if part) or str(condition["model"])
+
+    def family(self, condition: Condition) -> str:
+        """The model and its activation, as far as the study varies them; may be empty."""
+        parts = [_part(name, condition[name]) for name in _FAMILY if name in self._varied]
+        return _BETWEEN.join(part for part in parts if part)
+
+    def member(self, condition: Condition) -> str:
+        """What tells a machine from the others of its family; never empty."""
+        return self._member(condition) or self.family(condition) or str(condition["model"])
+
+    def _member(self, condition: Condition) -> str:
+        names = [name for name in _MEMBER if name in self._varied] if self._varied else ["parameterization"]
+        parts = [_part(name, condition[name]) for name in names]
+        parts += [
+            f"{name.rpartition('.')[2]} {show(condition[name])}"
+            for name in self._machine_extra
+            if condition[name] is not None
+        ]
+        return _BETWEEN.join(part for part in parts if part)
+
+    def without(self, *columns: str) -> Labels:
+        """Labels that do not speak of these columns: conditions that differ in them alone share a name."""
+        return Labels([masked(condition, columns) for condition in self._conditions])
 
     def fixed(self) -> dict[str, str]:
         """The condition columns that have one value throughout, null ones left out."""
         if not self._conditions:
             return {}
         first = self._conditions[0]
-        names = [name for name in ("task", *_MACHINE) if not self._varies(name, self._conditions)]
+        names = [name for name in ("task", *_MACHINE) if not self._varies(name)]
         return {name: show(first[name]) for name in names if first[name] is not None}
 
     def decays(self) -> dict[str, str]:
@@ -54,14 +95,31 @@ class Labels:
             found[self.memory(condition)] = ", ".join(fields)
         return {label: fields for label, fields in found.items() if fields}
 
-    def _machine_part(self, name: str, value: Any) -> str:
-        if name == "normalize":
-            return "" if value is None else ("normalized" if value else "plain")
-        return "" if value is None else str(value)
+    def _is_one_option(self, name: str) -> bool:
+        """Whether ``normalize`` differs only because some models lack it."""
+        return name == "normalize" and len({c[name] for c in self._conditions if c[name] is not None}) < 2
 
-    @staticmethod
-    def _varies(name: str, conditions: Sequence[Mapping[str, Any]]) -> bool:
-        return len({condition[name] for condition in conditions}) > 1
+    def _varies(self, name: str, conditions: Sequence[Condition] | None = None) -> bool:
+        found = self._conditions if conditions is None else conditions
+        return len({condition[name] for condition in found}) > 1
+
+    def _varies_within(self, name: str, columns: Sequence[str]) -> bool:
+        """Whether a field differs between conditions that agree in all of these columns."""
+        values: dict[tuple[Any, ...], set[Any]] = {}
+        for condition in self._conditions:
+            values.setdefault(tuple(condition[column] for column in columns), set()).add(condition[name])
+        return any(len(found) > 1 for found in values.values())
+
+
+def masked(condition: Condition, columns: Sequence[str]) -> dict[str, Any]:
+    """A condition that says nothing in these columns."""
+    return {name: None if name in columns else value for name, value in condition.items()}
+
+
+def _part(name: str, value: Any) -> str:
+    if name == "normalize":
+        return "" if value is None else ("normalized" if value else "plain")
+    return "" if value is None else str(value)
 
 
 def show(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 Condition = tuple[Any, ...]
@@ -21,10 +21,12 @@ class LiveVerdicts:
     """
 
     def __init__(self, trials: Iterable[tuple[str, TrialConfig]]) -> None:
-        self._group = _conditions(dict(trials))
+        listed = list(trials)
+        self._group = _conditions(dict(listed))
         self._waiting: dict[Condition, set[str]] = {}
         for identity, group in self._group.items():
             self._waiting.setdefault(group, set()).add(identity)
+        self._named = _named([config for _, config in listed])
         self._tables: dict[Condition, list[Mapping[str, pd.DataFrame]]] = {}
 
     def add(self, identity: str, tables: Mapping[str, pd.DataFrame]) -> list[str]:
@@ -48,14 +50,27 @@ class LiveVerdicts:
         from memsweep.stability.verdict import judge
 
         curves, replicas = (pd.concat([tables[name] for tables in results]) for name in ("curves", "replicas"))
+        curves = curves.dropna(subset=["width", "horizon"]) if not curves.empty else curves
+        # no perturbation was measured, or nothing asks for a verdict: no memory kernel, one width, one horizon
+        if curves.empty or (curves["kernel"].isna().all() and len(curves[["width", "horizon"]].drop_duplicates()) < 2):
+            return []
         first = curves.iloc[0]
-        name = " ".join(str(first[key]) for key in ("kernel", "parameterization") if pd.notna(first[key]))
+        name = " ".join(str(first[key]) for key in ("kernel", *self._named) if pd.notna(first[key]))
         lines = []
         for ball, part in curves.groupby("ball", sort=False):
             judgement = judge(part, replicas)
             slope = f"radius slope {judgement.slope_horizon} in horizon"
             lines.append(f"{name or first['model']}, {ball} weights: {judgement.verdict} ({slope})")
         return lines
+
+
+def _named(configs: Sequence[TrialConfig]) -> tuple[str, ...]:
+    """The columns that a line names: the parameterization, and what else of the model the plan varies."""
+    from memsweep.trial import conditions
+
+    rows = [conditions(config) for config in configs]
+    names = ("model", "activation", "parameterization")
+    return tuple(name for name in names if name == "parameterization" or len({row[name] for row in rows}) > 1)
 
 
 def _conditions(trials: Mapping[str, TrialConfig]) -> dict[str, Condition]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -10,15 +11,20 @@ from typing import Any
 
 import jinja2
 
-from memsweep.report import provenance, view
+from memsweep.report import provenance, view, view_losses
 from memsweep.report.answer import answers, joined
 from memsweep.report.draw_radius import SHOWN_THRESHOLD
 from memsweep.report.findings import Finding
 from memsweep.report.grouping import Grouping
 from memsweep.report.labels import Labels
-from memsweep.report.panels import Gallery, legend_mark, svg
+from memsweep.report.losses import LossRow
+from memsweep.report.overview import overview
+from memsweep.report.panels import Gallery, Panel, legend_mark, svg
+from memsweep.report.published import Comparison
+from memsweep.report.rates import RateStudy
 from memsweep.report.study import Study
 from memsweep.report.style import number
+from memsweep.report.view_published import published_tables
 from memsweep.stability.radius import THRESHOLDS, VALID_ERROR
 from memsweep.stability.verdict import GROWTH_LIMIT, HORIZON_LIMITED, SLOPE_LIMIT, SMALLEST_GRID
 
@@ -35,15 +41,47 @@ class Section:
     radius: Gallery
 
 
-def render(
-    study: Study,
-    findings: Sequence[Finding],
-    grouping: Grouping,
-    sections: Sequence[Section],
-    memory: Gallery,
-) -> str:
+@dataclass(frozen=True)
+class Galleries:
+    """Every picture of a report."""
+
+    sections: tuple[Section, ...]
+    memory: Gallery
+    rates: Gallery
+
+    @property
+    def all(self) -> tuple[Gallery, ...]:
+        """In the order of the page."""
+        return (*(g for section in self.sections for g in (section.error, section.radius)), self.memory, self.rates)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Everything that a report says.
+
+    Attributes:
+        findings: all conditions and balls that were measured.
+        comparisons: with the published claims.
+        losses: the rows worth showing.
+        rates: the curves of a study of learning rates.
+    """
+
+    study: Study
+    grouping: Grouping
+    labels: Labels
+    findings: Sequence[Finding]
+    comparisons: Sequence[Comparison]
+    losses: Sequence[LossRow]
+    rates: Sequence[RateStudy]
+
+    @property
+    def asked(self) -> list[Finding]:
+        """The findings that ask for a verdict."""
+        return [finding for finding in self.findings if finding.asked]
+
+
+def render(contents: Contents, galleries: Galleries) -> str:
     """The page as text."""
-    labels = Labels(findings)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,  # names, reasons and tracebacks are data, whatever they contain
@@ -51,17 +89,44 @@ def render(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html.j2").render(
-        study=study,
-        answers=answers(findings, labels),
-        replicas=len(study.tables["replicas"]),
-        fixed=labels.fixed(),
-        decays=labels.decays(),
-        coupled=grouping.coupled,
-        tables=view.verdict_tables(findings, labels),
-        slopes=view.slope_rows(findings, labels),
-        fit=view.fit_table(findings, labels),
-        sections=[
+    words = {**_head(contents), **_tables(contents), **_pictures(galleries), "rule": _rule()}
+    return environment.get_template("page.html.j2").render(words)
+
+
+def _head(contents: Contents) -> dict[str, Any]:
+    study, labels = contents.study, contents.labels
+    return {
+        "study": study,
+        "answers": answers(contents.asked, labels, finished=bool(study.records)),
+        "replicas": len(study.tables["replicas"]),
+        "fixed": labels.fixed(),
+        "decays": labels.decays(),
+        "coupled": contents.grouping.coupled,
+        "following": labels.following,
+        "missing": provenance.missing(study),
+        "unusual": provenance.unusual(study),
+        "facts": provenance.facts(study),
+        "trials": provenance.trials(study),
+    }
+
+
+def _tables(contents: Contents) -> dict[str, Any]:
+    labels, asked = contents.labels, contents.asked
+    return {
+        "overview": overview(asked, labels),
+        "tables": view.verdict_tables(asked, labels),
+        "lower": any(finding.bound for finding in asked),
+        "slopes": view.slope_rows(asked, labels),
+        "fit": view.fit_table(asked, labels),
+        "published": published_tables(contents.study, contents.comparisons, labels),
+        "losses": view_losses.loss_table(contents.losses, labels),
+        "rates": view_losses.rate_tables(contents.rates),
+    }
+
+
+def _pictures(galleries: Galleries) -> dict[str, Any]:
+    return {
+        "sections": [
             {
                 "ball": part.ball,
                 "moves": part.moves,
@@ -69,27 +134,41 @@ def render(
                 "radius": _gallery(part.radius),
                 "folded": i > 0,
             }
-            for i, part in enumerate(sections)
+            for i, part in enumerate(galleries.sections)
         ],
-        memory=_gallery(memory),
-        missing=provenance.missing(study),
-        unusual=provenance.unusual(study),
-        facts=provenance.facts(study),
-        trials=provenance.trials(study),
-        rule={
-            "slope": number(SLOPE_LIMIT, 1),
-            "growth": number(GROWTH_LIMIT, 1),
-            "least": SMALLEST_GRID,
-            "limited": f"{HORIZON_LIMITED:g}",
-            "validity": view.percent(VALID_ERROR),
-            "thresholds": joined([view.percent(threshold) for threshold in THRESHOLDS]),
-            "shown": view.percent(SHOWN_THRESHOLD),
-        },
-    )
+        "memory": _gallery(galleries.memory),
+        "rate_pictures": _gallery(galleries.rates),
+    }
+
+
+def _rule() -> dict[str, Any]:
+    return {
+        "slope": number(SLOPE_LIMIT, 1),
+        "growth": number(GROWTH_LIMIT, 1),
+        "least": SMALLEST_GRID,
+        "limited": f"{HORIZON_LIMITED:g}",
+        "validity": view.percent(VALID_ERROR),
+        "thresholds": joined([view.percent(threshold) for threshold in THRESHOLDS]),
+        "shown": view.percent(SHOWN_THRESHOLD),
+    }
+
+
+def chosen(panels: Sequence[Panel]) -> list[Panel]:
+    """What a page can hold: of too many panels the first of each group, equally many."""
+    if len(panels) <= _MOST_PANELS:
+        return list(panels)
+    each = max(1, _MOST_PANELS // len({panel.group for panel in panels}))
+    seen: Counter[str] = Counter()
+    chosen = []
+    for panel in panels:
+        seen[panel.group] += 1
+        if seen[panel.group] <= each:
+            chosen.append(panel)
+    return chosen[:_MOST_PANELS]
 
 
 def _gallery(gallery: Gallery) -> dict[str, Any]:
-    shown = gallery.panels[:_MOST_PANELS]
+    shown = chosen(gallery.panels)
     groups = [
         {"title": title, "panels": [{"panel": panel, "source": svg(panel)} for panel in part]}
         for title, part in groupby(shown, key=lambda panel: panel.group)

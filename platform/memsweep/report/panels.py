@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LEGEND_COLUMNS = 6
+_LETTERS = 16.2  # of a title, per inch
 _PER_PICTURE = 12  # panels in one PNG: what a page of a paper can hold
 _DPI = 200
 _COORDINATES = re.compile(r'\s(?:d|x|y)="[^"]*"')
@@ -140,7 +141,12 @@ def _picture(gallery: Gallery, panels: Sequence[Panel], path: Path) -> None:
         for index, panel in enumerate(panels):
             row, column = divmod(index, columns)
             ax = panel.place(figure, width * column, (height + _TITLE) * row + _TITLE)
-            ax.set_title("\n".join(clean(textwrap.shorten(part, 46, placeholder="…")) for part in panel.names))
+            ax.set_title(
+                "\n".join(
+                    clean(textwrap.shorten(part, int(_LETTERS * (panel.width - _LEFT)), placeholder="…"))
+                    for part in panel.names
+                )
+            )
         if gallery.legend:
             handles = [Line2D([], [], label=clean(label), **style.line()) for label, style in gallery.legend]
             figure.legend(handles=handles, loc="lower center", ncols=_LEGEND_COLUMNS, handlelength=3.5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,13 +45,16 @@ def trials(study: Study) -> list[dict[str, Any]]:
 def unusual(study: Study) -> list[dict[str, Any]]:
     """The stored trials that did not simply finish, and how many of their replicas did not."""
     replicas = study.tables["replicas"]
+    ended: dict[str, Counter[str]] = defaultdict(Counter)
+    if not replicas.empty:
+        for identity, outcome in zip(replicas["identity"], replicas["outcome"], strict=True):
+            ended[str(identity)][str(outcome)] += 1
     rows = []
     for row in trials(study):
-        seeds = replicas[replicas["identity"] == row["identity"]] if not replicas.empty else replicas
-        ended = seeds["outcome"].value_counts() if not seeds.empty else {}
-        others = {str(name): int(count) for name, count in ended.items() if name != Outcome.DONE}
+        seeds = ended[row["identity"]]
+        others = {name: count for name, count in seeds.most_common() if name != Outcome.DONE}
         if row["outcome"] != Outcome.DONE or others:
-            seeds_text = ", ".join(f"{count} of {len(seeds)} seeds {name}" for name, count in others.items())
+            seeds_text = ", ".join(f"{count} of {seeds.total()} seeds {name}" for name, count in others.items())
             rows.append({**row, "seeds": seeds_text, "explanation": explanation(row["outcome"])})
     return rows
 

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from memsweep.config.claims import Claims, claims_from_dict
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
 from memsweep.sweep.record import decode, from_json
@@ -44,6 +45,7 @@ class Study:
         records: identity -> record, in the order of the plan.
         tables: ``curves``, ``replicas``, ``memory``, ``history``, one frame each over all records.
         missing: planned trials without a record.
+        claims: what was published about the conditions; None where the study file claims nothing.
         left_out: stored results that the plan does not name (older code, other overrides).
     """
 
@@ -55,6 +57,7 @@ class Study:
     missing: tuple[MissingRow, ...]
     left_out: int
     plan_provenance: Mapping[str, Any]
+    claims: Claims | None
 
 
 def load_study(folder: Path) -> Study:
@@ -81,6 +84,7 @@ def load_study(folder: Path) -> Study:
         missing=tuple(_missing(folder, key, planned[key]) for key in planned if key not in stored),
         left_out=len(stored) - len(chosen),
         plan_provenance=plan.get("provenance") or {},
+        claims=claims_from_dict(plan.get("claims")),
     )
 
 

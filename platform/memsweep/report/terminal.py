@@ -6,24 +6,26 @@ import io
 import shutil
 import sys
 import textwrap
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from memsweep.report import ReportPaths
+from memsweep.report.answer import NOT_ASKED, NOTHING
 from memsweep.report.export import VERDICT_COLUMNS
 from memsweep.report.grouping import CONDITION, plain_value
 from memsweep.report.labels import show
+from memsweep.report.overview import MANY
 from memsweep.report.style import clean, slope_text
+from memsweep.report.terminal_grid import BOUND_KEY, STYLES, SYMBOLS, bound_mark, frame_slope, labels_of, verdict_grids
+from memsweep.report.terminal_more import loss_lines, published_grids
 from memsweep.report.view import percent
-from memsweep.stability.slopes import Slope
 
-_STYLES = {"stable": "bold green", "unstable": "bold red", "inconclusive": "bold yellow"}
-_SYMBOLS = {"stable": "●", "unstable": "▲", "inconclusive": "◇"}
 _WIDEST, _PLAIN, _NAME = 120, 110, 24
 _MOST_REASONS, _LONGEST_REASON = 6, 330
 
@@ -34,16 +36,46 @@ def verdict_table(source: ReportPaths | pd.DataFrame, *, width: int | None = Non
     colour = sys.stdout.isatty() if colour is None else colour
     if width is None:
         width = min(_WIDEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _PLAIN
-    if frame.empty:
-        return "No verdict yet: no trial of this study has finished.\n"
     buffer = io.StringIO()
     console = Console(file=buffer, width=width, force_terminal=colour, no_color=not colour, highlight=False)
+    losses = isinstance(source, ReportPaths) and source.losses is not None
+    if frame.empty:
+        console.print(NOT_ASKED.partition(";")[0] + "." if losses else NOTHING)
+    else:
+        _verdicts(console, frame)
+    if isinstance(source, ReportPaths):
+        _more(console, source)
+    return buffer.getvalue()
+
+
+def _verdicts(console: Console, frame: pd.DataFrame) -> None:
     rows = frame.to_dict("records")
     varied = _varied(frame)
-    console.print(_table(rows, varied))
-    for line in (*_fixed(frame, varied), *_undecided(rows, varied)):
+    table = _table(rows, varied)
+    if frame["ball"].value_counts().max() > MANY or not _fits(console, table):
+        for part in verdict_grids(frame, console.width):
+            console.print(part)
+    else:
+        console.print(table)
+    bounds = ["", BOUND_KEY] if any(map(bound_mark, rows)) else []
+    for line in (*bounds, *_fixed(frame, varied), *_undecided(rows, varied)):
         console.print(Text(line), soft_wrap=False)
-    return buffer.getvalue()
+
+
+def _fits(console: Console, table: Table) -> bool:
+    """Whether a table can be shown without cutting a word."""
+    unlimited = console.options.update(max_width=10_000)
+    return Measurement.get(console, unlimited, table).maximum <= console.width
+
+
+def _more(console: Console, source: ReportPaths) -> None:
+    if source.published is not None:
+        labels, _ = labels_of(pd.read_csv(source.verdicts))
+        for part in published_grids(pd.read_csv(source.published), labels, console.width):
+            console.print(part)
+    if source.losses is not None:
+        for part in loss_lines(pd.read_csv(source.losses)):
+            console.print(part)
 
 
 def _varied(frame: pd.DataFrame) -> list[str]:
@@ -64,7 +96,7 @@ def _table(rows: list[dict[Hashable, Any]], varied: list[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in varied:
         table.add_column(name.rpartition(".")[2], no_wrap=True, overflow="ellipsis", max_width=_NAME)
-    for name, least in (("ball", 9), ("verdict", 14), ("slope in horizon", 21), ("slope in width", 21), ("at", 4)):
+    for name, least in (("ball", 9), ("verdict", 15), ("slope in horizon", 21), ("slope in width", 21), ("at", 4)):
         table.add_column(name, no_wrap=True, min_width=least, justify="right" if name == "at" else "left")
     previous = rows[0]["ball"]
     for row in rows:
@@ -73,8 +105,8 @@ def _table(rows: list[dict[Hashable, Any]], varied: list[str]) -> Table:
             table.add_row()
             previous = row["ball"]
         verdict = str(row["verdict"])
-        mark = Text(f"{_SYMBOLS.get(verdict, '')} {verdict}", style=_STYLES.get(verdict, ""))
-        slopes = (slope_text(_slope(row, "slope_horizon")), slope_text(_slope(row, "slope_width")))
+        mark = Text(f"{SYMBOLS.get(verdict, '')} {verdict}{bound_mark(row)}", style=STYLES.get(verdict, ""))
+        slopes = (slope_text(frame_slope(row, name)) for name in ("slope_horizon", "slope_width"))
         cells = (Text(_cell(row[name])) for name in varied)
         table.add_row(*cells, str(row["ball"]), mark, *slopes, percent(float(row["threshold"])))
     return table
@@ -82,10 +114,6 @@ def _table(rows: list[dict[Hashable, Any]], varied: list[str]) -> Table:
 
 def _cell(value: Any) -> str:
     return clean(show(plain_value(value)))  # a name must not reach the terminal as an escape sequence
-
-
-def _slope(row: Mapping[Hashable, Any], name: str) -> Slope:
-    return Slope(*(float(row[key]) for key in (name, f"{name}_low", f"{name}_high")))
 
 
 def _fixed(frame: pd.DataFrame, varied: list[str]) -> list[str]:
@@ -97,11 +125,11 @@ def _fixed(frame: pd.DataFrame, varied: list[str]) -> list[str]:
     return ["", f"Throughout: {', '.join(same)}."] if same else []
 
 
-def _undecided(rows: list[dict[Hashable, Any]], varied: list[str]) -> list[str]:
+def _undecided(rows: Sequence[Mapping[Hashable, Any]], varied: Sequence[str]) -> list[str]:
     undecided = [row for row in rows if row["verdict"] == "inconclusive"]
     lines = []
     for row in undecided[:_MOST_REASONS]:
-        name = ", ".join(_cell(row[column]) for column in varied)
+        name = ", ".join(_cell(row[column]) for column in varied if plain_value(row[column]) is not None)
         reasons = _cell(row["reasons"])
         line = f"Inconclusive ({name}; ball {row['ball']}): {reasons}"
         lines.append(textwrap.shorten(line, _LONGEST_REASON, placeholder=" …"))

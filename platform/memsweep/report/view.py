@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from memsweep.report.answer import MOVES
+from memsweep.report.bounds import EXPLANATIONS
+from memsweep.report.export import reasons
 from memsweep.report.findings import BALLS, Finding
 from memsweep.report.grouping import plain_value
 from memsweep.report.labels import Labels, show
@@ -37,7 +39,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class VerdictRow:
-    """One line of the verdict table."""
+    """One line of the verdict table; ``bound`` says why its errors are lower bounds, where they are."""
 
     memory: str
     machine: str
@@ -45,6 +47,7 @@ class VerdictRow:
     explanation: str
     threshold: str
     limited: bool
+    bound: str
     against_horizon: Interval
     against_width: Interval
     reasons: tuple[str, ...]
@@ -155,10 +158,11 @@ def _verdict_row(finding: Finding, labels: Labels) -> VerdictRow:
         verdict=judgement.verdict.value,
         explanation=judgement.verdict.explanation,
         limited=judgement.horizon_limited,
+        bound=EXPLANATIONS.get(finding.bound, ""),
         threshold=percent(judgement.threshold),
         against_horizon=interval(judgement.slope_horizon),
         against_width=interval(judgement.slope_width),
-        reasons=tuple(judgement.reasons),
+        reasons=reasons(finding),
     )
 
 

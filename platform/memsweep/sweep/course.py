@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from memsweep.config.canonical import to_dict
 from memsweep.outcome import Outcome
 from memsweep.sweep import provenance
 from memsweep.sweep.backend import Backend
+from memsweep.sweep.carry import never_reached
 from memsweep.sweep.identity import pack_identity
 from memsweep.sweep.job import Failure, PackJob, PackReport
 from memsweep.sweep.progress import Ledger, Snapshot
@@ -57,11 +58,14 @@ class Course:
         self._cost = {trial.identity: pack.cost / len(pack.trials) for pack in plan.packs for trial in pack.trials}
         self._ledger = Ledger(len(plan.trials), len(plan.done), sum(self._cost.values()))
         self._singles: list[PackJob] = []  # members of packs that failed
-        self._lonely: list[PackJob] = []  # trials that ran out of memory, or died, while others ran beside them
-        self._beside_others = False
+        # trials that ran out of memory, or died, while others ran beside them; chains whose worker died
+        self._lonely: list[PackJob] = []
+        self._beside_others = self._last_round = False
 
     def run(self, backend: Backend) -> None:
         """All packs; then the members of failed packs, each alone; then what lacked memory even so, one at a time.
+
+        What a chain lacks stays together: its trials need one another's results, and never shared a program.
 
         Raises:
             KeyboardInterrupt: the run was stopped; ``results`` and ``failures`` hold what had ended.
@@ -70,12 +74,13 @@ class Course:
         self._show()
         backend.run(self._jobs, backend.slots, self)
         self._again(backend, self._singles, backend.slots, "each alone")
-        self._beside_others = False
+        self._beside_others, self._last_round = False, True
         self._again(backend, self._lonely, 1, "one at a time")
 
     def _again(self, backend: Backend, jobs: list[PackJob], at_once: int, how: str) -> None:
         if jobs:
-            self._ledger.note = f"{len(jobs)} trial{'s' if len(jobs) > 1 else ''} again, {how}, after a failure"
+            count = sum(len(job.members) for job in jobs)
+            self._ledger.note = f"{count} trial{'s' if count > 1 else ''} again, {how}, after a failure"
             backend.run(list(jobs), at_once, self)
             self._ledger.note = ""
             self._show()
@@ -90,15 +95,19 @@ class Course:
 
     def finished(self, job: PackJob, report: PackReport, *, died: bool = False) -> None:
         self._ledger.ended(job.pack)
+        told = {*report.finished, *report.failed}
         for name, outcome in report.finished.items():
             self.results[name] = outcome
             self._ledger.settled(self._cost[name])
             self._deliver(name)
+        if report.failed and _chained(job):
+            self._chain_failed(job, report.failed, died=died)
+            report = replace(report, failed={})
         for name, failure in report.failed.items():
             lacked_memory = died or failure["outcome"] == Outcome.OUT_OF_MEMORY
             self._failed(job, name, failure, certain=name in report.guilty, lacked_memory=lacked_memory)
         for name, _ in job.members:
-            if name not in report.finished and name not in report.failed:
+            if name not in told:
                 self._failed(job, name, _UNTOLD, certain=True)
         self._show()
 
@@ -107,6 +116,9 @@ class Course:
         # What was written before the worker died is a result like any other.
         stored = {name: str(self._store.record(name)["outcome"]) for name, _ in job.members if self._store.has(name)}
         lost = {name: failure for name, _ in job.members if name not in stored}
+        if _chained(job):  # it died at the first trial that is lost, and never came to the others
+            first = next(iter(lost), "")
+            lost = {name: failure if name == first else never_reached(first) for name in lost}
         self.finished(job, PackReport(stored, lost), died=True)
 
     def _failed(
@@ -119,12 +131,29 @@ class Course:
         elif lacked_memory and self._beside_others:
             self._lonely.append(alone)
         else:
-            self.failures[name] = failure
-            self._ledger.settled(self._cost[name], failed=True)
-            self._store.fail(name, {"study": job.study, "time": provenance.now(), **failure})
+            self._give_up(job, name, failure)
+
+    def _chain_failed(self, job: PackJob, failed: Mapping[str, Failure], *, died: bool) -> None:
+        """Run what the chain lacks again, one at a time, where that can tell more; else it has failed for good."""
+        lacked_memory = any(failure["outcome"] == Outcome.OUT_OF_MEMORY for failure in failed.values())
+        if (died and not self._last_round) or (lacked_memory and self._beside_others):
+            rest = tuple(member for member in job.members if member[0] in failed)
+            self._lonely.append(replace(job, pack=pack_identity(name for name, _ in rest), members=rest))
+            return
+        for name, failure in failed.items():
+            self._give_up(job, name, failure)
+
+    def _give_up(self, job: PackJob, name: str, failure: Failure) -> None:
+        self.failures[name] = failure
+        self._ledger.settled(self._cost[name], failed=True)
+        self._store.fail(name, {"study": job.study, "time": provenance.now(), **failure})
 
     def _show(self) -> None:
         self._on_progress(self._ledger.snapshot())
+
+
+def _chained(job: PackJob) -> bool:
+    return any(data.get("chain") for _, data in job.members)
 
 
 def _jobs(plan: Plan, workspace: Path, folder: Path) -> list[PackJob]:

@@ -7,15 +7,18 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.config.canonical import to_dict, trial_from_dict
+from memsweep.config.chain import resolved, taken
 from memsweep.outcome import Outcome
 from memsweep.sweep import provenance
-from memsweep.sweep.identity import identity
+from memsweep.sweep.carry import carried_value
+from memsweep.sweep.identity import identity, pack_identity
 from memsweep.sweep.record import SCHEMA
 from memsweep.sweep.store import Store
 
@@ -96,6 +99,8 @@ def execute_pack(job: PackJob, progress: Progress) -> PackReport:
                 todo[name] = _rebuild(name, data)
         except Exception as error:  # the member itself is at fault: the others go on without it
             failed[name] = failure_of(error, hint=" ".join(broken))
+    if any(config.chain is not None for config in todo.values()):
+        return _execute_chain(job, store, todo, progress, PackReport(finished, failed))
     guilty = tuple(failed)
     if todo:
         try:
@@ -104,6 +109,29 @@ def execute_pack(job: PackJob, progress: Progress) -> PackReport:
             failed |= {name: failure_of(error) for name in todo if not store.has(name)}
             finished |= {name: str(store.record(name)["outcome"]) for name in todo if store.has(name)}
     return PackReport(finished, failed, guilty)
+
+
+def _execute_chain(
+    job: PackJob, store: Store, todo: dict[str, TrialConfig], progress: Progress, before: PackReport
+) -> PackReport:
+    """Run the trials of a chain one after the other, each with what the store says of its predecessor.
+
+    Each result is stored at once. A trial without its predecessor's value fails; nobody else shares its program, so
+    every failure is the trial's own.
+    """
+    finished, failed = dict(before.finished), dict(before.failed)
+    for position, (name, config) in enumerate(todo.items()):
+        share = partial(_part, progress, position, len(todo))
+        try:
+            finished[name] = _run_link(job, store, name, config, share)
+        except (Exception, SystemExit) as error:  # as in execute_pack
+            failed[name] = failure_of(error)
+        share(1.0)
+    return PackReport(finished, failed, tuple(failed))
+
+
+def _part(progress: Progress, position: int, count: int, fraction: float) -> None:
+    progress((position + fraction) / count)
 
 
 def failure_of(error: BaseException, hint: str = "") -> Failure:
@@ -148,6 +176,26 @@ def _run_and_store(job: PackJob, store: Store, todo: dict[str, TrialConfig], pro
         store.write(name, _record(job, name, result, origin), tables)
     checkpoint.unlink(missing_ok=True)
     return {name: str(result.outcome) for name, result in zip(todo, results, strict=True)}
+
+
+def _run_link(job: PackJob, store: Store, name: str, config: TrialConfig, progress: Progress) -> str:
+    """Run one trial of a chain and store it under its own identity and config; its outcome."""
+    from memsweep.trial import run_trial
+
+    began = time.monotonic()
+    if (chain := config.chain) is None:
+        raise RuntimeError(f"the trial {name} is not chained, but its pack is: a fault of memsweep, please report it")
+    carried = carried_value(store, config)
+    # Named for the one trial: it outlives this pack, which another run may cut elsewhere.
+    checkpoint = Path(job.folder) / "checkpoints" / f"{pack_identity([name])}.pt"
+    with _threads(job.threads):
+        result = run_trial(resolved(config, carried), checkpoint=checkpoint, progress=progress, company=False)
+    summary = result.summary | {chain.into.rpartition(".")[2]: taken(chain, carried)}
+    origin = provenance.collect(job.revision, seconds=time.monotonic() - began, pack=[name])
+    tables = {table: frame.assign(identity=name) for table, frame in result.tables.items()}
+    store.write(name, _record(job, name, replace(result, config=config, summary=summary), origin), tables)
+    checkpoint.unlink(missing_ok=True)
+    return str(result.outcome)
 
 
 def _record(job: PackJob, name: str, result: TrialResult, origin: dict[str, Any]) -> dict[str, Any]:

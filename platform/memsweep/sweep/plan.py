@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,10 +12,13 @@ from memsweep.errors import ConfigError
 from memsweep.sweep.identity import identity, pack_identity
 
 if TYPE_CHECKING:
-    from memsweep.config.schema import ResourcesConfig, SweepConfig, TrialConfig
+    from memsweep.config.claims import Claims
+    from memsweep.config.schema import ChainConfig, ResourcesConfig, SweepConfig, TrialConfig
 
 PACK_REPLICAS = 256
 """Most replicas of one pack: enough to share each batch's statistics widely, few enough to spread over workers."""
+SAMPLED_REPLICAS = 16
+"""The same for models that run over every sequence: one ensemble. More would share nothing and spread less."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ class PlannedTrial:
 
 @dataclass(frozen=True)
 class Pack:
-    """Trials that run as one program.
+    """Trials that one worker runs: together as one program, or one after the other where they are a chain.
 
     Attributes:
         identity: of these members in this order; names the checkpoint.
@@ -51,6 +55,8 @@ class Plan:
         done: identities whose results exist already, here or in another study.
         packs: what is left, the costliest first, so that no long pack starts last.
         resources: what one pack asks for.
+        claims: what was published about the study's conditions, for its report.
+        protocol: the preset under the study's settings.
     """
 
     study: str
@@ -59,6 +65,8 @@ class Plan:
     done: frozenset[str]
     packs: tuple[Pack, ...]
     resources: ResourcesConfig
+    claims: Claims | None = None
+    protocol: str = "matched"
 
 
 def identified(sweep: SweepConfig) -> tuple[PlannedTrial, ...]:
@@ -91,31 +99,57 @@ def make_plan(sweep: SweepConfig, trials: Sequence[PlannedTrial], done: Collecti
         done: identities that need no work.
     """
     packs = make_packs([trial for trial in trials if trial.identity not in done])
-    return Plan(sweep.name, sweep.description, tuple(trials), frozenset(done), tuple(packs), sweep.resources)
+    return Plan(
+        study=sweep.name,
+        description=sweep.description,
+        trials=tuple(trials),
+        done=frozenset(done),
+        packs=tuple(packs),
+        resources=sweep.resources,
+        claims=sweep.claims,
+        protocol=sweep.protocol,
+    )
 
 
 def make_packs(trials: Sequence[PlannedTrial]) -> list[Pack]:
-    """Group trials by program and cut the groups to size; costliest first."""
+    """Group trials by program and cut the groups to size; a chain's trials are one pack, in order. Costliest first."""
+    from memsweep.trial import packs as may_pack
     from memsweep.trial import program
 
     groups: dict[str, list[PlannedTrial]] = {}
+    chains: dict[str, list[PlannedTrial]] = {}
     for trial in trials:
+        if trial.config.chain is not None:
+            chains.setdefault(_chain(trial.config, trial.config.chain), []).append(trial)
+            continue
         key = program(trial.config)
-        if not trial.config.has_closed_form:
+        if not may_pack(trial.config):
             key = f"{trial.identity} {key}"  # one trial a pack, even if a study names it twice
         groups.setdefault(key, []).append(trial)
     packs = [pack_of(members) for group in groups.values() for members in _cut(group)]
+    packs += [pack_of(sorted(chain, key=_position)) for chain in chains.values()]
     return sorted(packs, key=lambda pack: -pack.cost)
+
+
+def _chain(config: TrialConfig, chain: ChainConfig) -> str:
+    """What the trials of one chain share: everything but the axis that they run along."""
+    fields = flatten(to_dict(config))
+    return json.dumps({path: fields[path] for path in sorted(fields) if path not in (chain.along, "chain.earlier")})
+
+
+def _position(trial: PlannedTrial) -> int:
+    return len(trial.config.chain.earlier) if trial.config.chain is not None else 0
 
 
 def _cut(group: Sequence[PlannedTrial]) -> list[list[PlannedTrial]]:
     packs: list[list[PlannedTrial]] = [[]]
-    room = PACK_REPLICAS
+    most = PACK_REPLICAS if group[0].config.has_closed_form else SAMPLED_REPLICAS
+    room = most
     for trial in group:
         seeds = trial.config.training.seeds
         if packs[-1] and seeds > room:
             packs.append([])
-            room = PACK_REPLICAS
+            room = most
         packs[-1].append(trial)
         room -= seeds
     return packs
@@ -123,7 +157,9 @@ def _cut(group: Sequence[PlannedTrial]) -> list[list[PlannedTrial]]:
 
 def pack_of(trials: Sequence[PlannedTrial]) -> Pack:
     """One pack of these trials."""
-    return Pack(pack_identity(trial.identity for trial in trials), tuple(trials), _cost(trials))
+    together = [[trial] for trial in trials] if trials[0].config.chain is not None else [trials]
+    cost = sum(_cost(members) for members in together)
+    return Pack(pack_identity(trial.identity for trial in trials), tuple(trials), cost)
 
 
 def _cost(trials: Sequence[PlannedTrial]) -> float:

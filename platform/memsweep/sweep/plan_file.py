@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from memsweep.config.canonical import to_dict
+from memsweep.config.claims import claims_to_dict
 from memsweep.sweep.atomic import Staged
 from memsweep.sweep.plan import Plan
 from memsweep.sweep.store import explained
@@ -26,6 +27,8 @@ def write_plan(folder: Path, plan: Plan, provenance: dict[str, Any]) -> None:
         "study": plan.study,
         "description": plan.description,
         "trials": [{"identity": trial.identity, "config": to_dict(trial.config)} for trial in plan.trials],
+        "protocol": plan.protocol,
+        "claims": claims_to_dict(plan.claims) if plan.claims is not None else None,
         "provenance": provenance,
     }
     staging = folder / ".partial"

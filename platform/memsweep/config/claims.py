@@ -1,0 +1,195 @@
+"""What somebody published about the conditions of a study: the ``claims`` section of a study file.
+
+Claims are compared with the verdicts in the report, and decide nothing: no trial's identity contains them. ::
+
+    claims:
+      source: README of the method's repository
+      rows:
+        - {name: Diagonal RNN, where: {model: diagonal_rnn, parameterization: direct}, exponential: stable}
+
+Each row names the conditions that it speaks of (``where``) and gives a verdict for each kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from memsweep import registry
+from memsweep.config.problems import join, sentence, show
+from memsweep.config.reflect import keys, part_config
+from memsweep.errors import did_you_mean, one_of
+
+CLAIMS = "claims"
+COLUMNS = ("task", "kernel", "rate", "exponent", "model", "activation", "parameterization", "normalize")
+"""What a row's ``where`` may speak of: the condition columns of the report."""
+VERDICTS = ("stable", "unstable")
+_NAME, _WHERE, _ROWS, _SOURCE = "name", "where", "rows", "source"
+_REGISTERED = {"task": registry.TASK, "model": registry.MODEL, "parameterization": registry.PARAMETERIZATION}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of a published table.
+
+    Attributes:
+        name: the row's label, as published.
+        where: condition column -> the values it may have; a row without conditions speaks of all.
+        verdicts: kernel -> ``stable`` or ``unstable``.
+    """
+
+    name: str
+    where: Mapping[str, tuple[Any, ...]]
+    verdicts: Mapping[str, str]
+
+    def covers(self, condition: Mapping[str, Any]) -> bool:
+        """Whether the row speaks of a condition (column -> value, None where it has no such field).
+
+        A part with fields, ``best(a=1.0, b=0.5)``, is meant by this label and by its bare name.
+        """
+        return all(any(_same(condition.get(column), value) for value in self.where[column]) for column in self.where)
+
+
+@dataclass(frozen=True)
+class Claims:
+    """A published table.
+
+    Attributes:
+        source: where it was published, in words.
+        rows: in the order of publication.
+    """
+
+    source: str
+    rows: tuple[Claim, ...]
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The kernels that any row speaks of, in order of appearance."""
+        return tuple(dict.fromkeys(kernel for row in self.rows for kernel in row.verdicts))
+
+
+def read_claims(data: Any, problems: list[str]) -> Claims | None:
+    """The ``claims`` section of a study; None when there is none or it is wrong.
+
+    Args:
+        data: plain data, None where the study has no claims.
+        problems: gets one sentence for everything that is wrong.
+    """
+    if data is None:
+        return None
+    before = len(problems)
+    if not isinstance(data, Mapping):
+        problems.append(sentence(CLAIMS, f"must be a mapping with the keys {_SOURCE} and {_ROWS}", show(data)))
+        return None
+    for key in data:
+        if key not in (_SOURCE, _ROWS):
+            hint = did_you_mean(key, (_SOURCE, _ROWS))
+            problems.append(sentence(join(CLAIMS, key), f"no such field.{hint} Fields: {_SOURCE}, {_ROWS}"))
+    source, rows = data.get(_SOURCE), data.get(_ROWS)
+    if not isinstance(source, str) or not source.strip():
+        problems.append(sentence(join(CLAIMS, _SOURCE), "must say in words where this was published", show(source)))
+    if not isinstance(rows, list | tuple) or not rows:
+        problems.append(sentence(join(CLAIMS, _ROWS), "must be a list of at least one row", show(rows)))
+        return None
+    made = [_row(row, f"{CLAIMS}.{_ROWS}[{index}]", problems) for index, row in enumerate(rows)]
+    return Claims(str(source), tuple(made)) if len(problems) == before else None
+
+
+def claims_to_dict(claims: Claims) -> dict[str, Any]:
+    """Plain data in the form of the study file; ``read_claims`` reads it back."""
+    rows = [
+        {_NAME: row.name, _WHERE: {column: list(row.where[column]) for column in row.where}, **row.verdicts}
+        for row in claims.rows
+    ]
+    return {_SOURCE: claims.source, _ROWS: rows}
+
+
+def claims_from_dict(data: Any) -> Claims | None:
+    """The claims that ``claims_to_dict`` wrote, without asking whether every name in them is registered here."""
+    if not data:
+        return None
+    rows = [
+        Claim(
+            name=str(row[_NAME]),
+            where={column: tuple(values) for column, values in row[_WHERE].items()},
+            verdicts={kernel: str(verdict) for kernel, verdict in row.items() if kernel not in (_NAME, _WHERE)},
+        )
+        for row in data[_ROWS]
+    ]
+    return Claims(str(data[_SOURCE]), tuple(rows))
+
+
+def _row(row: Any, path: str, problems: list[str]) -> Claim:
+    if not isinstance(row, Mapping):
+        problems.append(sentence(path, f"must be a mapping: a {_NAME}, {_WHERE}, and a verdict per kernel", show(row)))
+        return Claim("", {}, {})
+    name = row.get(_NAME)
+    if not isinstance(name, str) or not name.strip():
+        problems.append(sentence(join(path, _NAME), "must be the row's label, as text", show(name)))
+    verdicts = {key: value for key, value in row.items() if key not in (_NAME, _WHERE)}
+    if not verdicts:
+        problems.append(sentence(path, "claims nothing. Give it a verdict for a kernel, such as exponential: stable"))
+    for kernel, verdict in verdicts.items():
+        problems += _verdict_problems(kernel, verdict, path)
+    return Claim(str(name), _where(row.get(_WHERE, {}), join(path, _WHERE), problems), verdicts)
+
+
+def _verdict_problems(kernel: Any, verdict: Any, path: str) -> Iterable[str]:
+    known = _kernels()
+    if known and kernel not in known:
+        near = did_you_mean(kernel, (*known, _WHERE, _NAME))
+        yield sentence(join(path, kernel), f"there is no such kernel.{near} Kernels: {one_of(known)}")
+    if verdict not in VERDICTS:
+        hint = did_you_mean(verdict, VERDICTS).strip().rstrip("?").replace("Did", "did")
+        got = f"{show(verdict)} ({hint}?)" if hint else show(verdict)
+        yield sentence(join(path, kernel), f"must be one of {one_of(VERDICTS)}", got)
+
+
+def _where(data: Any, path: str, problems: list[str]) -> dict[str, tuple[Any, ...]]:
+    if not isinstance(data, Mapping):
+        problems.append(sentence(path, "must be a mapping of condition columns to values", show(data)))
+        return {}
+    where: dict[str, tuple[Any, ...]] = {}
+    for column, value in data.items():
+        if column not in COLUMNS:
+            hint = did_you_mean(column, COLUMNS)
+            problems.append(sentence(join(path, column), f"no such column.{hint} Columns: {', '.join(COLUMNS)}"))
+            continue
+        where[column] = tuple(value) if isinstance(value, list | tuple) else (value,)
+        problems += _value_problems(column, where[column], join(path, column))
+    return where
+
+
+def _value_problems(column: str, values: tuple[Any, ...], path: str) -> Iterable[str]:
+    if not values:
+        yield sentence(path, "is an empty list, which no condition fits. Leave the column out")
+    for value in values:
+        if not (value is None or isinstance(value, bool | int | float | str)):
+            yield sentence(path, "must be a value or a list of values", show(value))
+        elif column in _REGISTERED and value is not None:
+            bare = str(value).partition("(")[0]
+            if bare not in registry.names(_REGISTERED[column]):
+                yield sentence(path, registry.unknown(_REGISTERED[column], bare))
+        elif column == "kernel" and (known := _kernels()) and value not in known:
+            yield sentence(path, f"there is no such kernel.{did_you_mean(value, known)} Kernels: {one_of(known)}")
+
+
+def _kernels() -> tuple[str, ...]:
+    """Every kernel that a registered task offers; empty (nothing to check against) where a task takes any text."""
+    found: dict[str, None] = {}
+    for name in registry.names(registry.TASK):
+        config = part_config(registry.TASK, name)
+        field = keys(config).get("kernel") if config is not None else None
+        if field is not None and not field.metadata.get("choices"):
+            return ()
+        found |= dict.fromkeys(field.metadata["choices"] if field is not None else ())
+    return tuple(found)
+
+
+def _same(value: Any, claimed: Any) -> bool:
+    if isinstance(value, bool) or isinstance(claimed, bool):
+        return value is claimed
+    if isinstance(value, str) and isinstance(claimed, str):
+        return claimed in (value, value.partition("(")[0])
+    return bool(value == claimed)

@@ -1,0 +1,126 @@
+"""Final losses and metrics by condition: the answer of tasks that ask no question of stability."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memsweep.outcome import Outcome
+from memsweep.report.grouping import CONDITION, Grouping, group
+from memsweep.report.study import Study
+
+_LOSSES = ("test_loss", "error", "validation_loss")
+"""Where a replica's loss without perturbation is found, best first."""
+CRITERIA = ("gradient_over_weight_max", "gradient_over_weight_q90", "gradient_over_weight_median")
+LOSS_COLUMNS = (
+    *("task", *CONDITION, "width", "horizon", "seeds", "diverged", "loss", "loss_low", "loss_high", "relative_loss"),
+    *("metric", "metric_value", "metric_low", "metric_high", *CRITERIA),
+)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median, smallest and largest over the seeds; nan where nothing was measured, inf where it was not finite."""
+
+    middle: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(values: Any) -> Spread:
+        """Over the values that are not nan."""
+        known = np.asarray(values, float)
+        known = np.sort(known[~np.isnan(known)])
+        if not known.size:
+            return Spread(math.nan, math.nan, math.nan)
+        inner = known[(known.size - 1) // 2 : known.size // 2 + 1]  # one value or two, of which one may be inf
+        return Spread(float(inner.sum() / inner.size), float(known[0]), float(known[-1]))
+
+
+@dataclass(frozen=True)
+class LossRow:
+    """The replicas of one condition, width and horizon.
+
+    Attributes:
+        condition: column -> value, as in a Finding.
+        width, horizon: None where the model or the task has none.
+        diverged: how many of the ``seeds`` ended without a finite loss.
+        loss: unperturbed test loss; a diverged seed's is infinite.
+        zero_loss: of the zero predictor.
+        metric: name of the task's metric; empty without one.
+        value: of the metric.
+        criteria: name in CRITERIA -> the gradient-over-weight criterion over training.
+        identities: the trials.
+    """
+
+    condition: Mapping[str, Any]
+    width: float | None
+    horizon: float | None
+    seeds: int
+    diverged: int
+    loss: Spread
+    zero_loss: float
+    metric: str
+    value: Spread
+    criteria: Mapping[str, Spread]
+    identities: tuple[str, ...]
+
+
+def loss_rows(study: Study, grouping: Grouping) -> list[LossRow]:
+    """One row per condition, width and horizon, in the order of the plan."""
+    replicas = grouping.attach(study.tables["replicas"])
+    rows = []
+    for condition, part in group(replicas, ["task", *CONDITION, *grouping.columns]):
+        rows += [_row(condition, size, seeds) for size, seeds in group(part, ["width", "horizon"])]
+    return rows
+
+
+def loss_frame(rows: Sequence[LossRow], extra: Sequence[str]) -> pd.DataFrame:
+    """The rows as a table: LOSS_COLUMNS, then the study's extra columns."""
+    return pd.DataFrame([_plain(row) for row in rows], columns=[*LOSS_COLUMNS, *extra])
+
+
+def _row(condition: Mapping[str, Any], size: Mapping[str, Any], seeds: pd.DataFrame) -> LossRow:
+    diverged = (seeds["outcome"] == Outcome.DIVERGED).to_numpy()
+    loss = _losses(seeds)
+    diverged = diverged | np.isinf(loss)
+    names = list(seeds["metric"].dropna().unique()) if "metric" in seeds else []
+    return LossRow(
+        condition=condition,
+        width=size.get("width"),
+        horizon=size.get("horizon"),
+        seeds=len(seeds),
+        diverged=int(diverged.sum()),
+        loss=Spread.of(np.where(diverged, math.inf, loss)),
+        zero_loss=float(seeds["zero_loss"].median()) if "zero_loss" in seeds else math.nan,
+        metric=str(names[0]) if names else "",
+        value=_spread(seeds, "test_metric"),
+        criteria={name: _spread(seeds, name) for name in CRITERIA},
+        identities=tuple(seeds["identity"].unique()),
+    )
+
+
+def _losses(seeds: pd.DataFrame) -> np.ndarray:
+    loss = np.full(len(seeds), math.nan)
+    for name in _LOSSES:
+        if name in seeds:
+            loss = np.where(np.isnan(loss), seeds[name].to_numpy(float), loss)
+    return loss
+
+
+def _spread(seeds: pd.DataFrame, column: str) -> Spread:
+    return Spread.of(seeds.get(column, []))
+
+
+def _plain(row: LossRow) -> dict[str, Any]:
+    data: dict[str, Any] = {**row.condition, "width": row.width, "horizon": row.horizon, "seeds": row.seeds}
+    data |= {"diverged": row.diverged, "loss": row.loss.middle, "loss_low": row.loss.low, "loss_high": row.loss.high}
+    data |= {"relative_loss": row.loss.middle / row.zero_loss if row.zero_loss > 0 else math.nan}
+    data |= {"metric": row.metric or None, "metric_value": row.value.middle}
+    data |= {"metric_low": row.value.low, "metric_high": row.value.high}
+    return data | {name: spread.middle for name, spread in row.criteria.items()}

@@ -1,0 +1,68 @@
+"""Studies of the learning rate: the rows of every curve of loss against learning rate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memsweep.report.labels import Labels, masked, show
+from memsweep.report.losses import LossRow
+
+RATE = "training.learning_rate"
+_LINE = "parameterization"
+
+
+@dataclass(frozen=True)
+class RateStudy:
+    """Everything that shares one pair of pictures: trials that differ in parameterization and learning rate alone.
+
+    Attributes:
+        memory: what is learnt, in words.
+        machine: what learns it, in words, without its parameterization.
+        lines: parameterization (the machine where it has none) -> its rows, by increasing rate.
+    """
+
+    memory: str
+    machine: str
+    lines: dict[str, tuple[LossRow, ...]]
+
+    @property
+    def rates(self) -> list[float]:
+        """Every learning rate that was tried, increasing."""
+        return sorted({rate_of(row) for rows in self.lines.values() for row in rows})
+
+
+def rate_of(row: LossRow) -> float:
+    """The learning rate of a row of a study that varies it."""
+    return float(row.condition[RATE])
+
+
+def rate_studies(rows: Sequence[LossRow], labels: Labels) -> list[RateStudy]:
+    """The curves of a study that varies the learning rate on purpose; none for any other study.
+
+    A rate that merely follows from another field (one rate per model) makes no curve.
+    """
+    if not rows or RATE not in rows[0].condition:
+        return []
+    shared = labels.without(RATE, _LINE)
+    sizes = {(row.width, row.horizon) for row in rows}
+    grouped: dict[tuple[object, ...], dict[str, list[LossRow]]] = {}
+    for row in rows:
+        rest = masked(row.condition, (RATE, _LINE))
+        key = (*rest.values(), row.width, row.horizon)
+        line = str(row.condition[_LINE] or shared.machine(rest))
+        grouped.setdefault(key, {}).setdefault(line, []).append(row)
+    studies = []
+    for lines in grouped.values():
+        first = next(iter(lines.values()))[0]
+        rest = masked(first.condition, (RATE, _LINE))
+        title = ", ".join([shared.machine(rest), *(_size(first) if len(sizes) > 1 else [])])
+        ordered = {name: tuple(sorted(members, key=rate_of)) for name, members in lines.items()}
+        study = RateStudy(shared.memory(rest), title, ordered)
+        if len(study.rates) > 1:
+            studies.append(study)
+    return studies
+
+
+def _size(row: LossRow) -> list[str]:
+    return [f"{name} {show(value)}" for name, value in (("width", row.width), ("horizon", row.horizon)) if value]
