@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from image_files import write_mnist
 
+from image_files import write_mnist
 from memsweep import registry
 from memsweep.testing import ModelSuite, TaskSuite
 

@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT
 
+from conftest import ROOT
 from memsweep import registry
 from memsweep.learning.objectives import Task
 from memsweep.learning.streams import TEST, TRAIN, Stream

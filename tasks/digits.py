@@ -1,0 +1,56 @@
+"""The handwritten digits that scikit-learn ships, read as sequences: a real data set that needs no download."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from memsweep.config.fields import setting
+from memsweep.learning.objectives import ORDERS, TEST, TRAIN, VALIDATION, Labelled, SequentialImages, Stream
+from memsweep.registry import register_task
+
+HELD_OUT = 300  # images of the validation and of the test split, each; the other 1197 train
+
+
+@functools.cache
+def _splits() -> Mapping[str, Labelled]:
+    from sklearn.datasets import load_digits  # takes seconds, and whoever only lists tasks does not need it
+
+    data = load_digits()
+    everything = Labelled(data.images[..., None], data.target.astype(np.int64))
+    rest, test = everything.split(HELD_OUT, Stream(0, "digits: test split"))
+    train, validation = rest.split(HELD_OUT, Stream(0, "digits: validation split"))
+    return {TRAIN: train, VALIDATION: validation, TEST: test}
+
+
+@register_task("digits")
+class Digits(SequentialImages):
+    """Say which digit an image of 8 x 8 pixels shows, after reading it row by row or pixel by pixel."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Digits of scikit-learn: 1197 to train on, 300 to validate, 300 to test, the same for every seed."""
+
+        order: str = setting(
+            "rows", "how an image is read: rows (8 steps of 8 numbers), pixels (64 steps of 1)", choices=ORDERS
+        )
+        permutation_seed: int = setting(
+            0, "decides a fixed permutation of the pixels before they are read; 0: none", at_least=0, at_most=2**31 - 1
+        )
+
+    shape = (8, 8, 1)
+    brightest = 16.0
+
+    @property
+    def order(self) -> str:
+        return self.config.order
+
+    @property
+    def permutation_seed(self) -> int:
+        return self.config.permutation_seed
+
+    def load(self) -> Mapping[str, Labelled]:
+        return _splits()
