@@ -5,7 +5,8 @@
 
 Prints a row per published curve and draws both to benchmarks/out/published_curves.png. A published curve is one seed's;
 ours are the median over the study's seeds, and their range. A point agrees when the published error is within a factor
-of 5 of our median, or inside the range of our seeds widened by that factor; points where either is infinite are left out.
+of 5 of our median, or inside the range of our seeds widened by that factor. Points where either is infinite are left
+out.
 
 benchmarks/published/curse_of_memory_curves.csv holds the published figures: read from the repository's own plots and
 logs (see its columns source and run), linear activation, targets exp e^-t and pol (1 + 0.1 t)^-1.1, T = 100.
@@ -109,11 +110,11 @@ def main() -> None:
     folder = parser.parse_args().study / "curves"
     ours = pd.concat(pd.read_parquet(path) for path in sorted(folder.glob("*.parquet")))
     points = compared(pd.read_csv(HERE / "published" / "curse_of_memory_curves.csv"), ours)
-    print(summary(points).to_string(index=False))  # noqa: T201
+    print(summary(points).to_string(index=False))
     near = (points["published"] / points["median"]).between(1 / FACTOR, FACTOR)
-    print(f"\n{near.mean():.0%} of {len(points)} points are within a factor of {FACTOR:g} of our median")  # noqa: T201
+    print(f"\n{near.mean():.0%} of {len(points)} points are within a factor of {FACTOR:g} of our median")
     draw(points, HERE / "out" / "published_curves.png")
-    print(f"figure: {HERE / 'out' / 'published_curves.png'}")  # noqa: T201
+    print(f"figure: {HERE / 'out' / 'published_curves.png'}")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from memsweep.learning.ensemble import build, stability_margin
 from memsweep.learning.loop import train
 from memsweep.learning.optimizer import AdamW, clipped
 from memsweep.learning.problem import SampledProblem
-from memsweep.learning.streams import TEST, TRAIN, Stream
+from memsweep.streams import TEST, TRAIN, Stream
 
 TRAINING = TrainingConfig(steps=40, batch_size=16, validation_size=64, validate_every=5, amplitude_penalty=1e-2)
 

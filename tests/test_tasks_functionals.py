@@ -14,7 +14,7 @@ from scipy.integrate import quad
 from conftest import ROOT
 from memsweep import registry
 from memsweep.learning.objectives import Task
-from memsweep.learning.streams import TEST, TRAIN, VALIDATION, Stream
+from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 
 registry.discover(ROOT)
 NONLINEAR = registry.get(registry.TASK, "nonlinear_functional")

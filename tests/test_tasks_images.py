@@ -19,7 +19,7 @@ from memsweep import registry
 from memsweep.config.compose import load_study
 from memsweep.errors import ConfigError
 from memsweep.learning.objectives import Batch, Task
-from memsweep.learning.streams import TEST, TRAIN, VALIDATION, Stream
+from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 from memsweep.sweep.identity import identifying
 
 registry.discover(ROOT)

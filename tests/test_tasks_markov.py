@@ -12,7 +12,7 @@ import torch
 from conftest import ROOT
 from memsweep import registry
 from memsweep.learning.objectives import Task
-from memsweep.learning.streams import TEST, TRAIN, Stream
+from memsweep.streams import TEST, TRAIN, Stream
 
 registry.discover(ROOT)
 MARKOV = registry.get(registry.TASK, "markov_source")

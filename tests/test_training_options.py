@@ -9,12 +9,14 @@ import pytest
 import torch
 
 from engine import model_config, stacked, trial
+from memsweep import registry
 from memsweep.config.schema import TrainingConfig
 from memsweep.learning.checkpoints import Checkpoint
 from memsweep.learning.loop import train
 from memsweep.learning.optimizer import Plateau
-from memsweep.learning.streams import TRAIN, Stream
+from memsweep.learning.problem import SampledProblem
 from memsweep.learning.training_data import TrainingData
+from memsweep.streams import TRAIN, Stream
 from memsweep.trial import run_trial
 
 TRAINING = {"steps": 40, "batch_size": 16, "validation_size": 64, "validate_every": 5}
@@ -71,6 +73,13 @@ def test_a_fixed_set_of_one_batch_is_that_batch():
     fixed = TrainingData(problem, TrainingConfig(**TRAINING | {"train_size": 16})).batch(0)
     fresh = problem.data(Stream(0, TRAIN), 0, 16)
     torch.testing.assert_close(fixed.lags, fresh.lags, rtol=1e-12, atol=1e-15)
+
+
+def test_a_fixed_set_larger_than_what_the_task_has_is_refused():
+    digits = registry.get(registry.TASK, "digits")
+    problem = SampledProblem(digits(digits.Config()), torch.float64)
+    with pytest.raises(ValueError, match="train_size is 5000, but the task has only 1197 training sequences"):
+        TrainingData(problem, TrainingConfig(**TRAINING | {"train_size": 5000}))
 
 
 def test_a_replica_stops_below_the_loss_but_not_before_the_smallest_number_of_steps():

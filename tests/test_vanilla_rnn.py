@@ -17,7 +17,6 @@ from memsweep.config.schema import TrainingConfig
 from memsweep.learning.ensemble import Replica, build, stability_margin
 from memsweep.learning.loop import train
 from memsweep.learning.problem import problem_for
-from memsweep.learning.streams import Stream
 from memsweep.models.base import Signature, as_linear
 from memsweep.models.vanilla_rnn import VanillaRNN
 from memsweep.stability.memory import memory_function, step_memory
@@ -269,13 +268,6 @@ def test_copies_of_a_replica_drop_alike() -> None:
     alone = built.outputs(weights, noise(6, 15, 2))
     torch.testing.assert_close(together, alone.unsqueeze(1).expand_as(together), rtol=1e-13, atol=1e-14)
     assert not torch.allclose(alone[0], alone[1])
-
-
-def test_dropout_numbers_are_the_stream_of_their_seed() -> None:
-    built, _ = in_training([11, 12], 9)
-    for seed, numbers in zip((11, 12), built._generators, strict=True):
-        expected = Stream(seed, "dropout").generator(9).random(50)
-        np.testing.assert_array_equal(numbers.random(50), expected)
 
 
 def test_there_is_no_dropout_in_evaluation() -> None:

@@ -15,7 +15,6 @@ from memsweep import registry
 from memsweep.config.claims import Claims
 from memsweep.config.fields import setting
 
-
 LINEAR_PENALTY, NONLINEAR_PENALTY = 1e-2, 1e-3
 
 

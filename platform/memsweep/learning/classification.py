@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from memsweep.learning.losses import last_step_accuracy, last_step_cross_entropy
-from memsweep.learning.streams import TRAIN, Stream
 from memsweep.learning.task import Batch, Task
+from memsweep.streams import TRAIN, Stream
 
 ORDERS = ("rows", "pixels")
 

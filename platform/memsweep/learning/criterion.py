@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from memsweep.learning.ensemble import Ensemble
-from memsweep.models.base import Part
 
 QUANTILES = {"median": 0.5, "q90": 0.9}
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from memsweep.learning.layout import Layout, bucket, padded
-from memsweep.learning.streams import Stream
 from memsweep.models.base import Model, Signature
+from memsweep.streams import Stream
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from memsweep.learning.streams import Stream
 from memsweep.learning.task import Batch, Task
 from memsweep.recurrence.gram import Gram
+from memsweep.streams import Stream
 
 
 class FunctionalTask(Task):

@@ -16,9 +16,9 @@ from memsweep.learning.ensemble import Ensemble, stability_margin
 from memsweep.learning.learner import Learner
 from memsweep.learning.optimizer import clipped, scheduled
 from memsweep.learning.problem import Problem
-from memsweep.learning.streams import VALIDATION, Stream
 from memsweep.learning.training_data import TrainingData
 from memsweep.models.base import Part
+from memsweep.streams import VALIDATION, Stream
 
 HISTORY_ROWS = 100
 """Most history rows of one replica: enough for a curve, small enough for a tracking server."""

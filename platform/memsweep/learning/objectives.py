@@ -10,8 +10,8 @@ from memsweep.learning.classification import ORDERS, Labelled, SequentialImages
 from memsweep.learning.functionals import FunctionalTask, KernelTask, LinearFunctionalTask
 from memsweep.learning.kernels import KERNELS, PARAMETERS, Kernel, KernelConfig
 from memsweep.learning.losses import last_step_accuracy, last_step_cross_entropy, summed_cross_entropy
-from memsweep.learning.streams import TEST, TRAIN, VALIDATION, Stream
 from memsweep.learning.task import Batch, Task
+from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 
 __all__ = [
     "KERNELS",

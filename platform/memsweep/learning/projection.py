@@ -11,7 +11,6 @@ import dataclasses
 from torch import Tensor
 
 from memsweep.learning.ensemble import Ensemble
-from memsweep.models.base import Part
 from memsweep.models.parameterization import build
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from memsweep.learning.streams import Stream
+from memsweep.streams import Stream
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ Letters: see memsweep.models.base; F features of a layer's input (inputs, or the
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,6 +29,7 @@ from memsweep.models.gauge import balanced_as_a_whole, driven_response
 from memsweep.models.orthogonal import random_symmetric
 from memsweep.recurrence.scan import scan
 from memsweep.registry import register_model
+from memsweep.streams import Stream
 
 
 @register_model("vanilla_rnn")
@@ -107,7 +107,7 @@ class VanillaRNN(LinearModel):
 
     def stir(self, seeds: Sequence[int], step: int) -> None:
         """Dropout's random numbers; a model in training that was never stirred drops nothing."""
-        self._generators = [_dropout_numbers(seed, step) for seed in seeds] if self.config.dropout else []
+        self._generators = [Stream(seed, "dropout").generator(step) for seed in seeds] if self.config.dropout else []
 
     def eigenvalues(self, weights: Weights) -> Tensor:
         """Of W_hh of all layers and directions, complex: the recurrence linearized at state 0."""
@@ -190,9 +190,3 @@ def _eigenvalues(matrix_NMM: Tensor) -> Tensor:
     known = torch.isfinite(matrix_NMM).all(-1).all(-1)
     found_NM = torch.linalg.eigvals(torch.where(known[..., None, None], matrix_NMM, 0.0))
     return torch.where(known.unsqueeze(-1), found_NM, torch.nan)
-
-
-def _dropout_numbers(seed: int, step: int) -> np.random.Generator:
-    """The stream ``dropout`` of a seed at one step, as memsweep.learning.streams makes it."""
-    key = np.array([seed, zlib.crc32(b"dropout")], dtype=np.uint64)
-    return np.random.Generator(np.random.Philox(key=key, counter=np.array([0, 0, step, 0], dtype=np.uint64)))

@@ -14,11 +14,11 @@ from memsweep.learning.ensemble import Ensemble, stability_margin
 from memsweep.learning.learner import Learner
 from memsweep.learning.problem import Problem
 from memsweep.learning.projection import projected
-from memsweep.learning.streams import TEST, Stream
 from memsweep.models.base import Part
 from memsweep.outcome import Outcome
 from memsweep.stability.memory import memory_function
 from memsweep.stability.perturbation import perturbation_error
+from memsweep.streams import TEST, Stream
 
 
 @dataclass(frozen=True)

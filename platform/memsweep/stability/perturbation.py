@@ -23,9 +23,9 @@ from torch import Tensor
 from memsweep.config.schema import PerturbationConfig, RadiiConfig
 from memsweep.learning.ensemble import Ensemble
 from memsweep.learning.problem import Problem
-from memsweep.learning.streams import Stream
 from memsweep.models.base import Part, as_linear
 from memsweep.stability.ball import RECURRENT, Ball
+from memsweep.streams import Stream
 
 SLICE_NUMBERS = 2_000_000
 """Numbers that one slice of copies may hold at a time (16 MB in float64), but always one copy of each row."""

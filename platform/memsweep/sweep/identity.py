@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _LENGTH = 32
 _PACKAGE = Path(__file__).resolve().parents[1]
 _NUMBER_CODE = (
-    *("models/*.py", "recurrence/*.py", "learning/*.py", "stability/*.py", "trial.py"),
-    *("config/schema.py", "config/chain.py"),
+    *("models/*.py", "recurrence/*.py", "learning/*.py", "stability/*.py"),
+    *("streams.py", "trial.py", "config/schema.py", "config/chain.py"),
 )
 _READS_ONLY = frozenset({"verdict.py", "slopes.py", "radius.py", "evidence.py"})
 """Files of stability/ that read results: to change a verdict's rule does not change what was measured."""

@@ -36,7 +36,7 @@ class Pack:
     Attributes:
         identity: of these members in this order; names the checkpoint.
         trials: the members.
-        cost: estimated work in arbitrary units, comparable between packs; for order and time estimates only.
+        cost: estimated work, comparable between packs; for order and time estimates only.
     """
 
     identity: str
@@ -163,9 +163,24 @@ def pack_of(trials: Sequence[PlannedTrial]) -> Pack:
 
 
 def _cost(trials: Sequence[PlannedTrial]) -> float:
-    """Estimated work: batch statistics grow with the square of the horizon, each replica with width x horizon."""
-    training = trials[0].config.training
-    horizon = float(getattr(trials[0].config.task, "horizon", 100))
+    """Estimated work in nanoseconds of one core, roughly; see ``_sampled_cost`` for models without a closed form."""
+    first = trials[0].config
+    horizon = float(getattr(first.task, "horizon", 100))
+    if not first.has_closed_form:
+        return _sampled_cost(trials, horizon)
+    training = first.training
     replicas = sum(trial.config.training.seeds * getattr(trial.config.model, "width", 1) for trial in trials)
+    # a batch's statistics grow with the square of the horizon, each replica's response with width x horizon
     shared = horizon**2 * (training.batch_size + horizon) if training.objective == "minibatch" else horizon
     return training.steps * (shared / 40.0 + 4.0e5 + replicas * horizon * 20.0)
+
+
+def _sampled_cost(trials: Sequence[PlannedTrial], horizon: float) -> float:
+    """Steps of time, each a few torch calls over all states of a batch, in training and in the ascents."""
+    training, perturbation = trials[0].config.training, trials[0].config.perturbation
+    states = sum(trial.config.training.seeds * max(8, getattr(trial.config.model, "width", 1)) for trial in trials)
+    ascents = perturbation.radii.count * (perturbation.starts + 6) * (perturbation.ascent_steps // 2 + 1)
+    measured = len(perturbation.balls) * ascents
+    call, per_state = 3.0e4, 15.0  # measured: of a step of time, forward and backward
+    trained = training.steps * (call + per_state * states * training.batch_size)
+    return horizon * (trained + measured * (call + per_state * states * perturbation.test_size))

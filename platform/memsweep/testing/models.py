@@ -16,8 +16,8 @@ from memsweep import registry
 from memsweep.config.canonical import to_dict
 from memsweep.learning.ensemble import Ensemble, Replica, build
 from memsweep.learning.layout import bucket, slots
-from memsweep.learning.streams import Stream
 from memsweep.models.base import LinearModel, Model, Part, Role, Signature, as_linear
+from memsweep.streams import Stream
 
 
 class ModelSuite:

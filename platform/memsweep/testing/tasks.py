@@ -12,7 +12,7 @@ from torch import Tensor
 from memsweep import registry
 from memsweep.config.canonical import to_dict
 from memsweep.learning.objectives import Batch, Task
-from memsweep.learning.streams import TEST, TRAIN, VALIDATION, Stream
+from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 
 
 class TaskSuite:

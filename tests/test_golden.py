@@ -1,0 +1,63 @@
+"""Training losses of every task with every model, over ten steps, guard against silent change.
+
+A change that is meant to move them says why in its commit, after
+
+    MEMSWEEP_GOLDEN=write make test ARGS="tests/test_golden.py"
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from engine import WORKSPACE
+from image_files import write_mnist
+from memsweep import registry
+from memsweep.config.schema import PerturbationConfig, TrainingConfig, TrialConfig
+from memsweep.trial import run_trial
+
+registry.discover(WORKSPACE)
+FILE = Path(__file__).parent / "golden_losses.json"
+TRAINING = TrainingConfig(seeds=2, steps=10, batch_size=8, validation_size=8, validate_every=1, learning_rate=0.01)
+PERTURBATION = PerturbationConfig(balls=(), test_size=8)
+SMALL = {"width": 4, "state_size": 4}
+PAIRS = [(task, model) for task in registry.names(registry.TASK) for model in registry.names(registry.MODEL)]
+
+
+def config_of(kind: str, name: str, **wanted: int) -> object:
+    """The default Config of a part, made small."""
+    config = registry.get(kind, name).Config
+    return config(**{field: value for field, value in wanted.items() if field in config.__dataclass_fields__})
+
+
+def losses(task: str, model: str) -> list[list[float]]:
+    """Training losses: a row per seed, a column per step."""
+    trial = TrialConfig(
+        task=config_of(registry.TASK, task, horizon=12),
+        model=config_of(registry.MODEL, model, **SMALL),
+        training=TRAINING,
+        perturbation=PERTURBATION,
+    )
+    history = run_trial(trial).tables["history"]
+    taken = history[history["step"] > 0].sort_values(["seed", "step"])
+    return [part["train_loss"].tolist() for _, part in taken.groupby("seed")]
+
+
+@pytest.mark.parametrize(("task", "model"), PAIRS, ids=[f"{task}-{model}" for task, model in PAIRS])
+def test_the_first_ten_losses_are_the_recorded_ones(
+    task: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_mnist(tmp_path / "mnist")
+    monkeypatch.setenv("MEMSWEEP_DATA", str(tmp_path))
+    found, known = losses(task, model), json.loads(FILE.read_text()) if FILE.exists() else {}
+    name = f"{task} {model}"
+    if os.environ.get("MEMSWEEP_GOLDEN") == "write":
+        known[name] = found
+        FILE.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+    assert name in known, f"no golden losses of {name}: record them (see the head of this file)"
+    for ours, theirs in zip(found, known[name], strict=True):
+        assert len(ours) == 10
+        assert ours == pytest.approx(theirs, rel=1e-6)  # rounding differs between processors, not more
