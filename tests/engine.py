@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +50,17 @@ def trial(
 
 
 def stacked(
-    models: list[Any], task: Any = None, seeds: list[int] | None = None, learning_rate: float = 0.01
+    models: list[Any],
+    task: Any = None,
+    seeds: list[int] | None = None,
+    learning_rate: float = 0.01,
+    rows: Callable[[int], int] = slots,
 ) -> tuple[list[Ensemble], Problem]:
-    """Ensembles of diagonal RNNs on a linear functional, on the exact path."""
+    """Ensembles of diagonal RNNs on a linear functional, on the exact path; ``rows`` as in ``ensemble.build``."""
     task_class = registry.get(registry.TASK, "linear_functional")
     model_class = registry.get(registry.MODEL, "diagonal_rnn")
     built = task_class(task or task_config())
     numbers = seeds or list(range(len(models)))
     replicas = [Replica(0, model, seed, learning_rate) for model, seed in zip(models, numbers, strict=True)]
-    ensembles = build(model_class, replicas, Signature(1, 1, built.horizon), torch.float64, slots)
+    ensembles = build(model_class, replicas, Signature(1, 1, built.horizon), torch.float64, rows)
     return ensembles, problem_for([built], True, torch.float64)

@@ -38,7 +38,7 @@ def curves(
     for horizon in HORIZONS:
         task = task_config(horizon=horizon, kernel=kernel)
         models = [model_config(parameterization, width=width, normalize=normalize) for width in widths]
-        (ensemble,), problem = stacked(models, task=task)
+        (ensemble,), problem = stacked(models, task=task, rows=lambda _: len(widths))
         weights = _fitted(ensemble, problem, kernel, widths, normalize)
         found = perturbation_error(
             ensemble,
@@ -90,7 +90,7 @@ def test_a_readout_that_carries_all_of_the_amplitude_is_the_weak_spot():
     found = []
     for horizon in (50, 400):
         task = task_config(horizon=horizon, kernel="polynomial")
-        (ensemble,), problem = stacked([model_config("exp", width=4)], task=task)
+        (ensemble,), problem = stacked([model_config("exp", width=4)], task=task, rows=lambda _: 1)
         named = ensemble.layout.named(_fitted(ensemble, problem, "polynomial", (4,), False))
         named["readout_weight"][0, 0, :4] *= named["encoder_weight"][0, :4, 0]
         named["encoder_weight"][0, :4, 0] = 1.0
@@ -135,11 +135,11 @@ def test_the_radius_of_an_optimal_fit(condition, width, threshold, expected):
 def test_with_normalized_states_modes_that_part_are_worse_than_a_common_shift():
     """A common shift of all rates needs 1.06 for 10 % (reference value); another pattern of signs needs only 0.88."""
     task, width = task_config(horizon=100, kernel="polynomial"), 4
-    (ensemble,), problem = stacked([model_config("exp", width=width, normalize=True)], task=task)
+    (ensemble,), problem = stacked([model_config("exp", width=width, normalize=True)], task=task, rows=lambda _: 1)
     weights = _fitted(ensemble, problem, "polynomial", (width,), True)
 
     def error(radius: float, signs: tuple[float, ...]) -> float:
-        named = ensemble.layout.named(weights)
+        named = ensemble.layout.named(weights.clone())
         named["recurrent_weight"][0, :width] += radius * torch.tensor(signs, dtype=torch.float64)
         losses = problem.loss(ensemble.model, named, problem.population(), ensemble.spread([problem.target(0)]))
         return float(losses[0]) / problem.task.chance()
