@@ -198,7 +198,7 @@ def by_hand(rows: tuple[TrialConfig, ...]) -> list[pd.DataFrame]:
     threshold, curves = 100.0, []
     for row in rows:
         config = replace(row, chain=None, training=replace(row.training, stop_below=threshold))
-        result = run_trial(config)
+        result = run_trial(config, company=False)
         threshold = 0.5 * float(result.summary["validation_loss"])
         curves.append(result.tables["curves"])
     return curves
