@@ -54,8 +54,9 @@ def trials(draw: st.DrawFn) -> TrialConfig:
     ).Config
     radii = sorted(draw(st.lists(st.floats(1e-9, 1e9), min_size=2, max_size=2, unique=True)))
     balls = draw(st.permutations(["recurrent", "all"]))[: draw(st.integers(1, 2))]
-    # linear: some values of other fields ask for a closed form
-    model = {**draw(_scalars(MODEL.Config)), "activation": "linear", "parameterization": part(**draw(_scalars(part)))}
+    model = draw(_scalars(MODEL.Config)) | {"parameterization": part(**draw(_scalars(part)))}
+    # some values of other sections ask for a closed form, or for a map of rates
+    model |= {"activation": "linear", "discretization": draw(st.sampled_from(["exact", "euler"]))}
     return TrialConfig(
         task=TASK.Config(**{**draw(_scalars(TASK.Config)), "kernel": kernel, **parameters}),
         model=MODEL.Config(**model),

@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -32,9 +31,10 @@ from memsweep.config.fields import setting
 from memsweep.models import initialization
 from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Weights, leading_shape
 from memsweep.models.gauge import balanced_as_a_whole, driven_response
+from memsweep.models.modal_config import ModalConfig
 from memsweep.models.modes import balanced_modes, modal_response
 from memsweep.models.orthogonal import random_orthogonal, rotation
-from memsweep.models.parameterization import DISCRETIZATIONS, EULER, EXACT, Exp, Mixture
+from memsweep.models.parameterization import EULER, Mixture
 from memsweep.recurrence.scan import scan
 from memsweep.registry import register_model
 
@@ -48,13 +48,9 @@ class DenseRNN(LinearModel):
     """Dense recurrent network: linear with the activation ``linear``, nonlinear inside the recurrence otherwise."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Config:
+    class Config(ModalConfig):
         """A recurrent matrix with chosen eigenvalues in a trained basis, between a linear encoder and readout."""
 
-        width: int = setting(8, "hidden size: the number of modes", at_least=1, at_most=10_000)
-        parameterization: Any = setting(
-            doc="map from the raw recurrent weights to rates", factory=Exp.Config, registered="parameterization"
-        )
         basis: str = setting(
             ORTHOGONAL,
             "the basis in which the recurrent matrix is diagonal: orthogonal, and kept so, or free (orthogonal at the "
@@ -66,18 +62,6 @@ class DenseRNN(LinearModel):
             "activation inside the recurrence, on the whole increment of the state",
             choices=("linear", "hardtanh", "tanh", "relu"),
         )
-        discretization: str = setting(
-            EXACT,
-            "eigenvalue of a rate r over one step: exact (zero-order hold), exp(-r dt); euler, 1 - r dt, which adds a "
-            "blow-up at r dt > 2 that has nothing to do with memory (direct and relu: 1 - w dt in both); or discrete, "
-            "the parameterization's own discrete-time map",
-            choices=DISCRETIZATIONS,
-        )
-        dt: float = setting(1.0, "length of a time step", at_least=1e-6, at_most=1e3)
-        normalize: bool = setting(
-            False, "scale the input of a mode by sqrt(1 - eigenvalue^2), so that its state keeps unit variance"
-        )
-        initialization: str = setting(initialization.SPREAD, initialization.DOC, choices=initialization.CHOICES)
 
         def problems(self) -> Iterable[str]:
             if self.basis == FREE and self.discretization != EULER:
@@ -120,15 +104,7 @@ class DenseRNN(LinearModel):
     def initial(cls, config: Config, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """See memsweep.models.initialization; the basis is a random rotation, or a random orthogonal matrix if free."""
         width = config.width
-        raw = initialization.raw_rates(
-            config.initialization,
-            config.parameterization,
-            width,
-            signature.horizon,
-            config.dt,
-            config.discretization,
-            rng,
-        )
+        raw = initialization.raw_rates(config, signature.horizon, rng)
         if config.basis == FREE:
             basis = random_orthogonal(width, rng)
         else:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,8 +23,9 @@ from torch import Tensor
 from memsweep.config.fields import setting
 from memsweep.models import initialization
 from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Weights, leading_shape
+from memsweep.models.modal_config import ModalConfig
 from memsweep.models.modes import balanced_modes, modal_response
-from memsweep.models.parameterization import DISCRETIZATIONS, EXACT, Exp, Mixture
+from memsweep.models.parameterization import Mixture
 from memsweep.recurrence.scan import scan
 from memsweep.registry import register_model
 
@@ -35,30 +35,14 @@ class DiagonalRNN(LinearModel):
     """Diagonal recurrent network: linear with the activation ``linear``, nonlinear inside the recurrence otherwise."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Config:
+    class Config(ModalConfig):
         """A recurrence of independent modes, each with one rate, between a linear encoder and a linear readout."""
 
-        width: int = setting(8, "hidden size: the number of modes", at_least=1, at_most=1_000_000)
-        parameterization: Any = setting(
-            doc="map from the raw recurrent weights to rates", factory=Exp.Config, registered="parameterization"
-        )
         activation: str = setting(
             "linear",
             "activation inside the recurrence, on the whole increment of the state",
             choices=("linear", "hardtanh", "tanh", "relu"),
         )
-        discretization: str = setting(
-            EXACT,
-            "eigenvalue of a rate r over one step: exact (zero-order hold), exp(-r dt); euler, 1 - r dt, which adds a "
-            "blow-up at r dt > 2 that has nothing to do with memory (direct and relu: 1 - w dt in both); or discrete, "
-            "the parameterization's own discrete-time map",
-            choices=DISCRETIZATIONS,
-        )
-        dt: float = setting(1.0, "length of a time step", at_least=1e-6, at_most=1e3)
-        normalize: bool = setting(
-            False, "scale the input of a mode by sqrt(1 - eigenvalue^2), so that its state keeps unit variance"
-        )
-        initialization: str = setting(initialization.SPREAD, initialization.DOC, choices=initialization.CHOICES)
 
     @classmethod
     def roles(cls, config: Config) -> Mapping[str, Role]:
@@ -85,15 +69,7 @@ class DiagonalRNN(LinearModel):
     @classmethod
     def initial(cls, config: Config, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """See memsweep.models.initialization."""
-        raw = initialization.raw_rates(
-            config.initialization,
-            config.parameterization,
-            config.width,
-            signature.horizon,
-            config.dt,
-            config.discretization,
-            rng,
-        )
+        raw = initialization.raw_rates(config, signature.horizon, rng)
         return {"recurrent_weight": raw} | initialization.encoder_and_readout(
             config.initialization, config.width, signature, rng
         )

@@ -33,20 +33,12 @@ def spread_rates(width: int, horizon: int, rng: np.random.Generator) -> np.ndarr
     return np.asarray(max(horizon, 2) ** -place)
 
 
-def raw_rates(
-    scheme: str,
-    parameterization: Any,
-    width: int,
-    horizon: int,
-    dt: float,
-    discretization: str,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Raw recurrent weights of a diagonal recurrence: ``[width]``."""
-    if scheme == PUBLISHED:
-        return rng.standard_normal(width)
-    rates = torch.from_numpy(spread_rates(width, horizon, rng) / dt)
-    return build(parameterization).raw_for(rates, dt, discretization).numpy()
+def raw_rates(config: Any, horizon: int, rng: np.random.Generator) -> np.ndarray:
+    """Raw recurrent weights of a model with a ``ModalConfig``: ``[width]``."""
+    if config.initialization == PUBLISHED:
+        return rng.standard_normal(config.width)
+    rates = torch.from_numpy(spread_rates(config.width, horizon, rng) / config.dt)
+    return build(config.parameterization).raw_for(rates, config.dt, config.discretization).numpy()
 
 
 def encoder_and_readout(

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -36,9 +35,10 @@ from memsweep.models import initialization
 from memsweep.models.affine import Affine, applied, composed, equalized
 from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Weights, leading_shape
 from memsweep.models.gauge import driven_response
+from memsweep.models.modal_config import ModalConfig
 from memsweep.models.modes import balanced_modes, modal_response
 from memsweep.models.orthogonal import random_orthogonal
-from memsweep.models.parameterization import DISCRETE, EULER, EXACT, Exp, Mixture
+from memsweep.models.parameterization import EULER, Mixture
 from memsweep.recurrence.activations import ACTIVATIONS, activation_named
 from memsweep.recurrence.scan import linear_scan, scan
 from memsweep.registry import register_model
@@ -52,10 +52,9 @@ class SSM(LinearModel):
     """State-space model: linear recurrence, activation at the output (plain) or in MLPs around it (mlp)."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Config:
+    class Config(ModalConfig):
         """A linear recurrence whose states pass an activation on their way out, or MLPs on their way in and out."""
 
-        width: int = setting(8, "hidden size: the number of modes", at_least=1, at_most=1_000_000)
         form: str = setting(
             PLAIN,
             "where the activation acts: plain, on the states at the output; mlp, in MLPs (linear, activation, linear, "
@@ -68,24 +67,9 @@ class SSM(LinearModel):
             "basis that is orthogonal at the start alone (discretization euler)",
             choices=(DIAGONAL, FREE),
         )
-        parameterization: Any = setting(
-            doc="map from the raw recurrent weights to rates", factory=Exp.Config, registered="parameterization"
-        )
         activation: str = setting(
             "linear", "activation, outside of the recurrence (see form)", choices=tuple(ACTIVATIONS)
         )
-        discretization: str = setting(
-            EXACT,
-            "eigenvalue of a rate r over one step: exact (zero-order hold), exp(-r dt); euler, 1 - r dt, which adds a "
-            "blow-up at r dt > 2 that has nothing to do with memory (direct: 1 - w dt in both); or discrete, the "
-            "parameterization's own discrete-time map",
-            choices=(EXACT, EULER, DISCRETE),
-        )
-        dt: float = setting(1.0, "length of a time step", at_least=1e-6, at_most=1e3)
-        normalize: bool = setting(
-            False, "scale the input of a mode by sqrt(1 - eigenvalue^2), so that its state keeps unit variance"
-        )
-        initialization: str = setting(initialization.SPREAD, initialization.DOC, choices=initialization.CHOICES)
 
         def problems(self) -> Iterable[str]:
             if self.basis == FREE and self.discretization != EULER:
@@ -139,15 +123,7 @@ class SSM(LinearModel):
     @classmethod
     def initial(cls, config: Config, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """See memsweep.models.initialization; the MLPs start as torch.nn.Linear does, or normal and without biases."""
-        raw = initialization.raw_rates(
-            config.initialization,
-            config.parameterization,
-            config.width,
-            signature.horizon,
-            config.dt,
-            config.discretization,
-            rng,
-        )
+        raw = initialization.raw_rates(config, signature.horizon, rng)
         weights = {"recurrent_weight": raw}
         weights |= initialization.encoder_and_readout(config.initialization, config.width, signature, rng)
         if config.basis == FREE:
