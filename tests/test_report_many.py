@@ -102,7 +102,7 @@ def test_a_page_gives_an_overview_by_family_before_the_reasons(paths: report.Rep
     assert overview.count('class="family"') == 6  # models with activations; the vanilla RNNs stand alone
     assert overview.count(">inconclusive</span>") == len(pd.read_csv(paths.verdicts))
     assert 'class="name alone" title="vanilla_rnn · tanh"' in overview
-    assert "inconclusive under all 14 machines" in page
+    assert "inconclusive under all 14 models" in page
     assert "† The errors behind this verdict are lower bounds" in page
     assert overview.count("†</abbr>") == page.count("†</abbr>") / 2 > 0  # beside the verdict in both tables
 

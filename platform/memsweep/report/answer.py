@@ -56,12 +56,12 @@ def _clause(findings: Sequence[Finding], labels: Labels) -> str:
 
 
 def _counts(findings: Sequence[Finding]) -> str:
-    """``unstable under 3 and stable under 27 of 30 machines``."""
+    """``unstable under 3 and stable under 27 of 30 models``."""
     counted = [(verdict.value, sum(f.judgement.verdict == verdict for f in findings)) for verdict in _ORDER]
     parts = [f"{word} under {count}" for word, count in counted if count]
     if len(parts) == 1:
-        return f"{parts[0].partition(' ')[0]} under all {len(findings)} machines"
-    return f"{joined(parts)} of {len(findings)} machines"
+        return f"{parts[0].partition(' ')[0]} under all {len(findings)} models"
+    return f"{joined(parts)} of {len(findings)} models"
 
 
 def joined(words: Sequence[str]) -> str:
