@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from memsweep import registry
 from memsweep.config.schema import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
 from memsweep.learning.ensemble import Ensemble, Replica, build
 from memsweep.learning.layout import slots
 from memsweep.learning.problem import Problem, problem_for
-from memsweep.models.base import Signature
+from memsweep.models.base import Model, Signature
 
 WORKSPACE = Path(__file__).parents[1]
 registry.discover(WORKSPACE)
+M = TypeVar("M", bound=Model)
 
 
 def task_config(**fields: Any) -> Any:
@@ -64,3 +67,33 @@ def stacked(
     replicas = [Replica(0, model, seed, learning_rate) for model, seed in zip(models, numbers, strict=True)]
     ensembles = build(model_class, replicas, Signature(1, 1, built.horizon), torch.float64, rows)
     return ensembles, problem_for([built], True, torch.float64)
+
+
+def noise(*shape: int, seed: int = 3) -> Tensor:
+    """Standard normal numbers, float64."""
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape))
+
+
+def with_random(words: tuple[str, ...], model: M, seed: int) -> M:
+    """The model with random numbers on the weights whose names hold any of these words: zeros would hide mistakes."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if any(word in name for word in words):
+                weight.add_(0.3 * torch.randn(weight.shape, generator=generator, dtype=weight.dtype))
+    return model.eval()
+
+
+def moved(model: M, seed: int) -> M:
+    """The model with every weight a little away from its start."""
+    rng = np.random.default_rng(seed + 1000)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.from_numpy(0.1 * rng.standard_normal(tuple(weight.shape))))
+    return model.eval()
+
+
+def weights_of(*models: Model) -> dict[str, Tensor]:
+    """The weights of models of one shape, stacked, without gradients."""
+    named = [dict(model.named_parameters()) for model in models]
+    return {name: torch.stack([one[name].detach() for one in named]) for name in named[0]}

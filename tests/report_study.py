@@ -106,7 +106,7 @@ def write_study(
         if index not in without:
             _write_trial(folder, name, identity, config, condition, (horizon, width, seeds), balls, provenance or {})
     plan = {"study": name, "description": "expected: as constructed", "trials": trials, "provenance": {}}
-    plan["claims"] = claims
+    plan |= {"claims": claims, "protocol": "published"}
     (folder / "plan.json").write_text(json.dumps(plan))
     if not memory:
         shutil.rmtree(folder / "memory")

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 from config_study import BASE, load, problems
-from memsweep.config.claims import Claim, claims_from_dict, claims_to_dict
+from memsweep.config.claims import COLUMNS, Claim, claims_from_dict, claims_to_dict
 from memsweep.sweep.plan import identified, make_plan
 from memsweep.sweep.plan_file import write_plan
+from memsweep.sweep.tables import CONDITIONS
 
 CLAIMED = (
     BASE
@@ -31,12 +32,11 @@ def test_claims_reach_the_plan_file_and_come_back_the_same(tmp_path: Path) -> No
     write_plan(tmp_path, make_plan(sweep, identified(sweep), ()), {})
     stored = json.loads((tmp_path / "plan.json").read_text())["claims"]
     assert claims_from_dict(stored) == sweep.claims
-    assert load(tmp_path, json.dumps({**json.loads(_base_as_json()), "claims": stored})).claims == sweep.claims
+    assert load(tmp_path, BASE + f"claims: {json.dumps(stored)}\n").claims == sweep.claims
 
 
-def _base_as_json() -> str:
-    task = {"name": "linear_functional", "kernel": "exponential", "rate": 0.5, "horizon": 20}
-    return json.dumps({"task": task, "model": {"name": "diagonal_rnn", "width": 4, "parameterization": "direct"}})
+def test_claims_speak_of_the_columns_that_name_a_condition() -> None:
+    assert {*COLUMNS, "identity", "horizon", "width"} == set(CONDITIONS)
 
 
 def test_claims_are_cosmetic_and_can_be_left_out(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
-from engine import WORKSPACE
+from engine import WORKSPACE, noise, weights_of, with_random
 from memsweep import registry
 from memsweep.learning import pruning
 from memsweep.learning.ensemble import Replica, build, stability_margin
@@ -38,22 +38,8 @@ def config(parameterization: Any = None, **fields: Any) -> DenseRNN.Config:
 
 
 def model(chosen: DenseRNN.Config, signature: Signature | None = None, seed: int = 0) -> DenseRNN:
-    """Random biases everywhere: zeros would hide mistakes."""
-    built = DenseRNN(chosen, signature or Signature(2, 3, 30), np.random.default_rng(seed))
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, weight in built.named_parameters():
-            if "bias" in name:
-                weight.add_(0.3 * torch.randn(weight.shape, generator=generator, dtype=weight.dtype))
-    return built.eval()
-
-
-def stacked(built: DenseRNN) -> dict[str, Tensor]:
-    return {name: weight.detach().unsqueeze(0) for name, weight in built.named_parameters()}
-
-
-def noise(*shape: int, seed: int = 3) -> Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape))
+    """Random biases everywhere."""
+    return with_random(("bias",), DenseRNN(chosen, signature or Signature(2, 3, 30), np.random.default_rng(seed)), seed)
 
 
 class TestTanh(ModelSuite):
@@ -183,7 +169,7 @@ def test_random_symmetric_matrices_have_the_wanted_eigenvalues() -> None:
 def dense(built: DenseRNN) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
     """Recurrent increment P^T diag(lambda - 1) P / dt and gain of the input, built densely from the weights."""
     chosen = built.config
-    weights = {name: value[0].numpy() for name, value in stacked(built).items()}
+    weights = {name: value[0].numpy() for name, value in weights_of(built).items()}
     rate = {"exp": np.exp, "softplus": lambda w: np.log1p(np.exp(w)), "direct": lambda w: w}[
         chosen.parameterization.name
     ](weights["recurrent_weight"])
@@ -244,7 +230,7 @@ def test_the_response_is_that_of_the_dense_matrix(fields: dict[str, Any]) -> Non
     built = model(config(**fields))
     increment, gain, weights = dense(built)
     step = np.eye(5) + built.config.dt * increment
-    found = built.response(stacked(built), 30)
+    found = built.response(weights_of(built), 30)
     power, drift = np.eye(5), weights["readout_bias"].copy()
     for lag in range(30):
         answers = weights["readout_weight"] @ power @ gain
@@ -259,11 +245,11 @@ def test_orthogonal_and_linear_is_a_diagonal_rnn_in_other_axes(fields: dict[str,
     built = model(config(**fields))
     shared = {field.name: getattr(built.config, field.name) for field in dataclasses.fields(DiagonalRNN.Config)}
     diagonal = DiagonalRNN(DiagonalRNN.Config(**shared), built.signature)
-    modal = built.modal(stacked(built))
+    modal = built.modal(weights_of(built))
     modal.pop("basis")
-    found, expected = built.response(stacked(built), 30), diagonal.response(modal, 30)
+    found, expected = built.response(weights_of(built), 30), diagonal.response(modal, 30)
     torch.testing.assert_close(found.kernel, expected.kernel, rtol=1e-12, atol=1e-13)
-    torch.testing.assert_close(built.eigenvalues(stacked(built)), diagonal.eigenvalues(modal), rtol=0, atol=0)
+    torch.testing.assert_close(built.eigenvalues(weights_of(built)), diagonal.eigenvalues(modal), rtol=0, atol=0)
     inputs = noise(4, 30, 2)
     torch.testing.assert_close(built(inputs).unsqueeze(0), diagonal.outputs(modal, inputs), rtol=1e-11, atol=1e-12)
 
@@ -273,12 +259,12 @@ def test_orthogonal_and_linear_is_a_diagonal_rnn_in_other_axes(fields: dict[str,
 def test_a_free_basis_that_is_orthogonal_is_an_orthogonal_one(dt: float, activation: str) -> None:
     kept = model(config(discretization="euler", dt=dt, activation=activation))
     free = model(config(**FREE, dt=dt, activation=activation))
-    weights = stacked(kept)
+    weights = weights_of(kept)
     free.load_state_dict({name: value[0] for name, value in weights.items()} | {"basis": rotation(weights["basis"])[0]})
     inputs = noise(4, 30, 2)
     torch.testing.assert_close(kept(inputs), free(inputs), rtol=1e-11, atol=1e-12)
     ascending = kept.eigenvalues(weights).sort().values
-    torch.testing.assert_close(free.eigenvalues(stacked(free)), ascending, rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(free.eigenvalues(weights_of(free)), ascending, rtol=1e-12, atol=1e-13)
 
 
 def test_the_published_code_in_two_steps() -> None:
@@ -304,16 +290,16 @@ def test_the_published_code_in_two_steps() -> None:
 def test_an_orthogonal_basis_cannot_touch_the_eigenvalues() -> None:
     built = model(config())
     step = np.eye(5) + dense(built)[0]
-    expected = built.eigenvalues(stacked(built))
+    expected = built.eigenvalues(weights_of(built))
     np.testing.assert_allclose(np.linalg.eigvalsh(step), expected[0].sort().values.numpy(), rtol=1e-12)
-    moved = stacked(built) | {"basis": noise(1, 5, 5) * 10.0}
+    moved = weights_of(built) | {"basis": noise(1, 5, 5) * 10.0}
     assert torch.equal(built.eigenvalues(moved), expected)
 
 
 def test_a_free_basis_can() -> None:
     """What the published softplus models blow up through: sigma_max(P)^2 f > 2."""
     built = model(config(Softplus.Config(), **FREE))
-    weights = stacked(built)
+    weights = weights_of(built)
     assert (built.eigenvalues(weights).abs() < 1.0).all()
     grown = weights | {"basis": 3.0 * weights["basis"]}
     assert built.eigenvalues(grown).abs().max() > 1.0
@@ -323,11 +309,11 @@ def test_a_free_basis_can() -> None:
 
 def test_eigenvalues_of_weights_that_are_not_finite() -> None:
     built = model(config(**FREE))
-    weights = {name: value.repeat_interleave(2, 0) for name, value in stacked(built).items()}
+    weights = {name: value.repeat_interleave(2, 0) for name, value in weights_of(built).items()}
     weights["basis"][0, 1, 1] = torch.nan
     found = built.eigenvalues(weights)
     assert found[0].isnan().all()
-    torch.testing.assert_close(found[1], built.eigenvalues(stacked(built))[0], rtol=1e-12, atol=0)
+    torch.testing.assert_close(found[1], built.eigenvalues(weights_of(built))[0], rtol=1e-12, atol=0)
 
 
 # ---- packs, modes, gauge
@@ -381,7 +367,7 @@ def test_halves_of_one_mode_are_that_mode(activation: str) -> None:
 def test_the_gauge_is_balanced_in_the_modes_and_not_in_the_units() -> None:
     built = model(config())
     scale = torch.tensor([0.01, 0.3, 1.0, 5.0, 100.0]).double()
-    modal = built.modal(stacked(built))
+    modal = built.modal(weights_of(built))
     moved = built.from_modal(
         modal
         | {
@@ -390,7 +376,7 @@ def test_the_gauge_is_balanced_in_the_modes_and_not_in_the_units() -> None:
             "readout_weight": modal["readout_weight"] / scale,
         }
     )
-    balanced, again = built.balanced(stacked(built)), built.balanced(moved)
+    balanced, again = built.balanced(weights_of(built)), built.balanced(moved)
     for name, value in balanced.items():
         torch.testing.assert_close(again[name], value, rtol=1e-9, atol=1e-11)
     encoder, readout = balanced["encoder_weight"][0].norm(dim=-1), balanced["readout_weight"][0].norm(dim=-2)
@@ -401,7 +387,7 @@ def test_the_gauge_is_balanced_in_the_modes_and_not_in_the_units() -> None:
 @pytest.mark.parametrize("fields", [{}, FREE])
 def test_a_silent_model_has_a_gauge(fields: dict[str, Any], silent: str) -> None:
     built = model(config(**fields))
-    weights = stacked(built) | {silent: torch.zeros_like(stacked(built)[silent])}
+    weights = weights_of(built) | {silent: torch.zeros_like(weights_of(built)[silent])}
     balanced = built.balanced(weights)
     assert all(torch.isfinite(value).all() for value in balanced.values())
     torch.testing.assert_close(built.response(balanced, 9).drift, built.response(weights, 9).drift)
@@ -410,7 +396,7 @@ def test_a_silent_model_has_a_gauge(fields: dict[str, Any], silent: str) -> None
 @pytest.mark.parametrize("fields", [{"activation": "tanh"}, FREE, {**FREE, "activation": "tanh"}, {"normalize": True}])
 def test_gradients_by_finite_differences(fields: dict[str, Any]) -> None:
     built = model(config(**fields, width=3), Signature(1, 1, 5))
-    names, inputs = list(stacked(built)), noise(2, 5, 1)
+    names, inputs = list(weights_of(built)), noise(2, 5, 1)
 
     def answers(*values: Tensor) -> Tensor:
         weights = dict(zip(names, values, strict=True))
@@ -420,7 +406,7 @@ def test_gradients_by_finite_differences(fields: dict[str, Any]) -> None:
         found = built.response(weights, 5)
         return torch.cat([outputs.flatten(), found.kernel.flatten(), found.drift.flatten()])
 
-    assert torch.autograd.gradcheck(answers, [value.requires_grad_() for value in stacked(built).values()])
+    assert torch.autograd.gradcheck(answers, [value.requires_grad_() for value in weights_of(built).values()])
 
 
 # ---- initial weights and configs

@@ -38,19 +38,11 @@ def config(**fields: Any) -> Any:
 
 def model(settings: Any, signature: Signature = WIDE, seed: int = 0) -> LRU:
     """A model with every weight away from its start, and phases that turn."""
-    made = LRU(settings, signature, np.random.default_rng(seed))
-    noise = np.random.default_rng(seed + 1000)
-    with torch.no_grad():
-        for weight in made.parameters():
-            weight.add_(torch.from_numpy(0.1 * noise.standard_normal(tuple(weight.shape))))
-        if settings.initialization == "spread":
+    made = engine.moved(LRU(settings, signature, np.random.default_rng(seed)), seed)
+    if settings.initialization == "spread":
+        with torch.no_grad():
             made.theta.add_(2.0)
-    return made.eval()
-
-
-def stacked(*made: LRU) -> dict[str, Tensor]:
-    named = [dict(one.named_parameters()) for one in made]
-    return {name: torch.stack([one[name].detach() for one in named]) for name in named[0]}
+    return made
 
 
 def brute(made: LRU, inputs: np.ndarray) -> np.ndarray:
@@ -120,7 +112,7 @@ def test_outputs_are_the_recurrence(fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize("fields", KINDS)
 def test_the_response_is_what_impulses_and_biases_do(fields: dict[str, Any]) -> None:
     made, horizon = model(config(**fields)), 33
-    response = made.response(stacked(made), horizon)
+    response = made.response(engine.weights_of(made), horizon)
     drift = brute(made, np.zeros((horizon, 2)))
     np.testing.assert_allclose(response.drift[0].T.numpy(), drift, rtol=1e-11, atol=1e-13)
     for channel in range(2):
@@ -134,8 +126,8 @@ def test_the_response_is_what_impulses_and_biases_do(fields: dict[str, Any]) -> 
 def test_gradients_by_finite_differences(fields: dict[str, Any]) -> None:
     made = model(config(**fields, width=2), Signature(1, 2, 5))
     inputs = torch.from_numpy(np.random.default_rng(3).standard_normal((2, 5, 1)))
-    names = list(stacked(made))
-    values = tuple(value.requires_grad_() for value in stacked(made).values())
+    names = list(engine.weights_of(made))
+    values = tuple(value.requires_grad_() for value in engine.weights_of(made).values())
 
     def response(*v: Tensor) -> tuple[Tensor, Tensor]:
         found = made.response(dict(zip(names, v, strict=True)), 5)
@@ -147,7 +139,7 @@ def test_gradients_by_finite_differences(fields: dict[str, Any]) -> None:
 
 def test_copies_of_replicas() -> None:
     alone = [[model(config(), seed=10 * row + copy) for copy in range(3)] for row in range(2)]
-    rows = [stacked(*copies) for copies in alone]
+    rows = [engine.weights_of(*copies) for copies in alone]
     weights = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
     inputs = torch.from_numpy(np.random.default_rng(3).standard_normal((2, 9, 2)))
     together = LRU.ensemble_of([config()] * 2, WIDE)
@@ -156,7 +148,7 @@ def test_copies_of_replicas() -> None:
     for row, copy in itertools.product(range(2), range(3)):
         one = alone[row][copy]
         torch.testing.assert_close(outputs[row, copy], one(inputs), rtol=1e-12, atol=1e-13)
-        kernel = one.response(stacked(one), 9).kernel[0]
+        kernel = one.response(engine.weights_of(one), 9).kernel[0]
         torch.testing.assert_close(response.kernel[row, copy], kernel, rtol=1e-12, atol=1e-13)
 
 
@@ -166,7 +158,7 @@ def test_a_replica_has_the_same_bits_in_any_company() -> None:
     others = [model(config(width=8), signature, seed + 50) for seed in range(16)]
     inputs = torch.from_numpy(np.random.default_rng(3).standard_normal((5, 40, 1)))
     together = LRU.ensemble_of([config(width=8)] * 16, signature)
-    first, second = stacked(*made), stacked(*others[:11], made[3], *others[12:])
+    first, second = engine.weights_of(*made), engine.weights_of(*others[:11], made[3], *others[12:])
     assert torch.equal(together.outputs(first, inputs)[3], together.outputs(second, inputs)[11])
     gradients = []
     for weights, row in ((first, 3), (second, 11)):
@@ -183,7 +175,7 @@ def test_a_replica_has_the_same_bits_in_any_company() -> None:
 def test_the_ring_is_uniform_on_its_area(r_min: float, r_max: float, max_phase: float) -> None:
     settings = config(width=4000, initialization="ring", r_min=r_min, r_max=r_max, max_phase=max_phase)
     made = LRU(settings, Signature(1, 1, 10), np.random.default_rng(0))
-    eigenvalues = made.eigenvalues(stacked(made))[0].numpy()
+    eigenvalues = made.eigenvalues(engine.weights_of(made))[0].numpy()
     sizes, phases = np.abs(eigenvalues), np.angle(eigenvalues) % math.tau
     assert sizes.min() >= r_min - 1e-12
     assert sizes.max() < r_max
@@ -227,7 +219,7 @@ def test_a_spread_start_covers_the_time_scales_and_hardly_turns() -> None:
 
 def test_inside_the_unit_circle_for_every_weight() -> None:
     made = LRU(config(width=500), Signature(1, 1, 10))
-    weights = stacked(made) | {"nu": torch.linspace(-35.0, 20.0, 500).double().unsqueeze(0)}
+    weights = engine.weights_of(made) | {"nu": torch.linspace(-35.0, 20.0, 500).double().unsqueeze(0)}
     assert (made.eigenvalues(weights).abs() < 1.0).all()
     # gamma does not cancel away in the slowest modes: gamma^2 = 1 - exp(-2 e^nu) -> 2 e^nu
     slowest = made._gain(weights)[0, 0]
@@ -256,7 +248,7 @@ def test_gamma_keeps_the_state_at_unit_variance(gamma: str) -> None:
 @pytest.mark.parametrize("fields", KINDS)
 def test_one_gauge_for_all_scales(fields: dict[str, Any]) -> None:
     made = model(config(**fields))
-    weights = stacked(made)
+    weights = engine.weights_of(made)
     scale = torch.tensor([0.01, 1.0, 7.0, 300.0]).double()
     inward = scale
     moved = dict(weights)
@@ -281,7 +273,7 @@ def test_one_gauge_for_all_scales(fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize("silent", ["encoder", "readout"])
 def test_a_silent_mode_has_a_gauge(silent: str) -> None:
     made = model(config())
-    weights = stacked(made)
+    weights = engine.weights_of(made)
     for part in ("re", "im"):
         weights[f"{silent}_{part}"].select(-2 if silent == "encoder" else -1, 1).zero_()
     balanced = made.balanced(weights)
@@ -301,11 +293,11 @@ def test_padded_modes_are_silent_and_a_merged_one_changes_nothing(fields: dict[s
         alone.load_state_dict(
             {name: named[name][row][tuple(map(slice, value.shape))] for name, value in alone.state_dict().items()}
         )
-        expected = alone.response(stacked(alone), 12).kernel[0]
+        expected = alone.response(engine.weights_of(alone), 12).kernel[0]
         together = ensemble.model.response(named, 12).kernel[row]
         torch.testing.assert_close(together, expected, rtol=1e-12, atol=1e-14)
         margin = stability_margin(ensemble, ensemble.initial)[row]
-        torch.testing.assert_close(margin, 1.0 - alone.eigenvalues(stacked(alone)).abs().max())
+        torch.testing.assert_close(margin, 1.0 - alone.eigenvalues(engine.weights_of(alone)).abs().max())
     named["readout_re"][1, :, 1], named["readout_im"][1, :, 1] = 0.0, 0.0
     weights = ensemble.layout.flat(named)
     rows = torch.zeros(ensemble.rows, dtype=torch.long)

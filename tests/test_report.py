@@ -19,7 +19,7 @@ from report_study import HORIZONS, SEEDS, THEORY, WIDTHS, Condition, write_study
 VERDICT_COLUMNS = [
     *("kernel", "rate", "exponent", "model", "activation", "parameterization", "normalize", "ball"),
     *("threshold", "verdict", "slope_width", "slope_width_low", "slope_width_high"),
-    *("slope_horizon", "slope_horizon_low", "slope_horizon_high", "reasons"),
+    *("slope_horizon", "slope_horizon_low", "slope_horizon_high", "deciding", "reasons"),
 ]
 
 

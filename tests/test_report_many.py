@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -16,9 +17,13 @@ from memsweep.report.export import VERDICT_COLUMNS, verdict_frame
 from memsweep.report.findings import find
 from memsweep.report.grouping import find_grouping
 from memsweep.report.labels import Labels
+from memsweep.report.overview import cell
 from memsweep.report.page import chosen
 from memsweep.report.panels import Panel
 from memsweep.report.study import load_study
+from memsweep.stability.radius import THRESHOLDS
+from memsweep.stability.slopes import Slope
+from memsweep.stability.verdict import Verdict
 from report_study import Condition, gallery, write_study
 
 SLOPES = {"unstable": (-0.59, -0.66, -0.55), "stable": (-0.01, -0.02, 0.0), "inconclusive": (float("nan"),) * 3}
@@ -33,7 +38,8 @@ def verdicts(conditions: list[Condition], balls: tuple[str, ...]) -> pd.DataFram
             rate, exponent = one.decay
             row = {"kernel": one.kernel, "rate": rate, "exponent": exponent, "model": one.model, "ball": ball}
             row |= {"activation": one.activation, "parameterization": one.parameterization}
-            row |= {"normalize": one.normalize, "threshold": 0.01, "verdict": verdict, "reasons": "seeds: 1"}
+            row |= {"normalize": one.normalize, "threshold": 0.01, "verdict": verdict}
+            row |= {"deciding": "horizon", "reasons": "seeds: 1"}
             for axis in ("width", "horizon"):
                 names = (f"slope_{axis}", f"slope_{axis}_low", f"slope_{axis}_high")
                 row |= dict(zip(names, SLOPES[verdict], strict=True))
@@ -144,6 +150,26 @@ def test_lower_bounds_are_marked_with_their_kind(tmp_path: Path) -> None:
         ("all", *other, "direct"): ["searched"],
         ("all", "diagonal_rnn", "exponential", "direct"): ["searched"],
     }
+
+
+def test_terminal_and_page_name_the_same_slope_as_the_deciding_one(tmp_path: Path) -> None:
+    """Unstable along the width: the horizon's slope is below the limit at the shown threshold, but not at all."""
+    write_study(tmp_path, [Condition()], widths=[2], horizons=[50], seeds=1, balls=["recurrent"], memory=False)
+    study = load_study(tmp_path)
+    (found,) = find(study, find_grouping(study.records, study.tables["replicas"]))
+    width, steep, flat = Slope(-0.4, -0.5, -0.3), Slope(-0.6, -0.7, -0.5), Slope(0.0, -0.1, 0.1)
+    judgement = replace(
+        found.judgement,
+        verdict=Verdict.UNSTABLE,
+        threshold=THRESHOLDS[0],
+        slope_width=width,
+        slope_horizon=steep,
+        by_threshold={threshold: (width, steep if threshold == THRESHOLDS[0] else flat) for threshold in THRESHOLDS},
+    )
+    finding = replace(found, judgement=judgement)
+    shown = cell(finding)
+    assert (shown.along, shown.slope) == ("width", "−0.40 [−0.50, −0.30]")
+    assert "▲ m −0.40 [−0.50, −0.30]" in report.table_text(verdict_frame([finding], ()), width=60, colour=False)
 
 
 def test_labels_say_what_tells_conditions_apart_and_nothing_else() -> None:

@@ -70,6 +70,7 @@ def test_the_page_and_the_terminal_show_claim_verdict_interval_and_agreement(pat
     page = paths.page.read_text()
     section = page[page.index('id="published"') : page.index("Error under perturbation")]
     assert "a table that somebody published" in section
+    assert "<dt>protocol</dt><dd>published</dd>" in page
     assert section.count("✓ agrees") == 2
     assert section.count("✗ disagrees") == 2
     assert section.count("? undecided") == 1

@@ -41,22 +41,11 @@ def config(parameterization: str = "exp", **fields: Any) -> Any:
 
 def model(settings: Any, signature: Signature = WIDE, seed: int = 0) -> SSM:
     """A model with every weight away from its start: biases are not zero and no basis is orthogonal."""
-    made = SSM(settings, signature, np.random.default_rng(seed))
-    noise = np.random.default_rng(seed + 1000)
-    with torch.no_grad():
-        for weight in made.parameters():
-            weight.add_(torch.from_numpy(0.1 * noise.standard_normal(tuple(weight.shape))))
-    return made.eval()
+    return engine.moved(SSM(settings, signature, np.random.default_rng(seed)), seed)
 
 
 def arrays(made: SSM) -> dict[str, np.ndarray]:
     return {name: weight.detach().numpy() for name, weight in made.named_parameters()}
-
-
-def stacked(*made: SSM) -> dict[str, Tensor]:
-    return {
-        name: torch.stack([dict(one.named_parameters())[name].detach() for one in made]) for name in arrays(made[0])
-    }
 
 
 def brute(settings: Any, w: dict[str, np.ndarray], rates: np.ndarray, inputs: np.ndarray) -> np.ndarray:
@@ -111,7 +100,7 @@ def test_the_response_is_what_impulses_and_biases_do(form: str, basis: str) -> N
     made = model(settings)
     weights = arrays(made)
     rates, horizon = np.exp(weights["recurrent_weight"]), 33
-    response = made.response(stacked(made), horizon)
+    response = made.response(engine.weights_of(made), horizon)
     drift = brute(settings, weights, rates, np.zeros((horizon, 2)))
     np.testing.assert_allclose(response.drift[0].T.numpy(), drift, rtol=1e-11, atol=1e-13)
     for channel in range(2):
@@ -128,7 +117,7 @@ def test_a_nonlinear_plain_model_is_a_readout_of_linear_states() -> None:
     inputs = torch.from_numpy(np.random.default_rng(5).standard_normal((3, 9, 2)))
     states = []
     for mode in range(4):  # the states of the linear one, read out one by one
-        weights = stacked(straight)
+        weights = engine.weights_of(straight)
         weights["readout_weight"] = torch.eye(4).double()[mode].expand(1, 3, 4).clone()
         weights["readout_bias"] = torch.zeros(1, 3).double()
         states.append(straight.outputs(weights, inputs)[0, ..., :1])
@@ -141,8 +130,8 @@ def test_gradients_by_finite_differences(form: str, basis: str) -> None:
     made = model(config(form=form, basis=basis, activation="tanh", width=2), Signature(1, 1, 5))
     straight = model(config(form=form, basis=basis, width=2), Signature(1, 1, 5))
     inputs = torch.from_numpy(np.random.default_rng(3).standard_normal((2, 5, 1)))
-    names = list(stacked(made))
-    values = tuple(value.requires_grad_() for value in stacked(made).values())
+    names = list(engine.weights_of(made))
+    values = tuple(value.requires_grad_() for value in engine.weights_of(made).values())
     assert torch.autograd.gradcheck(lambda *v: made.outputs(dict(zip(names, v, strict=True)), inputs), values)
 
     def linear(*v: Tensor) -> tuple[Tensor, Tensor]:
@@ -158,7 +147,7 @@ def test_copies_of_replicas(form: str, basis: str) -> None:
     kinds = ("exp", "softplus") if (form, basis) == ("plain", "diagonal") else ("exp", "exp")
     configs = [config(kind, form=form, basis=basis, activation="tanh") for kind in kinds]
     alone = [[model(one, seed=10 * row + copy) for copy in range(3)] for row, one in enumerate(configs)]
-    rows = [stacked(*copies) for copies in alone]
+    rows = [engine.weights_of(*copies) for copies in alone]
     weights = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
     inputs = torch.from_numpy(np.random.default_rng(3).standard_normal((2, 9, 2)))
     together = SSM.ensemble_of(configs, WIDE)
@@ -166,7 +155,7 @@ def test_copies_of_replicas(form: str, basis: str) -> None:
     assert outputs.shape == (2, 3, 2, 9, 3)
     for row, copy in itertools.product(range(2), range(3)):
         torch.testing.assert_close(outputs[row, copy], alone[row][copy](inputs), rtol=1e-12, atol=1e-13)
-        expected = alone[row][copy].eigenvalues(stacked(alone[row][copy]))[0]
+        expected = alone[row][copy].eigenvalues(engine.weights_of(alone[row][copy]))[0]
         torch.testing.assert_close(eigenvalues[row, copy], expected, rtol=1e-12, atol=1e-13)
 
 
@@ -177,13 +166,13 @@ def test_a_replica_has_the_same_bits_in_any_company(activation: str) -> None:
     others = [model(one, Signature(1, 1, 40), seed + 50) for seed, one in enumerate(configs)]
     inputs = torch.from_numpy(np.random.default_rng(3).standard_normal((5, 40, 1)))
     together = SSM.ensemble_of(configs, Signature(1, 1, 40))
-    first = together.outputs(stacked(*made), inputs)
-    second = together.outputs(stacked(*others[:11], made[3], *others[12:]), inputs)
+    first = together.outputs(engine.weights_of(*made), inputs)
+    second = together.outputs(engine.weights_of(*others[:11], made[3], *others[12:]), inputs)
     assert torch.equal(first[3], second[11])
     if activation == "linear":
         first, second = (
             together.response(weights, 40).kernel
-            for weights in (stacked(*made), stacked(*others[:11], made[3], *others[12:]))
+            for weights in (engine.weights_of(*made), engine.weights_of(*others[:11], made[3], *others[12:]))
         )
         assert torch.equal(first[3], second[11])
 
@@ -194,14 +183,14 @@ def test_eigenvalues_of_a_free_basis() -> None:
     basis = at_start.basis.detach().numpy()
     np.testing.assert_allclose(basis @ basis.T, np.eye(4), atol=1e-14)
     rates = np.exp(at_start.recurrent_weight.detach().numpy())
-    found = at_start.eigenvalues(stacked(at_start))[0].numpy()
+    found = at_start.eigenvalues(engine.weights_of(at_start))[0].numpy()
     np.testing.assert_allclose(found, np.sort(1.0 - 0.7 * rates), rtol=1e-12)
     moved = model(settings)
     weights = arrays(moved)
     matrix = np.eye(4) - 0.7 * weights["basis"].T @ np.diag(np.exp(weights["recurrent_weight"])) @ weights["basis"]
     expected = np.sort(np.linalg.eigvals(matrix).real)
-    np.testing.assert_allclose(moved.eigenvalues(stacked(moved))[0].numpy(), expected, rtol=1e-11)
-    diverged = stacked(moved, moved)
+    np.testing.assert_allclose(moved.eigenvalues(engine.weights_of(moved))[0].numpy(), expected, rtol=1e-11)
+    diverged = engine.weights_of(moved, moved)
     diverged["basis"][0, 1, 2] = torch.nan
     found = moved.eigenvalues(diverged).numpy()
     assert np.isnan(found[0]).all()
@@ -224,7 +213,7 @@ def test_the_published_start() -> None:
 
 def test_balanced_modes_of_a_plain_model() -> None:
     made = model(config())
-    weights = stacked(made)
+    weights = engine.weights_of(made)
     scale = torch.tensor([0.01, 1.0, 7.0, 300.0]).double()
     moved = weights | {
         "encoder_weight": weights["encoder_weight"] * scale[:, None],
@@ -238,7 +227,7 @@ def test_balanced_modes_of_a_plain_model() -> None:
 @pytest.mark.parametrize(("form", "basis"), FORMS[1:])
 def test_one_gauge_for_all_scales(form: str, basis: str) -> None:
     made = model(config(form=form, basis=basis))
-    weights = stacked(made)
+    weights = engine.weights_of(made)
     moved = weights | {
         "encoder_weight": weights["encoder_weight"] * 30.0,
         "encoder_bias": weights["encoder_bias"] * 30.0,

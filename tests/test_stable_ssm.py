@@ -12,7 +12,7 @@ import scipy.linalg
 import torch
 from torch import Tensor, nn
 
-from engine import WORKSPACE, trial
+from engine import WORKSPACE, noise, trial, weights_of, with_random
 from memsweep import registry
 from memsweep.models.base import LinearModel, Signature, as_linear
 from memsweep.models.convolution import causal_convolution
@@ -39,22 +39,10 @@ def default_of(parameterization: str) -> Any:
 
 
 def model(chosen: StableSSM.Config, signature: Signature | None = None, seed: int = 0) -> StableSSM:
-    """Random biases and skips everywhere: zeros would hide mistakes."""
-    built = StableSSM(chosen, signature or Signature(2, 3, 30), np.random.default_rng(seed))
-    noise = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, weight in built.named_parameters():
-            if "bias" in name or "norm" in name or "skip" in name:
-                weight.add_(0.3 * torch.randn(weight.shape, generator=noise, dtype=weight.dtype))
-    return built.eval()
-
-
-def stacked(built: StableSSM) -> dict[str, Tensor]:
-    return {name: weight.detach().unsqueeze(0) for name, weight in built.named_parameters()}
-
-
-def noise(*shape: int, seed: int = 3) -> Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape))
+    """Random biases and skips everywhere."""
+    return with_random(
+        ("bias", "norm", "skip"), StableSSM(chosen, signature or Signature(2, 3, 30), np.random.default_rng(seed)), seed
+    )
 
 
 class TestLinear(ModelSuite):
@@ -250,8 +238,8 @@ def test_replicas_and_copies_at_once() -> None:
 
 def test_gradients_of_the_whole_model() -> None:
     built = model(config(Best.Config(), width=2, state_size=4, layers=2, initialization="spread"), Signature(1, 1, 6))
-    names, inputs = list(stacked(built)), noise(2, 6, 1)
-    values = [weight.requires_grad_() for weight in stacked(built).values()]
+    names, inputs = list(weights_of(built)), noise(2, 6, 1)
+    values = [weight.requires_grad_() for weight in weights_of(built).values()]
 
     def answers(*weights: Tensor) -> Tensor:
         return built.outputs(dict(zip(names, weights, strict=True)), inputs)
@@ -261,8 +249,8 @@ def test_gradients_of_the_whole_model() -> None:
 
 def test_gradients_of_the_response() -> None:
     built = model(config(width=2, state_size=4, **LINEAR), Signature(1, 1, 6))
-    names = list(stacked(built))
-    values = [weight.requires_grad_() for weight in stacked(built).values()]
+    names = list(weights_of(built))
+    values = [weight.requires_grad_() for weight in weights_of(built).values()]
 
     def answers(*weights: Tensor) -> tuple[Tensor, Tensor]:
         found = built.response(dict(zip(names, weights, strict=True)), 6)
@@ -277,12 +265,12 @@ def test_every_parameterization_starts_with_decaying_kernels(name: str, scheme: 
     """The code published with the paper starts ``direct`` with growing ones: its sign is wrong."""
     chosen = config(default_of(name), **LINEAR, residual=False, skip=False, dt_min=0.05, initialization=scheme)
     built = model(chosen, Signature(1, 1, 50))
-    sizes = built.eigenvalues(stacked(built)).abs()
+    sizes = built.eigenvalues(weights_of(built)).abs()
     assert (sizes < 1.0).all()
     if scheme == "published":
-        dt = stacked(built)["log_dt_l0"].exp().repeat_interleave(4, -1)
+        dt = weights_of(built)["log_dt_l0"].exp().repeat_interleave(4, -1)
         torch.testing.assert_close(-sizes.log() / dt, torch.full_like(dt, 0.5), rtol=1e-9, atol=0)
-    answers = built.response(stacked(built), 600).kernel.abs()[0, 0, 0]
+    answers = built.response(weights_of(built), 600).kernel.abs()[0, 0, 0]
     assert answers[500:].max() < 1e-3 * answers[:100].max()
 
 
@@ -290,13 +278,13 @@ def test_every_parameterization_starts_with_decaying_kernels(name: str, scheme: 
 def test_no_weight_of_a_stable_parameterization_leaves_the_unit_circle(name: str) -> None:
     built = model(config(default_of(name)))
     raw = torch.linspace(-15.0, 15.0, 12, dtype=torch.float64).reshape(1, 3, 4)
-    sizes = built.eigenvalues(stacked(built) | {"raw_rate_l0": raw}).abs()
+    sizes = built.eigenvalues(weights_of(built) | {"raw_rate_l0": raw}).abs()
     assert (sizes < 1.0).all()
 
 
 def test_a_small_push_makes_direct_grow() -> None:
     built = model(config(Direct.Config()))
-    weights = stacked(built)
+    weights = weights_of(built)
     pushed = built.eigenvalues(weights | {"raw_rate_l0": weights["raw_rate_l0"] - 0.6}).abs()
     assert (pushed > 1.0).all()
 
@@ -304,14 +292,14 @@ def test_a_small_push_makes_direct_grow() -> None:
 def test_relative_frequencies_start_as_free_ones() -> None:
     for scheme in ("published", "spread"):
         free, relative = (model(config(initialization=scheme, frequency=name)) for name in ("free", "relative"))
-        torch.testing.assert_close(relative.eigenvalues(stacked(relative)), free.eigenvalues(stacked(free)))
+        torch.testing.assert_close(relative.eigenvalues(weights_of(relative)), free.eigenvalues(weights_of(free)))
 
 
 def test_with_relative_frequencies_a_shift_of_exp_dilates_time() -> None:
     """dt A becomes e^s dt A, rotation and all; a free frequency stays and turns more often in a longer life."""
     for name, factor in (("relative", math.exp(-0.3)), ("free", 1.0)):
         built = model(config(initialization="spread", frequency=name))
-        weights = stacked(built)
+        weights = weights_of(built)
         before = built.eigenvalues(weights).log()
         after = built.eigenvalues(weights | {"raw_rate_l0": weights["raw_rate_l0"] - 0.3}).log()
         torch.testing.assert_close(after.real, math.exp(-0.3) * before.real)
@@ -320,7 +308,7 @@ def test_with_relative_frequencies_a_shift_of_exp_dilates_time() -> None:
 
 @pytest.mark.parametrize("b", [0.1, 0.5, 1.5])
 def test_best_starts_at_the_published_weight(b: float) -> None:
-    weights = stacked(model(config(Best.Config(a=1.0, b=b))))
+    weights = weights_of(model(config(Best.Config(a=1.0, b=b))))
     torch.testing.assert_close(weights["raw_rate_l0"], torch.full((1, 3, 4), math.sqrt(1.0 / 0.5 - b)).double())
 
 
@@ -338,12 +326,12 @@ def test_published_initial_weights() -> None:
 
 def test_spread_gives_every_channel_all_time_scales() -> None:
     built = model(config(width=3, state_size=16, initialization="spread"), Signature(1, 1, 400))
-    rates = -built.eigenvalues(stacked(built)).abs().log().reshape(3, 8)
+    rates = -built.eigenvalues(weights_of(built)).abs().log().reshape(3, 8)
     assert (rates > 1.0 / 401).all()
     assert (rates < 1.0).all()
     assert (rates.amin(-1) < 400**-0.75).all()
     assert (rates.amax(-1) > 400**-0.25).all()
-    turns = built.eigenvalues(stacked(built)).angle().reshape(3, 8)
+    turns = built.eigenvalues(weights_of(built)).angle().reshape(3, 8)
     assert (turns <= 0.1 * rates).all()
 
 
@@ -368,7 +356,7 @@ def test_a_dead_mode_integrates() -> None:
 def test_balanced_channels(residual: bool) -> None:
     """The same function whatever the scales were, with one gauge for all of them."""
     built = model(config(**LINEAR, residual=residual))
-    weights = stacked(built)
+    weights = weights_of(built)
     scale = torch.tensor([0.01, 3.0, 100.0]).double()
     moved = weights | {
         "encoder_weight": weights["encoder_weight"] * scale[:, None],
@@ -396,7 +384,7 @@ def test_balanced_channels(residual: bool) -> None:
 @pytest.mark.parametrize("residual", [True, False])
 def test_a_silent_channel_has_a_gauge(silent: str, residual: bool) -> None:
     built = model(config(**LINEAR, residual=residual))
-    weights = stacked(built)
+    weights = weights_of(built)
     weights = weights | {silent: torch.zeros_like(weights[silent])}
     if silent.startswith("output"):
         weights["output_im_l0"] = torch.zeros_like(weights["output_im_l0"])

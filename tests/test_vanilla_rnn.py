@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from engine import WORKSPACE
+from engine import WORKSPACE, noise, weights_of, with_random
 from memsweep import registry
 from memsweep.config.schema import TrainingConfig
 from memsweep.learning.ensemble import Replica, build, stability_margin
@@ -32,22 +32,8 @@ def config(**fields: Any) -> VanillaRNN.Config:
 
 
 def model(chosen: VanillaRNN.Config, signature: Signature = SIGNATURE, seed: int = 0) -> VanillaRNN:
-    """Random biases everywhere: zeros would hide mistakes."""
-    built = VanillaRNN(chosen, signature, np.random.default_rng(seed))
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, weight in built.named_parameters():
-            if "bias" in name:
-                weight.add_(0.3 * torch.randn(weight.shape, generator=generator, dtype=weight.dtype))
-    return built.eval()
-
-
-def stacked(built: VanillaRNN) -> dict[str, Tensor]:
-    return {name: weight.detach().unsqueeze(0) for name, weight in built.named_parameters()}
-
-
-def noise(*shape: int, seed: int = 3) -> Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape))
+    """Random biases everywhere."""
+    return with_random(("bias",), VanillaRNN(chosen, signature, np.random.default_rng(seed)), seed)
 
 
 class TestRelu(ModelSuite):
@@ -177,7 +163,7 @@ def test_two_steps_by_hand() -> None:
 @pytest.mark.parametrize("layers", [1, 2])
 def test_activations_that_torch_has_not(activation: str, layers: int) -> None:
     built, inputs = model(config(activation=activation, layers=layers)), 2.0 * noise(4, 15, 2)
-    weights = {name: value[0].numpy() for name, value in stacked(built).items()}
+    weights = {name: value[0].numpy() for name, value in weights_of(built).items()}
     x = inputs.numpy()
     for layer in range(layers):
         states = np.zeros((4, 15, 5))
@@ -194,8 +180,8 @@ def test_activations_that_torch_has_not(activation: str, layers: int) -> None:
 
 def test_the_response_of_a_linear_one() -> None:
     built = model(config(activation="linear", initialization="published"))
-    weights = {name: value[0].numpy() for name, value in stacked(built).items()}
-    found = built.response(stacked(built), 40)
+    weights = {name: value[0].numpy() for name, value in weights_of(built).items()}
+    found = built.response(weights_of(built), 40)
     power, drift = np.eye(5), weights["readout_bias"].copy()
     for lag in range(40):
         answers = weights["readout_weight"] @ power
@@ -210,7 +196,7 @@ def test_replicas_and_copies_at_once() -> None:
     several = [[model(chosen, seed=3 * row + copy) for copy in range(3)] for row in range(2)]
     weights = {
         name: torch.stack([torch.stack([one.get_parameter(name).detach() for one in row]) for row in several])
-        for name in stacked(several[0][0])
+        for name in weights_of(several[0][0])
     }
     together = several[0][0].outputs(weights, inputs)
     assert together.shape == (2, 3, 4, 15, 3)
@@ -225,7 +211,7 @@ def in_training(seeds: list[int], step: int, **fields: Any) -> tuple[VanillaRNN,
     """A model in training, and one and the same weights for every seed."""
     built = model(config(**{"layers": 2, "dropout": 0.25} | fields)).train()
     built.stir(seeds, step)
-    return built, {name: value.expand(len(seeds), *value.shape[1:]) for name, value in stacked(built).items()}
+    return built, {name: value.expand(len(seeds), *value.shape[1:]) for name, value in weights_of(built).items()}
 
 
 def test_dropout_keeps_the_mean_and_its_share() -> None:
@@ -307,7 +293,7 @@ def test_the_memory_of_a_tanh_rnn_decays_exponentially() -> None:
     Small steps meet the rate of the slowest mode, and large ones, which saturate the units, forget faster.
     """
     built = model(config(width=4), Signature(1, 1, 60))
-    weights = stacked(built)
+    weights = weights_of(built)
     weights |= {name: torch.zeros_like(value) for name, value in weights.items() if "bias" in name}
     norm = float(torch.linalg.matrix_norm(weights["weight_hh_l0"], 2))
     size = float(weights["readout_weight"].norm() * weights["weight_ih_l0"].norm())
@@ -325,7 +311,7 @@ def test_the_memory_of_a_tanh_rnn_decays_exponentially() -> None:
 
 def test_eigenvalues_of_all_layers_and_directions() -> None:
     built = model(config(layers=2, bidirectional=True, initialization="published"))
-    found = built.eigenvalues(stacked(built))
+    found = built.eigenvalues(weights_of(built))
     assert found.shape == (1, 20)
     matrices = [value.numpy() for name, value in built.state_dict().items() if name.startswith("weight_hh")]
     expected = np.sort(np.abs(np.concatenate([np.linalg.eigvals(matrix) for matrix in matrices])))
@@ -363,7 +349,7 @@ def test_spread_starts_with_all_time_scales_in_every_layer() -> None:
 
 def test_one_gauge_whatever_the_scale_was() -> None:
     built = model(config(activation="linear"))
-    weights = stacked(built)
+    weights = weights_of(built)
     moved = dict(weights) | {"readout_weight": weights["readout_weight"] / 50.0}
     moved |= {name: weights[name] * 50.0 for name in ("weight_ih_l0", "bias_ih_l0", "bias_hh_l0")}
     balanced, again = built.balanced(weights), built.balanced(moved)

@@ -93,7 +93,7 @@ def _equal_rows(equal: list[tuple[Indices, Indices]], axes: Axes) -> str:
 
 
 class _Section:
-    """One field of a trial (task, model, training, perturbation) with its combinations, built and checked.
+    """One field of a trial (task, model, ..., chain) with its combinations, built and checked.
 
     Args:
         field: the field of TrialConfig.

@@ -19,7 +19,7 @@ VERDICT_COLUMNS = (
     "verdict",
     *("slope_width", "slope_width_low", "slope_width_high"),
     *("slope_horizon", "slope_horizon_low", "slope_horizon_high"),
-    "reasons",
+    *("deciding", "reasons"),
 )
 RADII_COLUMNS = (
     *("identity", "task", *CONDITION, "width", "horizon", "seed", "ball"),
@@ -65,6 +65,7 @@ def verdict_row(finding: Finding) -> dict[str, Any]:
     row["verdict"] = judgement.verdict.value
     for name, slope in (("slope_width", judgement.slope_width), ("slope_horizon", judgement.slope_horizon)):
         row |= {name: slope.estimate, f"{name}_low": slope.low, f"{name}_high": slope.high}
+    row["deciding"], _ = finding.deciding
     row["reasons"] = "; ".join(reasons(finding))
     return row
 

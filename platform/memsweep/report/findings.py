@@ -16,7 +16,8 @@ from memsweep.report.grouping import CONDITION, Grouping, group
 from memsweep.report.study import Study
 from memsweep.stability.evidence import analytic_modulus, distance_bound
 from memsweep.stability.radius import stability_radii
-from memsweep.stability.verdict import Judgement, judge
+from memsweep.stability.slopes import Slope
+from memsweep.stability.verdict import SLOPE_LIMIT, Judgement, Verdict, judge
 
 BALLS = ("recurrent", "weights", "all")
 _SIZE = ("width", "horizon", "seed")
@@ -61,9 +62,21 @@ class Finding:
 
     @property
     def asked(self) -> bool:
-        """Whether there is a question of stability: a memory to hold, or more than one width or horizon."""
-        sizes = self.radii[["width", "horizon"]].drop_duplicates()
-        return self.condition["kernel"] is not None or len(sizes) > 1
+        """Whether there is a question of stability (see ``asks``)."""
+        return asks(self.condition["kernel"], self.radii)
+
+    @property
+    def deciding(self) -> tuple[str, Slope]:
+        """The axis (``horizon`` or ``width``) and the slope that the verdict was reached by.
+
+        The slope is the one at the judgement's threshold; without a verdict, the steeper of the two.
+        """
+        horizon, width = self.judgement.slope_horizon, self.judgement.slope_width
+        if self.judgement.verdict is Verdict.UNSTABLE:
+            by_horizon = all(slopes[1].high < SLOPE_LIMIT for slopes in self.judgement.by_threshold.values())
+        else:
+            by_horizon = horizon.available and not (width.available and width.low < horizon.low)
+        return ("horizon", horizon) if by_horizon else ("width", width)
 
     @property
     def distance_bound(self) -> float:
@@ -99,6 +112,11 @@ class Finding:
     def width(self) -> float:
         """The width of the horizon slope, or the largest where there is none."""
         return float(self.judgement.width or self.radii["width"].max())
+
+
+def asks(kernel: Any, sizes: pd.DataFrame) -> bool:
+    """Whether trials ask for a verdict: there is a memory to hold, or more than one ``width`` or ``horizon``."""
+    return kernel is not None or len(sizes[["width", "horizon"]].drop_duplicates()) > 1
 
 
 def find(study: Study, grouping: Grouping) -> list[Finding]:

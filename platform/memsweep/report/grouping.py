@@ -10,7 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-CONDITION = ("kernel", "rate", "exponent", "model", "activation", "parameterization", "normalize")
+from memsweep.config.claims import COLUMNS
+
+CONDITION = tuple(column for column in COLUMNS if column != "task")
 """The columns that always name a condition, in the order of ``verdicts.csv``."""
 
 _SHOWN_ELSEWHERE = (

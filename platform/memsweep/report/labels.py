@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _FAMILY, _MEMBER = ("model", "activation"), ("parameterization", "normalize")
@@ -64,6 +64,18 @@ class Labels:
     def member(self, condition: Condition) -> str:
         """What tells a machine from the others of its family; never empty."""
         return self._member(condition) or self.family(condition) or str(condition["model"])
+
+    def families(self, conditions: Iterable[Condition]) -> list[tuple[str, list[tuple[str, str]]]]:
+        """The machines of these conditions by family, in order of appearance.
+
+        Returns:
+            For each family its heading, empty where it is one machine of the same name, and its machines: each as
+            ``machine`` and as ``member`` names it.
+        """
+        found: dict[str, dict[str, str]] = {}
+        for condition in conditions:
+            found.setdefault(self.family(condition), {})[self.machine(condition)] = self.member(condition)
+        return [("" if [*members] == [name] else name, [*members.items()]) for name, members in found.items()]
 
     def _member(self, condition: Condition) -> str:
         names = [name for name in _MEMBER if name in self._varied] if self._varied else ["parameterization"]

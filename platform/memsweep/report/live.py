@@ -47,14 +47,17 @@ class LiveVerdicts:
     def _judge(self, results: list[Mapping[str, pd.DataFrame]]) -> list[str]:
         import pandas as pd
 
+        from memsweep.report.findings import asks
+        from memsweep.report.grouping import plain_value
         from memsweep.stability.verdict import judge
 
         curves, replicas = (pd.concat([tables[name] for tables in results]) for name in ("curves", "replicas"))
         curves = curves.dropna(subset=["width", "horizon"]) if not curves.empty else curves
-        # no perturbation was measured, or nothing asks for a verdict: no memory kernel, one width, one horizon
-        if curves.empty or (curves["kernel"].isna().all() and len(curves[["width", "horizon"]].drop_duplicates()) < 2):
+        if curves.empty:  # no perturbation was measured
             return []
         first = curves.iloc[0]
+        if not asks(plain_value(first["kernel"]), curves):
+            return []
         name = " ".join(str(first[key]) for key in ("kernel", *self._named) if pd.notna(first[key]))
         lines = []
         for ball, part in curves.groupby("ball", sort=False):

@@ -9,7 +9,6 @@ from memsweep.report.answer import MOVES
 from memsweep.report.bounds import EXPLANATIONS
 from memsweep.report.findings import BALLS, Finding
 from memsweep.report.labels import Labels
-from memsweep.report.published import deciding_slope
 from memsweep.report.style import slope_text
 
 MANY = 12
@@ -59,7 +58,7 @@ class Overview:
 def cell(finding: Finding) -> Cell:
     """A finding in short."""
     judgement = finding.judgement
-    along, slope = deciding_slope(judgement)
+    along, slope = finding.deciding
     return Cell(
         verdict=judgement.verdict.value,
         explanation=judgement.verdict.explanation,
@@ -78,21 +77,12 @@ def overview(findings: Sequence[Finding], labels: Labels) -> Overview | None:
         return None
     memories = tuple(dict.fromkeys(labels.memory(finding.condition) for finding in findings))
     found = {(labels.machine(f.condition), f.ball, labels.memory(f.condition)): cell(f) for f in findings}
-    machines = {labels.machine(f.condition): f.condition for f in findings}
-    by_family: dict[str, list[str]] = {}
-    for machine, condition in machines.items():
-        by_family.setdefault(labels.family(condition), []).append(machine)
 
-    def line(machine: str) -> Line:
-        cells = tuple(found.get((machine, ball, memory)) for ball in balls for memory in memories)
-        return Line(labels.member(machines[machine]), cells)
+    def line(machine: str, member: str) -> Line:
+        return Line(member, tuple(found.get((machine, ball, memory)) for ball in balls for memory in memories))
 
     families = tuple(
-        ("" if alone(members, name) else name, tuple(map(line, members))) for name, members in by_family.items()
+        (heading, tuple(line(machine, member) for machine, member in members))
+        for heading, members in labels.families(finding.condition for finding in findings)
     )
     return Overview(tuple(MOVES[ball] for ball in balls), memories, families)
-
-
-def alone(members: Sequence[str], family: str) -> bool:
-    """Whether a family is one machine of the same name, which needs no heading."""
-    return list(members) == [family]

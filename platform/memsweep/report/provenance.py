@@ -16,7 +16,7 @@ def facts(study: Study) -> list[tuple[str, str]]:
     """Name and value of what all trials share; values that differ between trials are all listed."""
     sources = [record.get("provenance", {}) for record in study.records.values()]
     finished = sorted(str(source["finished"]) for source in sources if source.get("finished"))
-    rows = [("study", study.name)]
+    rows = [("study", study.name), ("protocol", study.protocol)]
     for name, word in (("code_revision", "code revision"), ("code_fingerprint", "code fingerprint")):
         rows.append((word, _distinct(sources, name)))
     rows += [("host", _distinct(sources, "host")), ("device", _distinct(sources, "device"))]

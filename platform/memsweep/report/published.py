@@ -12,11 +12,9 @@ import pandas as pd
 from memsweep.config.claims import Claim, Claims
 from memsweep.report.export import VERDICT_COLUMNS, verdict_row
 from memsweep.report.findings import Finding
-from memsweep.stability.slopes import Slope
-from memsweep.stability.verdict import SLOPE_LIMIT, Judgement, Verdict
+from memsweep.stability.verdict import Verdict
 
 PUBLISHED_COLUMNS = ("published", "claimed_kernel", "claimed", "agreement", *VERDICT_COLUMNS)
-OF_HORIZON, OF_WIDTH = "horizon", "width"
 
 
 class Agreement(enum.StrEnum):
@@ -62,21 +60,6 @@ def compare(claims: Claims | None, findings: Sequence[Finding]) -> list[Comparis
             ]
             comparisons += [Comparison(claim, kernel, finding) for finding in spoken_of or [None]]
     return comparisons
-
-
-def deciding_slope(judgement: Judgement) -> tuple[str, Slope]:
-    """Along which axis, and with which slope, a verdict was reached; where none was: the steeper slope.
-
-    Returns:
-        OF_HORIZON or OF_WIDTH, and the slope at the judgement's threshold.
-    """
-    horizon, width = judgement.slope_horizon, judgement.slope_width
-    if judgement.verdict is Verdict.UNSTABLE:
-        by_horizon = all(slopes[1].high < SLOPE_LIMIT for slopes in judgement.by_threshold.values())
-        return (OF_HORIZON, horizon) if by_horizon else (OF_WIDTH, width)
-    if not horizon.available or (width.available and width.low < horizon.low):
-        return OF_WIDTH, width
-    return OF_HORIZON, horizon
 
 
 def counted(kinds: Sequence[Agreement]) -> str:

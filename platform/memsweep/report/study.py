@@ -15,8 +15,7 @@ from memsweep.config.claims import Claims, claims_from_dict
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
 from memsweep.sweep.record import decode, from_json
-
-TABLES = ("curves", "replicas", "memory", "history")
+from memsweep.sweep.tables import TABLES
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,7 @@ class Study:
         tables: ``curves``, ``replicas``, ``memory``, ``history``, one frame each over all records.
         missing: planned trials without a record.
         claims: what was published about the conditions; None where the study file claims nothing.
+        protocol: the preset under the study's settings; empty where the plan does not say.
         left_out: stored results that the plan does not name (older code, other overrides).
     """
 
@@ -58,6 +58,7 @@ class Study:
     left_out: int
     plan_provenance: Mapping[str, Any]
     claims: Claims | None
+    protocol: str
 
 
 def load_study(folder: Path) -> Study:
@@ -85,6 +86,7 @@ def load_study(folder: Path) -> Study:
         left_out=len(stored) - len(chosen),
         plan_provenance=plan.get("provenance") or {},
         claims=claims_from_dict(plan.get("claims")),
+        protocol=str(plan.get("protocol") or ""),
     )
 
 

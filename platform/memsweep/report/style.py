@@ -130,6 +130,11 @@ def number(value: float, digits: int = 2) -> str:
     return text.replace("-", "−")
 
 
+def figure(value: float, digits: int = 3) -> str:
+    """A number of few significant digits for readers; a dash for nan, and ∞."""
+    return "–" if math.isnan(value) else "∞" if math.isinf(value) else f"{value:.{digits}g}"
+
+
 def slope_text(slope: Slope) -> str:
     """``−0.59 [−0.66, −0.55]``; a dash with an infinite interval where censoring hides it; or ``not available``."""
     if all(map(math.isnan, (slope.estimate, slope.low, slope.high))):

@@ -16,15 +16,14 @@ from memsweep.report.bounds import MARK, PREFIX
 from memsweep.report.export import VERDICT_COLUMNS
 from memsweep.report.grouping import CONDITION, plain_value
 from memsweep.report.labels import Labels
-from memsweep.report.overview import alone
 from memsweep.report.style import clean, number, slope_text
 from memsweep.stability.slopes import Slope
-from memsweep.stability.verdict import SLOPE_LIMIT
 
 STYLES = {"stable": "bold green", "unstable": "bold red", "inconclusive": "bold yellow"}
 SYMBOLS = {"stable": "●", "unstable": "▲", "inconclusive": "◇"}
 KEY = "● stable  ▲ unstable  ◇ inconclusive   T, m: the deciding slope of the radius, with horizon or width"
 BOUND_KEY = f"{MARK} the errors behind this verdict are lower bounds: the true radius may be smaller"
+_LETTERS = {"horizon": "T", "width": "m"}
 _NAME, _GAP = 44, 2
 
 Row = Mapping[Hashable, Any]
@@ -66,20 +65,13 @@ def verdict_grids(frame: pd.DataFrame, width: int) -> list[Table | str]:
         names = {text for i, _ in rows for text in (labels.member(conditions[i]), labels.family(conditions[i]))}
         cell = cell_writer(width, names, len(memories), 0)
         found = {(labels.machine(conditions[i]), labels.memory(conditions[i])): row for i, row in rows}
-        machines = {labels.machine(conditions[i]): conditions[i] for i, _ in rows}
-        families: dict[str, list[str]] = {}
-        for machine, condition in machines.items():
-            families.setdefault(labels.family(condition), []).append(machine)
         groups = []
-        for family, members in families.items():
+        for heading, members in labels.families(conditions[i] for i, _ in rows):
             lines = [
-                (
-                    labels.member(machines[machine]),
-                    tuple(cell(found[machine, m]) if (machine, m) in found else Text("–") for m in memories),
-                )
-                for machine in members
+                (member, tuple(cell(found[machine, m]) if (machine, m) in found else Text("–") for m in memories))
+                for machine, member in members
             ]
-            groups.append(("" if alone(members, family) else family, (), tuple(lines)))
+            groups.append((heading, (), tuple(lines)))
         parts += [moving(ball), Grid("under", tuple(memories), tuple(groups)).table(), ""]
     return [*parts, KEY]
 
@@ -129,9 +121,10 @@ def cell_writer(width: int, names: Iterable[str], columns: int, further: int) ->
         verdict = str(row["verdict"])
         text = Text(SYMBOLS.get(verdict, "?") + bound_mark(row), style=STYLES.get(verdict, ""))
         if room >= 9:
-            axis, slope = _deciding(row)
+            axis = str(row["deciding"])
+            slope = frame_slope(row, f"slope_{axis}")
             known = not math.isnan(slope.low)
-            text.append(f" {axis} {form(slope)}" if known else " no slope", style="not bold default")
+            text.append(f" {_LETTERS[axis]} {form(slope)}" if known else " no slope", style="not bold default")
         return text
 
     return write
@@ -149,13 +142,3 @@ def frame_slope(row: Row, name: str) -> Slope:
 
 def _estimate(slope: Slope) -> str:
     return number(slope.estimate)
-
-
-def _deciding(row: Row) -> tuple[str, Slope]:
-    """As ``memsweep.report.published.deciding_slope``, from what the table holds."""
-    horizon, width = frame_slope(row, "slope_horizon"), frame_slope(row, "slope_width")
-    if row["verdict"] == "unstable":
-        return ("T", horizon) if horizon.high < SLOPE_LIMIT else ("m", width)
-    if math.isnan(horizon.low) or width.low < horizon.low:
-        return "m", width
-    return "T", horizon

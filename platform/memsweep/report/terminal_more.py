@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pandas as pd
@@ -13,7 +12,7 @@ from memsweep.report.grouping import plain_value
 from memsweep.report.labels import Labels, show
 from memsweep.report.losses import LOSS_COLUMNS
 from memsweep.report.published import PUBLISHED_COLUMNS, Agreement, counted
-from memsweep.report.style import clean
+from memsweep.report.style import clean, figure
 from memsweep.report.terminal_grid import KEY, STYLES, Grid, by_ball, cell_writer, labels_of, moving
 
 _MARKS: dict[str, tuple[str, str]] = {
@@ -88,5 +87,4 @@ def loss_lines(frame: pd.DataFrame) -> list[Table | str]:
 
 
 def _figure(value: Any) -> str:
-    number = float(value)
-    return "–" if math.isnan(number) else "∞" if math.isinf(number) else f"{number:.4g}"
+    return figure(float(value), digits=4)

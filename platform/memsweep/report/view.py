@@ -13,7 +13,7 @@ from memsweep.report.export import reasons
 from memsweep.report.findings import BALLS, Finding
 from memsweep.report.grouping import plain_value
 from memsweep.report.labels import Labels, show
-from memsweep.report.style import slope_text
+from memsweep.report.style import figure, slope_text
 from memsweep.stability.slopes import Slope
 from memsweep.stability.verdict import SLOPE_LIMIT
 
@@ -108,16 +108,12 @@ def slope_rows(findings: Sequence[Finding], labels: Labels) -> list[dict[str, An
                 for threshold, (against_width, against_horizon) in finding.judgement.by_threshold.items()
             ],
             "growth": slope_text(finding.judgement.growth),
-            "modulus": _figure(finding.judgement.modulus),
-            "analytic": _figure(finding.analytic_modulus),
+            "modulus": figure(finding.judgement.modulus),
+            "analytic": figure(finding.analytic_modulus),
             "bound": percent(finding.distance_bound) if math.isfinite(finding.distance_bound) else "–",
         }
         for finding in findings
     ]
-
-
-def _figure(value: float) -> str:
-    return "–" if math.isnan(value) else "∞" if math.isinf(value) else f"{value:.3g}"
 
 
 def fit_table(findings: Sequence[Finding], labels: Labels) -> dict[str, Any]:

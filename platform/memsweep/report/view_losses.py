@@ -10,6 +10,7 @@ from memsweep.report.findings import Finding
 from memsweep.report.labels import Labels, show
 from memsweep.report.losses import CRITERIA, LossRow, Spread
 from memsweep.report.rates import RateStudy, rate_of
+from memsweep.report.style import figure
 from memsweep.report.view import percent
 
 
@@ -41,7 +42,7 @@ def loss_table(rows: Sequence[LossRow], labels: Labels) -> dict[str, Any]:
                 "relative": percent(row.loss.middle / row.zero_loss) if row.zero_loss > 0 else "–",
                 "metric": metric_text(row),
                 "diverged": diverged_text(row),
-                "criterion": " / ".join(_figure(row.criteria[name].middle) for name in CRITERIA),
+                "criterion": " / ".join(figure(row.criteria[name].middle) for name in CRITERIA),
             }
             for row in rows
         ],
@@ -64,15 +65,15 @@ def rate_tables(studies: Sequence[RateStudy]) -> list[dict[str, Any]]:
 def spread_text(spread: Spread) -> str:
     """``0.12 [0.11, 0.15]``: median, smallest and largest over seeds."""
     if spread.low == spread.high or math.isnan(spread.middle):
-        return _figure(spread.middle)
-    return f"{_figure(spread.middle)} [{_figure(spread.low)}, {_figure(spread.high)}]"
+        return figure(spread.middle)
+    return f"{figure(spread.middle)} [{figure(spread.low)}, {figure(spread.high)}]"
 
 
 def metric_text(row: LossRow) -> str:
     """``accuracy 93.1 %``, or a plain number for a metric that is no share; empty without a metric."""
     if not row.metric or math.isnan(row.value.middle):
         return ""
-    value = f"{100 * row.value.middle:.1f} %" if "accuracy" in row.metric else _figure(row.value.middle)
+    value = f"{100 * row.value.middle:.1f} %" if "accuracy" in row.metric else figure(row.value.middle)
     return f"{row.metric} {value}"
 
 
@@ -84,8 +85,4 @@ def diverged_text(row: LossRow) -> str:
 def _rate_cell(row: LossRow | None) -> dict[str, str]:
     if row is None:
         return {"loss": "–", "diverged": "", "metric": ""}
-    return {"loss": _figure(row.loss.middle), "diverged": diverged_text(row), "metric": metric_text(row)}
-
-
-def _figure(value: float) -> str:
-    return "–" if math.isnan(value) else "∞" if math.isinf(value) else f"{value:.3g}"
+    return {"loss": figure(row.loss.middle), "diverged": diverged_text(row), "metric": metric_text(row)}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from memsweep.config.canonical import flatten, to_dict
-from memsweep.config.chain import predecessor
+from memsweep.config.chain import predecessor, value_at
 from memsweep.errors import MemsweepError
 from memsweep.outcome import Outcome
 from memsweep.sweep.identity import identity
@@ -42,7 +41,7 @@ def carried_value(store: Store, config: TrialConfig) -> float | None:
     if before is None or config.chain is None:
         return None
     name, along, carry = identity(before), config.chain.along, config.chain.carry
-    which = f"the trial before it in its chain, {name} ({along}={flatten(to_dict(before))[along]}),"
+    which = f"the trial before it in its chain, {name} ({along}={value_at(before, along)}),"
     if not store.has(name):
         raise BrokenChainError(f"{which} has no result, and so there is no {carry} to carry on. {_MEND}")
     record = store.record(name)

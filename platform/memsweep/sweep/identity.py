@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.config.canonical import to_dict
+from memsweep.config.reflect import key_of
 
 if TYPE_CHECKING:
     from memsweep.config.schema import TrialConfig
@@ -54,7 +55,7 @@ def identifying(config: Any) -> dict[str, Any]:
     """The canonical form of a config without its cosmetic fields."""
     data = to_dict(config)
     for field in dataclasses.fields(config):
-        key = field.name.rstrip("_")
+        key = key_of(field)
         value = getattr(config, field.name)
         if field.metadata.get("cosmetic"):
             del data[key]

@@ -18,7 +18,7 @@ from memsweep.config.chain import resolved, taken
 from memsweep.outcome import Outcome
 from memsweep.sweep import provenance
 from memsweep.sweep.carry import carried_value
-from memsweep.sweep.identity import identity, pack_identity
+from memsweep.sweep.identity import code_fingerprint, identity, pack_identity
 from memsweep.sweep.record import SCHEMA
 from memsweep.sweep.store import Store
 
@@ -172,8 +172,7 @@ def _run_and_store(job: PackJob, store: Store, todo: dict[str, TrialConfig], pro
         results = run_pack(list(todo.values()), checkpoint=checkpoint, progress=progress)
     origin = provenance.collect(job.revision, seconds=time.monotonic() - began, pack=list(todo))
     for name, result in zip(todo, results, strict=True):
-        tables = {table: frame.assign(identity=name) for table, frame in result.tables.items()}
-        store.write(name, _record(job, name, result, origin), tables)
+        _write(job, store, name, result, origin)
     checkpoint.unlink(missing_ok=True)
     return {name: str(result.outcome) for name, result in zip(todo, results, strict=True)}
 
@@ -182,9 +181,9 @@ def _run_link(job: PackJob, store: Store, name: str, config: TrialConfig, progre
     """Run one trial of a chain and store it under its own identity and config; its outcome."""
     from memsweep.trial import run_trial
 
-    began = time.monotonic()
     if (chain := config.chain) is None:
         raise RuntimeError(f"the trial {name} is not chained, but its pack is: a fault of memsweep, please report it")
+    began = time.monotonic()
     carried = carried_value(store, config)
     # Named for the one trial: it outlives this pack, which another run may cut elsewhere.
     checkpoint = Path(job.folder) / "checkpoints" / f"{pack_identity([name])}.pt"
@@ -192,16 +191,13 @@ def _run_link(job: PackJob, store: Store, name: str, config: TrialConfig, progre
         result = run_trial(resolved(config, carried), checkpoint=checkpoint, progress=progress, company=False)
     summary = result.summary | {chain.into.rpartition(".")[2]: taken(chain, carried)}
     origin = provenance.collect(job.revision, seconds=time.monotonic() - began, pack=[name])
-    tables = {table: frame.assign(identity=name) for table, frame in result.tables.items()}
-    store.write(name, _record(job, name, replace(result, config=config, summary=summary), origin), tables)
+    _write(job, store, name, replace(result, config=config, summary=summary), origin)
     checkpoint.unlink(missing_ok=True)
     return str(result.outcome)
 
 
-def _record(job: PackJob, name: str, result: TrialResult, origin: dict[str, Any]) -> dict[str, Any]:
-    from memsweep.sweep.identity import code_fingerprint
-
-    return {
+def _write(job: PackJob, store: Store, name: str, result: TrialResult, origin: dict[str, Any]) -> None:
+    record = {
         "schema": SCHEMA,
         "identity": name,
         "study": job.study,
@@ -210,6 +206,7 @@ def _record(job: PackJob, name: str, result: TrialResult, origin: dict[str, Any]
         "summary": result.summary,
         "provenance": {"code_fingerprint": code_fingerprint(result.config), **origin},
     }
+    store.write(name, record, {table: frame.assign(identity=name) for table, frame in result.tables.items()})
 
 
 @contextmanager

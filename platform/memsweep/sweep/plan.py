@@ -113,7 +113,6 @@ def make_plan(sweep: SweepConfig, trials: Sequence[PlannedTrial], done: Collecti
 
 def make_packs(trials: Sequence[PlannedTrial]) -> list[Pack]:
     """Group trials by program and cut the groups to size; a chain's trials are one pack, in order. Costliest first."""
-    from memsweep.trial import packs as may_pack
     from memsweep.trial import program
 
     groups: dict[str, list[PlannedTrial]] = {}
@@ -122,10 +121,7 @@ def make_packs(trials: Sequence[PlannedTrial]) -> list[Pack]:
         if trial.config.chain is not None:
             chains.setdefault(_chain(trial.config, trial.config.chain), []).append(trial)
             continue
-        key = program(trial.config)
-        if not may_pack(trial.config):
-            key = f"{trial.identity} {key}"  # one trial a pack, even if a study names it twice
-        groups.setdefault(key, []).append(trial)
+        groups.setdefault(program(trial.config), []).append(trial)
     packs = [pack_of(members) for group in groups.values() for members in _cut(group)]
     packs += [pack_of(sorted(chain, key=_position)) for chain in chains.values()]
     return sorted(packs, key=lambda pack: -pack.cost)

@@ -78,7 +78,7 @@ def columns(name: str) -> tuple[str, ...]:
 
 
 def schema(name: str) -> pa.Schema:
-    """The Arrow schema of a table. Conditions other than ``identity`` and ``metric`` may be null, nothing else may."""
+    """The Arrow schema of a table. ``metric`` and all conditions but ``identity`` may be null, nothing else may."""
     import pyarrow as pa
 
     types = {"string": pa.string(), "float64": pa.float64(), "int64": pa.int64(), "bool": pa.bool_()}
