@@ -45,6 +45,9 @@ class FunctionalTask(Task):
         noise: np.ndarray = stream.generator(index).standard_normal((size, self.horizon))
         return torch.from_numpy(noise) * math.sqrt(self.variance)
 
+    def squared_weights(self) -> Tensor:
+        return self.weights().square() / (self.horizon * self.outputs)
+
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         weighted = self.weights().to(outputs).unsqueeze(-1) * (outputs - batch.targets)
         return weighted.square().mean((-1, -2, -3))

@@ -17,9 +17,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from memsweep.learning.objectives import Batch, LinearFunctionalTask, Stream, Task
-from memsweep.models.base import Model, Weights, as_linear, leading_shape
+from memsweep.models.base import LayerModel, Model, Weights, as_linear, leading_shape, repeated
 from memsweep.recurrence.align import aligned
 from memsweep.recurrence.gram import Gram
+from memsweep.recurrence.layer import squared_loss
 
 
 class Problem(ABC):
@@ -59,8 +60,20 @@ class Problem(ABC):
         """Floating-point numbers that one model of this width holds while its loss is differentiated, roughly."""
 
     @abstractmethod
-    def loss(self, model: Model, weights: Weights, data: Any, targets: Tensor) -> Tensor:
-        """Losses ``[N]`` of stacked weights ``[N, ...]``; targets ``[N, ...]``, broadcast over the copies."""
+    def loss(self, model: Model, weights: Weights, data: Any, targets: Tensor, live: Tensor | None = None) -> Tensor:
+        """Losses of stacked weights, differentiable once.
+
+        Args:
+            model: of all replicas.
+            weights: ``[N, ..., *shape]``: replicas first, then any number of copies.
+            data: from ``prepared``.
+            targets: one per replica, broadcast over the copies.
+            live: bool, one per replica: whose losses matter (None: all). The others' may be anything finite; where
+                that saves work, they are passed over.
+
+        Returns:
+            ``[N, ...]``.
+        """
 
 
 class QuadraticProblem(Problem):
@@ -97,7 +110,7 @@ class QuadraticProblem(Problem):
     def numbers_per_model(self, width: int) -> int:
         return width * self.steps
 
-    def loss(self, model: Model, weights: Weights, data: Gram, targets: Tensor) -> Tensor:
+    def loss(self, model: Model, weights: Weights, data: Gram, targets: Tensor, live: Tensor | None = None) -> Tensor:
         linear = as_linear(model)
         assert linear is not None, "please report this: a nonlinear model reached the linear path"
         response = linear.response(weights, self.steps)
@@ -106,15 +119,18 @@ class QuadraticProblem(Problem):
 
 
 class SampledProblem(Problem):
-    """Any model on any task: the model runs over the sequences. The plain and general path.
+    """Any model on any task: the model runs over the sequences.
 
-    Memory is bounded by one chunk of sequences: gradients are accumulated chunk by chunk.
+    A squared error of a model that is one recurrent layer is computed with its gradient in one pass, in little memory.
+    Otherwise memory is bounded by one chunk of sequences: gradients are accumulated chunk by chunk.
     """
 
     def __init__(self, task: Task, dtype: torch.dtype, chunk: int = 256) -> None:
         self.task = task
         self.dtype = dtype
         self.chunk = chunk
+        squares = task.squared_weights()
+        self.squares = None if squares is None else squares.to(dtype)
 
     def sequences(self, stream: Stream, index: int, size: int) -> Batch:
         return self.task.draw(stream, index, size)
@@ -150,25 +166,43 @@ class SampledProblem(Problem):
         # the graph of a step holds several tensors of the state's size for every sequence of a chunk
         return 4 * width * self.task.horizon * self.chunk
 
-    def loss(self, model: Model, weights: Weights, data: Batch, targets: Tensor) -> Tensor:
+    def loss(self, model: Model, weights: Weights, data: Batch, targets: Tensor, live: Tensor | None = None) -> Tensor:
+        in_one_pass = self._squared(model, weights, data, live)
+        return in_one_pass if in_one_pass is not None else self._by_chunks(model, weights, data, live)
+
+    def _squared(self, model: Model, weights: Weights, data: Batch, live: Tensor | None) -> Tensor | None:
+        layer = model.layer(weights) if self.squares is not None and isinstance(model, LayerModel) else None
+        if layer is None or self.squares is None:
+            return None
+        leading, share = leading_shape(model, weights), 1.0 / data.inputs.shape[0]
+        loss = squared_loss(layer, data.inputs, data.targets, share * self.squares, repeated(live, leading))
+        return None if loss is None else loss.unflatten(0, leading)
+
+    def _by_chunks(self, model: Model, weights: Weights, data: Batch, live: Tensor | None) -> Tensor:
         leading = leading_shape(model, weights)
         wanted = torch.is_grad_enabled() and any(value.requires_grad for value in weights.values())
-        live = {name: value.detach().requires_grad_(wanted) for name, value in weights.items()}
+        own = {name: value.detach().requires_grad_(wanted) for name, value in weights.items()}
         total = next(iter(weights.values())).new_zeros(leading)
-        gradients = [torch.zeros_like(value) for value in live.values()] if wanted else []
+        gradients = [torch.zeros_like(value) for value in own.values()] if wanted else []
         for part in self._chunks(data):
             share = part.inputs.shape[0] / data.inputs.shape[0]
-            loss = self.task.loss(model.outputs(live, part.inputs), part) * share
+            loss = self.task.loss(_outputs(model, own, part.inputs, live), part) * share
             total += loss.detach()
             if wanted:
                 # a model may leave a weight out of its output; its gradient is zero
-                found = torch.autograd.grad(loss.sum(), list(live.values()), allow_unused=True)
+                found = torch.autograd.grad(loss.sum(), list(own.values()), allow_unused=True)
                 for gradient, more in zip(gradients, found, strict=True):
                     if more is not None:
                         gradient += more
         if wanted:
             total = _KnownGradient.apply(total, *gradients, *weights.values())
         return total
+
+
+def _outputs(model: Model, weights: Weights, inputs: Tensor, live: Tensor | None) -> Tensor:
+    if isinstance(model, LayerModel):
+        return model.outputs(weights, inputs, live)
+    return model.outputs(weights, inputs)
 
 
 class _KnownGradient(torch.autograd.Function):

@@ -68,6 +68,13 @@ class Task(ABC):
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Loss of outputs ``[N, B, T, O]`` (any leading dimensions), averaged over the batch: ``[N]``."""
 
+    def squared_weights(self) -> Tensor | None:
+        """Where the loss is a weighted squared error, sum_{b,t,o} v_t (y - target)^2 / B: v, ``[T]``, float64.
+
+        A loss of this form, told here, is computed with its gradient in one pass. None: the loss is another one.
+        """
+        return None
+
     @abstractmethod
     def chance(self) -> float:
         """Expected loss of the best model that ignores its input: the level that errors are compared with."""

@@ -6,6 +6,7 @@ Letters: N leading dimensions (replicas first, then copies), B batch, T time, I 
 from __future__ import annotations
 
 import enum
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from memsweep.recurrence.layer import Layer, layer_outputs
 
 
 class Part(enum.StrEnum):
@@ -222,6 +225,33 @@ class LinearModel(StackedModel):
         (u, c) -> (u/s, c s) leaves a linear model unchanged but moves its stability radius under perturbation of
         all weights; the balanced gauge makes that radius a property of the function.
         """
+
+
+class LayerModel(LinearModel):
+    """A linear model or a nonlinear one that is, under most configs, one recurrent layer between two affine maps.
+
+    Such a model says so by ``layer``, and is then computed, with its gradients, by the kernels of
+    ``memsweep.recurrence.layer``, many times faster than a loop over time.
+    """
+
+    @abstractmethod
+    def layer(self, weights: Weights) -> Layer | None:
+        """The layers of all replicas and copies, with one leading dimension; None where the config is no such layer.
+
+        A subclass that may answer None writes its own ``outputs`` for that case.
+        """
+
+    def outputs(self, weights: Weights, inputs: Tensor, live: Tensor | None = None) -> Tensor:
+        """As of every model; outputs of replicas that are not ``live`` (``[N]``, bool) may be anything finite."""
+        layer = self.layer(weights)
+        assert layer is not None, "please report this: a model that is no single layer did not say what it computes"
+        leading = leading_shape(self, weights)
+        return layer_outputs(layer, inputs, repeated(live, leading)).unflatten(0, leading)
+
+
+def repeated(live: Tensor | None, leading: tuple[int, ...]) -> Tensor | None:
+    """Which replicas matter, for each of their copies: ``[product of the leading dimensions]``."""
+    return None if live is None else live.repeat_interleave(math.prod(leading[1:]))
 
 
 def as_linear(model: Model) -> LinearModel | None:

@@ -29,13 +29,13 @@ from torch import Tensor
 
 from memsweep.config.fields import setting
 from memsweep.models import initialization
-from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Weights, leading_shape
+from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Weights, leading_shape
 from memsweep.models.gauge import balanced_as_a_whole, driven_response
 from memsweep.models.modal_config import ModalConfig
 from memsweep.models.modes import balanced_modes, modal_response
 from memsweep.models.orthogonal import random_orthogonal, rotation
 from memsweep.models.parameterization import EULER, Mixture
-from memsweep.recurrence.scan import scan
+from memsweep.recurrence.layer import Layer
 from memsweep.registry import register_model
 
 ORTHOGONAL, FREE = "orthogonal", "free"
@@ -44,7 +44,7 @@ _TURN = 2.0
 
 
 @register_model("dense_rnn")
-class DenseRNN(LinearModel):
+class DenseRNN(LayerModel):
     """Dense recurrent network: linear with the activation ``linear``, nonlinear inside the recurrence otherwise."""
 
     @dataclass(frozen=True, kw_only=True)
@@ -157,8 +157,8 @@ class DenseRNN(LinearModel):
             "readout_weight": weights["readout_weight"] @ basis_NMM.mT,
         }
 
-    def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """The recurrence over time, all replicas at once; in the basis of the modes where they stay apart."""
+    def layer(self, weights: Weights) -> Layer:
+        """In the basis of the modes where they stay apart."""
         leading, dt = leading_shape(self, weights), self.config.dt
         # before the leading dimensions are flattened: replicas may differ in their parameterization, copies may not
         flat = len(leading) - 1
@@ -166,19 +166,24 @@ class DenseRNN(LinearModel):
         weights = {name: value.flatten(0, flat) for name, value in weights.items()}
         if self.config.basis == ORTHOGONAL and self.config.activation == "linear":
             weights, matrix = self._rotated(weights, basis_NMM), diagonal_NM - 1.0
-            gain_NM1 = self._gain(diagonal_NM).unsqueeze(-1)
-            encoder_NMI = gain_NM1 * weights["encoder_weight"]
-            bias_NM1 = gain_NM1 * weights["encoder_bias"].unsqueeze(-1)
+            gain_NM = self._gain(diagonal_NM)
+            encoder_NMI, bias_NM = gain_NM.unsqueeze(-1) * weights["encoder_weight"], gain_NM * weights["encoder_bias"]
         else:
             matrix = self._increment(basis_NMM, diagonal_NM)
-            encoder_NMI, bias_NM1 = weights["encoder_weight"], weights["encoder_bias"].unsqueeze(-1)
+            encoder_NMI, bias_NM = weights["encoder_weight"], weights["encoder_bias"]
             if self.config.normalize:
                 gain_NMM = basis_NMM.mT @ (self._gain(diagonal_NM).unsqueeze(-1) * basis_NMM)
-                encoder_NMI, bias_NM1 = gain_NMM @ encoder_NMI, gain_NMM @ bias_NM1
-        drive_NBTM = torch.einsum("nmi,bti->nbtm", encoder_NMI / dt, inputs) + (bias_NM1 / dt).mT.unsqueeze(1)
-        states_NBTM = scan(drive_NBTM, matrix / dt, self.config.activation, leak=1.0, gain=dt)
-        answers_NBTO = torch.einsum("nbtm,nom->nbto", states_NBTM, weights["readout_weight"])
-        return (answers_NBTO + weights["readout_bias"][:, None, None]).unflatten(0, leading)
+                encoder_NMI, bias_NM = gain_NMM @ encoder_NMI, (gain_NMM @ bias_NM.unsqueeze(-1)).squeeze(-1)
+        return Layer(
+            encoder=encoder_NMI / dt,
+            bias=bias_NM / dt,
+            matrix=matrix / dt,
+            readout=weights["readout_weight"],
+            offset=weights["readout_bias"],
+            activation=self.config.activation,
+            leak=1.0,
+            gain=dt,
+        )
 
     def response(self, weights: Weights, horizon: int) -> Response:
         diagonal_NM, basis_NMM = self._diagonal(weights), self._basis(weights)

@@ -22,16 +22,16 @@ from torch import Tensor
 
 from memsweep.config.fields import setting
 from memsweep.models import initialization
-from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Weights, leading_shape
+from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Weights, leading_shape
 from memsweep.models.modal_config import ModalConfig
 from memsweep.models.modes import balanced_modes, modal_response
 from memsweep.models.parameterization import Mixture
-from memsweep.recurrence.scan import scan
+from memsweep.recurrence.layer import Layer
 from memsweep.registry import register_model
 
 
 @register_model("diagonal_rnn")
-class DiagonalRNN(LinearModel):
+class DiagonalRNN(LayerModel):
     """Diagonal recurrent network: linear with the activation ``linear``, nonlinear inside the recurrence otherwise."""
 
     @dataclass(frozen=True, kw_only=True)
@@ -86,21 +86,22 @@ class DiagonalRNN(LinearModel):
         """Input scale of each mode; NaN beyond |eigenvalue| = 1 with ``normalize``: no such normalized state exists."""
         return torch.sqrt(1.0 - eigenvalues.square()) if self.config.normalize else torch.ones_like(eigenvalues)
 
-    def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """The recurrence over time, all replicas at once."""
+    def layer(self, weights: Weights) -> Layer:
         leading, dt = leading_shape(self, weights), self.config.dt
+        # before the leading dimensions are flattened: replicas may differ in their parameterization, copies may not
         eigenvalues = self.eigenvalues(weights)
-        gain = self._gain(eigenvalues).unsqueeze(-1)
-        encoder = gain * weights["encoder_weight"] / dt
-        bias = gain * weights["encoder_bias"].unsqueeze(-1) / dt
+        drive = self._gain(eigenvalues) / dt
         flat = len(leading) - 1
-        encoder_NMI, bias_NM1 = encoder.flatten(0, flat), bias.flatten(0, flat)
-        drive_NBTM = torch.einsum("nmi,bti->nbtm", encoder_NMI, inputs) + bias_NM1.transpose(1, 2).unsqueeze(1)
-        matrix_NM = ((eigenvalues - 1.0) / dt).flatten(0, flat)
-        states_NBTM = scan(drive_NBTM, matrix_NM, self.config.activation, leak=1.0, gain=dt)
-        readout_NOM = weights["readout_weight"].flatten(0, flat)
-        answers = torch.einsum("nbtm,nom->nbto", states_NBTM, readout_NOM)
-        return (answers + weights["readout_bias"].flatten(0, flat)[:, None, None]).unflatten(0, leading)
+        return Layer(
+            encoder=(drive.unsqueeze(-1) * weights["encoder_weight"]).flatten(0, flat),
+            bias=(drive * weights["encoder_bias"]).flatten(0, flat),
+            matrix=((eigenvalues - 1.0) / dt).flatten(0, flat),
+            readout=weights["readout_weight"].flatten(0, flat),
+            offset=weights["readout_bias"].flatten(0, flat),
+            activation=self.config.activation,
+            leak=1.0,
+            gain=dt,
+        )
 
     def response(self, weights: Weights, horizon: int) -> Response:
         eigenvalues_NM = self.eigenvalues(weights)

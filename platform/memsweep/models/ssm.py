@@ -33,13 +33,14 @@ from torch import Tensor
 from memsweep.config.fields import setting
 from memsweep.models import initialization
 from memsweep.models.affine import Affine, applied, composed, equalized
-from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Weights, leading_shape
+from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Weights, leading_shape
 from memsweep.models.gauge import driven_response
 from memsweep.models.modal_config import ModalConfig
 from memsweep.models.modes import balanced_modes, modal_response
 from memsweep.models.orthogonal import random_orthogonal
 from memsweep.models.parameterization import EULER, Mixture
 from memsweep.recurrence.activations import ACTIVATIONS, activation_named
+from memsweep.recurrence.layer import Layer
 from memsweep.recurrence.scan import linear_scan, scan
 from memsweep.registry import register_model
 
@@ -48,7 +49,7 @@ DIAGONAL, FREE = "diagonal", "free"
 
 
 @register_model("ssm")
-class SSM(LinearModel):
+class SSM(LayerModel):
     """State-space model: linear recurrence, activation at the output (plain) or in MLPs around it (mlp)."""
 
     @dataclass(frozen=True, kw_only=True)
@@ -175,23 +176,35 @@ class SSM(LinearModel):
     def _out(self) -> list[str]:
         return ["after_{}_l0", "after_{}_l1", "readout_{}"] if self.config.form == MLP else ["readout_{}"]
 
-    def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """The recurrence over time, all replicas at once."""
+    def layer(self, weights: Weights) -> Layer | None:
+        """Of the plain form, whose activation acts on the states on their way out."""
+        if self.config.form == MLP:
+            return None
+        flat = len(leading_shape(self, weights)) - 1
+        modes = self._modes(weights)
+        gain = self._gain(modes)
+        return Layer(
+            encoder=(gain.unsqueeze(-1) * weights["encoder_weight"]).flatten(0, flat),
+            bias=(gain * weights["encoder_bias"]).flatten(0, flat),
+            matrix=(self._matrix(weights) if self.config.basis == FREE else modes).flatten(0, flat),
+            readout=weights["readout_weight"].flatten(0, flat),
+            offset=weights["readout_bias"].flatten(0, flat),
+            output=self.config.activation,
+        )
+
+    def outputs(self, weights: Weights, inputs: Tensor, live: Tensor | None = None) -> Tensor:
+        """Of the form mlp: batched heads around a recurrence over time, all replicas at once."""
+        if self.config.form == PLAIN:
+            return super().outputs(weights, inputs, live)
         leading = leading_shape(self, weights)
         flat = {name: value.flatten(0, len(leading) - 1) for name, value in weights.items()}
         # eigenvalues of the weights as they came: a mixture of parameterizations runs over the first dimension
         gain_NM = self._gain(self._modes(weights)).flatten(0, len(leading) - 1)
         inputs_NBTI = inputs.expand(gain_NM.shape[0], *inputs.shape)
-        drive_NBTM = applied(inputs_NBTI, *_maps(flat, ["encoder_{}"])[0])
-        if self.config.form == MLP:
-            drive_NBTM = self._mlp(drive_NBTM, _maps(flat, self._into()[1:]))
+        drive_NBTM = self._mlp(applied(inputs_NBTI, *_maps(flat, ["encoder_{}"])[0]), _maps(flat, self._into()[1:]))
         states_NBTM = self._recurrence(weights, len(leading), gain_NM[:, None, None] * drive_NBTM)
-        if self.config.form == MLP:
-            states_NBTM = self._mlp(states_NBTM, _maps(flat, self._out()[:-1]))
-        elif self.config.activation != "linear":
-            # it acts in place, and the recurrence keeps its states
-            states_NBTM = self._activated(states_NBTM.clone())
-        return applied(states_NBTM, *_maps(flat, ["readout_{}"])[0]).unflatten(0, leading)
+        answers_NBTM = self._mlp(states_NBTM, _maps(flat, self._out()[:-1]))
+        return applied(answers_NBTM, *_maps(flat, ["readout_{}"])[0]).unflatten(0, leading)
 
     def _activated(self, values: Tensor) -> Tensor:
         """The activation of the values, in their place."""

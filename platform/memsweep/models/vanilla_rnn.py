@@ -24,16 +24,17 @@ from torch import Tensor
 
 from memsweep.config.fields import setting
 from memsweep.models import initialization
-from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Weights, leading_shape
+from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Weights, leading_shape
 from memsweep.models.gauge import balanced_as_a_whole, driven_response
 from memsweep.models.orthogonal import random_symmetric
+from memsweep.recurrence.layer import Layer
 from memsweep.recurrence.scan import scan
 from memsweep.registry import register_model
 from memsweep.streams import Stream
 
 
 @register_model("vanilla_rnn")
-class VanillaRNN(LinearModel):
+class VanillaRNN(LayerModel):
     """Elman network with the semantics of torch.nn.RNN; linear with one causal layer of the activation ``linear``."""
 
     @dataclass(frozen=True, kw_only=True)
@@ -114,7 +115,22 @@ class VanillaRNN(LinearModel):
         names = [name for name in self.roles(self.config) if name.startswith("weight_hh")]
         return torch.cat([_eigenvalues(weights[name]) for name in names], -1)
 
-    def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
+    def layer(self, weights: Weights) -> Layer | None:
+        if self.config.layers > 1 or self.config.bidirectional:
+            return None
+        flat = len(leading_shape(self, weights)) - 1
+        return Layer(
+            encoder=weights["weight_ih_l0"].flatten(0, flat),
+            bias=(weights["bias_ih_l0"] + weights["bias_hh_l0"]).flatten(0, flat),
+            matrix=weights["weight_hh_l0"].flatten(0, flat),
+            readout=weights["readout_weight"].flatten(0, flat),
+            offset=weights["readout_bias"].flatten(0, flat),
+            activation=self.config.activation,
+        )
+
+    def outputs(self, weights: Weights, inputs: Tensor, live: Tensor | None = None) -> Tensor:
+        if self.layer(weights) is not None:
+            return super().outputs(weights, inputs, live)
         leading = leading_shape(self, weights)
         flat = {name: value.flatten(0, len(leading) - 1) for name, value in weights.items()}
         x_NBTF = inputs.expand(math.prod(leading), *inputs.shape)

@@ -1,0 +1,137 @@
+"""Compiles the layer's C++ for this processor, once, and keeps the library in a cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from filelock import FileLock
+
+from memsweep.errors import MemsweepError
+
+CACHE = "MEMSWEEP_CACHE"
+"""Environment variable: folder of compiled libraries (default: memsweep in the user's cache folder)."""
+_SOURCE = Path(__file__).parent
+_COMPILERS = ("c++", "g++", "clang++")
+_FLAGS = ("-std=c++17", "-O3", "-march=native", "-fPIC", "-shared", "-Wno-psabi", "-Wno-ignored-attributes")
+_PATIENCE = 600  # seconds for one compilation
+
+
+class CannotBuildError(MemsweepError):
+    """There is no compiler, or it did not do its work; the message says what to do."""
+
+
+def library_path(real: str) -> Path:
+    """The shared library for one type of numbers, compiled if it is not in the cache.
+
+    Args:
+        real: the C++ type of a number, ``double`` or ``float``.
+
+    Raises:
+        CannotBuildError: no compiler was found, or it failed.
+    """
+    compiler = _compiler()
+    path = _cache() / f"layer-{real}-{_fingerprint(compiler)}.so"
+    if path.is_file():
+        return path
+    # the other workers of this machine wait, and then find it done
+    with FileLock(f"{path}.lock"):
+        if not path.is_file():
+            _compile(compiler, real, path)
+    return path
+
+
+def _compiler() -> str:
+    wanted = (os.environ["CXX"],) if os.environ.get("CXX") else _COMPILERS
+    for name in wanted:
+        if found := shutil.which(name):
+            return found
+    raise CannotBuildError(
+        f"no C++ compiler was found (looked for {', '.join(wanted)}). Install one, on Debian or Ubuntu: "
+        "apt-get install g++, or name one with the environment variable CXX."
+    )
+
+
+def _fingerprint(compiler: str) -> str:
+    """Of everything that decides the library: sources, flags, compiler, processor."""
+    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
+    parts = [path.read_text(encoding="utf-8") for path in sources()]
+    text = "\n".join([*parts, *_FLAGS, version, _processor()])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def sources() -> list[Path]:
+    """The C++ files, in a fixed order."""
+    return sorted(path for path in _SOURCE.iterdir() if path.suffix in (".cpp", ".h"))
+
+
+def _processor() -> str:
+    """What ``-march=native`` depends on: two processors of one answer run one another's libraries."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    told = {line for line in lines if line.startswith(("model name", "flags", "Features"))}
+    return "\n".join([platform.machine(), platform.processor(), *sorted(told)])
+
+
+def _cache() -> Path:
+    """A folder that this user alone can write to: what lies in it will be executed."""
+    named = os.environ.get(CACHE)
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    for folder in [Path(named)] if named else [base / "memsweep", Path(tempfile.gettempdir()) / f"memsweep-{_user()}"]:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if _is_ours(folder) and os.access(folder, os.W_OK):
+                return folder
+        except OSError:
+            continue
+    raise CannotBuildError(
+        f"no folder for compiled code can be written to. Name one that is yours alone with the environment variable "
+        f"{CACHE}."
+    )
+
+
+def _user() -> str:
+    return str(os.getuid()) if hasattr(os, "getuid") else "user"
+
+
+def _is_ours(folder: Path) -> bool:
+    if not hasattr(os, "getuid"):
+        return True
+    about = folder.stat()
+    return about.st_uid == os.getuid() and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _compile(compiler: str, real: str, path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+        made = Path(scratch) / path.name
+        command = [compiler, *_FLAGS, f"-DREAL={real}", str(_SOURCE / "layer.cpp"), "-o", str(made)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise CannotBuildError(f"{compiler} could not be run: {error}. Name another with CXX.") from error
+        if done.returncode != 0 or not made.is_file():
+            lines = done.stderr.strip().splitlines() or ["it said nothing"]
+            raise CannotBuildError(
+                f"{compiler} could not compile the recurrences ({lines[0]}). Name another compiler with CXX; "
+                f"the command was: {' '.join(command)}"
+            )
+        os.replace(made, path)
+
+
+def _main() -> None:
+    """``python -m memsweep.recurrence.compiled.build``: compile now, as an image or a node does when it is made."""
+    for real in ("double", "float"):
+        sys.stdout.write(f"{library_path(real)}\n")
+
+
+if __name__ == "__main__":
+    _main()
