@@ -85,14 +85,15 @@ ui: env ## open the MLflow UI on 127.0.0.1 (PORT=5000)
 	@MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false \
 	  $(PY) -m mlflow ui --backend-store-uri "sqlite:///$(abspath $(DB))" --host 127.0.0.1 --port $(PORT) --workers 1
 
-ci-deps: ## install what the tests want from the system, on Debian or Ubuntu (as root): Chromium
-	@if command -v chromium >/dev/null; then echo "ci-deps: $$(command -v chromium) is there"; exit 0; fi; \
+ci-deps: ## install what the tests want from the system, on Debian or Ubuntu (as root): Chromium, a C++ compiler
+	@if command -v chromium >/dev/null && command -v c++ >/dev/null; then \
+	  echo "ci-deps: $$(command -v chromium) and $$(command -v c++) are there"; exit 0; fi; \
 	[ "$$(id -u)" = 0 ] || { echo "make ci-deps installs system packages: run it as root." >&2; exit 2; }; \
 	export DEBIAN_FRONTEND=noninteractive; \
-	echo "ci-deps: installing chromium"; \
+	echo "ci-deps: installing chromium and g++"; \
 	apt-get -qq -o DPkg::Lock::Timeout=300 update; \
-	apt-get -qq -o DPkg::Lock::Timeout=300 install -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; \
-	command -v chromium
+	apt-get -qq -o DPkg::Lock::Timeout=300 install -y --no-install-recommends chromium fonts-dejavu-core g++ >/dev/null; \
+	command -v chromium c++
 
 clean: ## remove the environment and caches; results stay
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist platform/*.egg-info

@@ -175,6 +175,13 @@ def implementation(folded: Layer, inputs_BTI: Tensor) -> Implementation | None:
     return compiled.compiled(inputs_BTI.dtype)
 
 
+def kernels(dtype: torch.dtype) -> str:
+    """What computes layers of this type of numbers on this machine: ``compiled`` or ``plain``."""
+    from memsweep.recurrence import compiled
+
+    return "compiled" if compiled.compiled(dtype) else "plain"
+
+
 def plain_outputs(layer: Layer, inputs_BTI: Tensor) -> Tensor:
     """What ``layer_outputs`` computes, by torch's own operations, one step of time after the other.
 

@@ -1,8 +1,9 @@
 """A trial's identity: a hash of everything that decides its numbers.
 
 That is the whole config without cosmetic keys, the code that makes the numbers (models, recurrences, learning,
-perturbations, the task's own file), the versions of torch and numpy, and the type of device. Two studies that share
-a trial share its result; changed code shares nothing.
+perturbations, the task's own file), the versions of torch and numpy, the type of device, and, for a model that runs
+over sequences, whether compiled kernels compute it or torch does. Two studies that share a trial share its result;
+changed code shares nothing.
 """
 
 from __future__ import annotations
@@ -46,9 +47,21 @@ def identity(config: TrialConfig, device: str = "cpu") -> str:
         "code": code_fingerprint(config),
         "versions": {name: importlib.metadata.version(name) for name in ("torch", "numpy")},
         "device": device,
+        "kernels": _kernels(config),
     }
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:_LENGTH]
+
+
+def _kernels(config: TrialConfig) -> str:
+    """What computes the trial's recurrence, where there is a choice: its last bits depend on it."""
+    import torch
+
+    from memsweep.models.base import LayerModel
+    from memsweep.recurrence.layer import kernels
+
+    by_layer = issubclass(registry.get(registry.MODEL, config.model.name), LayerModel)
+    return kernels(getattr(torch, config.training.dtype)) if by_layer and not config.has_closed_form else ""
 
 
 def identifying(config: Any) -> dict[str, Any]:

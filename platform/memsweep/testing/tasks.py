@@ -84,6 +84,16 @@ class TaskSuite:
         optimizer.step(loss)
         assert 0.8 * task.chance() < loss().item() < 1.25 * task.chance()
 
+    def test_squared_weights_say_what_the_loss_is(self) -> None:
+        """Kernels that compute loss and gradient in one pass read them in the loss's place."""
+        task, batch = self.build(), self.batch()
+        weights = task.squared_weights()
+        if weights is None:
+            return
+        answer = 0.7 * task.oracle(batch.inputs).roll(1, 0)
+        squares = weights.unsqueeze(-1) * (answer - batch.targets).square()
+        torch.testing.assert_close(task.loss(answer, batch), squares.sum() / len(answer), rtol=1e-12, atol=0.0)
+
     def test_loss_and_metrics_keep_leading_dimensions(self) -> None:
         task, batch = self.build(), self.batch()
         answer = task.oracle(batch.inputs)
