@@ -12,10 +12,12 @@ import sys
 import pytest
 import torch
 
+from engine import trial
 from memsweep.errors import MemsweepError
-from memsweep.recurrence import compiled
-from memsweep.recurrence.compiled import binding, build
+from memsweep.recurrence.compiled import build, library
+from memsweep.recurrence.compiled.layer_calls import Compiled, refusal
 from memsweep.recurrence.layer import Layer, implementation, layer_outputs, plain_outputs, squared_loss
+from memsweep.sweep.identity import identity
 
 KINDS = [
     *(
@@ -37,7 +39,17 @@ SHAPES = [(3, 6, 1, 1, 21, 9), (2, 13, 3, 2, 37, 70), (1, 1, 1, 1, 1, 1), (2, 8,
 @pytest.fixture(autouse=True)
 def one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """These tests are about the compiled code: without a compiler they fail, and do not pass by testing torch."""
-    monkeypatch.setenv(binding.KERNELS, "compiled")
+    monkeypatch.setenv(library.KERNELS, "compiled")
+
+
+def looped(layer: Layer, inputs: torch.Tensor) -> torch.Tensor:
+    """The outputs by torch's loop over time."""
+    before = os.environ[library.KERNELS]
+    os.environ[library.KERNELS] = "plain"
+    try:
+        return plain_outputs(layer, inputs)
+    finally:
+        os.environ[library.KERNELS] = before
 
 
 def rand(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -94,12 +106,12 @@ def test_outputs_loss_and_gradients_are_those_of_the_loop(kind, dense):
     for shape in SHAPES:
         layer = layer_of(shape, kind, dense)
         x, target, weight = data_of(shape)
-        assert isinstance(implementation(layer.folded(), x), compiled.Compiled)
-        expected = value_and_gradients(lambda some, x=x: plain_outputs(some, x), layer)
+        assert isinstance(implementation(layer.folded(), x), Compiled)
+        expected = value_and_gradients(lambda some, x=x: looped(some, x), layer)
         assert_close(value_and_gradients(lambda some, x=x: layer_outputs(some, x), layer), expected)
 
         def judged(some, x=x, target=target, weight=weight):
-            return (weight[:, None] * (plain_outputs(some, x) - target).square()).sum((1, 2, 3))
+            return (weight[:, None] * (looped(some, x) - target).square()).sum((1, 2, 3))
 
         found = value_and_gradients(lambda some, data=(x, target, weight): squared_loss(some, *data), layer)
         assert_close(found, value_and_gradients(judged, layer), rel=1e-11)
@@ -160,7 +172,7 @@ def test_an_unstable_layer_overflows_as_the_loop_does(dense):
     layer = layer.with_tensors(layer.encoder, layer.bias, 4.0 * layer.matrix, layer.readout, layer.offset)
     x, target, weight = data_of(shape)
     assert not torch.isfinite(squared_loss(layer, x, target, weight)).any()
-    assert not torch.isfinite(plain_outputs(layer, x).sum((1, 2, 3))).any()
+    assert not torch.isfinite(looped(layer, x).sum((1, 2, 3))).any()
 
 
 @pytest.mark.parametrize("dense", [False, True], ids=["diagonal", "dense"])
@@ -205,9 +217,9 @@ def test_what_the_compiled_code_cannot_do_runs_as_a_loop():
     shape = (2, 4, 1, 1, 5, 6)
     x, target, weight = data_of(shape)
     odd = layer_of(shape, ("tanh", "linear", 0.5, 1.0), False)
-    assert "leak" in compiled.refusal(odd.folded(), x)
+    assert "leak" in refusal(odd.folded(), x)
     assert squared_loss(odd, x, target, weight) is None
-    assert torch.equal(layer_outputs(odd, x), plain_outputs(odd, x))
+    assert torch.equal(layer_outputs(odd, x), looped(odd, x))
     asked = x.clone().requires_grad_()
     plain = layer_of(shape, ("tanh", "linear", 1.0, 1.0), False)
     (gradient,) = torch.autograd.grad(layer_outputs(plain, asked).sum(), asked)
@@ -229,23 +241,23 @@ class TestBuild:
     def fresh(self, monkeypatch, tmp_path):
         """An empty cache, and a process that has loaded nothing yet."""
         monkeypatch.setenv(build.CACHE, str(tmp_path / "cache"))
-        binding._loaded.cache_clear()
-        binding._tell.cache_clear()
+        library.loaded.cache_clear()
+        library.tell.cache_clear()
         yield
-        binding._loaded.cache_clear()
-        binding._tell.cache_clear()
+        library.loaded.cache_clear()
+        library.tell.cache_clear()
 
     def test_without_a_compiler_the_loop_runs_and_a_line_says_so(self, monkeypatch, caplog):
         monkeypatch.setenv("CXX", "no-such-compiler")
-        monkeypatch.setenv(binding.KERNELS, "auto")
+        monkeypatch.setenv(library.KERNELS, "auto")
         shape = (2, 4, 1, 1, 5, 6)
         layer, data = layer_of(shape, ("tanh", "linear", 1.0, 1.0), False), data_of(shape)
         with caplog.at_level(logging.WARNING, "memsweep"):
             assert squared_loss(layer, *data) is None
-            assert torch.equal(layer_outputs(layer, data[0]), plain_outputs(layer, data[0]))
+            assert torch.equal(layer_outputs(layer, data[0]), looped(layer, data[0]))
         assert len(caplog.records) == 1
         assert "no C++ compiler was found (looked for no-such-compiler)" in caplog.text
-        monkeypatch.setenv(binding.KERNELS, "compiled")
+        monkeypatch.setenv(library.KERNELS, "compiled")
         with pytest.raises(MemsweepError, match="apt-get install"):
             squared_loss(layer, *data)
 
@@ -258,9 +270,9 @@ class TestBuild:
             build.library_path("double")
 
     def test_an_unknown_wish_is_refused(self, monkeypatch):
-        monkeypatch.setenv(binding.KERNELS, "fast")
+        monkeypatch.setenv(library.KERNELS, "fast")
         with pytest.raises(MemsweepError, match="'fast'; allowed: auto, compiled, plain"):
-            compiled.compiled(torch.float64)
+            library.library(torch.float64)
 
     def test_a_folder_that_others_may_write_to_is_not_executed(self, tmp_path):
         folder = tmp_path / "cache"
@@ -293,6 +305,15 @@ def test_every_pair_of_activations_is_computed_or_refused():
     for sigma, tau in itertools.product(("linear", "hardtanh", "tanh", "relu"), repeat=2):
         shape = (1, 3, 1, 1, 4, 5)
         layer, data = layer_of(shape, (sigma, tau, 1.0, 0.5), True), data_of(shape)
-        refused = compiled.refusal(layer.folded(), data[0])
+        refused = refusal(layer.folded(), data[0])
         assert (squared_loss(layer, *data) is None) == bool(refused)
-        assert_close([layer_outputs(layer, data[0])], [plain_outputs(layer, data[0])])
+        assert_close([layer_outputs(layer, data[0])], [looped(layer, data[0])])
+
+
+def test_the_identity_tells_which_code_computes_a_recurrence(monkeypatch):
+    """Last bits depend on it; those of a linear model, which is its impulse response, do not."""
+    sampled, exact = trial(model={"activation": "tanh"}), trial()
+    compiled = identity(sampled), identity(exact)
+    monkeypatch.setenv(library.KERNELS, "plain")
+    assert identity(sampled) != compiled[0]
+    assert identity(exact) == compiled[1]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memsweep.recurrence.activations import ACTIVATIONS
+from memsweep.recurrence.compiled.library import KERNELS
 from memsweep.recurrence.scan import linear_scan, scan
 from memsweep.recurrence.steps import GRAIN, room_for
 
@@ -20,6 +21,12 @@ REFERENCE = {
     "relu": torch.relu,
 }
 FORMS = [(0.0, 1.0), (1.0, 1.0), (1.0, 0.3), (0.6, 1.7), (0.0, 0.5)]
+
+
+@pytest.fixture(autouse=True, params=["plain", "compiled"])
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every claim is one of either code."""
+    monkeypatch.setenv(KERNELS, request.param)
 
 
 def rand(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -246,7 +253,8 @@ def _bytes_allocated(function):
     )
 
 
-def test_without_gradient_the_answers_are_not_held_beside_the_states():
+def test_without_gradient_the_answers_are_not_held_beside_the_states(monkeypatch):
+    monkeypatch.setenv(KERNELS, "plain")
     drive, matrix = rand(4, 32, 50, 8), matrix_of("diagonal", 4, 8)
     series = drive.numel() * drive.element_size()
     with torch.no_grad():

@@ -168,18 +168,16 @@ def squared_loss(
 
 def implementation(folded: Layer, inputs_BTI: Tensor) -> Implementation | None:
     """What computes a folded layer; None for plain torch."""
-    from memsweep.recurrence import compiled
+    from memsweep.recurrence.compiled.layer_calls import compiled_layer, refusal
 
-    if compiled.refusal(folded, inputs_BTI):
-        return None
-    return compiled.compiled(inputs_BTI.dtype)
+    return None if refusal(folded, inputs_BTI) else compiled_layer(inputs_BTI.dtype)
 
 
 def kernels(dtype: torch.dtype) -> str:
     """What computes layers of this type of numbers on this machine: ``compiled`` or ``plain``."""
-    from memsweep.recurrence import compiled
+    from memsweep.recurrence.compiled.library import library
 
-    return "compiled" if compiled.compiled(dtype) else "plain"
+    return "plain" if library(dtype) is None else "compiled"
 
 
 def plain_outputs(layer: Layer, inputs_BTI: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Recurrences over time, one step after the other: the plain path of models that are not their impulse response.
+"""Recurrences over time, one step after the other, whose states are wanted: what stands in a deep model.
 
     h_t = leak h_{t-1} + gain sigma(x_t + A h_{t-1}),    h_{-1} = 0
 
@@ -10,8 +10,9 @@ the gradient that arrives at h_t from outside. Time runs backward as
 
     g_{t-1} = l_{t-1} + leak g_t + gain A' e_t,    dL/dx_t = gain e_t,    dL/dA = gain sum_t e_t h_{t-1}' .
 
-All of it happens in place, one to four passes over a step's states while they are in the cache: fresh memory costs
-more than the arithmetic. What backward needs is kept only where a gradient is wanted.
+Compiled code does it where it can (``memsweep.recurrence.compiled``). The rest of this file is the plain path, against
+which that code is tested. There all of it happens in place, one to four passes over a step's states while they are in
+the cache: fresh memory costs more than the arithmetic. What backward needs is kept only where a gradient is wanted.
 
 Letters: N leading dimension (replicas and copies), B batch, T time, M width.
 """
@@ -26,6 +27,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from memsweep.recurrence.activations import Activation, activation_named
+from memsweep.recurrence.compiled.series_calls import CompiledScan, compiled_scan, scan_refusal
 from memsweep.recurrence.coupling import coupling
 from memsweep.recurrence.steps import Steps
 from memsweep.recurrence.widths import missing
@@ -94,11 +96,25 @@ def _check(drive_NBTM: Tensor, matrix: Tensor, dimensions: tuple[int, ...] = (2,
 
 
 def _run(drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float, gain: float) -> Tensor:
+    found = None if scan_refusal(drive_NBTM, matrix, activation.name, leak) else compiled_scan(drive_NBTM.dtype)
+    if found is not None:
+        if gain == 1.0:
+            return _through(found, drive_NBTM, matrix, activation, leak)
+        return gain * _through(found, drive_NBTM, gain * matrix, activation, leak)  # states in units of the gain
+    return _run_plainly(drive_NBTM, matrix, activation, leak, gain)
+
+
+def _through(found: CompiledScan, drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float) -> Tensor:
+    states_NBTM: Tensor = _CompiledScan.apply(found, drive_NBTM, matrix, activation.name, leak)
+    return states_NBTM
+
+
+def _run_plainly(drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float, gain: float) -> Tensor:
     width = drive_NBTM.shape[-1]
     extra = missing(width) if matrix.ndim == 3 else 0
     if extra:
         wider = pad(drive_NBTM, (0, extra)), pad(matrix, (0, extra, 0, extra))
-        return _run(*wider, activation, leak, gain)[..., :width].contiguous()
+        return _run_plainly(*wider, activation, leak, gain)[..., :width].contiguous()
     if torch.is_grad_enabled() and (drive_NBTM.requires_grad or matrix.requires_grad):
         series: Tensor = _Scan.apply(drive_NBTM, matrix, activation, leak, gain)
         return series
@@ -130,6 +146,24 @@ def _advance(states: tuple[Tensor, ...], index: int, answer: Tensor, leak: float
         torch.add(kept, answer, alpha=gain, out=state)
     elif gain != 1.0 or state is not answer:
         torch.mul(answer, gain, out=state)
+
+
+class _CompiledScan(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, found: CompiledScan, drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float
+    ) -> Tensor:
+        states_NBTM = found.states(drive_NBTM, matrix, activation, leak)
+        ctx.found, ctx.activation, ctx.leak = found, activation, leak
+        ctx.save_for_backward(states_NBTM, matrix)
+        return states_NBTM
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
+        states_NBTM, matrix = ctx.saved_tensors
+        of_drive, of_matrix = ctx.found.pulled(outer[0], states_NBTM, matrix, ctx.activation, ctx.leak)
+        return None, of_drive, of_matrix, None, None
 
 
 class _Scan(torch.autograd.Function):

@@ -55,13 +55,13 @@ def identity(config: TrialConfig, device: str = "cpu") -> str:
 
 def _kernels(config: TrialConfig) -> str:
     """What computes the trial's recurrence, where there is a choice: its last bits depend on it."""
+    if config.has_closed_form:
+        return ""
     import torch
 
-    from memsweep.models.base import LayerModel
     from memsweep.recurrence.layer import kernels
 
-    by_layer = issubclass(registry.get(registry.MODEL, config.model.name), LayerModel)
-    return kernels(getattr(torch, config.training.dtype)) if by_layer and not config.has_closed_form else ""
+    return kernels(getattr(torch, config.training.dtype))
 
 
 def identifying(config: Any) -> dict[str, Any]:

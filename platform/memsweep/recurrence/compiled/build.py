@@ -1,4 +1,4 @@
-"""Compiles the layer's C++ for this processor, once, and keeps the library in a cache."""
+"""Compiles the kernels for this processor, once, and keeps the library in a cache."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def library_path(real: str) -> Path:
         CannotBuildError: no compiler was found, or it failed.
     """
     compiler = _compiler()
-    path = _cache() / f"layer-{real}-{_fingerprint(compiler)}.so"
+    path = _cache() / f"kernels-{real}-{_fingerprint(compiler)}.so"
     if path.is_file():
         return path
     # the other workers of this machine wait, and then find it done
@@ -113,7 +113,7 @@ def _is_ours(folder: Path) -> bool:
 def _compile(compiler: str, real: str, path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
         made = Path(scratch) / path.name
-        command = [compiler, *_FLAGS, f"-DREAL={real}", str(_SOURCE / "layer.cpp"), "-o", str(made)]
+        command = [compiler, *_FLAGS, f"-DREAL={real}", str(_SOURCE / "kernels.cpp"), "-o", str(made)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:

@@ -1,86 +1,67 @@
-// A layer whose units all see one another: step by step, each a product of the matrix with a block of states,
-// several rows at a time in registers.
+// A layer whose units all see one another: step by step, each a product of the matrix with a block of states.
 #pragma once
-#include <algorithm>
+#include <type_traits>
 
-#include "layer.h"
+#include "product.h"
 
 template <class R, class Sigma, class Tau, bool Carried> struct Dense {
     using Vector = Vec<R>;
-    static constexpr long CHUNK = 32;  // steps whose outer products are added up together
 
     static long scratch(long horizon, const Layer<R>& layer, bool keep) {
         const long width = layer.width;
-        if (!keep) return 2 * width * V;
+        if (!keep) return 3 * width * V;
         const long matrix = (width * width + Simd<R>::lanes - 1) / Simd<R>::lanes;
-        return (horizon + CHUNK + 2) * width * V + width * (layer.inputs + layer.outputs + 1) + matrix;
+        return (horizon + 2) * width * V + OuterProducts<R>::room(width) + width * (layer.inputs + layer.outputs + 1) + matrix;
     }
 
     // states: [T][M][V], or the last two steps where nothing is kept
     static void forward(const Layer<R>& layer, const Block<R>& block, Vector* states, bool keep) {
         const long width = layer.width, outputs = layer.outputs;
-        start_with_offset(layer, block);
+        Vector* shown = states + (keep ? block.horizon : 2) * width * V;
         for (long t = 0; t < block.horizon; ++t) {
             Vector* now = states + (keep ? t : t % 2) * width * V;
             const Vector* before = t ? states + (keep ? t - 1 : (t - 1) % 2) * width * V : nullptr;
             const Vector* x = block.x + t * layer.inputs * V;
-            long i = 0;
-            for (; i + 8 <= width; i += 8) step<8>(layer, x, before, now, i);
-            for (; i + 4 <= width; i += 4) step<4>(layer, x, before, now, i);
-            for (; i < width; ++i) step<1>(layer, x, before, now, i);
-            Vector* y = block.y + t * outputs * V;
-            for (long j = 0; j < width; ++j)
-                for (int v = 0; v < V; ++v) {
-                    const Vector shown = Tau::template value<R>(now[j * V + v]);
-                    for (long o = 0; o < outputs; ++o) y[o * V + v] += layer.readout[o * width + j] * shown;
-                }
+            const auto driven = [&](long i, int v) {
+                Vector drive = layer.bias[i] - Vector{};
+                for (long k = 0; k < layer.inputs; ++k) drive += layer.encoder[i * layer.inputs + k] * x[k * V + v];
+                return drive;
+            };
+            const auto step = [&](long i, int v, Vector sum) {
+                const Vector answer = Sigma::template value<R>(sum);
+                now[i * V + v] = Carried && before ? before[i * V + v] + answer : answer;
+            };
+            rows_times_states(layer.matrix, width, before, driven, step);
+            if (!std::is_same<Tau, Linear>::value)
+                for (long k = 0; k < width * V; ++k) shown[k] = Tau::template value<R>(now[k]);
+            read_out(layer, std::is_same<Tau, Linear>::value ? now : shown, block.y + t * outputs * V);
         }
     }
 
     static void backward(const Layer<R>& layer, const Block<R>& block, Vector* scratch, const Gradient<R>& into) {
         const long width = layer.width, inputs = layer.inputs, outputs = layer.outputs, horizon = block.horizon;
         const Vector* states = scratch;
-        Vector* errors = scratch + horizon * width * V;  // e of a chunk: [CHUNK][M][V]
-        Vector* whole = errors + CHUNK * width * V;      // gradient of the state: [M][V]
-        Vector* later = whole + width * V;               // what of it comes from later steps: [M][V]
+        Vector* errors = scratch + horizon * width * V;
+        Vector* whole = errors + OuterProducts<R>::room(width);  // gradient of the state: [M][V]
+        Vector* later = whole + width * V;                       // what of it comes from later steps: [M][V]
         Vector *encoders = later + width * V, *readouts = encoders + width * inputs, *biases = readouts + width * outputs;
         R* transposed = reinterpret_cast<R*>(biases + width);
-        std::fill(later, later + width * V, Vector{});
-        std::fill(encoders, biases + width, Vector{});
-        for (long i = 0; i < width; ++i)
-            for (long j = 0; j < width; ++j) transposed[j * width + i] = layer.matrix[i * width + j];
+        std::fill(later, biases + width, Vector{});
+        transpose(layer.matrix, width, transposed);
         collect_offset(layer, block, into.offset);
-        long kept = 0;
+        OuterProducts<R> products(width, errors, into.matrix);
         for (long t = horizon - 1; t >= 0; --t) {
             const Vector *h = states + t * width * V, *before = t ? h - width * V : nullptr;
             const Vector *x = block.x + t * inputs * V, *dy = block.y + t * outputs * V;
-            Vector* e = errors + kept * width * V;
+            Vector* e = products.next();
             for (long i = 0; i < width; ++i)
-                for (int v = 0; v < V; ++v) {
-                    const Vector carried = Carried && t ? before[i * V + v] : Vector{};
-                    const Vector shown = Tau::template value<R>(h[i * V + v]);
-                    Vector arriving{};
-                    for (long o = 0; o < outputs; ++o) {
-                        arriving += layer.readout[o * width + i] * dy[o * V + v];
-                        readouts[i * outputs + o] += dy[o * V + v] * shown;
-                    }
-                    const Vector all = later[i * V + v] + Tau::template slope<R>(shown, Vector{}) * arriving;
-                    const Vector error = Sigma::template slope<R>(h[i * V + v], carried) * all;
-                    whole[i * V + v] = all;
-                    e[i * V + v] = error;
-                    biases[i] += error;
-                    for (long k = 0; k < inputs; ++k) encoders[i * inputs + k] += error * x[k * V + v];
-                }
+                back_through_unit(layer, i, t ? before + i * V : nullptr, h + i * V, x, dy, later + i * V,
+                                  whole + i * V, e + i * V, encoders, readouts, biases);
             if (t == 0) break;
-            long i = 0;
-            for (; i + 8 <= width; i += 8) step_back<8>(transposed, width, e, whole, later, i);
-            for (; i + 4 <= width; i += 4) step_back<4>(transposed, width, e, whole, later, i);
-            for (; i < width; ++i) step_back<1>(transposed, width, e, whole, later, i);
-            if (++kept == CHUNK || t == 1) {
-                // step k of the chunk is time t + kept - 1 - k, and its product is with the state before
-                outer_products(layer, errors, states + (t - 1) * width * V, kept, into.matrix);
-                kept = 0;
-            }
+            rows_times_states(
+                transposed, width, e, [&](long i, int v) { return Carried ? whole[i * V + v] : Vector{}; },
+                [&](long i, int v, Vector sum) { later[i * V + v] = sum; });
+            products.add(before, t == 1);
         }
         for (long i = 0; i < width; ++i) {
             into.bias[i] += sum<R>(biases[i]);
@@ -90,67 +71,48 @@ template <class R, class Sigma, class Tau, bool Carried> struct Dense {
     }
 
 private:
-    // acc += rows of the matrix times the states
-    template <int U>
-    static void multiply(const R* matrix, long width, const Vector* states, Vector (&acc)[U][V]) {
-        for (long j = 0; j < width; ++j)
-            for (int u = 0; u < U; ++u)
-                for (int v = 0; v < V; ++v) acc[u][v] += matrix[u * width + j] * states[j * V + v];
-    }
-
-    template <int U>
-    static void step(const Layer<R>& layer, const Vector* x, const Vector* before, Vector* now, long first) {
-        Vector acc[U][V];
-        for (int u = 0; u < U; ++u)
-            for (int v = 0; v < V; ++v) {
-                acc[u][v] = layer.bias[first + u] - Vector{};
-                for (long k = 0; k < layer.inputs; ++k)
-                    acc[u][v] += layer.encoder[(first + u) * layer.inputs + k] * x[k * V + v];
-            }
-        if (before) multiply<U>(layer.matrix + first * layer.width, layer.width, before, acc);
-        for (int u = 0; u < U; ++u)
-            for (int v = 0; v < V; ++v) {
-                const Vector answer = Sigma::template value<R>(acc[u][v]);
-                now[(first + u) * V + v] = Carried && before ? before[(first + u) * V + v] + answer : answer;
-            }
-    }
-
-    template <int U>
-    static void step_back(const R* transposed, long width, const Vector* e, const Vector* whole, Vector* later,
-                          long first) {
-        Vector acc[U][V];
-        for (int u = 0; u < U; ++u)
-            for (int v = 0; v < V; ++v) acc[u][v] = Carried ? whole[(first + u) * V + v] : Vector{};
-        multiply<U>(transposed + first * width, width, e, acc);
-        for (int u = 0; u < U; ++u)
-            for (int v = 0; v < V; ++v) later[(first + u) * V + v] = acc[u][v];
-    }
-
-    // oldest: the states before the chunk's earliest step
-    static void outer_products(const Layer<R>& layer, const Vector* errors, const Vector* oldest, long count, R* into) {
-        const long width = layer.width;
-        long i = 0;
-        for (; i + 4 <= width; i += 4) columns<4>(width, errors, oldest, count, into, i);
-        for (; i < width; ++i) columns<1>(width, errors, oldest, count, into, i);
-    }
-
-    template <int U>
-    static void columns(long width, const Vector* errors, const Vector* oldest, long count, R* into, long i) {
-        long j = 0;
-        for (; j + 4 <= width; j += 4) tile<U, 4>(width, errors, oldest, count, into, i, j);
-        for (; j < width; ++j) tile<U, 1>(width, errors, oldest, count, into, i, j);
-    }
-
-    template <int U, int W>
-    static void tile(long width, const Vector* errors, const Vector* oldest, long count, R* into, long i, long j) {
-        Vector acc[U][W] = {};
-        for (long k = 0; k < count; ++k) {
-            const Vector *e = errors + (k * width + i) * V, *h = oldest + ((count - 1 - k) * width + j) * V;
-            for (int v = 0; v < V; ++v)
-                for (int u = 0; u < U; ++u)
-                    for (int w = 0; w < W; ++w) acc[u][w] += e[u * V + v] * h[w * V + v];
+    static void read_out(const Layer<R>& layer, const Vector* shown, Vector* y) {
+        for (long o = 0; o < layer.outputs; ++o) {
+            Vector even[V], odd[V] = {};  // two sums, so that one need not wait for the other
+            for (int v = 0; v < V; ++v) even[v] = layer.offset[o] - Vector{};
+            const R* readout = layer.readout + o * layer.width;
+            long j = 0;
+            for (; j + 2 <= layer.width; j += 2)
+                for (int v = 0; v < V; ++v) {
+                    even[v] += readout[j] * shown[j * V + v];
+                    odd[v] += readout[j + 1] * shown[(j + 1) * V + v];
+                }
+            if (j < layer.width)
+                for (int v = 0; v < V; ++v) even[v] += readout[j] * shown[j * V + v];
+            for (int v = 0; v < V; ++v) y[o * V + v] = even[v] + odd[v];
         }
-        for (int u = 0; u < U; ++u)
-            for (int w = 0; w < W; ++w) into[(i + u) * width + j + w] += sum<R>(acc[u][w]);
+    }
+
+    static void back_through_unit(const Layer<R>& layer, long i, const Vector* before, const Vector* h, const Vector* x,
+                                  const Vector* dy, const Vector* later, Vector* whole, Vector* e, Vector* encoders,
+                                  Vector* readouts, Vector* biases) {
+        const long inputs = layer.inputs, outputs = layer.outputs;
+        Vector shown[V], arriving[V] = {}, error[V], total{};
+        for (int v = 0; v < V; ++v) shown[v] = Tau::template value<R>(h[v]);
+        for (long o = 0; o < outputs; ++o) {
+            Vector product{};
+            for (int v = 0; v < V; ++v) {
+                arriving[v] += layer.readout[o * layer.width + i] * dy[o * V + v];
+                product += dy[o * V + v] * shown[v];
+            }
+            readouts[i * outputs + o] += product;
+        }
+        for (int v = 0; v < V; ++v) {
+            const Vector carried = Carried && before ? before[v] : Vector{};
+            whole[v] = later[v] + Tau::template slope<R>(shown[v], Vector{}) * arriving[v];
+            e[v] = error[v] = Sigma::template slope<R>(h[v], carried) * whole[v];
+            total += error[v];
+        }
+        biases[i] += total;
+        for (long k = 0; k < inputs; ++k) {
+            Vector product{};
+            for (int v = 0; v < V; ++v) product += error[v] * x[k * V + v];
+            encoders[i * inputs + k] += product;
+        }
     }
 };

@@ -1,17 +1,16 @@
-// Layers of many models over the same sequences: outputs, gradients, and the weighted squared error with its gradient.
-// Called through ctypes; see compiled/binding.py, whose structure `Call` mirrors the one below.
-#include <cstdlib>
-#include <cstring>
-#include <new>
-
+// What Python calls: layers of many models over the same sequences (outputs, gradients, and the weighted squared error
+// with its gradient), and series of states, each with a drive of its own. Called through ctypes; see binding.py, whose
+// structures mirror the ones below.
+#include "blocks.h"
 #include "dense.h"
 #include "diagonal.h"
+#include "series.h"
 
 namespace {
 
 enum Mode { OUTPUTS = 0, PULL = 1, LOSS = 2, LOSS_AND_GRADIENT = 3 };
 
-struct Call {
+struct LayerCall {
     int64_t mode, dense, sigma, tau, carried;  // sigma, tau: 0 linear, 1 hardtanh, 2 tanh, 3 relu
     int64_t models, batch, horizon, width, inputs, outputs;
     const uint8_t* live;                                         // [N]: the others are passed over
@@ -21,50 +20,6 @@ struct Call {
     void* loss;                                                  // [N]
     void *of_encoder, *of_bias, *of_matrix, *of_readout, *of_offset;  // sums are added to what is there
 };
-
-template <class T> class Buffer {
-public:
-    explicit Buffer(long count) {
-        const size_t bytes = ((count * sizeof(T) + 63) / 64 + 1) * 64;
-        if (!(data_ = static_cast<T*>(std::aligned_alloc(64, bytes)))) throw std::bad_alloc();
-    }
-    ~Buffer() { std::free(data_); }
-    Buffer(const Buffer&) = delete;
-    Buffer& operator=(const Buffer&) = delete;
-    operator T*() { return data_; }
-
-private:
-    T* data_;
-};
-
-// Sequences first ... first + W of [B][T][K] as [T][K][V]; lanes beyond the batch repeat the block's first sequence.
-template <class R> void pack(const R* from, long batch, long first, long horizon, long features, Vec<R>* to) {
-    constexpr int lanes = Simd<R>::lanes;
-    R* flat = reinterpret_cast<R*>(to);
-    const long row = horizon * features;
-    for (int lane = 0; lane < V * lanes; ++lane) {
-        const R* sequence = from + (first + lane < batch ? first + lane : first) * row;
-        for (long k = 0; k < row; ++k) flat[k * V * lanes + lane] = sequence[k];
-    }
-}
-
-template <class R> void unpack(const Vec<R>* from, long batch, long first, long row, R* to) {
-    constexpr int lanes = Simd<R>::lanes;
-    const R* flat = reinterpret_cast<const R*>(from);
-    for (int lane = 0; lane < V * lanes && first + lane < batch; ++lane)
-        for (long k = 0; k < row; ++k) to[(first + lane) * row + k] = flat[k * V * lanes + lane];
-}
-
-// 1 in lanes that hold a sequence of their own, 0 in those that repeat one.
-template <class R> void mark(long batch, long first, typename Simd<R>::Int (&own)[V]) {
-    for (int v = 0; v < V; ++v)
-        for (int lane = 0; lane < Simd<R>::lanes; ++lane) own[v][lane] = first + v * Simd<R>::lanes + lane < batch ? -1 : 0;
-}
-
-template <class R> void silence(Vec<R>* dy, long rows, const typename Simd<R>::Int (&own)[V]) {
-    for (long row = 0; row < rows; ++row)
-        for (int v = 0; v < V; ++v) dy[row * V + v] = own[v] ? dy[row * V + v] : Vec<R>{};
-}
 
 // The weighted squared error of a block; outputs become their gradients.
 template <class R>
@@ -83,7 +38,51 @@ R squared(Vec<R>* y, const Vec<R>* target, const R* weight, long horizon, long o
     return sum<R>(total);
 }
 
-template <class R, class Kind> void run(const Call& call) {
+struct SeriesCall {
+    int64_t backward, kind, sigma, carried;  // kind: 0 diagonal, 1 dense, 2 complex diagonal
+    int64_t models, batch, horizon, width;   // width: real numbers of a step, two for a complex unit
+    const void *matrix;                      // [N][M] or [N][M][M]
+    const void *given, *states;              // [N][B][T][M]: the drive; or gradients of the states, and the states
+    void *found, *of_matrix;                 // states, or gradients of the drive; sums are added to what is there
+};
+
+template <class R, class Kind> void run_series(const SeriesCall& call) {
+    const long B = call.batch, T = call.horizon, M = call.width, row = T * M, square = call.kind == 1 ? M * M : M;
+    Buffer<Vec<R>> values(row * V), states(call.backward ? row * V : 1), scratch(Kind::scratch(M));
+    for (long n = 0; n < call.models; ++n) {
+        const R* matrix = static_cast<const R*>(call.matrix) + n * square;
+        const R* given = static_cast<const R*>(call.given) + n * B * row;
+        R* found = static_cast<R*>(call.found) + n * B * row;
+        for (long first = 0; first < B; first += V * Simd<R>::lanes) {
+            pack<R>(given, B, first, T, M, values);
+            if (call.backward) {
+                typename Simd<R>::Int own[V] = {};
+                mark<R>(B, first, own);
+                silence<R>(values, row, own);
+                pack<R>(static_cast<const R*>(call.states) + n * B * row, B, first, T, M, states);
+                Kind::backward(matrix, M, T, states, values, scratch, static_cast<R*>(call.of_matrix) + n * square);
+            } else {
+                Kind::forward(matrix, M, T, values);
+            }
+            unpack<R>(values, B, first, row, found);
+        }
+    }
+}
+
+template <class R, template <class, class, bool> class Kind> bool choose_series(const SeriesCall& call) {
+    switch (call.sigma * 2 + (call.carried ? 1 : 0)) {
+        case 0: run_series<R, Kind<R, Linear, false>>(call); return true;
+        case 2: run_series<R, Kind<R, Hardtanh, false>>(call); return true;
+        case 3: run_series<R, Kind<R, Hardtanh, true>>(call); return true;
+        case 4: run_series<R, Kind<R, Tanh, false>>(call); return true;
+        case 5: run_series<R, Kind<R, Tanh, true>>(call); return true;
+        case 6: run_series<R, Kind<R, Relu, false>>(call); return true;
+        case 7: run_series<R, Kind<R, Relu, true>>(call); return true;
+    }
+    return false;
+}
+
+template <class R, class Kind> void run(const LayerCall& call) {
     const long B = call.batch, T = call.horizon, M = call.width, I = call.inputs, O = call.outputs;
     const long square = call.dense ? M * M : M;
     const bool pull = call.mode == PULL, gradient = pull || call.mode == LOSS_AND_GRADIENT;
@@ -91,7 +90,7 @@ template <class R, class Kind> void run(const Call& call) {
     const Layer<R> shape{M, I, O, nullptr, nullptr, nullptr, nullptr, nullptr};
     Buffer<Vec<R>> x(T * I * V), y(T * O * V), target(judged ? T * O * V : 1), scratch(Kind::scratch(T, shape, gradient));
     for (long first = 0; first < B; first += V * Simd<R>::lanes) {
-        typename Simd<R>::Int own[V];
+        typename Simd<R>::Int own[V] = {};
         mark<R>(B, first, own);
         pack<R>(static_cast<const R*>(call.x), B, first, T, I, x);
         if (judged) pack<R>(static_cast<const R*>(call.target), B, first, T, O, target);
@@ -119,7 +118,7 @@ template <class R, class Kind> void run(const Call& call) {
     }
 }
 
-template <class R, template <class, class, class, bool> class Kind> bool choose(const Call& call) {
+template <class R, template <class, class, class, bool> class Kind> bool choose(const LayerCall& call) {
     if (call.sigma == 0 && !call.carried) {
         switch (call.tau) {
             case 0: run<R, Kind<R, Linear, Linear, false>>(call); return true;
@@ -143,9 +142,20 @@ template <class R, template <class, class, class, bool> class Kind> bool choose(
 
 }  // namespace
 
-// 0: done; 1: no such layer; 2: no memory.
-extern "C" int memsweep_layer(const Call* call) try {
+// Both answer 0: done; 1: there is no such recurrence; 2: no memory.
+extern "C" int memsweep_layer(const LayerCall* call) try {
     return (call->dense ? choose<REAL, Dense>(*call) : choose<REAL, Diagonal>(*call)) ? 0 : 1;
+} catch (const std::bad_alloc&) {
+    return 2;
+}
+
+extern "C" int memsweep_series(const SeriesCall* call) try {
+    switch (call->kind) {
+        case 0: return choose_series<REAL, DiagonalSeries>(*call) ? 0 : 1;
+        case 1: return choose_series<REAL, DenseSeries>(*call) ? 0 : 1;
+        case 2: run_series<REAL, ComplexSeries<REAL>>(*call); return 0;
+    }
+    return 1;
 } catch (const std::bad_alloc&) {
     return 2;
 }
