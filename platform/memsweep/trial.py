@@ -25,7 +25,7 @@ from memsweep.learning.ensemble import Replica
 from memsweep.learning.loop import train
 from memsweep.learning.objectives import LinearFunctionalTask, Task
 from memsweep.learning.problem import problem_for
-from memsweep.models.base import Model, Signature
+from memsweep.models.base import LayerModel, Model, Signature
 from memsweep.outcome import Outcome
 from memsweep.stability.measure import Measurement, evaluated_exactly, evaluation_data, measure
 from memsweep.stability.perturbation import radius_grid
@@ -124,7 +124,7 @@ def run_pack(
         for index in range(config.training.seeds)
     ]
     signature = Signature(tasks[0].inputs, tasks[0].outputs, tasks[0].horizon)
-    groups = ensembles.build(model_class, replicas, signature, dtype, _slots(first) if company else None)
+    groups = ensembles.build(model_class, replicas, signature, dtype, _slots(first, tasks[0]) if company else None)
     share = 0.8  # of the work that training usually is
     learners = train(
         groups,
@@ -143,12 +143,14 @@ def run_pack(
     return [_result(config, task, found) for config, task, found in zip(configs, tasks, measured, strict=True)]
 
 
-def _slots(config: TrialConfig) -> Callable[[int], int] | None:
+def _slots(config: TrialConfig, task: Task) -> Callable[[int], int] | None:
     """Rows of an ensemble by padded width; None for exactly the replicas of the one trial."""
     if not packs(config):
         return None
-    full = layout.SLOTS if config.has_closed_form else layout.SAMPLED_SLOTS
-    return partial(layout.slots, full=full)
+    model = _model_class(config)
+    in_one_pass = issubclass(model, LayerModel) and model.is_layer(config.model) and task.squared_weights() is not None
+    dummies_are_free = config.has_closed_form or in_one_pass  # or a share of a matrix product
+    return partial(layout.slots, full=layout.SLOTS if dummies_are_free else layout.SAMPLED_SLOTS)
 
 
 def _digest(configs: Sequence[TrialConfig]) -> str:

@@ -21,7 +21,7 @@ LARGEST_FULL_BUCKET = 64
 SLOTS = 64
 """Replicas per program. Throughput saturates between 64 and 256 models of small width."""
 SAMPLED_SLOTS = 16
-"""The same where the model runs over every sequence: the sequences fill the vector units, dummies only cost."""
+"""The same where a model runs over every sequence, and dummies cost what replicas do (see trial.run_pack)."""
 
 
 def bucket(width: int) -> int:

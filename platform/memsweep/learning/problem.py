@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from memsweep.learning.objectives import Batch, LinearFunctionalTask, Stream, Task
-from memsweep.models.base import LayerModel, Model, Weights, as_linear, leading_shape, repeated
+from memsweep.models.base import Model, Weights, as_layer, as_linear, leading_shape, repeated
 from memsweep.recurrence.align import aligned
 from memsweep.recurrence.gram import Gram
 from memsweep.recurrence.layer import squared_loss
@@ -171,10 +171,11 @@ class SampledProblem(Problem):
         return in_one_pass if in_one_pass is not None else self._by_chunks(model, weights, data, live)
 
     def _squared(self, model: Model, weights: Weights, data: Batch, live: Tensor | None) -> Tensor | None:
-        layer = model.layer(weights) if self.squares is not None and isinstance(model, LayerModel) else None
-        if layer is None or self.squares is None:
+        single = as_layer(model)
+        if single is None or self.squares is None:
             return None
         leading, share = leading_shape(model, weights), 1.0 / data.inputs.shape[0]
+        layer = single.layer(weights)
         loss = squared_loss(layer, data.inputs, data.targets, share * self.squares, repeated(live, leading))
         return None if loss is None else loss.unflatten(0, leading)
 
@@ -200,9 +201,8 @@ class SampledProblem(Problem):
 
 
 def _outputs(model: Model, weights: Weights, inputs: Tensor, live: Tensor | None) -> Tensor:
-    if isinstance(model, LayerModel):
-        return model.outputs(weights, inputs, live)
-    return model.outputs(weights, inputs)
+    single = as_layer(model)
+    return model.outputs(weights, inputs) if single is None else single.outputs(weights, inputs, live)
 
 
 class _KnownGradient(torch.autograd.Function):

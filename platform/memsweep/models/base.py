@@ -234,19 +234,19 @@ class LayerModel(LinearModel):
     ``memsweep.recurrence.layer``, many times faster than a loop over time.
     """
 
-    @abstractmethod
-    def layer(self, weights: Weights) -> Layer | None:
-        """The layers of all replicas and copies, with one leading dimension; None where the config is no such layer.
+    @classmethod
+    def is_layer(cls, config: Any) -> bool:
+        """Models of this config are one layer; where they are not, the model writes ``outputs`` itself."""
+        return True
 
-        A subclass that may answer None writes its own ``outputs`` for that case.
-        """
+    @abstractmethod
+    def layer(self, weights: Weights) -> Layer:
+        """The layers of all replicas and copies, with one leading dimension; asked of such configs only."""
 
     def outputs(self, weights: Weights, inputs: Tensor, live: Tensor | None = None) -> Tensor:
         """As of every model; outputs of replicas that are not ``live`` (``[N]``, bool) may be anything finite."""
-        layer = self.layer(weights)
-        assert layer is not None, "please report this: a model that is no single layer did not say what it computes"
         leading = leading_shape(self, weights)
-        return layer_outputs(layer, inputs, repeated(live, leading)).unflatten(0, leading)
+        return layer_outputs(self.layer(weights), inputs, repeated(live, leading)).unflatten(0, leading)
 
 
 def repeated(live: Tensor | None, leading: tuple[int, ...]) -> Tensor | None:
@@ -257,3 +257,8 @@ def repeated(live: Tensor | None, leading: tuple[int, ...]) -> Tensor | None:
 def as_linear(model: Model) -> LinearModel | None:
     """The model as a linear one, or None when it is not linear under its config."""
     return model if isinstance(model, LinearModel) and model.is_linear(model.config) else None
+
+
+def as_layer(model: Model) -> LayerModel | None:
+    """The model as one recurrent layer, or None when it is not one under its config."""
+    return model if isinstance(model, LayerModel) and model.is_layer(model.config) else None

@@ -176,10 +176,12 @@ class SSM(LayerModel):
     def _out(self) -> list[str]:
         return ["after_{}_l0", "after_{}_l1", "readout_{}"] if self.config.form == MLP else ["readout_{}"]
 
-    def layer(self, weights: Weights) -> Layer | None:
+    @classmethod
+    def is_layer(cls, config: Config) -> bool:
+        return config.form == PLAIN
+
+    def layer(self, weights: Weights) -> Layer:
         """Of the plain form, whose activation acts on the states on their way out."""
-        if self.config.form == MLP:
-            return None
         flat = len(leading_shape(self, weights)) - 1
         modes = self._modes(weights)
         gain = self._gain(modes)
@@ -194,7 +196,7 @@ class SSM(LayerModel):
 
     def outputs(self, weights: Weights, inputs: Tensor, live: Tensor | None = None) -> Tensor:
         """Of the form mlp: batched heads around a recurrence over time, all replicas at once."""
-        if self.config.form == PLAIN:
+        if self.is_layer(self.config):
             return super().outputs(weights, inputs, live)
         leading = leading_shape(self, weights)
         flat = {name: value.flatten(0, len(leading) - 1) for name, value in weights.items()}

@@ -115,9 +115,11 @@ class VanillaRNN(LayerModel):
         names = [name for name in self.roles(self.config) if name.startswith("weight_hh")]
         return torch.cat([_eigenvalues(weights[name]) for name in names], -1)
 
-    def layer(self, weights: Weights) -> Layer | None:
-        if self.config.layers > 1 or self.config.bidirectional:
-            return None
+    @classmethod
+    def is_layer(cls, config: Config) -> bool:
+        return config.layers == 1 and not config.bidirectional
+
+    def layer(self, weights: Weights) -> Layer:
         flat = len(leading_shape(self, weights)) - 1
         return Layer(
             encoder=weights["weight_ih_l0"].flatten(0, flat),
@@ -129,7 +131,7 @@ class VanillaRNN(LayerModel):
         )
 
     def outputs(self, weights: Weights, inputs: Tensor, live: Tensor | None = None) -> Tensor:
-        if self.layer(weights) is not None:
+        if self.is_layer(self.config):
             return super().outputs(weights, inputs, live)
         leading = leading_shape(self, weights)
         flat = {name: value.flatten(0, len(leading) - 1) for name, value in weights.items()}

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _LENGTH = 32
 _PACKAGE = Path(__file__).resolve().parents[1]
 _NUMBER_CODE = (
-    *("models/*.py", "recurrence/*.py", *(f"recurrence/compiled/*.{kind}" for kind in ("py", "cpp", "h")), "learning/*.py", "stability/*.py"),
+    *("models/*.py", "recurrence/*.py", "learning/*.py", "stability/*.py"),
+    *("recurrence/compiled/*.py", "recurrence/compiled/*.cpp", "recurrence/compiled/*.h"),
     *("streams.py", "trial.py", "config/schema.py", "config/chain.py"),
 )
 _READS_ONLY = frozenset({"verdict.py", "slopes.py", "radius.py", "evidence.py"})
