@@ -144,7 +144,7 @@ def test_the_gradient_over_weight_criterion_is_the_ratio_that_it_says():
     options = TrainingConfig(**TRAINING | {"steps": 1, "validate_every": 1, "amplitude_penalty": 0.0})
     (learner,) = train([ensemble], problem, options)
     weights = ensemble.initial.clone().requires_grad_()
-    loss = learner.losses(problem, problem.data(Stream(0, TRAIN), 0, 16), weights)
+    loss = learner.losses(problem, problem.data(Stream(0, TRAIN), 0, 16), weights, ensemble.real)
     (gradient,) = torch.autograd.grad(loss.sum(), weights)
     at = slice(0, 2)  # the recurrent weights come first; two of the eight places exist
     expected = (gradient[0, at] / weights[0, at]).abs().detach()

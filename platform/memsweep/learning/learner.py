@@ -80,6 +80,11 @@ class Learner:
         seeds = [replica.seed for replica in self.ensemble.replicas]
         return seeds + seeds[:1] * (self.ensemble.rows - len(seeds))
 
-    def losses(self, problem: Problem, data: Any, weights: Tensor) -> Tensor:
-        """Losses ``[rows]`` of flat weights ``[rows, size]``."""
-        return problem.loss(self.ensemble.model, self.ensemble.layout.named(weights), data, self.targets)
+    @property
+    def live(self) -> Tensor:
+        """The replicas that are still in training: ``[rows]``, bool."""
+        return self.running & self.ensemble.real
+
+    def losses(self, problem: Problem, data: Any, weights: Tensor, live: Tensor) -> Tensor:
+        """Losses ``[rows]`` of flat weights ``[rows, size]``; those of rows that are not live mean nothing."""
+        return problem.loss(self.ensemble.model, self.ensemble.layout.named(weights), data, self.targets, live)

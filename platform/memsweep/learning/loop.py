@@ -56,7 +56,7 @@ def train(
     if first == 0:
         _validate(learners, problem, validation, 0, training)
     for step in range(first, training.steps):
-        if not any(bool(learner.running[learner.ensemble.real].any()) for learner in learners):
+        if not any(bool(learner.live.any()) for learner in learners):
             break
         data = validation if population else batches.batch(step)
         for learner in learners:
@@ -85,7 +85,7 @@ def _merge_redundant(learner: Learner, problem: Problem, data: Any, training: Tr
     strongest = order[:, -1]
     for mode in order[:, :-1].unbind(1):
         weights = pruning.merged(ensemble, learner.best_weights, mode, strongest)
-        loss = learner.losses(problem, data, weights)
+        loss = learner.losses(problem, data, weights, ensemble.real & ~learner.diverged)
         objective = _selected(learner, weights, loss, training)
         redundant = pruning.removable(ensemble, mode, strongest) & ~learner.diverged & (objective <= allowed)
         learner.best = torch.where(redundant, objective, learner.best)
@@ -98,7 +98,7 @@ def _step(learner: Learner, problem: Problem, data: Any, step: int, training: Tr
     model = learner.ensemble.model
     model.train()
     model.stir(learner.seeds, step)
-    loss = learner.losses(problem, data, weights)
+    loss = learner.losses(problem, data, weights, learner.live)
     objective = loss + _penalty(learner, weights, training)
     (gradient,) = torch.autograd.grad(objective.sum(), weights)
     model.eval()
@@ -136,7 +136,7 @@ def _selected(learner: Learner, weights: Tensor, loss: Tensor, training: Trainin
 def _validate(learners: list[Learner], problem: Problem, data: Any, step: int, training: TrainingConfig) -> None:
     every = max(1, math.ceil(training.steps / HISTORY_ROWS))
     for learner in learners:
-        loss = learner.losses(problem, data, learner.weights)
+        loss = learner.losses(problem, data, learner.weights, learner.live)
         learner.diverged |= learner.running & ~torch.isfinite(loss)
         learner.running &= torch.isfinite(loss)
         objective = _selected(learner, learner.weights, loss, training)

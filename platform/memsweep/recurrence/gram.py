@@ -17,6 +17,7 @@ Letters: B sequences, T time or lag (horizon), N leading dimensions (replicas, c
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,9 +52,7 @@ class Gram:
         hankel = torch.cat([squares, torch.zeros_like(squares)]).as_strided((horizon, horizon), (1, 1))
         # sums[s, d] = sum_j w^2[s + j] by_lag[d, j]: the Gram entry of lags s and s - d
         sums = hankel @ by_lag.T
-        rows = torch.arange(horizon, device=x_BT.device)
-        larger, smaller = torch.maximum(rows[:, None], rows), torch.minimum(rows[:, None], rows)
-        lags = sums[larger, larger - smaller]
+        lags = sums.take(_places(horizon, x_BT.device))
         mean = torch.cat([torch.zeros_like(squares), x_BT.mean(0)])
         toeplitz = mean.flip(0).as_strided((horizon, horizon), (1, 1)).flip(0)  # [t, s] = mean[t - s], 0 for s > t
         drift = weights_T.square() / horizon
@@ -71,6 +70,14 @@ class Gram:
             return (error_NT.square() * self.lags).sum(-1) + (drift_NT.square() * self.drift).sum(-1)
         loss: Tensor = _QuadraticForm.apply(error_NT, drift_NT, self.lags, self.cross, self.drift)
         return loss
+
+
+@functools.lru_cache(maxsize=16)
+def _places(horizon: int, device: torch.device) -> Tensor:
+    """Where the Gram entry of lags s and s' stands among the sums by lag and difference: ``[T, T]``."""
+    rows = torch.arange(horizon, device=device)
+    larger, smaller = torch.maximum(rows[:, None], rows), torch.minimum(rows[:, None], rows)
+    return larger * horizon + larger - smaller
 
 
 class _QuadraticForm(torch.autograd.Function):

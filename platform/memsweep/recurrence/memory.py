@@ -1,0 +1,31 @@
+"""What the process does with memory that is given back to it."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
+_LARGEST_KEPT = 32 * 2**20  # bytes: the largest threshold that glibc takes
+_NEVER = 2**31 - 1
+
+
+@functools.cache
+def keep_freed_memory() -> bool:
+    """Let the C library keep blocks of up to 32 MiB for the next tensor of their size, in place of giving them back.
+
+    By default glibc maps every large block anew, and the kernel clears its pages one fault at a time: for tensors that
+    live as long as one operation, that costs as much as the operation. The process holds at most what it held at its
+    peak.
+
+    Returns:
+        Whether the C library is one that can (glibc).
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return False
+    return bool(mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT)) and bool(mallopt(_M_TRIM_THRESHOLD, _NEVER))
