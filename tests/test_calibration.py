@@ -94,7 +94,7 @@ def test_a_readout_that_carries_all_of_the_amplitude_is_the_weak_spot():
         named = ensemble.layout.named(_fitted(ensemble, problem, "polynomial", (4,), False))
         named["readout_weight"][0, 0, :4] *= named["encoder_weight"][0, :4, 0]
         named["encoder_weight"][0, :4, 0] = 1.0
-        frozen = dataclasses.replace(ensemble, exists=ensemble.exists & ~ensemble.layout.select(Part.ENCODER))
+        frozen = dataclasses.replace(ensemble, exists=ensemble.exists & ~ensemble.select(Part.ENCODER))
         errors = perturbation_error(
             frozen,
             problem,

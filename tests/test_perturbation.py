@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from engine import model_config, stacked, task_config
+from engine import model_config, noise, stacked, task_config
 from memsweep.config.schema import PerturbationConfig, RadiiConfig
+from memsweep.learning.layout import Layout
 from memsweep.learning.problem import Problem, QuadraticProblem
 from memsweep.models.base import LinearModel, Model, Part, Role, Weights
 from memsweep.stability.ball import Ball
@@ -22,7 +23,9 @@ class KernelDistance(QuadraticProblem):
     def __init__(self, base: QuadraticProblem, dt: float) -> None:
         self.task, self.steps, self.kernels, self.dt = base.task, base.steps, base.kernels, dt
 
-    def loss(self, model: Model, weights: Weights, data: Any, targets: torch.Tensor) -> torch.Tensor:
+    def loss(
+        self, model: Model, weights: Weights, data: Any, targets: torch.Tensor, live: torch.Tensor | None = None
+    ) -> torch.Tensor:
         assert isinstance(model, LinearModel)
         horizon = self.task.horizon  # what lies beyond is padding
         response = model.response(weights, horizon).kernel[..., 0, 0, :]
@@ -180,11 +183,10 @@ class _Dense:
     """Stands for an ensemble with a true matrix among its weights."""
 
     def __init__(self) -> None:
-        from memsweep.learning.layout import Layout
-
         roles = {"W": Role(Part.RECURRENT, ("width", "width")), "c": Role(Part.READOUT, ("output", "width"))}
         self.layout = Layout(roles, {"W": (3, 3), "c": (1, 3)})
         self.exists = torch.ones(1, 12, dtype=torch.bool)
+        self.real = torch.ones(1, dtype=torch.bool)
 
 
 @pytest.mark.parametrize("norm", ["spectral", "entrywise"])
@@ -202,6 +204,21 @@ def test_ball_steepest_and_projection(norm):
     assert float(size) <= 0.7 + 1e-12
     small = 0.1 * samples[:, :1]
     torch.testing.assert_close(ball.project(small, radius), small)
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (6, 3), (3, 6)])
+@pytest.mark.parametrize("rank", [1, 3])
+def test_projection_clips_singular_values(shape, rank):
+    role = Role(Part.RECURRENT, ("width", "width"))
+    ensemble = _Dense()
+    ensemble.layout = Layout({"W": role}, {"W": shape})
+    ensemble.exists = torch.ones(1, shape[0] * shape[1], dtype=torch.bool)
+    shift = (noise(1, 4, shape[0], rank) @ noise(1, 4, rank, shape[1], seed=5)).flatten(-2)
+    radius = torch.tensor([1e-3, 0.5, 2.0, 100.0], dtype=torch.float64)
+    found = Ball(ensemble, "all", "spectral").project(shift, radius)  # type: ignore[arg-type]
+    left, values, right = torch.linalg.svd(shift.unflatten(-1, shape), full_matrices=False)
+    expected = (left * torch.minimum(values, radius.unsqueeze(-1)).unsqueeze(-2)) @ right
+    torch.testing.assert_close(found.unflatten(-1, shape), expected, rtol=1e-12, atol=1e-13)
 
 
 def test_recurrent_ball_leaves_everything_else_alone():

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,17 +22,25 @@ from memsweep.config.schema import TrialConfig
 from memsweep.learning import ensemble as ensembles
 from memsweep.learning import layout
 from memsweep.learning.checkpoints import Checkpoint
-from memsweep.learning.ensemble import Replica
+from memsweep.learning.ensemble import Ensemble, Replica
 from memsweep.learning.loop import train
 from memsweep.learning.objectives import LinearFunctionalTask, Task
 from memsweep.learning.problem import problem_for
 from memsweep.models.base import LayerModel, Model, Signature
 from memsweep.outcome import Outcome
+from memsweep.recurrence.memory import keep_freed_memory
 from memsweep.stability.measure import Measurement, evaluated_exactly, evaluation_data, measure
 from memsweep.stability.perturbation import radius_grid
 
 PACKED_TRAINING = frozenset({"seeds", "first_seed", "learning_rate"})
 """Training fields in which the trials of one pack may differ."""
+
+Phase = Callable[[str], AbstractContextManager[None]]
+"""Called with the name of what begins (data, training, perturbation, tables); the context ends with it."""
+
+
+def _untimed(name: str) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 @dataclass(frozen=True)
@@ -91,6 +100,8 @@ def run_pack(
     checkpoint: Path | None = None,
     progress: Callable[[float], None] | None = None,
     company: bool = True,
+    device: str = "cpu",
+    phase: Phase = _untimed,
 ) -> list[TrialResult]:
     """Run trials of one program together; each gets the numbers that it would get alone, bit for bit.
 
@@ -100,6 +111,8 @@ def run_pack(
         progress: called with the fraction done, 0 ... 1.
         company: the trials may run beside others elsewhere, so they run at the fixed shapes of all packs. False is for
             trials that never do (chained ones): exactly their replicas, no dummies.
+        device: type of the device that computes: ``cpu`` or ``cuda``.
+        phase: a stopwatch for the phases of the work, which follow one another.
 
     Returns:
         One result per config, in order.
@@ -113,34 +126,53 @@ def run_pack(
     first = configs[0]
     if first.chain is not None:
         raise ValueError("a chained trial was run before the value that it takes from its predecessor was put in")
+    keep_freed_memory()
+    with phase("data"):
+        tasks, groups = _assembled(configs, company=company)
+    with _placed(device):
+        with phase("data"):
+            problem = problem_for(tasks, first.has_closed_form, getattr(torch, first.training.dtype))
+        share = 0.8  # of the work that training usually is
+        with phase("training"):
+            learners = train(
+                [group.to(device) for group in groups],
+                problem,
+                first.training,
+                checkpoint=Checkpoint(checkpoint, _digest(configs)) if checkpoint else None,
+                progress=progress and (lambda fraction: progress(share * fraction)),
+            )
+        measured: list[list[Measurement]] = [[] for _ in configs]
+        with phase("data"):
+            data = evaluation_data(problem, first)
+        with phase("perturbation"):
+            for index, learner in enumerate(learners):
+                for trial, measurement in measure(learner, problem, data, first):
+                    measured[trial].append(measurement)
+                if progress:
+                    progress(share + (1.0 - share) * (index + 1) / len(learners))
+    with phase("tables"):
+        return [result_of(config, task, found) for config, task, found in zip(configs, tasks, measured, strict=True)]
+
+
+def _placed(device: str) -> AbstractContextManager[Any]:
+    """New tensors come to lie on the device; on a processor, where they do so anyway, at no cost."""
+    return nullcontext() if device == "cpu" else torch.device(device)
+
+
+def _assembled(configs: Sequence[TrialConfig], *, company: bool) -> tuple[list[Task], list[Ensemble]]:
+    """The tasks of the trials, and all replicas at their shapes, on the processor."""
+    first = configs[0]
     dtype = getattr(torch, first.training.dtype)
     task_class: type[Task] = registry.get(registry.TASK, first.task.name)
-    model_class = _model_class(first)
     tasks = [task_class(config.task) for config in configs]
-    problem = problem_for(tasks, first.has_closed_form, dtype)
     replicas = [
         Replica(trial, config.model, config.training.first_seed + index, config.training.learning_rate)
         for trial, config in enumerate(configs)
         for index in range(config.training.seeds)
     ]
     signature = Signature(tasks[0].inputs, tasks[0].outputs, tasks[0].horizon)
-    groups = ensembles.build(model_class, replicas, signature, dtype, _slots(first, tasks[0]) if company else None)
-    share = 0.8  # of the work that training usually is
-    learners = train(
-        groups,
-        problem,
-        first.training,
-        checkpoint=Checkpoint(checkpoint, _digest(configs)) if checkpoint else None,
-        progress=progress and (lambda fraction: progress(share * fraction)),
-    )
-    measured: list[list[Measurement]] = [[] for _ in configs]
-    data = evaluation_data(problem, first)
-    for index, learner in enumerate(learners):
-        for trial, measurement in measure(learner, problem, data, first):
-            measured[trial].append(measurement)
-        if progress:
-            progress(share + (1.0 - share) * (index + 1) / len(learners))
-    return [_result(config, task, found) for config, task, found in zip(configs, tasks, measured, strict=True)]
+    slots = _slots(first, tasks[0]) if company else None
+    return tasks, ensembles.build(_model_class(first), replicas, signature, dtype, slots)
 
 
 def _slots(config: TrialConfig, task: Task) -> Callable[[int], int] | None:
@@ -183,7 +215,8 @@ def _label(part: Any) -> str | None:
     return f"{part.name}({fields})" if fields else str(part.name)
 
 
-def _result(config: TrialConfig, task: Task, found: list[Measurement]) -> TrialResult:
+def result_of(config: TrialConfig, task: Task, found: list[Measurement]) -> TrialResult:
+    """What was measured on a trial's replicas, as its summary and its tables."""
     about = conditions(config) | {"horizon": task.horizon}
     zero_loss = task.chance()
     radii = [0.0, *radius_grid(config.perturbation.radii).tolist()]

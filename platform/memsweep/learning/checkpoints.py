@@ -71,7 +71,7 @@ class Checkpoint:
         if not self.path.exists():
             return 0
         try:
-            state: dict[str, Any] = torch.load(self.path, weights_only=True)
+            state: dict[str, Any] = torch.load(self.path, map_location=torch.get_default_device(), weights_only=True)
             mine = state["key"] == self.key and len(state["learners"]) == len(learners)
         except Exception as error:  # a damaged file can fail in many ways; starting again is always right
             _log.warning("checkpoint %s cannot be read (%s): training starts again", self.path, error)

@@ -35,11 +35,9 @@ class GradientOverWeight:
 
     @staticmethod
     def start(ensemble: Ensemble) -> GradientOverWeight:
-        chosen = torch.zeros(ensemble.layout.size, dtype=torch.bool)
-        for segment in ensemble.layout.segments:
-            if segment.role.rate:
-                chosen[segment.start : segment.stop] = True
-        entries = chosen.nonzero().squeeze(-1)
+        rates = [segment for segment in ensemble.layout.segments if segment.role.rate]
+        places = [place for segment in rates for place in range(segment.start, segment.stop)]
+        entries = torch.tensor(places, dtype=torch.long, device=ensemble.initial.device)
         return GradientOverWeight(entries, ensemble.exists[:, entries], torch.zeros_like(ensemble.initial[:, 0]))
 
     def observe(self, weights: Tensor, gradient: Tensor, running: Tensor, keep: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from memsweep.learning.layout import Layout, bucket, padded
-from memsweep.models.base import Model, Signature
+from memsweep.models.base import Model, Part, Signature
 from memsweep.streams import Stream
 
 
@@ -56,6 +56,15 @@ class Ensemble:
     @property
     def rows(self) -> int:
         return self.initial.shape[0]
+
+    def to(self, device: str) -> Ensemble:
+        """The same on a device; initial weights are drawn on the processor, so that they are the same for all."""
+        tensors = {name: getattr(self, name).to(device) for name in ("initial", "exists", "real")}
+        return replace(self, model=self.model.to(device), **tensors)
+
+    def select(self, *parts: Part) -> Tensor:
+        """Which entries of the flat weights belong to these parts: ``[size]``, bool."""
+        return self.layout.select(*parts).to(self.initial.device)
 
     def spread(self, values: Sequence[Any]) -> Tensor:
         """One value per replica as a tensor ``[rows, ...]``, the dummies repeating the first."""

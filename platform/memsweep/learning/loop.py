@@ -119,7 +119,7 @@ def _penalty(learner: Learner, weights: Tensor, training: TrainingConfig) -> Ten
     ensemble = learner.ensemble
     penalty = torch.zeros_like(weights[:, 0])
     if training.amplitude_penalty:
-        amplitudes = ensemble.layout.select(Part.ENCODER, Part.READOUT)
+        amplitudes = ensemble.select(Part.ENCODER, Part.READOUT)
         penalty = penalty + training.amplitude_penalty * torch.where(amplitudes, weights, 0.0).square().sum(-1)
     if training.margin_penalty:
         margin = stability_margin(ensemble, weights, alive=True)

@@ -1,6 +1,7 @@
 """The loss of an ensemble on a task: exactly, through the impulse response, or over sampled sequences.
 
-A problem turns a stream's batch into data once, and the data into losses for every ensemble of a pack.
+A problem turns a stream's batch into data once, and the data into losses for every ensemble of a pack. Sequences are
+drawn on the processor, where their stream is the same whatever the device, and prepared on torch's default device.
 
 Letters: N leading dimensions (replicas, then copies).
 """
@@ -56,10 +57,6 @@ class Problem(ABC):
         """What tells the task of this trial of the pack from the others."""
 
     @abstractmethod
-    def numbers_per_model(self, width: int) -> int:
-        """Floating-point numbers that one model of this width holds while its loss is differentiated, roughly."""
-
-    @abstractmethod
     def loss(self, model: Model, weights: Weights, data: Any, targets: Tensor, live: Tensor | None = None) -> Tensor:
         """Losses of stacked weights, differentiable once.
 
@@ -90,7 +87,7 @@ class QuadraticProblem(Problem):
         self.weights = self._padded(self.task.weights()) * math.sqrt(self.steps / self.task.horizon)
 
     def _padded(self, values: Tensor) -> Tensor:
-        return pad(values, (0, self.steps - values.shape[-1])).to(self.dtype)
+        return pad(values, (0, self.steps - values.shape[-1])).to(torch.get_default_device(), self.dtype)
 
     def sequences(self, stream: Stream, index: int, size: int) -> Tensor:
         return self.task.white_noise(stream, index, size)
@@ -106,9 +103,6 @@ class QuadraticProblem(Problem):
 
     def target(self, trial: int) -> Tensor:
         return self.kernels[trial]
-
-    def numbers_per_model(self, width: int) -> int:
-        return width * self.steps
 
     def loss(self, model: Model, weights: Weights, data: Gram, targets: Tensor, live: Tensor | None = None) -> Tensor:
         linear = as_linear(model)
@@ -130,7 +124,7 @@ class SampledProblem(Problem):
         self.dtype = dtype
         self.chunk = chunk
         squares = task.squared_weights()
-        self.squares = None if squares is None else squares.to(dtype)
+        self.squares = None if squares is None else squares.to(torch.get_default_device(), dtype)
 
     def sequences(self, stream: Stream, index: int, size: int) -> Batch:
         return self.task.draw(stream, index, size)
@@ -139,9 +133,9 @@ class SampledProblem(Problem):
         return Batch(sequences.inputs[rows], sequences.targets[rows])
 
     def prepared(self, sequences: Batch) -> Batch:
-        targets = sequences.targets
-        wanted = targets.to(self.dtype) if targets.is_floating_point() else targets
-        return Batch(sequences.inputs.to(self.dtype), wanted)
+        here, targets = torch.get_default_device(), sequences.targets
+        wanted = targets.to(here, self.dtype) if targets.is_floating_point() else targets.to(here)
+        return Batch(sequences.inputs.to(here, self.dtype), wanted)
 
     @torch.no_grad()
     def metrics(self, model: Model, weights: Weights, data: Batch) -> dict[str, Tensor]:
@@ -161,10 +155,6 @@ class SampledProblem(Problem):
 
     def target(self, trial: int) -> Tensor:
         return torch.zeros(())
-
-    def numbers_per_model(self, width: int) -> int:
-        # the graph of a step holds several tensors of the state's size for every sequence of a chunk
-        return 4 * width * self.task.horizon * self.chunk
 
     def loss(self, model: Model, weights: Weights, data: Batch, targets: Tensor, live: Tensor | None = None) -> Tensor:
         in_one_pass = self._squared(model, weights, data, live)

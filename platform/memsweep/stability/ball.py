@@ -9,6 +9,8 @@ Letters: P rows (replicas and dummies), K copies, S size of the flat weights.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -38,7 +40,8 @@ class Ball:
         parts = _PARTS[name]
         self.norm = norm
         self.segments = [s for s in ensemble.layout.segments if s.role.part in parts]
-        self.moving = (ensemble.exists & ensemble.layout.select(*parts)).unsqueeze(1)
+        self.moving = (ensemble.exists & ensemble.select(*parts)).unsqueeze(1)
+        self.rows = ensemble.real.nonzero().squeeze(-1)
 
     def steepest(self, gradient: Tensor) -> Tensor:
         """The point of the unit ball in which a linear function of this gradient is largest: ``[P, K, S]``."""
@@ -80,9 +83,7 @@ class Ball:
         if kind == "euclidean":
             size = part.norm(dim=-1, keepdim=True)
             return part / torch.where(size > 0, size, 1.0)
-        left, values, right = torch.linalg.svd(part.unflatten(-1, _matrix(segment)), full_matrices=False)
-        used = (values > values[..., :1] * 1e-12).to(part.dtype)
-        return ((left * used.unsqueeze(-2)) @ right).flatten(-2)
+        return self._matrices(segment, part, _polar)
 
     def _clip(self, segment: Segment, part: Tensor, radius: Tensor) -> Tensor:
         kind = self._kind(segment)
@@ -91,8 +92,12 @@ class Ball:
         if kind == "euclidean":
             size = part.norm(dim=-1, keepdim=True)
             return part * (radius / torch.where(size > 0, size, radius)).clamp(max=1.0)
-        left, values, right = torch.linalg.svd(part.unflatten(-1, _matrix(segment)), full_matrices=False)
-        return ((left * torch.minimum(values, radius).unsqueeze(-2)) @ right).flatten(-2)
+        return self._matrices(segment, part, lambda matrices: _clipped(matrices, radius.unsqueeze(-1)))
+
+    def _matrices(self, segment: Segment, part: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+        """A segment with its matrices changed; those of dummies, which would cost as much, as they are."""
+        changed = change(part[self.rows].unflatten(-1, _matrix(segment))).flatten(-2)
+        return part.index_copy(0, self.rows, changed)
 
     def _size(self, segment: Segment, part: Tensor) -> Tensor:
         kind = self._kind(segment)
@@ -106,3 +111,24 @@ class Ball:
 def _matrix(segment: Segment) -> tuple[int, int]:
     rows = segment.shape[0]
     return rows, (segment.stop - segment.start) // rows
+
+
+def _polar(matrices: Tensor) -> Tensor:
+    """The matrices with all their singular values that are not zero put to 1."""
+    left, values, right = torch.linalg.svd(matrices, full_matrices=False)
+    used = (values > values[..., :1] * 1e-12).to(matrices.dtype)
+    return (left * used.unsqueeze(-2)) @ right
+
+
+def _clipped(matrices: Tensor, largest: Tensor) -> Tensor:
+    """The matrices with singular values above the largest one allowed, ``[K, 1, 1]``, put to it.
+
+    By A V min(1, largest / s) V', where A'A = V s^2 V': an eigendecomposition costs half of a singular value
+    decomposition, and singular values that are small against the largest one, which it does not know well, stay.
+    """
+    if matrices.shape[-2] < matrices.shape[-1]:
+        return _clipped(matrices.mT, largest).mT
+    squares, vectors = torch.linalg.eigh(matrices.mT @ matrices)
+    sizes = squares.unsqueeze(-2).clamp(min=0.0).sqrt()
+    shares = largest / torch.maximum(sizes, largest)
+    return matrices @ ((vectors * shares) @ vectors.mT)

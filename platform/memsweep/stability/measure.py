@@ -114,5 +114,5 @@ def _finite_or_inf(value: float) -> float:
 
 
 def _norms(ensemble: Ensemble, weights: Tensor, part: Part) -> Tensor:
-    chosen = ensemble.layout.select(part)
+    chosen = ensemble.select(part)
     return torch.where(chosen, weights, 0.0).norm(dim=-1)
