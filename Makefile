@@ -25,7 +25,7 @@ WANT  := $(PLACE) $(shell cat pyproject.toml constraints.txt | sha256sum | cut -
 
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help env sweep test test-slow check format ui ci-deps clean
+.PHONY: help env sweep test test-slow bench check format ui ci-deps clean
 
 help: ## this list
 	@printf 'memsweep: can this recurrent model hold this memory, and does it stay that way when its weights move?\n\n'
@@ -68,6 +68,9 @@ test: env ## run the tests; ARGS= for pytest; what is not installed (browser, ..
 
 test-slow: env ## the slow tests: the whole quickstart, minutes; ARGS= for pytest
 	@$(PY) -m pytest -m slow $(ARGS)
+
+bench: env ## measure how fast it is, against the published loop (about half an hour); ARGS="step --quick"
+	@OMP_NUM_THREADS=1 $(PY) -m benchmarks $(ARGS)
 
 check: env ## formatting, lint, types, import floors
 	$(PY) -m ruff format --check .

@@ -135,7 +135,8 @@ class SampledProblem(Problem):
     def prepared(self, sequences: Batch) -> Batch:
         here, targets = torch.get_default_device(), sequences.targets
         wanted = targets.to(here, self.dtype) if targets.is_floating_point() else targets.to(here)
-        return Batch(sequences.inputs.to(here, self.dtype), wanted)
+        # the kernels read both in their order, once for every slice of copies
+        return Batch(sequences.inputs.to(here, self.dtype).contiguous(), wanted.contiguous())
 
     @torch.no_grad()
     def metrics(self, model: Model, weights: Weights, data: Batch) -> dict[str, Tensor]:

@@ -4,16 +4,18 @@ A diagonal linear recurrence with eigenvalues lambda_i, driven through amplitude
 with K_s = sum_i a_i lambda_i^s: a product with the Vandermonde matrix of the eigenvalues. The gradient needs
 the same matrix once more, so forward and backward together cost two passes over it.
 
-Letters: N leading dimensions (replicas, copies), C channels, M modes (width), T time (horizon).
+Letters: N leading dimensions (replicas, copies), C channels, M modes (width), T time (horizon), D the two kinds of
+gradient, by amplitudes and by eigenvalues.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.autograd.function import once_differentiable
 
 from memsweep.recurrence.align import aligned
 
@@ -50,17 +52,40 @@ class _DiagonalResponse(torch.autograd.Function):
         return (amplitudes_NCM @ powers_NMT)[..., :horizon].contiguous()
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, Tensor | None, None]:
         (grad_NCT,) = grads
         amplitudes_NCM, powers_NMT = ctx.saved_tensors
-        horizon, room = grad_NCT.shape[-1], powers_NMT.shape[-1]
-        powers_NTM = powers_NMT.conj().transpose(-1, -2)
-        grad_amplitudes = pad(grad_NCT, (0, room - horizon)) @ powers_NTM
-        # d(lambda^s)/d(lambda) = s lambda^(s-1): shift by one, so that lambda = 0 needs no special case
-        lags = torch.arange(1, horizon, dtype=grad_NCT.real.dtype, device=grad_NCT.device)
-        slopes_NCM = pad(grad_NCT[..., 1:] * lags, (0, room - horizon + 1)) @ powers_NTM
-        grad_eigenvalues = (amplitudes_NCM.conj() * slopes_NCM).sum(-2)
-        return grad_amplitudes, grad_eigenvalues, None
+        *leading, channels, horizon = grad_NCT.shape
+        room_NDCT = grad_NCT.new_empty(*leading, 2, channels, powers_NMT.shape[-1])
+        room_NDCT[..., 0, :, :horizon] = grad_NCT
+        room_NDCT[..., 0, :, horizon:] = 0.0
+        by_amplitude_NCM, by_eigenvalue_NCM = pulled_back(room_NDCT, powers_NMT)
+        return by_amplitude_NCM, (amplitudes_NCM.conj() * by_eigenvalue_NCM).sum(-2), None
+
+
+def pulled_back(room_NDCT: Tensor, powers_NMT: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients by amplitudes, and by eigenvalues per unit of amplitude, in one product with the powers.
+
+    Args:
+        room_NDCT: the gradient by the answers, ``[..., 2, C, T]``, in the first of two places; the second is free.
+        powers_NMT: Vandermonde matrix.
+
+    Returns:
+        Two tensors ``[..., C, M]``.
+    """
+    # d(lambda^s)/d(lambda) = s lambda^(s-1): shift by one, so that lambda = 0 needs no special case
+    lags = _lags(room_NDCT.shape[-1], room_NDCT.real.dtype, room_NDCT.device)
+    torch.mul(room_NDCT[..., 0, :, 1:], lags, out=room_NDCT[..., 1, :, :-1])
+    room_NDCT[..., 1, :, -1] = 0.0
+    channels = room_NDCT.shape[-2]
+    both = room_NDCT.flatten(-3, -2) @ powers_NMT.conj().transpose(-1, -2)
+    return both[..., :channels, :], both[..., channels:, :]
+
+
+@functools.lru_cache(maxsize=16)
+def _lags(horizon: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.arange(1, horizon, dtype=dtype, device=device)
 
 
 def diagonal_response(amplitudes_NCM: Tensor, eigenvalues_NM: Tensor, horizon: int) -> Tensor:

@@ -7,8 +7,9 @@ numbers and kind of layer:
 
 - plain torch, a loop over time (``memsweep.recurrence.scan``): runs everything everywhere, and is what the others are
   tested against;
-- compiled C++ (``memsweep.recurrence.compiled``): on a processor, states stay in its cache;
-- Triton (``memsweep.recurrence.triton_layer``): on a GPU.
+- compiled C++ (``memsweep.recurrence.compiled``): on a processor, states stay in its cache.
+
+On a GPU, whose memory keeps up with its arithmetic, the plain form with Triton's scan is all that is needed.
 
 ``squared_loss`` is the fast way: outputs never leave the kernel, and loss and gradient come from one pass.
 

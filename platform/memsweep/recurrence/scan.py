@@ -10,16 +10,17 @@ the gradient that arrives at h_t from outside. Time runs backward as
 
     g_{t-1} = l_{t-1} + leak g_t + gain A' e_t,    dL/dx_t = gain e_t,    dL/dA = gain sum_t e_t h_{t-1}' .
 
-Compiled code does it where it can (``memsweep.recurrence.compiled``). The rest of this file is the plain path, against
-which that code is tested. There all of it happens in place, one to four passes over a step's states while they are in
-the cache: fresh memory costs more than the arithmetic. What backward needs is kept only where a gradient is wanted.
+One kernel does it where there is one (``compiled`` on a processor, ``triton_scan`` on a GPU). The rest of this file is
+the plain path, against which those are tested. There all of it happens in place, one to four passes over a step's
+states while they are in the cache: fresh memory costs more than the arithmetic. What backward needs is kept only where
+a gradient is wanted.
 
 Letters: N leading dimension (replicas and copies), B batch, T time, M width.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -27,10 +28,23 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from memsweep.recurrence.activations import Activation, activation_named
-from memsweep.recurrence.compiled.series_calls import CompiledScan, compiled_scan, scan_refusal
+from memsweep.recurrence.compiled.series_calls import compiled_scan, scan_refusal
 from memsweep.recurrence.coupling import coupling
 from memsweep.recurrence.steps import Steps
+from memsweep.recurrence.triton_scan import TritonScan, triton_refusal
 from memsweep.recurrence.widths import missing
+
+
+class FusedScan(Protocol):
+    """The scan in one kernel, without autograd, with a leak of 0 or 1 and a gain of 1."""
+
+    def states(self, drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float) -> Tensor:
+        """``[N, B, T, M]``, a new tensor."""
+
+    def pulled(
+        self, grad_NBTM: Tensor, states_NBTM: Tensor, matrix: Tensor, activation: str, leak: float
+    ) -> tuple[Tensor, Tensor]:
+        """Gradients by the drive and by the matrix; those of complex numbers are conjugated, as torch's are."""
 
 
 def scan(drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float = 1.0, gain: float = 1.0) -> Tensor:
@@ -96,7 +110,7 @@ def _check(drive_NBTM: Tensor, matrix: Tensor, dimensions: tuple[int, ...] = (2,
 
 
 def _run(drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float, gain: float) -> Tensor:
-    found = None if scan_refusal(drive_NBTM, matrix, activation.name, leak) else compiled_scan(drive_NBTM.dtype)
+    found = _fused(drive_NBTM, matrix, activation.name, leak)
     if found is not None:
         if gain == 1.0:
             return _through(found, drive_NBTM, matrix, activation, leak)
@@ -104,8 +118,14 @@ def _run(drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float
     return _run_plainly(drive_NBTM, matrix, activation, leak, gain)
 
 
-def _through(found: CompiledScan, drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float) -> Tensor:
-    states_NBTM: Tensor = _CompiledScan.apply(found, drive_NBTM, matrix, activation.name, leak)
+def _fused(drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float) -> FusedScan | None:
+    if not scan_refusal(drive_NBTM, matrix, activation, leak):
+        return compiled_scan(drive_NBTM.dtype)
+    return None if triton_refusal(drive_NBTM, matrix, activation, leak) else TritonScan()
+
+
+def _through(found: FusedScan, drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float) -> Tensor:
+    states_NBTM: Tensor = _Fused.apply(found, drive_NBTM, matrix, activation.name, leak)
     return states_NBTM
 
 
@@ -148,11 +168,9 @@ def _advance(states: tuple[Tensor, ...], index: int, answer: Tensor, leak: float
         torch.mul(answer, gain, out=state)
 
 
-class _CompiledScan(torch.autograd.Function):
+class _Fused(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, found: CompiledScan, drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float
-    ) -> Tensor:
+    def forward(ctx: Any, found: FusedScan, drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float) -> Tensor:
         states_NBTM = found.states(drive_NBTM, matrix, activation, leak)
         ctx.found, ctx.activation, ctx.leak = found, activation, leak
         ctx.save_for_backward(states_NBTM, matrix)

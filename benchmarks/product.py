@@ -1,0 +1,131 @@
+"""The other side: packs of our models in training, and their data, set up as a sweep's worker sets them up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from memsweep import registry, trial
+from memsweep.config.schema import TrainingConfig, TrialConfig
+from memsweep.learning import loop
+from memsweep.learning.learner import Learner
+from memsweep.learning.objectives import LinearFunctionalTask
+from memsweep.learning.problem import Problem, problem_for
+from memsweep.learning.training_data import TrainingData
+from memsweep.models.base import Model, Signature
+from memsweep.recurrence.memory import keep_freed_memory
+from memsweep.streams import TEST, Stream
+
+ENDLESS = 1_000_000
+"""Steps of a training that is only timed: the learning rate stays where it starts."""
+
+
+@cache
+def _discovered() -> None:
+    registry.discover(Path(__file__).parents[1])
+
+
+def trial_config(
+    model: str,
+    *,
+    horizon: int,
+    seeds: int = 1,
+    batch_size: int = 512,
+    dtype: str = "float64",
+    objective: str = "minibatch",
+    task: dict[str, Any] | None = None,
+    **fields: Any,
+) -> TrialConfig:
+    """A trial of the model that the published code trains: parameterization relu, Euler's step.
+
+    Args:
+        model: its registered name.
+        horizon: T.
+        seeds: replicas, the models of the pack.
+        batch_size: B.
+        dtype: of weights and data.
+        objective: minibatch or population.
+        task: more fields of the task.
+        fields: more fields of the model.
+    """
+    _discovered()
+    relu = registry.get(registry.PARAMETERIZATION, "relu").Config()
+    published = {"parameterization": relu, "discretization": "euler"}
+    return TrialConfig(
+        task=registry.get(registry.TASK, "linear_functional").Config(horizon=horizon, **task or {}),
+        model=registry.get(registry.MODEL, model).Config(**published | fields),
+        training=TrainingConfig(seeds=seeds, steps=ENDLESS, batch_size=batch_size, dtype=dtype, objective=objective),
+    )
+
+
+@dataclass
+class Pack:
+    """The models of one trial in training.
+
+    Attributes:
+        config: of the trial; its seeds are the models.
+        task: what they learn.
+        problem: their losses.
+        learners: their weights and optimizers.
+        batches: a fresh one for every step.
+        population: what stands for all sequences at once, where the objective is that; no batches are drawn then.
+        done: steps so far.
+    """
+
+    config: TrialConfig
+    task: LinearFunctionalTask
+    problem: Problem
+    learners: list[Learner]
+    batches: TrainingData
+    population: Any = None
+    done: int = 0
+
+    @staticmethod
+    def of(config: TrialConfig) -> Pack:
+        keep_freed_memory()
+        (task,), groups = trial._assembled([config], company=True)
+        assert isinstance(task, LinearFunctionalTask)
+        problem = problem_for([task], config.has_closed_form, getattr(torch, config.training.dtype))
+        population = problem.population() if config.training.objective == "population" else None
+        learners = [Learner.start(group, problem) for group in groups]
+        return Pack(config, task, problem, learners, TrainingData(problem, config.training), population)
+
+    def step(self) -> None:
+        """One full optimizer step of every model: fresh data, loss, penalty, gradient, clip, AdamW."""
+        data = self.batches.batch(self.done) if self.population is None else self.population
+        for learner in self.learners:
+            loop._step(learner, self.problem, data, self.done, self.config.training)
+        self.done += 1
+
+    def check(self) -> None:
+        """Models that have diverged are passed over by the kernels, and their time would say nothing."""
+        for learner in self.learners:
+            assert bool(learner.running[learner.ensemble.real].all()), f"a model diverged: {self.config.model}"
+
+
+def model_class(config: TrialConfig) -> type[Model]:
+    found: type[Model] = registry.get(registry.MODEL, config.model.name)
+    return found
+
+
+def signature(config: TrialConfig) -> Signature:
+    return Signature(1, 1, config.task.horizon)
+
+
+def first_model(config: TrialConfig) -> Model:
+    """The model of the trial's first seed, with its initial weights."""
+    generator = Stream(0, "initial weights").generator()
+    return model_class(config)(config.model, signature(config), generator).to(getattr(torch, config.training.dtype))
+
+
+def sequences(config: TrialConfig, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Test sequences of the trial's task: inputs ``[B, T, 1]``, targets ``[B, T, 1]``, weights of the loss ``[T]``."""
+    dtype = getattr(torch, config.training.dtype)
+    task = registry.get(registry.TASK, config.task.name)(config.task)
+    batch = task.draw(Stream(0, TEST), 0, size)
+    return batch.inputs.to(dtype), batch.targets.to(dtype), task.weights().to(dtype)
