@@ -29,10 +29,6 @@ template <> struct Simd<float> {
 
 template <class R> using Vec = typename Simd<R>::Vec;
 
-template <class R> inline Vec<R> absolute(Vec<R> x) {
-    return x < 0 ? -x : x;
-}
-
 template <class R> inline R sum(Vec<R> x) {
     // pairwise, in a fixed order
     R part[Simd<R>::lanes];
@@ -59,21 +55,29 @@ template <class R> inline Vec<R> expm1_of_positive(Vec<R> y) {
     const Vec<R> count = shifted - S::shifter;
     const Vec<R> r = (y - count * S::log2_high) - count * S::log2_low;
     constexpr Series<R> taylor;
-    Vec<R> series = r * taylor.inverse_factorial[S::terms] + taylor.inverse_factorial[S::terms - 1];
-    for (int k = S::terms - 2; k >= 2; --k) series = series * r + taylor.inverse_factorial[k];
-    const Vec<R> small = series * r * r + r;
+    const Vec<R> rr = r * r;
+    // odd and even terms apart, so that one need not wait for the other
+    Vec<R> odd = taylor.inverse_factorial[S::terms] - Vec<R>{}, even = taylor.inverse_factorial[S::terms - 1] - Vec<R>{};
+    for (int k = S::terms - 2; k >= 3; k -= 2) {
+        odd = odd * rr + taylor.inverse_factorial[k];
+        even = even * rr + taylor.inverse_factorial[k - 1];
+    }
+    const Vec<R> series = odd * r + even;
+    const Vec<R> small = series * rr + r;
     const Int power_bits = ((Int)shifted + S::exponent_bias) << S::mantissa_bits;
     const Vec<R> power = (Vec<R>)power_bits;
     return power * small + (power - 1);
 }
 
 template <class R> inline Vec<R> hyperbolic_tangent(Vec<R> x) {
+    typedef typename Simd<R>::Int Int;
     const R saturated = Simd<R>::saturated;
-    const Vec<R> size = absolute<R>(x);
+    const Int sign = (Int)x & (Int)(-R(0) - Vec<R>{});
+    const Vec<R> size = (Vec<R>)((Int)x ^ sign);
     const Vec<R> bounded = size > saturated ? saturated - Vec<R>{} : size;  // NaN stays
     const Vec<R> grown = expm1_of_positive<R>(bounded + bounded);
     const Vec<R> answer = grown / (grown + 2);
-    return x < 0 ? -answer : answer;
+    return (Vec<R>)((Int)answer ^ sign);
 }
 
 // Activations: their value, and their derivative from the answer y. `carried` is what the answer was added to:
