@@ -16,10 +16,9 @@ from memsweep.learning import loop
 from memsweep.learning.learner import Learner
 from memsweep.learning.objectives import LinearFunctionalTask
 from memsweep.learning.problem import Problem, problem_for
-from memsweep.learning.training_data import TrainingData
 from memsweep.models.base import Model, Signature
 from memsweep.recurrence.memory import keep_freed_memory
-from memsweep.streams import TEST, Stream
+from memsweep.streams import TEST, TRAIN, Stream
 
 ENDLESS = 1_000_000
 """Steps of a training that is only timed: the learning rate stays where it starts."""
@@ -72,7 +71,7 @@ class Pack:
         task: what they learn.
         problem: their losses.
         learners: their weights and optimizers.
-        batches: a fresh one for every step.
+        drawn: the sequences of a batch, as they were drawn; every step makes of them what it needs.
         population: what stands for all sequences at once, where the objective is that; no batches are drawn then.
         done: steps so far.
     """
@@ -81,7 +80,7 @@ class Pack:
     task: LinearFunctionalTask
     problem: Problem
     learners: list[Learner]
-    batches: TrainingData
+    drawn: Any
     population: Any = None
     done: int = 0
 
@@ -93,11 +92,16 @@ class Pack:
         problem = problem_for([task], config.has_closed_form, getattr(torch, config.training.dtype))
         population = problem.population() if config.training.objective == "population" else None
         learners = [Learner.start(group, problem) for group in groups]
-        return Pack(config, task, problem, learners, TrainingData(problem, config.training), population)
+        drawn = problem.sequences(Stream(config.training.data_seed, TRAIN), 0, config.training.batch_size)
+        return Pack(config, task, problem, learners, drawn, population)
+
+    def draw(self) -> Any:
+        """The sequences of a fresh batch, which all models of a pack share."""
+        return self.problem.sequences(Stream(self.config.training.data_seed, TRAIN), 1, self.config.training.batch_size)
 
     def step(self) -> None:
-        """One full optimizer step of every model: fresh data, loss, penalty, gradient, clip, AdamW."""
-        data = self.batches.batch(self.done) if self.population is None else self.population
+        """One full optimizer step of every model: statistics of the batch, loss, penalty, gradient, clip, AdamW."""
+        data = self.problem.prepared(self.drawn) if self.population is None else self.population
         for learner in self.learners:
             loop._step(learner, self.problem, data, self.done, self.config.training)
         self.done += 1

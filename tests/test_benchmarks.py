@@ -107,7 +107,9 @@ def test_a_packs_step_is_the_training_loops_step():
         stepped, trained = product.Pack.of(config), product.Pack.of(config)
         for _ in range(3):
             stepped.step()
-        whole = replace(config.training, steps=3, schedule="constant", validation_size=8, merge_redundant=False)
+        # the one batch again and again, in another order of its sequences
+        again = {"train_size": config.training.batch_size, "merge_redundant": False}
+        whole = replace(config.training, steps=3, schedule="constant", validation_size=8, **again)
         (learner,) = train([one.ensemble for one in trained.learners], trained.problem, whole)
         torch.testing.assert_close(stepped.learners[0].weights[:3], learner.weights[:3], rtol=1e-9, atol=1e-12)
         assert not torch.equal(learner.weights[:3], learner.ensemble.initial[:3])
