@@ -188,6 +188,9 @@ class _Dense:
         self.exists = torch.ones(1, 12, dtype=torch.bool)
         self.real = torch.ones(1, dtype=torch.bool)
 
+    def select(self, *parts: Part) -> torch.Tensor:
+        return self.layout.select(*parts)
+
 
 @pytest.mark.parametrize("norm", ["spectral", "entrywise"])
 def test_ball_steepest_and_projection(norm):

@@ -32,8 +32,10 @@ def test_response_gradient_by_finite_differences():
     assert torch.autograd.gradcheck(lambda a, e: diagonal_response(a, e, 9), (amplitudes, eigenvalues))
 
 
-def test_batch_gram_is_the_weighted_squared_error():
-    horizon, batch, models = 13, 7, 3
+@pytest.mark.parametrize("horizon", [13, 48, 100])
+def test_batch_gram_is_the_weighted_squared_error(horizon):
+    """At one block of rows, at exactly one, and at several of which the last is smaller."""
+    batch, models = 7, 3
     x, weights = rand(batch, horizon), torch.linspace(0.1, 2.0, horizon, dtype=torch.float64)
     error, drift = rand(models, horizon, seed=1), rand(models, horizon, seed=2)
     predicted = torch.stack(

@@ -12,10 +12,13 @@ from engine import model_config, stacked, trial
 from memsweep import registry
 from memsweep.config.schema import TrainingConfig
 from memsweep.learning.checkpoints import Checkpoint
+from memsweep.learning.ensemble import stability_margin
+from memsweep.learning.learner import Learner
 from memsweep.learning.loop import train
-from memsweep.learning.optimizer import Plateau
+from memsweep.learning.optimizer import AdamW, Plateau
 from memsweep.learning.problem import SampledProblem
 from memsweep.learning.training_data import TrainingData
+from memsweep.models.base import Part
 from memsweep.streams import TRAIN, Stream
 from memsweep.trial import run_trial
 
@@ -151,6 +154,26 @@ def test_the_gradient_over_weight_criterion_is_the_ratio_that_it_says():
     summary = learner.criterion.summary()
     assert float(summary["max"][0]) == pytest.approx(float(expected.max()))
     assert float(summary["median"][0]) == pytest.approx(float(expected.mean()))  # of two: their middle
+
+
+def test_a_step_descends_the_loss_and_both_penalties(monkeypatch):
+    """The gradient that a step takes, of each name and each penalty by itself, is that of the objective as a whole."""
+    (ensemble,), problem = stacked([model_config("direct", width=2), model_config("exp", width=3)])
+    options = TrainingConfig(
+        **TRAINING
+        | {"steps": 1, "amplitude_penalty": 0.1, "margin_penalty": 0.3, "clip": 1e6, "merge_redundant": False}
+    )
+    seen = []
+    monkeypatch.setattr(AdamW, "update", lambda self, weights, gradient, *rest: seen.append(gradient) or weights)
+    train([ensemble], problem, options)
+    weights = ensemble.initial.clone().requires_grad_()
+    learner = Learner.start(ensemble, problem)
+    loss = learner.losses(problem, problem.data(Stream(0, TRAIN), 0, 16), weights, ensemble.real)
+    amplitudes = ensemble.layout.select(Part.ENCODER, Part.READOUT)
+    squares = (weights * amplitudes).square().sum(-1)
+    largest = 1.0 - stability_margin(ensemble, weights)
+    (expected,) = torch.autograd.grad((loss + 0.1 * squares + 0.3 * largest).sum(), weights)
+    torch.testing.assert_close(seen[0], expected * ensemble.exists, rtol=1e-12, atol=1e-14)
 
 
 def test_the_criterion_reaches_the_results():

@@ -50,7 +50,7 @@ class GradientOverWeight:
         """
         if not len(self.entries):
             return
-        ratio = gradient[:, self.entries].abs() / weights[:, self.entries].abs()
+        ratio = (gradient.index_select(1, self.entries) / weights.index_select(1, self.entries)).abs_()
         counted = self.exists & running.unsqueeze(-1) & ~ratio.isnan()  # 0/0: a dead mode says nothing
         self.largest = torch.maximum(self.largest, torch.where(counted, ratio, 0.0).amax(-1))
         if keep:

@@ -13,6 +13,7 @@ from memsweep.learning.criterion import GradientOverWeight
 from memsweep.learning.ensemble import Ensemble
 from memsweep.learning.optimizer import AdamW, Plateau
 from memsweep.learning.problem import Problem
+from memsweep.models.base import Part
 
 
 @dataclass
@@ -28,6 +29,7 @@ class Learner:
         stale: ``[rows]``, validations since then.
         running: ``[rows]``, bool: neither diverged nor stopped early.
         diverged: ``[rows]``, bool.
+        amplitudes: ``[size]``, bool: the weights of encoders and readouts, which pay the amplitude penalty.
         plateau: the learning rates' factors under the schedule ``plateau``.
         criterion: gradients over weights along the way.
         history: (step, train losses ``[rows]``, validation losses ``[rows]``).
@@ -47,6 +49,7 @@ class Learner:
     diverged: Tensor
     steps: Tensor
     loss: Tensor
+    amplitudes: Tensor
     plateau: Plateau
     criterion: GradientOverWeight
     history: list[tuple[int, Tensor, Tensor]] = field(default_factory=list)
@@ -70,6 +73,7 @@ class Learner:
             diverged=torch.zeros(rows, dtype=torch.bool),
             steps=torch.zeros(rows, dtype=torch.long),
             loss=torch.full((rows,), math.nan, dtype=weights.dtype),
+            amplitudes=ensemble.select(Part.ENCODER, Part.READOUT),
             plateau=Plateau.start(rows, weights.dtype),
             criterion=GradientOverWeight.start(ensemble),
         )
@@ -88,3 +92,15 @@ class Learner:
     def losses(self, problem: Problem, data: Any, weights: Tensor, live: Tensor) -> Tensor:
         """Losses ``[rows]`` of flat weights ``[rows, size]``; those of rows that are not live mean nothing."""
         return problem.loss(self.ensemble.model, self.ensemble.layout.named(weights), data, self.targets, live)
+
+    def descent(self, problem: Problem, data: Any) -> tuple[Tensor, Tensor]:
+        """Losses ``[rows]`` of the weights as they are, and their gradients ``[rows, size]``, the caller's to change.
+
+        The weights are differentiated name by name: through the flat tensor, every name would cost a gradient of
+        the flat tensor's size.
+        """
+        named = {name: value.requires_grad_(True) for name, value in self.ensemble.layout.named(self.weights).items()}
+        loss = problem.loss(self.ensemble.model, named, data, self.targets, self.live)
+        # a model may leave a weight out of its output; its gradient is zero
+        found = torch.autograd.grad(loss.sum(), list(named.values()), allow_unused=True, materialize_grads=True)
+        return loss.detach(), self.ensemble.layout.flat(dict(zip(named, found, strict=True)))

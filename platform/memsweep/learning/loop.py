@@ -17,7 +17,6 @@ from memsweep.learning.learner import Learner
 from memsweep.learning.optimizer import clipped, scheduled
 from memsweep.learning.problem import Problem
 from memsweep.learning.training_data import TrainingData
-from memsweep.models.base import Part
 from memsweep.streams import VALIDATION, Stream
 
 HISTORY_ROWS = 100
@@ -94,17 +93,15 @@ def _merge_redundant(learner: Learner, problem: Problem, data: Any, training: Tr
 
 
 def _step(learner: Learner, problem: Problem, data: Any, step: int, training: TrainingConfig) -> None:
-    weights = learner.weights.requires_grad_(True)
-    model = learner.ensemble.model
+    weights, model = learner.weights, learner.ensemble.model
     model.train()
     model.stir(learner.seeds, step)
-    loss = learner.losses(problem, data, weights, learner.live)
-    objective = loss + _penalty(learner, weights, training)
-    (gradient,) = torch.autograd.grad(objective.sum(), weights)
+    loss, gradient = learner.descent(problem, data)
     model.eval()
-    learner.weights = weights = weights.detach()
+    _add_penalty_gradient(learner, gradient, training)
     learner.criterion.observe(weights, gradient, learner.running, keep=step % training.validate_every == 0)
-    healthy = torch.isfinite(loss) & torch.isfinite(gradient).all(-1)
+    # the largest entry is finite where all are: one pass, and nothing but a number a row to write
+    healthy = torch.isfinite(loss) & torch.isfinite(torch.linalg.vector_norm(gradient, math.inf, dim=-1))
     learner.diverged |= learner.running & ~healthy
     learner.running &= healthy
     moving = learner.running.unsqueeze(-1) & learner.ensemble.exists
@@ -112,19 +109,34 @@ def _step(learner: Learner, problem: Problem, data: Any, step: int, training: Tr
     rate = learner.rates * scheduled(step, training.steps, training.schedule) * learner.plateau.factor
     learner.weights = learner.optimizer.update(weights, gradient, rate, training.weight_decay, moving)
     learner.steps += learner.running
-    learner.loss = loss.detach()
+    learner.loss = loss
 
 
 def _penalty(learner: Learner, weights: Tensor, training: TrainingConfig) -> Tensor:
-    ensemble = learner.ensemble
     penalty = torch.zeros_like(weights[:, 0])
     if training.amplitude_penalty:
-        amplitudes = ensemble.select(Part.ENCODER, Part.READOUT)
-        penalty = penalty + training.amplitude_penalty * torch.where(amplitudes, weights, 0.0).square().sum(-1)
+        squares = torch.where(learner.amplitudes, weights, 0.0).square().sum(-1)
+        penalty = penalty + training.amplitude_penalty * squares
     if training.margin_penalty:
-        margin = stability_margin(ensemble, weights, alive=True)
-        penalty = penalty + training.margin_penalty * torch.relu(1.0 - margin)
+        penalty = penalty + _margin_penalty(learner, weights, training)
     return penalty
+
+
+def _margin_penalty(learner: Learner, weights: Tensor, training: TrainingConfig) -> Tensor:
+    margin = stability_margin(learner.ensemble, weights, alive=True)
+    return training.margin_penalty * torch.relu(1.0 - margin)
+
+
+def _add_penalty_gradient(learner: Learner, gradient: Tensor, training: TrainingConfig) -> None:
+    """Add the gradient of ``_penalty`` at the learner's weights to ``gradient``, ``[rows, size]``, in its place."""
+    weights = learner.weights
+    if training.amplitude_penalty:
+        gradient.add_(torch.where(learner.amplitudes, weights, 0.0), alpha=2.0 * training.amplitude_penalty)
+    if training.margin_penalty:
+        leaf = weights.detach().requires_grad_(True)
+        penalty = _margin_penalty(learner, leaf, training)
+        if penalty.requires_grad:  # not of a model without eigenvalues
+            gradient += torch.autograd.grad(penalty.sum(), leaf)[0]
 
 
 def _selected(learner: Learner, weights: Tensor, loss: Tensor, training: TrainingConfig) -> Tensor:

@@ -37,17 +37,21 @@ class AdamW:
         """The next weights.
 
         Args:
-            weights, gradient: ``[rows, size]``.
+            weights: ``[rows, size]``.
+            gradient: ``[rows, size]``, finite, and 0 where nothing moves.
             rate: ``[rows]``, learning rates of this step.
             decay: decoupled weight decay.
-            moving: ``[rows, size]``, bool: entries that may change; the others keep weights and state.
+            moving: ``[rows, size]``, bool: entries that may change; the others keep their weights.
         """
         self.step += 1
-        self.mean = torch.where(moving, torch.lerp(gradient, self.mean, BETA1), self.mean)
-        self.square = torch.where(moving, torch.lerp(gradient.square(), self.square, BETA2), self.square)
-        root = self.square.sqrt() / math.sqrt(1.0 - BETA2**self.step) + EPSILON
-        change = rate.unsqueeze(-1) * (self.mean / (1.0 - BETA1**self.step) / root + decay * weights)
-        return torch.where(moving, weights - change, weights)
+        # in place: of a wide ensemble each pass over fresh memory would cost as much as the arithmetic
+        self.mean.lerp_(gradient, 1.0 - BETA1)
+        self.square.mul_(BETA2).addcmul_(gradient, gradient, value=1.0 - BETA2)
+        root = self.square.sqrt().div_(math.sqrt(1.0 - BETA2**self.step)).add_(EPSILON)
+        direction = torch.div(self.mean, root, out=root).div_(1.0 - BETA1**self.step)
+        if decay:
+            direction.add_(weights, alpha=decay)
+        return torch.where(moving, weights - direction.mul_(rate.unsqueeze(-1)), weights)
 
     def state(self) -> dict[str, Tensor | int]:
         return {field.name: getattr(self, field.name) for field in fields(self)}

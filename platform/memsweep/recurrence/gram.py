@@ -24,6 +24,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+_BLOCK = 48
+"""Rows of a triangular product that are computed together: few calls for short horizons, few vain sums for long."""
+
 
 @dataclass(frozen=True)
 class Gram:
@@ -43,17 +46,19 @@ class Gram:
     def of_batch(x_BT: Tensor, weights_T: Tensor, chunk: int = 1024) -> Gram:
         """Statistics of a batch of scalar input sequences; ``chunk`` bounds the memory of large batches."""
         batch, horizon = x_BT.shape
-        products = x_BT.new_zeros(2 * horizon, horizon)  # lower half stays zero: reads beyond the horizon
-        for part in x_BT.split(chunk):
-            products[:horizon].addmm_(part.T, part)
         squares = weights_T.square() / (batch * horizon)
+        zeros = torch.zeros_like(squares)
+        products = _lower_products(x_BT, chunk)
         # by_lag[d, j] = sum_b x[j + d] x[j]: the diagonals of x'x as rows
         by_lag = products.as_strided((horizon, horizon), (horizon, horizon + 1))
-        hankel = torch.cat([squares, torch.zeros_like(squares)]).as_strided((horizon, horizon), (1, 1))
-        # sums[s, d] = sum_j w^2[s + j] by_lag[d, j]: the Gram entry of lags s and s - d
-        sums = hankel @ by_lag.T
+        hankel = torch.cat([squares, zeros]).as_strided((horizon, horizon), (1, 1))
+        # sums[s, d] = sum_j w^2[s + j] by_lag[d, j], d <= s: the Gram entry of lags s and s - d
+        sums = x_BT.new_empty(horizon, horizon)
+        for rows in _blocks(horizon):
+            rest = horizon - rows.start  # w^2[s + j] = 0 from there on
+            torch.mm(hankel[rows, :rest], by_lag[: rows.stop, :rest].T, out=sums[rows, : rows.stop])
         lags = sums.take(_places(horizon, x_BT.device))
-        mean = torch.cat([torch.zeros_like(squares), x_BT.mean(0)])
+        mean = torch.cat([zeros, x_BT.mean(0)])
         toeplitz = mean.flip(0).as_strided((horizon, horizon), (1, 1)).flip(0)  # [t, s] = mean[t - s], 0 for s > t
         drift = weights_T.square() / horizon
         return Gram(lags, drift[:, None] * toeplitz, drift)
@@ -70,6 +75,26 @@ class Gram:
             return (error_NT.square() * self.lags).sum(-1) + (drift_NT.square() * self.drift).sum(-1)
         loss: Tensor = _QuadraticForm.apply(error_NT, drift_NT, self.lags, self.cross, self.drift)
         return loss
+
+
+def _blocks(horizon: int) -> list[slice]:
+    """Blocks of rows; of a triangle, no more is computed than its blocks hold."""
+    return [slice(start, min(start + _BLOCK, horizon)) for start in range(0, horizon, _BLOCK)]
+
+
+def _lower_products(x_BT: Tensor, chunk: int) -> Tensor:
+    """x'x on and below the diagonal, and below it a block of zeros, for reads beyond the horizon: ``[2 T, T]``.
+
+    The rest is memory that nobody wrote to.
+    """
+    horizon = x_BT.shape[1]
+    products = x_BT.new_empty(2 * horizon, horizon)
+    products[horizon : horizon + _BLOCK] = 0.0
+    for index, part in enumerate(x_BT.split(chunk)):
+        for rows in _blocks(horizon):
+            block, kept = products[rows, : rows.stop], float(index > 0)
+            block.addmm_(part[:, rows].T, part[:, : rows.stop], beta=kept)  # 0: what was there is not read
+    return products
 
 
 @functools.lru_cache(maxsize=16)
