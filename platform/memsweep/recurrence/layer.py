@@ -7,9 +7,8 @@ numbers and kind of layer:
 
 - plain torch, a loop over time (``memsweep.recurrence.scan``): runs everything everywhere, and is what the others are
   tested against;
-- compiled C++ (``memsweep.recurrence.compiled``): on a processor, states stay in its cache.
-
-On a GPU, whose memory keeps up with its arithmetic, the plain form with Triton's scan is all that is needed.
+- compiled C++ (``memsweep.recurrence.compiled``): on a processor, states stay in its cache;
+- Triton (``memsweep.recurrence.triton_layer``): on a GPU, states stay in registers.
 
 ``squared_loss`` is the fast way: outputs never leave the kernel, and loss and gradient come from one pass.
 
@@ -170,8 +169,24 @@ def squared_loss(
 def implementation(folded: Layer, inputs_BTI: Tensor) -> Implementation | None:
     """What computes a folded layer; None for plain torch."""
     from memsweep.recurrence.compiled.layer_calls import compiled_layer, refusal
+    from memsweep.recurrence.triton_layer import TritonLayer, layer_refusal
 
+    if inputs_BTI.device.type == "cuda":
+        return None if layer_refusal(folded, inputs_BTI) else TritonLayer()
     return None if refusal(folded, inputs_BTI) else compiled_layer(inputs_BTI.dtype)
+
+
+def refused_kind(folded: Layer, dtype: torch.dtype) -> str:
+    """Why no kernel computes such a layer in one pass; empty if the kernels know its kind."""
+    if dtype not in (torch.float64, torch.float32):
+        return f"the numbers are {dtype}"
+    if folded.leak not in (0.0, 1.0) or folded.gain != 1.0:
+        return "it wants a leak of 0 or 1 and a gain of 1"
+    if folded.activation != "linear" and folded.output != "linear":
+        return "it knows one activation, inside or outside the recurrence"
+    if folded.activation == "linear" and folded.leak:
+        return "a linear recurrence wants its leak within the matrix"
+    return ""
 
 
 def kernels(dtype: torch.dtype) -> str:

@@ -36,13 +36,14 @@ def _answer(z, SIGMA: tl.constexpr):
 @triton.jit
 def _slope(state, carried, SIGMA: tl.constexpr):
     """sigma' from the state and what was carried into it: a clipped answer is known by the sum that it gave."""
+    slope = tl.full(state.shape, 1.0, state.dtype)
     if SIGMA == 1:
-        return tl.where((state == carried + 1.0) | (state == carried - 1.0), 0.0, 1.0)
+        slope = tl.where((state == carried + 1.0) | (state == carried - 1.0), 0.0, slope)
     elif SIGMA == 2:
-        return 1.0 - (state - carried) * (state - carried)
+        slope = 1.0 - (state - carried) * (state - carried)
     elif SIGMA == 3:
-        return tl.where(state == carried, 0.0, 1.0)
-    return tl.full(state.shape, 1.0, state.dtype)
+        slope = tl.where(state == carried, 0.0, slope)
+    return slope
 
 
 @triton.jit

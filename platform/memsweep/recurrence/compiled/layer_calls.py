@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from memsweep.recurrence.compiled.library import CODES, library, pointers, run
-from memsweep.recurrence.layer import Gradients, Layer
+from memsweep.recurrence.layer import Gradients, Layer, refused_kind
 
 _OUTPUTS, _PULL, _LOSS, _LOSS_AND_GRADIENT = range(4)
 _NUMBERS = ("mode", "dense", "sigma", "tau", "carried", "models", "batch", "horizon", "width", "inputs", "outputs")
@@ -109,15 +109,7 @@ def refusal(layer: Layer, inputs: Tensor) -> str:
     """Why the compiled code cannot compute this layer; empty if it can."""
     if inputs.device.type != "cpu":
         return f"the numbers are on {inputs.device}"
-    if inputs.dtype not in (torch.float64, torch.float32):
-        return f"the numbers are {inputs.dtype}"
-    if layer.leak not in (0.0, 1.0) or layer.gain != 1.0:
-        return "it wants a leak of 0 or 1 and a gain of 1"
-    if layer.activation != "linear" and layer.output != "linear":
-        return "it knows one activation, inside or outside the recurrence"
-    if layer.activation == "linear" and layer.leak:
-        return "a linear recurrence wants its leak within the matrix"
-    return ""
+    return refused_kind(layer, inputs.dtype)
 
 
 def compiled_layer(dtype: torch.dtype) -> Compiled | None:
