@@ -18,7 +18,7 @@ from memsweep.config.chain import predecessor, resolved, taken
 from memsweep.config.schema import SweepConfig, TrialConfig
 from memsweep.errors import ConfigError
 from memsweep.sweep.course import Course
-from memsweep.sweep.identity import identity
+from memsweep.sweep.identity import identity, pack_identity
 from memsweep.sweep.inline import InlineBackend
 from memsweep.sweep.job import PackJob, PackReport, Progress, execute_pack
 from memsweep.sweep.plan import Plan, identified, make_plan
@@ -225,7 +225,7 @@ def test_a_chain_gives_what_a_person_would_get_by_carrying_the_values(tmp_path: 
         record = store.record(trial.identity)
         assert record["config"] == json.loads(json.dumps(to_dict(trial.config)))
         assert record["summary"]["stop_below"] == 0.5 * carried
-        assert record["provenance"]["pack"] == [trial.identity]
+        assert record["provenance"]["pack"] == pack_identity([trial.identity])
         carried = record["summary"]["validation_loss"]
         found = store.tables(trial.identity)["curves"]
         assert set(found["identity"]) == {trial.identity}

@@ -7,14 +7,17 @@ import json
 import textwrap
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from memsweep.config.canonical import to_dict
+from memsweep.config.schema import TrialConfig
 from memsweep.sweep.identity import pack_identity
 from memsweep.sweep.job import PackJob, PackReport, execute_pack, failure_of, is_memory
 from memsweep.sweep.store import Store
+from memsweep.trial import TrialResult, run_pack
 from runner_work import planned, tiny
 
 WORKSPACE = Path(__file__).parents[1]
@@ -39,13 +42,17 @@ def test_results_are_stored_with_where_they_come_from(tmp_path: Path) -> None:
         record = store.record(name)
         assert record["config"] == json.loads(json.dumps(data))
         origin = record["provenance"]
-        assert origin["pack"] == names
+        # the two widths are alike: one program, of which each record names the whole by one hash
+        assert (origin["pack"], origin["members"]) == (job.pack, 2)
         assert origin["code_revision"] == "abc-dirty"
         assert origin["versions"]["torch"] == importlib.metadata.version("torch")
         assert origin["device"].startswith("cpu (")
-        assert origin["seconds"] > 0
+        assert set(origin["phases"]) == {"data", "training", "perturbation", "tables"}
+        assert 0 < sum(origin["phases"].values()) == pytest.approx(origin["seconds"])
         assert set(store.tables(name)["curves"]["seed"]) == {data["training"]["first_seed"]}
     assert not list((tmp_path / "checkpoints").glob("*.pt"))
+    assert set(report.seconds) == {"starting", *origin["phases"], "storing"}
+    assert sum(report.seconds.values()) >= origin["seconds"]
 
 
 def test_a_member_with_a_result_is_not_computed_again(tmp_path: Path) -> None:
@@ -104,8 +111,31 @@ def test_a_task_that_raises_or_exits_is_a_failure_with_its_traceback(tmp_path: P
         (failure,) = report.failed.values()
         assert (failure["outcome"], failure["error"]) == ("failed", words)
         assert "runner_faulty.py" in failure["traceback"]
-        assert report.guilty == ()
+        assert report.guilty == tuple(report.failed)  # it had its program for itself
     assert not Store(tmp_path / "results").identities()
+
+
+def test_a_program_that_raises_costs_the_other_programs_of_its_pack_nothing(tmp_path: Path) -> None:
+    """What shares nothing is put together for Ray's sake only: a fault, and the numbers, stay where they belong."""
+    alone = {name: dict(data) for name, data in job_for(tmp_path / "a", tiny(0), tiny(1)).members}
+    others = [replace(tiny(seed), task=replace(tiny(seed).task, horizon=9)) for seed in (2, 3)]
+    job = job_for(tmp_path / "b", tiny(0), others[0], tiny(1), others[1])
+
+    def run(configs: list[TrialConfig], **options: Any) -> list[TrialResult]:
+        if configs[0].task.horizon == 9:
+            raise ZeroDivisionError("mind the horizon")
+        return run_pack(configs, **options)
+
+    fractions: list[float] = []
+    report = execute_pack(job, fractions.append, run)
+    assert set(report.finished) == set(alone)
+    assert set(report.failed) == {job.members[1][0], job.members[3][0]}
+    assert report.guilty == ()  # two that failed together: each is tried alone
+    assert fractions == sorted(fractions)
+    execute_pack(job_for(tmp_path / "a", tiny(0), tiny(1)), lambda fraction: None)
+    for name in alone:
+        ours, theirs = Store(tmp_path / "b").tables(name), Store(tmp_path / "a").tables(name)
+        assert all(ours[table].equals(theirs[table]) for table in ours)
 
 
 def test_a_task_file_that_cannot_be_imported_is_named(tmp_path: Path) -> None:

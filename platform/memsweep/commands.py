@@ -158,14 +158,14 @@ def _run(
 
     if not made.packs:
         return RunSummary()
-    live = LiveVerdicts((trial.identity, trial.config) for trial in made.trials)
+    live = LiveVerdicts(((trial.identity, trial.config) for trial in made.trials), store.tables)
     for identity in made.done:
-        live.add(identity, store.tables(identity))
+        live.add(identity)
     with open_view(made.study) as view:
 
         def on_result(record: dict[str, Any], tables: dict[str, pd.DataFrame]) -> None:
             tracker.log_trial(record, tables)
-            for line in live.add(record["identity"], tables):
+            for line in live.add(record["identity"]):
                 view.say(line)
 
         summary = run(

@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-Condition = tuple[Any, ...]
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from memsweep.config.schema import TrialConfig
 
+Condition = tuple[Any, ...]
+Read = Callable[[str], "Mapping[str, pd.DataFrame]"]
+
 
 class LiveVerdicts:
-    """Collects results and judges a condition when it is complete.
+    """Notes what has finished and judges a condition when it is complete.
 
     Args:
         trials: identity and config of every trial of the plan.
+        read: the stored tables of a result (``Store.tables``). With it nothing but names is kept until a condition is
+            complete; without it the tables that were given are, which for a large study is all of them.
     """
 
-    def __init__(self, trials: Iterable[tuple[str, TrialConfig]]) -> None:
+    def __init__(self, trials: Iterable[tuple[str, TrialConfig]], read: Read | None = None) -> None:
         listed = list(trials)
+        self._read = read
         self._group = _conditions(dict(listed))
         self._waiting: dict[Condition, set[str]] = {}
         for identity, group in self._group.items():
             self._waiting.setdefault(group, set()).add(identity)
         self._named = _named([config for _, config in listed])
-        self._tables: dict[Condition, list[Mapping[str, pd.DataFrame]]] = {}
+        self._members: dict[Condition, list[str]] = {}
+        self._given: dict[str, Mapping[str, pd.DataFrame]] = {}
 
-    def add(self, identity: str, tables: Mapping[str, pd.DataFrame]) -> list[str]:
+    def add(self, identity: str, tables: Mapping[str, pd.DataFrame] | None = None) -> list[str]:
         """Take one result.
+
+        Args:
+            identity: whose.
+            tables: its ``curves`` and ``replicas``; needed where ``read`` was not given.
 
         Returns:
             A line per ball when this was the last trial of its condition, else nothing.
@@ -39,10 +48,13 @@ class LiveVerdicts:
         if identity not in self._waiting[group]:
             return []
         self._waiting[group].remove(identity)
-        self._tables.setdefault(group, []).append({name: tables[name] for name in ("curves", "replicas")})
+        self._members.setdefault(group, []).append(identity)
+        if self._read is None and tables is not None:
+            self._given[identity] = {name: tables[name] for name in ("curves", "replicas")}
         if self._waiting[group]:
             return []
-        return self._judge(self._tables.pop(group))
+        read = self._read or self._given.pop
+        return self._judge([read(member) for member in self._members.pop(group)])
 
     def _judge(self, results: list[Mapping[str, pd.DataFrame]]) -> list[str]:
         import pandas as pd

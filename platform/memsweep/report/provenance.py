@@ -97,10 +97,12 @@ def _versions(sources: Sequence[Mapping[str, Any]]) -> str:
 
 def _seconds(records: Mapping[str, Mapping[str, Any]]) -> float:
     """Total time of the packs: the members of one pack carry the same time, which counts once."""
-    packs: dict[tuple[str, ...], float] = {}
+    packs: dict[str, float] = {}
     for identity, record in records.items():
         source = record.get("provenance", {})
-        packs[tuple(source.get("pack") or [identity])] = float(source.get("seconds") or 0.0)
+        pack = source.get("pack") or identity
+        # records of earlier versions list the members
+        packs[pack if isinstance(pack, str) else "\n".join(pack)] = float(source.get("seconds") or 0.0)
     return sum(packs.values())
 
 

@@ -14,6 +14,7 @@ from memsweep.sweep.backend import Backend
 from memsweep.sweep.carry import never_reached
 from memsweep.sweep.identity import pack_identity
 from memsweep.sweep.job import Failure, PackJob, PackReport
+from memsweep.sweep.phases import Phases
 from memsweep.sweep.progress import Ledger, Snapshot
 from memsweep.sweep.resources import threads
 from memsweep.sweep.store import Store
@@ -41,6 +42,7 @@ class Course:
     Attributes:
         results: identity -> outcome of each trial that has a result now.
         failures: identity -> failure of each trial that failed for good.
+        phases: where the workers' time went.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Course:
     ) -> None:
         self.results: dict[str, str] = {}
         self.failures: dict[str, Failure] = {}
+        self.phases = Phases()
         self._store, self._on_progress, self._deliver = store, on_progress, deliver
         self._jobs = _jobs(plan, workspace, store.folder)
         self._cost = {trial.identity: pack.cost / len(pack.trials) for pack in plan.packs for trial in pack.trials}
@@ -95,6 +98,7 @@ class Course:
 
     def finished(self, job: PackJob, report: PackReport, *, died: bool = False) -> None:
         self._ledger.ended(job.pack)
+        self.phases.add(report.seconds)
         told = {*report.finished, *report.failed}
         for name, outcome in report.finished.items():
             self.results[name] = outcome

@@ -46,12 +46,17 @@ def identity(config: TrialConfig, device: str = "cpu") -> str:
     content = {
         "config": identifying(config),
         "code": code_fingerprint(config),
-        "versions": {name: importlib.metadata.version(name) for name in ("torch", "numpy")},
+        "versions": _versions(),
         "device": device,
         "kernels": _kernels(config),
     }
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:_LENGTH]
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    return {name: importlib.metadata.version(name) for name in ("torch", "numpy")}
 
 
 def _kernels(config: TrialConfig) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -19,6 +18,7 @@ from memsweep.outcome import Outcome
 from memsweep.sweep import provenance
 from memsweep.sweep.carry import carried_value
 from memsweep.sweep.identity import code_fingerprint, identity, pack_identity
+from memsweep.sweep.phases import STARTING, STORING, Phases
 from memsweep.sweep.record import SCHEMA
 from memsweep.sweep.store import Store
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from memsweep.trial import TrialResult
 
 Progress = Callable[[float], None]
+RunPack = Callable[..., "list[TrialResult]"]
+"""``memsweep.trial.run_pack``, or whatever takes its arguments and returns results of its shape."""
 Failure = dict[str, str]
 
 
@@ -61,11 +63,13 @@ class PackReport:
         finished: identity -> outcome of each trial whose result is in the store.
         failed: identity -> failure (``outcome``, ``error``, ``traceback``) of each trial without a result.
         guilty: identities in ``failed`` whose own fault it is beyond doubt; to run them alone would tell no more.
+        seconds: phase -> wall-clock seconds, see ``memsweep.sweep.phases``.
     """
 
     finished: dict[str, str] = field(default_factory=dict)
     failed: dict[str, Failure] = field(default_factory=dict)
     guilty: tuple[str, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict, compare=False)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -73,11 +77,11 @@ class PackReport:
     @classmethod
     def from_json(cls, text: str) -> PackReport:
         data = json.loads(text)
-        return cls(data["finished"], data["failed"], tuple(data["guilty"]))
+        return cls(data["finished"], data["failed"], tuple(data["guilty"]), data["seconds"])
 
 
-def execute_pack(job: PackJob, progress: Progress) -> PackReport:
-    """Run the members of a pack that have no result yet, and store each result.
+def execute_pack(job: PackJob, progress: Progress, run: RunPack | None = None) -> PackReport:
+    """Run the members of a pack that have no result yet, one program after the other, and store each result.
 
     Whatever the task's or the model's code raises comes back as failures in the report; only
     KeyboardInterrupt passes.
@@ -85,11 +89,25 @@ def execute_pack(job: PackJob, progress: Progress) -> PackReport:
     Args:
         job: what to run.
         progress: called now and then with the fraction done, in [0, 1].
+        run: what computes the results (None: ``memsweep.trial.run_pack``).
     """
-    broken = registry.discover(Path(job.workspace))
-    store = Store(Path(job.folder))
+    phases = Phases()
     finished: dict[str, str] = {}
     failed: dict[str, Failure] = {}
+    with phases.phase(STARTING):
+        store = Store(Path(job.folder))
+        todo = _begin(job, store, finished, failed)
+        worker = _Worker(job, store, run or _run_pack(), phases)
+    if any(config.chain is not None for config in todo.values()):
+        guilty = worker.chain(todo, progress, finished, failed)
+    else:
+        guilty = (*failed, *worker.packs(todo, progress, finished, failed))
+    return PackReport(finished, failed, guilty, phases.seconds)
+
+
+def _begin(job: PackJob, store: Store, finished: dict[str, str], failed: dict[str, Failure]) -> dict[str, TrialConfig]:
+    """The members that have no result yet; the others are put into ``finished``, broken ones into ``failed``."""
+    broken = registry.discover(Path(job.workspace))
     todo: dict[str, TrialConfig] = {}
     for name, data in job.members:
         try:
@@ -99,35 +117,135 @@ def execute_pack(job: PackJob, progress: Progress) -> PackReport:
                 todo[name] = _rebuild(name, data)
         except Exception as error:  # the member itself is at fault: the others go on without it
             failed[name] = failure_of(error, hint=" ".join(broken))
-    if any(config.chain is not None for config in todo.values()):
-        return _execute_chain(job, store, todo, progress, PackReport(finished, failed))
-    guilty = tuple(failed)
-    if todo:
+    return todo
+
+
+def _by_program(todo: Mapping[str, TrialConfig]) -> list[dict[str, TrialConfig]]:
+    """The trials that run as one, in order of first appearance."""
+    from memsweep.trial import program
+
+    found: dict[str, dict[str, TrialConfig]] = {}
+    for name, config in todo.items():
+        found.setdefault(program(config), {})[name] = config
+    return list(found.values())
+
+
+def _run_pack() -> RunPack:
+    from memsweep.trial import run_pack
+
+    return run_pack
+
+
+@dataclass(frozen=True)
+class _Worker:
+    """What runs the members of one job and stores what they found."""
+
+    job: PackJob
+    store: Store
+    run: RunPack
+    phases: Phases
+
+    def packs(
+        self,
+        todo: dict[str, TrialConfig],
+        progress: Progress,
+        finished: dict[str, str],
+        failed: dict[str, Failure],
+    ) -> tuple[str, ...]:
+        """Run the trials of each program together, program by program.
+
+        What a program raises is the failure of all its trials that have no result then. A trial that had its program
+        for itself need not be run alone again to know that the fault is its own: such are returned.
+        """
+        programs = _by_program(todo)
+        for position, members in enumerate(programs):
+            self._together(members, partial(_part, progress, position, len(programs)), finished, failed)
+        return tuple(name for members in programs if len(members) == 1 for name in members if name in failed)
+
+    def _together(
+        self,
+        todo: dict[str, TrialConfig],
+        progress: Progress,
+        finished: dict[str, str],
+        failed: dict[str, Failure],
+    ) -> None:
+        checkpoint = self._checkpoint(todo)
         try:
-            finished |= _run_and_store(job, store, todo, progress)
+            results, origin = self._computed(todo, list(todo.values()), checkpoint, progress, company=True)
+            for name, result in zip(todo, results, strict=True):
+                self._write(name, result, origin)
+                finished[name] = str(result.outcome)
+            checkpoint.unlink(missing_ok=True)
         except (Exception, SystemExit) as error:  # foreign code may raise anything, sys.exit() included
-            failed |= {name: failure_of(error) for name in todo if not store.has(name)}
-            finished |= {name: str(store.record(name)["outcome"]) for name in todo if store.has(name)}
-    return PackReport(finished, failed, guilty)
+            failed |= {name: failure_of(error) for name in todo if not self.store.has(name)}
+            finished |= {name: str(self.store.record(name)["outcome"]) for name in todo if self.store.has(name)}
 
+    def chain(
+        self,
+        todo: dict[str, TrialConfig],
+        progress: Progress,
+        finished: dict[str, str],
+        failed: dict[str, Failure],
+    ) -> tuple[str, ...]:
+        """Run the trials of a chain one after the other, each with what the store says of its predecessor.
 
-def _execute_chain(
-    job: PackJob, store: Store, todo: dict[str, TrialConfig], progress: Progress, before: PackReport
-) -> PackReport:
-    """Run the trials of a chain one after the other, each with what the store says of its predecessor.
+        Each result is stored at once. A trial without its predecessor's value fails; nobody else shares its program,
+        so every failure is the trial's own: all that failed is returned.
+        """
+        for position, (name, config) in enumerate(todo.items()):
+            share = partial(_part, progress, position, len(todo))
+            try:
+                finished[name] = self._link(name, config, share)
+            except (Exception, SystemExit) as error:  # as in a pack
+                failed[name] = failure_of(error)
+            share(1.0)
+        return tuple(failed)
 
-    Each result is stored at once. A trial without its predecessor's value fails; nobody else shares its program, so
-    every failure is the trial's own.
-    """
-    finished, failed = dict(before.finished), dict(before.failed)
-    for position, (name, config) in enumerate(todo.items()):
-        share = partial(_part, progress, position, len(todo))
+    def _link(self, name: str, config: TrialConfig, progress: Progress) -> str:
+        """Run one trial of a chain and store it under its own identity and config; its outcome."""
+        if (chain := config.chain) is None:
+            raise RuntimeError(
+                f"the trial {name} is not chained, but its pack is: a fault of memsweep, please report it"
+            )
+        carried = carried_value(self.store, config)
+        checkpoint = self._checkpoint([name])
+        (result,), origin = self._computed([name], [resolved(config, carried)], checkpoint, progress, company=False)
+        summary = result.summary | {chain.into.rpartition(".")[2]: taken(chain, carried)}
+        self._write(name, replace(result, config=config, summary=summary), origin)
+        checkpoint.unlink(missing_ok=True)
+        return str(result.outcome)
+
+    def _checkpoint(self, names: Iterable[str]) -> Path:
+        """Named for those who train together: it outlives this pack, which another run may cut elsewhere."""
+        return Path(self.job.folder) / "checkpoints" / f"{pack_identity(names)}.pt"
+
+    def _computed(
+        self, names: Iterable[str], configs: list[TrialConfig], checkpoint: Path, progress: Progress, *, company: bool
+    ) -> tuple[list[TrialResult], dict[str, Any]]:
+        """The results of trials that run together, and where they come from."""
+        phases = Phases()
         try:
-            finished[name] = _run_link(job, store, name, config, share)
-        except (Exception, SystemExit) as error:  # as in execute_pack
-            failed[name] = failure_of(error)
-        share(1.0)
-    return PackReport(finished, failed, tuple(failed))
+            with _threads(self.job.threads):
+                results = self.run(
+                    configs, checkpoint=checkpoint, progress=progress, company=company, phase=phases.phase
+                )
+        finally:
+            self.phases.add(phases.seconds)
+        return results, provenance.collect(self.job.revision, seconds=phases.seconds, pack=list(names))
+
+    def _write(self, name: str, result: TrialResult, origin: dict[str, Any]) -> None:
+        with self.phases.phase(STORING):
+            record = {
+                "schema": SCHEMA,
+                "identity": name,
+                "study": self.job.study,
+                "outcome": str(result.outcome),
+                "config": to_dict(result.config),
+                "summary": result.summary,
+                "provenance": {"code_fingerprint": code_fingerprint(result.config), **origin},
+            }
+            tables = {table: frame.assign(identity=name) for table, frame in result.tables.items()}
+            self.store.write(name, record, tables)
 
 
 def _part(progress: Progress, position: int, count: int, fraction: float) -> None:
@@ -161,52 +279,6 @@ def _rebuild(name: str, data: dict[str, Any]) -> TrialConfig:
             "code. Install one version of memsweep, of the workspace's tasks/ and of the plugins on every node."
         )
     return config
-
-
-def _run_and_store(job: PackJob, store: Store, todo: dict[str, TrialConfig], progress: Progress) -> dict[str, str]:
-    from memsweep.trial import run_pack
-
-    began = time.monotonic()
-    checkpoint = Path(job.folder) / "checkpoints" / f"{job.pack}.pt"
-    with _threads(job.threads):
-        results = run_pack(list(todo.values()), checkpoint=checkpoint, progress=progress)
-    origin = provenance.collect(job.revision, seconds=time.monotonic() - began, pack=list(todo))
-    for name, result in zip(todo, results, strict=True):
-        _write(job, store, name, result, origin)
-    checkpoint.unlink(missing_ok=True)
-    return {name: str(result.outcome) for name, result in zip(todo, results, strict=True)}
-
-
-def _run_link(job: PackJob, store: Store, name: str, config: TrialConfig, progress: Progress) -> str:
-    """Run one trial of a chain and store it under its own identity and config; its outcome."""
-    from memsweep.trial import run_trial
-
-    if (chain := config.chain) is None:
-        raise RuntimeError(f"the trial {name} is not chained, but its pack is: a fault of memsweep, please report it")
-    began = time.monotonic()
-    carried = carried_value(store, config)
-    # Named for the one trial: it outlives this pack, which another run may cut elsewhere.
-    checkpoint = Path(job.folder) / "checkpoints" / f"{pack_identity([name])}.pt"
-    with _threads(job.threads):
-        result = run_trial(resolved(config, carried), checkpoint=checkpoint, progress=progress, company=False)
-    summary = result.summary | {chain.into.rpartition(".")[2]: taken(chain, carried)}
-    origin = provenance.collect(job.revision, seconds=time.monotonic() - began, pack=[name])
-    _write(job, store, name, replace(result, config=config, summary=summary), origin)
-    checkpoint.unlink(missing_ok=True)
-    return str(result.outcome)
-
-
-def _write(job: PackJob, store: Store, name: str, result: TrialResult, origin: dict[str, Any]) -> None:
-    record = {
-        "schema": SCHEMA,
-        "identity": name,
-        "study": job.study,
-        "outcome": str(result.outcome),
-        "config": to_dict(result.config),
-        "summary": result.summary,
-        "provenance": {"code_fingerprint": code_fingerprint(result.config), **origin},
-    }
-    store.write(name, record, {table: frame.assign(identity=name) for table, frame in result.tables.items()})
 
 
 @contextmanager

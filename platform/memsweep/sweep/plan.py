@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memsweep.config.canonical import flatten, to_dict
 from memsweep.errors import ConfigError
+from memsweep.sweep import cost
 from memsweep.sweep.identity import identity, pack_identity
 
 if TYPE_CHECKING:
@@ -16,9 +18,13 @@ if TYPE_CHECKING:
     from memsweep.config.schema import ChainConfig, ResourcesConfig, SweepConfig, TrialConfig
 
 PACK_REPLICAS = 256
-"""Most replicas of one pack: enough to share each batch's statistics widely, few enough to spread over workers."""
-SAMPLED_REPLICAS = 16
-"""The same for models that run over every sequence: one ensemble. More would share nothing and spread less."""
+"""Most replicas that train as one program: enough to share each batch widely, few enough for any machine's memory."""
+PACK_SECONDS = (3.0, 30.0)
+"""Least and most seconds that a pack is meant to last. At three seconds Ray's share of a pack, some 50 ms, is 2 %."""
+PACKS_WANTED = 64
+"""Packs of a study that is long enough for so many of the least length: a few for each core of a large machine."""
+_NEARLY_FREE = 0.2  # of a trial's own work: one that adds less fills an ensemble that is padded anyway, and stays
+_WORTH_SHARING = 5.0  # a program is not cut into parts whose own work is less than this many times the shared work
 
 
 @dataclass(frozen=True)
@@ -31,12 +37,12 @@ class PlannedTrial:
 
 @dataclass(frozen=True)
 class Pack:
-    """Trials that one worker runs: together as one program, or one after the other where they are a chain.
+    """Trials that one worker runs: one program after the other, the trials of each together, or a chain in order.
 
     Attributes:
         identity: of these members in this order; names the checkpoint.
         trials: the members.
-        cost: estimated work, comparable between packs; for order and time estimates only.
+        cost: estimated seconds of one core; for order and time estimates only.
     """
 
     identity: str
@@ -98,7 +104,9 @@ def make_plan(sweep: SweepConfig, trials: Sequence[PlannedTrial], done: Collecti
         trials: its rows, from ``identified``.
         done: identities that need no work.
     """
-    packs = make_packs([trial for trial in trials if trial.identity not in done])
+    left = [trial for trial in trials if trial.identity not in done]
+    # from all trials, done or not: a sweep that goes on cuts as it did at first, and finds its checkpoints
+    packs = make_packs(left, pack_seconds(trials))
     return Plan(
         study=sweep.name,
         description=sweep.description,
@@ -111,20 +119,45 @@ def make_plan(sweep: SweepConfig, trials: Sequence[PlannedTrial], done: Collecti
     )
 
 
-def make_packs(trials: Sequence[PlannedTrial]) -> list[Pack]:
-    """Group trials by program and cut the groups to size; a chain's trials are one pack, in order. Costliest first."""
-    from memsweep.trial import program
+def pack_seconds(trials: Sequence[PlannedTrial]) -> float:
+    """How long a pack of this study is meant to last: enough packs for many cores, and each worth its overhead."""
+    least, most = PACK_SECONDS
+    whole = sum(cost.seconds([trial.config for trial in group]) for group in _programs(trials))
+    return min(max(whole / PACKS_WANTED, least), most)
 
-    groups: dict[str, list[PlannedTrial]] = {}
+
+def make_packs(trials: Sequence[PlannedTrial], wanted: float = PACK_SECONDS[1]) -> list[Pack]:
+    """Cut programs that are long, and put short ones together; a chain's trials are one pack, in order.
+
+    Args:
+        trials: what is to run.
+        wanted: seconds that a pack is meant to last; one trial may last longer, and what shares much is not cut.
+
+    Returns:
+        The packs, costliest first.
+    """
     chains: dict[str, list[PlannedTrial]] = {}
     for trial in trials:
         if trial.config.chain is not None:
             chains.setdefault(_chain(trial.config, trial.config.chain), []).append(trial)
-            continue
-        groups.setdefault(program(trial.config), []).append(trial)
-    packs = [pack_of(members) for group in groups.values() for members in _cut(group)]
-    packs += [pack_of(sorted(chain, key=_position)) for chain in chains.values()]
+    packs = [pack_of(sorted(chain, key=_position)) for chain in chains.values()]
+    short: list[list[PlannedTrial]] = []
+    for group in _programs(trial for trial in trials if trial.config.chain is None):
+        *full, last = _cut(group, wanted)
+        packs += map(pack_of, full)
+        short.append(last)  # no two of one program, which a worker would run as one
+    packs += map(pack_of, _gathered(short, wanted))
     return sorted(packs, key=lambda pack: -pack.cost)
+
+
+def _programs(trials: Iterable[PlannedTrial]) -> list[list[PlannedTrial]]:
+    """Trials by program; a chained trial has its own."""
+    from memsweep.trial import program
+
+    groups: dict[str, list[PlannedTrial]] = {}
+    for trial in trials:
+        groups.setdefault(program(trial.config), []).append(trial)
+    return list(groups.values())
 
 
 def _chain(config: TrialConfig, chain: ChainConfig) -> str:
@@ -137,46 +170,39 @@ def _position(trial: PlannedTrial) -> int:
     return len(trial.config.chain.earlier) if trial.config.chain is not None else 0
 
 
-def _cut(group: Sequence[PlannedTrial]) -> list[list[PlannedTrial]]:
-    packs: list[list[PlannedTrial]] = [[]]
-    most = PACK_REPLICAS if group[0].config.has_closed_form else SAMPLED_REPLICAS
-    room = most
+def _cut(group: Sequence[PlannedTrial], wanted: float) -> list[list[PlannedTrial]]:
+    """The trials of one program in parts that are neither too long nor too large."""
+    shared = cost.shared(group[0].config)
+    longest = max(wanted, (1 + _WORTH_SHARING) * shared)
+    parts: list[list[PlannedTrial]] = []
+    room, length = 0, math.inf
     for trial in group:
-        seeds = trial.config.training.seeds
-        if packs[-1] and seeds > room:
+        alone = cost.seconds([trial.config])
+        together = cost.seconds([member.config for member in (*parts[-1], trial)]) if parts else math.inf
+        costly = together > longest and together - length > _NEARLY_FREE * (alone - shared)
+        if costly or trial.config.training.seeds > room:
+            parts.append([])
+            room, together = PACK_REPLICAS, alone
+        parts[-1].append(trial)
+        room, length = room - trial.config.training.seeds, together
+    return parts
+
+
+def _gathered(parts: Iterable[list[PlannedTrial]], wanted: float) -> list[list[PlannedTrial]]:
+    """Parts of different programs put together in order, up to the wanted length."""
+    packs: list[list[PlannedTrial]] = []
+    length = math.inf
+    for part in parts:
+        own = cost.seconds([trial.config for trial in part])
+        if length + own > wanted:
             packs.append([])
-            room = most
-        packs[-1].append(trial)
-        room -= seeds
+            length = 0.0
+        packs[-1] += part
+        length += own
     return packs
 
 
 def pack_of(trials: Sequence[PlannedTrial]) -> Pack:
     """One pack of these trials."""
-    together = [[trial] for trial in trials] if trials[0].config.chain is not None else [trials]
-    cost = sum(_cost(members) for members in together)
-    return Pack(pack_identity(trial.identity for trial in trials), tuple(trials), cost)
-
-
-def _cost(trials: Sequence[PlannedTrial]) -> float:
-    """Estimated work in nanoseconds of one core, roughly; see ``_sampled_cost`` for models without a closed form."""
-    first = trials[0].config
-    horizon = float(getattr(first.task, "horizon", 100))
-    if not first.has_closed_form:
-        return _sampled_cost(trials, horizon)
-    training = first.training
-    replicas = sum(trial.config.training.seeds * getattr(trial.config.model, "width", 1) for trial in trials)
-    # a batch's statistics grow with the square of the horizon, each replica's response with width x horizon
-    shared = horizon**2 * (training.batch_size + horizon) if training.objective == "minibatch" else horizon
-    return training.steps * (shared / 40.0 + 4.0e5 + replicas * horizon * 20.0)
-
-
-def _sampled_cost(trials: Sequence[PlannedTrial], horizon: float) -> float:
-    """Steps of time, each a few torch calls over all states of a batch, in training and in the ascents."""
-    training, perturbation = trials[0].config.training, trials[0].config.perturbation
-    states = sum(trial.config.training.seeds * max(8, getattr(trial.config.model, "width", 1)) for trial in trials)
-    ascents = perturbation.radii.count * (perturbation.starts + 6) * (perturbation.ascent_steps // 2 + 1)
-    measured = len(perturbation.balls) * ascents
-    call, per_state = 3.0e4, 15.0  # measured: of a step of time, forward and backward
-    trained = training.steps * (call + per_state * states * training.batch_size)
-    return horizon * (trained + measured * (call + per_state * states * perturbation.test_size))
+    work = sum(cost.seconds([trial.config for trial in group]) for group in _programs(trials))
+    return Pack(pack_identity(trial.identity for trial in trials), tuple(trials), work)

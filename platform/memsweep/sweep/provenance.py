@@ -3,35 +3,43 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import importlib.metadata
 import platform
 import socket
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from memsweep.sweep.identity import pack_identity
 
 _PACKAGES = ("memsweep", "torch", "numpy", "ray", "pandas", "pyarrow")
 
 
-def collect(revision: str, *, seconds: float, pack: list[str]) -> dict[str, Any]:
+def collect(revision: str, *, seconds: Mapping[str, float], pack: list[str]) -> dict[str, Any]:
     """The provenance of results that were made just now, in this process.
 
     Args:
         revision: code revision of the driver.
-        seconds: wall-clock time of the whole pack.
-        pack: identities of the trials that ran as one program.
+        seconds: wall-clock time of the whole pack by phase, without storing.
+        pack: identities of the trials that ran as one program. The record names them by one hash: a list of them
+            in the record of each would grow with the square of their number.
     """
     return {
         "code_revision": revision,
-        "versions": versions(),
+        "versions": dict(versions()),
         "host": socket.gethostname(),
         "device": _device(),
         "finished": now(),
-        "seconds": seconds,
-        "pack": pack,
+        "seconds": sum(seconds.values()),
+        "phases": dict(seconds),
+        "pack": pack_identity(pack),
+        "members": len(pack),
     }
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that can move a number; one that is not installed is left out."""
     found = {"python": platform.python_version()}
@@ -63,6 +71,7 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
+@functools.cache
 def _device() -> str:
     """The processor that made the numbers: ``cpu (AMD EPYC ...)``."""
     try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import bisect
 import pickle
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema import ResourcesConfig
 from memsweep.sweep.backend import Events, Work
@@ -15,6 +17,10 @@ from memsweep.sweep.job import PackJob
 from memsweep.sweep.ray_session import nodes, ray_session
 from memsweep.sweep.resources import slots
 from memsweep.sweep.throttle import throttled
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @contextmanager
@@ -46,18 +52,20 @@ class RayBackend:
 
         by_pack = {job.pack: job for job in jobs}
         relay = Relay(by_pack, events)
-        # Bytes, not objects: a worker unpickles the one job that it runs.
-        blobs = {pack: pickle.dumps(job) for pack, job in by_pack.items()}
+        # Not a grid: Tune copies a grid's whole list for every one of its trials.
+        names = iter(list(by_pack))
         trainable = tune.with_resources(
-            tune.with_parameters(_run_job, blobs=blobs, work=self._work),
+            tune.with_parameters(_run_job, shelf=Shelf.of(by_pack), work=self._work),
             {"cpu": self._resources.cpus, "gpu": self._resources.gpus},
         )
         # Tune's own state is of no use afterwards: the store is the truth.
         with tempfile.TemporaryDirectory(prefix="memsweep-tune-") as scratch:
             tune.Tuner(
                 trainable,
-                param_space={"pack": tune.grid_search(list(by_pack))},
-                tune_config=tune.TuneConfig(max_concurrent_trials=min(at_once, len(jobs)), reuse_actors=True),
+                param_space={"pack": tune.sample_from(lambda: next(names))},
+                tune_config=tune.TuneConfig(
+                    num_samples=len(jobs), max_concurrent_trials=min(at_once, len(jobs)), reuse_actors=True
+                ),
                 run_config=tune.RunConfig(
                     name="packs",
                     storage_path=str(Path(scratch).resolve()),
@@ -71,10 +79,51 @@ class RayBackend:
             raise KeyboardInterrupt
 
 
-def _run_job(config: dict[str, Any], blobs: dict[str, bytes], work: Work) -> None:
+@dataclass(frozen=True)
+class Shelf:
+    """All jobs of an experiment, as every worker is given them anew with each job that it runs.
+
+    Arrays, because Ray lends a worker the memory of an array where it would copy every entry of a dict: what a job
+    costs must not grow with the number of jobs.
+
+    Attributes:
+        packs: (J, 32) uint8, the jobs' identities in ascending order.
+        ends: (J,) int64, where each job's bytes end.
+        data: uint8, the pickled jobs one after the other.
+    """
+
+    packs: NDArray[np.uint8]
+    ends: NDArray[np.int64]
+    data: NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, jobs: Mapping[str, PackJob]) -> Shelf:
+        """The jobs by their packs' identities."""
+        import numpy as np
+
+        names = sorted(jobs)
+        blobs = [pickle.dumps(jobs[name]) for name in names]
+        packs = np.frombuffer("".join(names).encode(), np.uint8).reshape(len(names), -1)
+        return cls(packs, np.cumsum([len(blob) for blob in blobs]), np.frombuffer(b"".join(blobs), np.uint8))
+
+    def job(self, pack: str) -> PackJob:
+        """The job of a pack.
+
+        Raises:
+            KeyError: no such job.
+        """
+        place = bisect.bisect_left(range(len(self.packs)), pack, key=lambda row: bytes(self.packs[row]).decode())
+        if place == len(self.packs) or bytes(self.packs[place]).decode() != pack:
+            raise KeyError(pack)
+        begin = int(self.ends[place - 1]) if place else 0
+        job: PackJob = pickle.loads(self.data[begin : int(self.ends[place])].tobytes())
+        return job
+
+
+def _run_job(config: dict[str, Any], shelf: Shelf, work: Work) -> None:
     """The Tune trainable: runs in a worker process."""
     from ray import tune
 
-    job: PackJob = pickle.loads(blobs[config["pack"]])
+    job = shelf.job(config["pack"])
     report = work(job, throttled(lambda fraction: tune.report({"fraction": float(fraction)})))
     tune.report({"fraction": 1.0, "report": report.to_json()})

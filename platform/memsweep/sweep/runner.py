@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from memsweep.sweep.course import Course
 from memsweep.sweep.delivery import OnResult, delivery
 from memsweep.sweep.inline import InlineBackend
 from memsweep.sweep.job import Failure, execute_pack
+from memsweep.sweep.phases import Profile
 from memsweep.sweep.progress import Snapshot
 from memsweep.sweep.resources import slots, this_machine
 from memsweep.sweep.signals import terminate_like_ctrl_c
@@ -46,11 +48,13 @@ class RunSummary:
         finished: identity -> outcome of each trial that has a result now and had none before.
         failed: identity -> failure of each trial that has none.
         interrupted: whether it was stopped before its end; what is finished is kept.
+        profile: where the time went.
     """
 
     finished: Mapping[str, str] = field(default_factory=dict)
     failed: Mapping[str, Failure] = field(default_factory=dict)
     interrupted: bool = False
+    profile: Profile = field(default_factory=Profile)
 
     @property
     def done(self) -> int:
@@ -93,16 +97,19 @@ def run(
     if not plan.packs:
         return RunSummary()
     store = Store((Path(results) / folder_name(plan.study)).resolve())
-    interrupted = False
+    interrupted, slots_there = False, 1
     with delivery(store, on_result) as deliver:
         course = Course(plan, Path(workspace).resolve(), store, on_progress, deliver)
+        began = time.monotonic()
         try:
             # Twice: Ray's native code takes SIGTERM for itself while it starts.
             with terminate_like_ctrl_c(), _backend(plan, work, launch or Launch()) as backend, terminate_like_ctrl_c():
+                slots_there = backend.slots
                 course.run(backend)
         except KeyboardInterrupt:
             interrupted = True
-    return RunSummary(course.results, course.failures, interrupted)
+        profile = Profile(course.phases.seconds, slots_there, time.monotonic() - began)
+    return RunSummary(course.results, course.failures, interrupted, profile)
 
 
 @contextmanager

@@ -152,7 +152,7 @@ class Tracker:
 
         Args:
             outcome: how the sweep ended: done, failed (some trials have no result) or interrupted.
-            patience: longest wait in seconds.
+            patience: longest wait in seconds in which nothing is written; after an interruption, longest wait in all.
 
         Returns:
             The sentence for the user when something is not in MLflow, else an empty string.
@@ -167,7 +167,11 @@ class Tracker:
         with self._changed:
             self._closing = True
             self._changed.notify_all()
+        left = len(self._jobs)
         self._thread.join(patience)
+        # a long study's last results are many: as long as they go in, they are waited for
+        while outcome != "interrupted" and self._thread.is_alive() and left > (left := len(self._jobs)):
+            self._thread.join(patience)
         with self._changed:
             self._abandoned = True
             waiting = list(self._jobs)

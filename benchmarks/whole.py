@@ -1,0 +1,146 @@
+"""A study from its file to its report, as ``memsweep sweep`` does it, with a stopwatch at each stage."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TypeVar
+
+from memsweep.config.compose import load_study
+from memsweep.config.schema import SweepConfig
+from memsweep.report import build
+from memsweep.report.live import LiveVerdicts
+from memsweep.sweep.backend import Work
+from memsweep.sweep.job import execute_pack
+from memsweep.sweep.phases import Profile
+from memsweep.sweep.plan import Plan, identified, make_plan, pack_of
+from memsweep.sweep.plan_file import write_plan
+from memsweep.sweep.runner import Launch, run
+from memsweep.sweep.store import Store, folder_name
+from memsweep.sweep.tracking import Tracker
+from memsweep.sweep.tracking.place import tracking_uri
+
+ROOT = Path(__file__).resolve().parents[1]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What a study took.
+
+    Attributes:
+        trials, jobs: rows of the grid, and the packs that they ran in.
+        stages: stage -> wall-clock seconds, in order: configs (from the file to checked rows), identities, packs,
+            tracker (MLflow's database and the sweep's own run), live (the conditions of the live verdicts), run
+            (workers, store, mirror and live verdicts), report, mirror (what MLflow had not taken yet).
+        profile: of the run.
+        memory: largest resident memory of the driver after the run and after the report, MiB.
+        page: size of the report's page, bytes.
+    """
+
+    trials: int
+    jobs: int
+    stages: dict[str, float]
+    profile: Profile
+    memory: tuple[float, float]
+    page: int
+
+
+def whole(
+    study: str,
+    overrides: tuple[str, ...],
+    results: Path,
+    *,
+    every: int = 1,
+    apart: bool = False,
+    work: Work = execute_pack,
+    inline: bool = False,
+) -> Whole:
+    """Run a study in an empty results folder.
+
+    Args:
+        study: name or path of the study file.
+        overrides: in Hydra's grammar.
+        results: the folder.
+        every: only every so many-th trial.
+        apart: each trial is a job of its own, as trials of models that do not pack are where each takes long.
+        work: what a worker does with a job.
+        inline: without Ray.
+
+    Raises:
+        RuntimeError: a trial has no result, or something is not in MLflow.
+    """
+    stages = _Stages()
+    sweep, plan = _planned(study, overrides, every, apart, stages)
+    store = Store(results / folder_name(sweep.name))
+    write_plan(store.folder, plan, {})
+    tracker = Tracker.open(tracking_uri(None, results), results, sweep.name)
+    stages.ended("tracker")
+    live = LiveVerdicts(((trial.identity, trial.config) for trial in plan.trials), store.tables)
+    stages.ended("live")
+
+    def on_result(record: dict[str, Any], tables: dict[str, Any]) -> None:
+        tracker.log_trial(record, tables)
+        live.add(record["identity"])
+
+    done = run(plan, workspace=ROOT, results=results, launch=Launch(inline=inline), on_result=on_result, work=work)
+    stages.ended("run")
+    memory = _memory()
+    paths = build(store.folder)
+    stages.ended("report")
+    complaint = tracker.finish("done", patience=120.0)
+    stages.ended("mirror")
+    if complaint or done.failed or len(done.finished) < len(plan.trials):
+        failures = [failure["error"] for failure in done.failed.values()]
+        raise RuntimeError(f"{len(done.finished)} of {len(plan.trials)} trials finished. {complaint} {failures[:1]}")
+    size = paths.page.stat().st_size
+    return Whole(len(plan.trials), len(plan.packs), stages.seconds, done.profile, (memory, _memory()), size)
+
+
+def _planned(
+    study: str, overrides: tuple[str, ...], every: int, apart: bool, stages: _Stages
+) -> tuple[SweepConfig, Plan]:
+    sweep = load_study(study, overrides, ROOT)
+    sweep = replace(sweep, rows=sweep.rows[::every])
+    stages.ended("configs")
+    trials = identified(sweep)
+    stages.ended("identities")
+    plan = make_plan(sweep, trials, set())
+    if apart:
+        plan = replace(plan, packs=tuple(pack_of([trial]) for trial in plan.trials))
+    stages.ended("packs")
+    return sweep, plan
+
+
+class _Stages:
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def ended(self, name: str) -> None:
+        now = time.perf_counter()
+        self.seconds[name] = now - self._last
+        self._last = now
+
+
+def _memory() -> float:
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def in_a_process(function: Callable[..., T], *arguments: Any) -> T:
+    """Call it in a new process, whose largest memory is then its own."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def as_json(found: Whole) -> str:
+    """Everything, for a look at one run."""
+    return json.dumps({**vars(found), "profile": vars(found.profile)}, indent=1)
