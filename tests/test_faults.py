@@ -143,7 +143,7 @@ from memsweep.registry import register_task
 
 @register_task("gated")
 class Gated(LinearFunctionalTask):
-    \"\"\"An exponential memory whose batches are slow while a gate is there, except for the longest horizon.\"\"\"
+    \"\"\"An exponential memory whose batches are slow while a gate is there, except for the shortest horizon.\"\"\"
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
@@ -163,7 +163,7 @@ class Gated(LinearFunctionalTask):
 
     def white_noise(self, stream, index, size):
         gate = Path(os.environ["MEMSWEEP_TEST_GATE"])
-        if self.horizon < 16 and gate.exists():
+        if self.horizon > 8 and gate.exists():
             gate.with_suffix(".reached").touch()
             time.sleep(0.5)
         return super().white_noise(stream, index, size)

@@ -125,6 +125,14 @@ class Course:
             lost = {name: failure if name == first else never_reached(first) for name in lost}
         self.finished(job, PackReport(stored, lost), died=True)
 
+    def stopped(self) -> None:
+        """All workers are gone: what they stored before their packs had ended counts like any other result."""
+        for job in self._jobs:
+            for name, _ in job.members:
+                if name not in self.results and self._store.has(name):
+                    self.results[name] = str(self._store.record(name)["outcome"])
+                    self._deliver(name)
+
     def _failed(
         self, job: PackJob, name: str, failure: Failure, *, certain: bool = False, lacked_memory: bool = False
     ) -> None:

@@ -108,6 +108,7 @@ def run(
                 course.run(backend)
         except KeyboardInterrupt:
             interrupted = True
+            course.stopped()
         profile = Profile(course.phases.seconds, slots_there, time.monotonic() - began)
     return RunSummary(course.results, course.failures, interrupted, profile)
 
