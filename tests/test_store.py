@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from memsweep.errors import StoreError
 from memsweep.sweep import tables as table_files
+from memsweep.sweep.storage import Place
 from memsweep.sweep.store import Store, find_elsewhere, folder_name
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
@@ -97,7 +98,7 @@ def test_a_result_comes_back_as_it_went_in(tmp_path: Path) -> None:
     assert store.has(A)
     assert not store.has(C)
     record = store.record(A)
-    assert record["schema"] == 1
+    assert record["schema"] == 2
     summary = record["summary"]
     assert summary["worst"] == math.inf
     assert summary["low"] == -math.inf
@@ -221,14 +222,18 @@ def test_truncated_files_are_named_with_what_to_do(tmp_path: Path, cut: int) -> 
     table = tmp_path / "curves" / f"{B}.parquet"
     whole = record.read_bytes()
     for path, read in ((record, store.records), (table, lambda: store.table("curves"))):
+        kept = path.read_bytes()
         # The last byte of the record is a line end: cut into the object itself.
-        path.write_bytes(path.read_bytes()[: cut - 1 if cut < 0 else cut])
+        path.write_bytes(kept[: cut - 1 if cut < 0 else cut])
         with pytest.raises(StoreError) as caught:
             read()
         assert str(path) in str(caught.value)
-        assert f"Delete records/{B}.json" in str(caught.value)
-    record.unlink()  # the advice works: the row is missing, and can be written again
+        assert "memsweep resume STUDY" in str(caught.value)
+        assert set(store.check([A, B])) == {B}
+        path.write_bytes(kept)
+    store.set_aside(B)
     assert store.identities() == {A}
+    assert store.check([A]) == {}
     assert store.write(B, make_record(B), make_tables(B))
     assert record.read_bytes() == whole
     assert len(store.table("curves")) == 12
@@ -241,12 +246,28 @@ def test_a_missing_table_of_a_stored_result_is_an_error(tmp_path: Path) -> None:
         store.table("memory")
 
 
+@pytest.mark.parametrize("name", table_files.TABLES)
+def test_a_file_that_is_not_what_was_written_is_known_though_it_can_be_read(tmp_path: Path, name: str) -> None:
+    """Bit rot, a file of another run, zeros of the right length: the hash in the record tells."""
+    store = filled(tmp_path, A, B)
+    path = tmp_path / name / f"{B}.parquet"
+    whole = path.read_bytes()
+    other = make_tables(B)[name]
+    other.iloc[0, other.columns.get_loc("seed")] += 7
+    foreign = table_files.to_parquet(name, other, B)
+    for data in (foreign, bytes(len(whole)), whole[:-1] + bytes([whole[-1] ^ 1])):
+        path.write_bytes(data)
+        assert set(store.check([A, B])) == {B}
+        with pytest.raises(StoreError, match="it is not what was written"):
+            store.table(name)
+
+
 def test_other_schemas_and_foreign_records_are_refused(tmp_path: Path) -> None:
     store = filled(tmp_path, A)
     path = tmp_path / "records" / f"{A}.json"
     record = json.loads(path.read_text())
-    path.write_text(json.dumps(record | {"schema": 2}))
-    with pytest.raises(StoreError, match=r"schema 2.*reads schema 1"):
+    path.write_text(json.dumps(record | {"schema": 3}))
+    with pytest.raises(StoreError, match=r"schema 3.*reads 1 and 2"):
         store.record(A)
     path.write_text(json.dumps(record | {"identity": B}))
     with pytest.raises(StoreError, match="holds the record of"):
@@ -305,7 +326,7 @@ def test_results_are_found_in_other_studies_and_adopted_unchanged(tmp_path: Path
     filled(tmp_path / "two", A, B)
     (tmp_path / "mlartifacts").mkdir()
     (tmp_path / "mlflow.db").touch()
-    assert find_elsewhere(tmp_path, [A, B, C]) == {A: tmp_path / "one", B: tmp_path / "two"}
+    assert find_elsewhere(tmp_path, [A, B, C]) == {A: Place.at(tmp_path / "one"), B: Place.at(tmp_path / "two")}
     assert find_elsewhere(tmp_path / "none", [A]) == {}
     three = Store(tmp_path / "three")
     three.fail(B, {"outcome": "failed", "error": "x"})
@@ -324,6 +345,7 @@ def test_a_damaged_result_does_not_spread(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is damaged"):
         two.adopt(Store(tmp_path / "one"), A)
     assert not two.has(A)
+    assert find_elsewhere(tmp_path, [A]) == {}
 
 
 def test_a_disk_that_refuses_is_explained(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from memsweep.config.canonical import flatten, to_dict
 from memsweep.errors import ConfigError
@@ -63,6 +63,7 @@ class Plan:
         resources: what one pack asks for.
         claims: what was published about the study's conditions, for its report.
         protocol: the preset under the study's settings.
+        grid: the axes as they were written.
     """
 
     study: str
@@ -73,6 +74,7 @@ class Plan:
     resources: ResourcesConfig
     claims: Claims | None = None
     protocol: str = "matched"
+    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 def identified(sweep: SweepConfig) -> tuple[PlannedTrial, ...]:
@@ -96,17 +98,19 @@ def identified(sweep: SweepConfig) -> tuple[PlannedTrial, ...]:
     return tuple(found.values())
 
 
-def make_plan(sweep: SweepConfig, trials: Sequence[PlannedTrial], done: Collection[str]) -> Plan:
+def make_plan(
+    sweep: SweepConfig, trials: Sequence[PlannedTrial], done: Collection[str], apart: Collection[str] = ()
+) -> Plan:
     """Plan a sweep.
 
     Args:
         sweep: the study.
         trials: its rows, from ``identified``.
         done: identities that need no work.
+        apart: identities without a result that are not to be run now.
     """
-    left = [trial for trial in trials if trial.identity not in done]
-    # from all trials, done or not: a sweep that goes on cuts as it did at first, and finds its checkpoints
-    packs = make_packs(left, pack_seconds(trials))
+    # cut from all trials, done or not: a sweep that goes on cuts as it did at first, and finds its checkpoints
+    packs = _without(make_packs(trials, pack_seconds(trials)), {*done, *apart})
     return Plan(
         study=sweep.name,
         description=sweep.description,
@@ -116,7 +120,14 @@ def make_plan(sweep: SweepConfig, trials: Sequence[PlannedTrial], done: Collecti
         resources=sweep.resources,
         claims=sweep.claims,
         protocol=sweep.protocol,
+        grid=sweep.grid,
     )
+
+
+def _without(packs: Iterable[Pack], gone: Collection[str]) -> list[Pack]:
+    """What is left of the packs, costliest first."""
+    left = ([trial for trial in pack.trials if trial.identity not in gone] for pack in packs)
+    return sorted(map(pack_of, filter(None, left)), key=lambda pack: -pack.cost)
 
 
 def pack_seconds(trials: Sequence[PlannedTrial]) -> float:

@@ -1,37 +1,170 @@
-"""``plan.json`` of a study's folder: which trials belong to the study, results or not."""
+"""``plan.json`` of a study's folder: its rows, results or not, and everything else that goes on with them.
+
+It is written twice, one copy after the other, so that one damaged file loses nothing.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from memsweep.config.canonical import to_dict
-from memsweep.config.claims import claims_to_dict
-from memsweep.sweep.atomic import Staged
-from memsweep.sweep.plan import Plan
-from memsweep.sweep.store import explained
+from memsweep.config.canonical import to_dict, trial_from_dict
+from memsweep.config.check import checked
+from memsweep.config.claims import claims_from_dict, claims_to_dict
+from memsweep.config.schema import ResourcesConfig, SweepConfig
+from memsweep.errors import StoreError
+from memsweep.sweep.record import from_json
+from memsweep.sweep.storage import Place, explained
 
-FILE = "plan.json"
-_SCHEMA = 1
+if TYPE_CHECKING:
+    from memsweep.config.claims import Claims
+    from memsweep.sweep.plan import Plan
+
+FILES = ("plan.copy.json", "plan.json")
+"""In the order in which they are written."""
+SCHEMA = 2
+"""1: without grid, resources and tracking, which only ``resume`` and its kin need."""
 
 
-def write_plan(folder: Path, plan: Plan, provenance: dict[str, Any]) -> None:
+@dataclass(frozen=True)
+class StoredPlan:
+    """What the folder of a study says about the whole of it.
+
+    Attributes:
+        rows: identity -> canonical config, in the order of the plan.
+        grid: the axes as they were written.
+        resources: what one pack asks for, as plain data.
+        tracking: params and tags of the sweep's own run in MLflow.
+        provenance: when, and by which code, the plan was made.
+        serial: one more than the plan before it.
+    """
+
+    study: str
+    description: str
+    rows: Mapping[str, Mapping[str, Any]]
+    protocol: str
+    claims: Claims | None
+    grid: Mapping[str, Any] | None = None
+    resources: Mapping[str, Any] = field(default_factory=dict)
+    tracking: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    serial: int = 0
+
+    def sweep(self) -> SweepConfig:
+        """The study as its study file once said it.
+
+        Raises:
+            StoreError: the plan was written by an older version, which kept too little of it.
+            ConfigError: a row is no valid trial here (a part is not registered, or a field has changed since).
+        """
+        if self.grid is None:
+            raise StoreError(
+                f"the plan of {self.study!r} was written by an older version, which cannot be gone on with. "
+                "Run its study file once more (memsweep sweep STUDY); finished results are reused."
+            )
+        return SweepConfig(
+            name=self.study,
+            rows=tuple(trial_from_dict(config) for config in self.rows.values()),
+            grid={path: tuple(values) for path, values in self.grid.items()},
+            resources=checked(ResourcesConfig, self.resources, "the stored resources"),
+            description=self.description,
+            claims=self.claims,
+            protocol=self.protocol,
+        )
+
+
+def write_plan(
+    place: Place | Path, plan: Plan, provenance: Mapping[str, Any], tracking: Mapping[str, Any] | None = None
+) -> None:
     """Write a plan before anything of it runs; it replaces the plan of an earlier sweep of the study.
 
+    Args:
+        place: the study's folder.
+        plan: the rows, and what is known of the study.
+        provenance: when, and by which code.
+        tracking: ``params`` and ``tags`` of the sweep's own run in MLflow.
+
     Raises:
-        StoreError: the disk cannot take it.
+        StoreError: the storage cannot take it.
     """
+    place = Place.at(place)
     content = {
-        "schema": _SCHEMA,
+        "schema": SCHEMA,
+        "serial": _next_serial(place),
         "study": plan.study,
         "description": plan.description,
         "trials": [{"identity": trial.identity, "config": to_dict(trial.config)} for trial in plan.trials],
         "protocol": plan.protocol,
         "claims": claims_to_dict(plan.claims) if plan.claims is not None else None,
+        "grid": plan.grid,
+        "resources": to_dict(plan.resources),
+        "tracking": tracking or {},
         "provenance": provenance,
     }
-    staging = folder / ".partial"
-    with explained("write", folder):
-        staging.mkdir(parents=True, exist_ok=True)
-        Staged(folder / FILE, json.dumps(content, ensure_ascii=False).encode(), staging).commit()
+    data = json.dumps(content, ensure_ascii=False, default=_plain).encode("utf-8", errors="surrogatepass")
+    with explained("write", place):
+        for name in FILES:
+            place.write(name, data)
+
+
+def _next_serial(place: Place) -> int:
+    try:
+        before = read_plan(place)
+    except StoreError:  # damaged beyond reading: the new one takes its place
+        return 0
+    return before.serial + 1 if before else 0
+
+
+def read_plan(place: Place | Path) -> StoredPlan | None:
+    """The plan of a study's folder; None where there is none.
+
+    Raises:
+        StoreError: both of its files are damaged, or of a schema that this version does not know.
+    """
+    place = Place.at(place)
+    found: list[StoredPlan] = []
+    faults: list[StoreError] = []
+    for name in reversed(FILES):
+        where = f"{place}/{name}"
+        try:
+            with explained("read", where):
+                found.append(_plan(from_json(place.read(name), where), where))
+        except StoreError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                faults.append(error)
+    if not found and faults:
+        raise StoreError(
+            f"the plan of this study is damaged: {faults[0]} Its results are not: run its study file once more "
+            "(memsweep sweep STUDY), which writes the plan anew and reuses them."
+        )
+    return max(found, key=lambda plan: plan.serial, default=None)
+
+
+def _plan(data: dict[str, Any], where: str) -> StoredPlan:
+    if data.get("schema") not in (1, SCHEMA):
+        raise StoreError(f"{where} has schema {data.get('schema')!r}; this version of memsweep reads 1 and {SCHEMA}.")
+    try:
+        return StoredPlan(
+            study=str(data["study"]),
+            description=str(data.get("description") or ""),
+            rows={str(row["identity"]): row["config"] for row in data["trials"]},
+            protocol=str(data.get("protocol") or ""),
+            claims=claims_from_dict(data.get("claims")),
+            grid=data.get("grid"),
+            resources=data.get("resources") or {},
+            tracking=data.get("tracking") or {},
+            provenance=data.get("provenance") or {},
+            serial=int(data.get("serial", 0)),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError(f"{where} is no plan ({type(error).__name__}: {error}).") from error
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return to_dict(value)
+    return str(value)

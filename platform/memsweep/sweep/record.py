@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from memsweep.errors import StoreError
 
-SCHEMA = 1
+SCHEMA = 2
+"""1: without ``files``. 2: with the size and the hash of each table's file."""
+READ = (1, 2)
 KEYS = ("identity", "study", "outcome", "config", "summary", "provenance")
+
+MEND = "memsweep resume STUDY computes what is damaged anew, and nothing else."
 
 _WORDS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
@@ -32,26 +35,42 @@ def encode(record: Mapping[str, Any]) -> bytes:
     return to_json(whole, f"the record of {identity}")
 
 
-def decode(data: bytes, path: Path) -> dict[str, Any]:
+def decode(data: bytes, identity: str, where: str) -> dict[str, Any]:
     """A record from the bytes of a file; the strings of ``encode`` become numbers again.
+
+    Args:
+        data: the file.
+        identity: whose record it must be.
+        where: the file's name, for messages.
 
     Raises:
         StoreError: no JSON object, keys missing, another schema, or the record of another identity; the message
             names the file and says what to do.
     """
-    record = from_json(data, path)
-    if record.get("schema") != SCHEMA:
+    record = from_json(data, where)
+    if record.get("schema") not in READ:
         raise StoreError(
-            f"{path} has schema {record.get('schema')!r}; this version of memsweep reads schema {SCHEMA}. "
-            f"Read it with the version that wrote it, or move the study's folder away to compute it anew."
+            f"{where} has schema {record.get('schema')!r}; this version of memsweep reads "
+            f"{' and '.join(map(str, READ))}. "
+            "Read it with the version that wrote it, or give --no-reuse to compute it anew."
         )
-    missing = [key for key in KEYS if key not in record]
-    if missing or not isinstance(record.get("summary"), dict):
-        raise StoreError(f"{path} is no complete record (missing: {', '.join(missing) or 'summary'}). {mend(path)}")
-    if record["identity"] != path.stem:
-        raise StoreError(f"{path} holds the record of {record['identity']!r}. {mend(path)}")
+    wrong = [key for key in KEYS if key not in record]
+    wrong += [key for key in ("config", "summary", "provenance") if not isinstance(record.get(key, {}), dict)]
+    if record["schema"] >= 2 and not _are_files(record.get("files")):
+        wrong.append("files")
+    if wrong:
+        raise StoreError(f"{where} is no complete record (missing or malformed: {', '.join(wrong)}). {MEND}")
+    if record["identity"] != identity:
+        raise StoreError(f"{where} holds the record of {str(record['identity'])[:60]!r}. {MEND}")
     record["summary"] = {key: _number(value) for key, value in record["summary"].items()}
     return record
+
+
+def _are_files(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(file, dict) and isinstance(file.get("bytes"), int) and isinstance(file.get("sha256"), str)
+        for file in value.values()
+    )
 
 
 def to_json(value: Mapping[str, Any], what: str) -> bytes:
@@ -67,7 +86,7 @@ def to_json(value: Mapping[str, Any], what: str) -> bytes:
         raise StoreError(f"{what} cannot be written as JSON: {error}") from error
 
 
-def from_json(data: bytes, path: Path) -> dict[str, Any]:
+def from_json(data: bytes, where: str) -> dict[str, Any]:
     """The JSON object in the bytes of a file.
 
     Raises:
@@ -75,18 +94,11 @@ def from_json(data: bytes, path: Path) -> dict[str, Any]:
     """
     try:
         value = json.loads(data.decode("utf-8", errors="surrogatepass"))
-    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
-        raise StoreError(f"{path} is damaged ({error}). {mend(path)}") from error
+    except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
+        raise StoreError(f"{where} is damaged ({error}). {MEND}") from error
     if not isinstance(value, dict):
-        raise StoreError(f"{path} holds a {type(value).__name__}, not a JSON object. {mend(path)}")
+        raise StoreError(f"{where} holds a {type(value).__name__}, not a JSON object. {MEND}")
     return value
-
-
-def mend(path: Path) -> str:
-    """What to do about a damaged file of a result or of a failure."""
-    if path.parent.name == "failures":
-        return "Delete this file; it only says why the trial has no result, and the next try writes it anew."
-    return f"Delete records/{path.stem}.json of that study and run the sweep again: only this trial is computed anew."
 
 
 def _plain(value: Any) -> Any:

@@ -1,35 +1,41 @@
-"""The store: one immutable result per trial identity, on a local or shared disk.
+"""The store: one immutable result per trial identity, on a local disk or in a bucket.
 
 A study is a folder. ``records/<identity>.json`` is the commit point of a result: it is written last, so a result
-either is there with all its tables or is not there. ``pandas.read_parquet`` on ``curves``, ``replicas``, ``memory``
+either is there with all its tables or is not there; it holds the size and the hash of each table's file, so that a
+file that a power cut or a disk has damaged is known. ``pandas.read_parquet`` on ``curves``, ``replicas``, ``memory``
 or ``history`` gives that table of the whole study.
 """
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import os
 import re
 import time
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.errors import StoreError, one_of
 from memsweep.sweep import record as records_json
 from memsweep.sweep import tables as table_files
-from memsweep.sweep.atomic import Staged, remove_stale
+from memsweep.sweep.storage import Place, PlaceSlot, explained
 from memsweep.sweep.tables import TABLES
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 MLFLOW_DATABASE, MLFLOW_ARTIFACTS = "mlflow.db", "mlartifacts"
 """Names beside the studies in the results folder, which no study's folder may take."""
 
+CHECKPOINTS = "checkpoints"
+
 _IDENTITY = re.compile(r"[0-9A-Za-z_-]{1,128}")
 _LONGEST_FOLDER_NAME = 255  # bytes: the limit of every common file system
+_READERS = 16  # files read at once: a bucket answers slowly and to many
 
 
 def folder_name(name: str) -> str:
@@ -52,32 +58,40 @@ def folder_name(name: str) -> str:
     return encoded
 
 
-def find_elsewhere(results: Path, identities: Iterable[str]) -> dict[str, Path]:
-    """Which study folders below ``results`` hold these results: identity -> folder (the first by name).
-
-    Lists each study's records once; nothing is opened.
-    """
+def find_elsewhere(results: Place | Path, identities: Iterable[str]) -> dict[str, Place]:
+    """Which study folders below ``results`` hold these results whole: identity -> folder (the first by name)."""
     wanted = set(identities)
-    found: dict[str, Path] = {}
-    if not wanted or not results.is_dir():
-        return found
-    for folder in sorted(path for path in results.iterdir() if path.is_dir()):
-        if wanted.isdisjoint(here := Store(folder).identities()):
-            continue
-        for identity in wanted & here:
-            found.setdefault(identity, folder)
+    found: dict[str, Place] = {}
+    place = Place.at(results)
+    with explained("read", place):
+        folders = [place / name for name in (place.folders() if wanted else ())]
+    for folder in folders:
+        store = Store(folder)
+        here = (wanted - found.keys()) & store.identities()
+        found |= dict.fromkeys(here - store.check(here).keys(), folder)
     return found
 
 
 class Store:
-    """The results of one study. Nothing is created on the disk before the first write.
+    """The results of one study. Nothing is created before the first write.
 
     Args:
-        folder: the study's folder, ``results/<folder_name(study)>``.
+        place: the study's folder, ``<results>/<folder_name(study)>``.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = Path(folder)
+    def __init__(self, place: Place | Path | str) -> None:
+        self.place = Place.at(place)
+
+    @property
+    def folder(self) -> Path:
+        """The folder on this machine's disk.
+
+        Raises:
+            StoreError: the study lies in a bucket.
+        """
+        if self.place.local is None:
+            raise StoreError(f"{self.place} is no folder of this machine. Give a local --results.")
+        return self.place.local
 
     def write(self, identity: str, record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> bool:
         """Add a result: its tables first, its record last.
@@ -93,7 +107,7 @@ class Store:
             Whether this call stored the result.
 
         Raises:
-            StoreError: the record or a table is malformed, or the disk cannot take it; nothing is stored then.
+            StoreError: the record or a table is malformed, or the storage cannot take it; nothing is stored then.
         """
         if self.has(identity):
             return False
@@ -104,10 +118,10 @@ class Store:
             )
         if record.get("identity") != identity:
             raise StoreError(f"the record of {record.get('identity')!r} was to be stored as {identity!r}.")
-        files = {
-            self._table(name, identity): table_files.to_parquet(name, tables.get(name), identity) for name in TABLES
-        }
-        self._commit(files | {self._record(identity): records_json.encode(record)})
+        data = {name: table_files.to_parquet(name, tables.get(name), identity) for name in TABLES}
+        whole = {**record, "files": {name: _digest(content) for name, content in data.items()}}
+        files = {_table(name, identity): content for name, content in data.items()}
+        self._commit(files | {_record(identity): records_json.encode(whole)})
         self._forget_failure(identity)
         return True
 
@@ -122,12 +136,13 @@ class Store:
         """
         if self.has(identity):
             return False
-        other.record(identity)  # a damaged result must not spread
-        other.tables(identity)
-        with explained("read", other.folder):
-            files = {self._table(name, identity): other._table(name, identity).read_bytes() for name in TABLES}
-            files[self._record(identity)] = other._record(identity).read_bytes()
-        self._commit(files)
+        record = other.record(identity)
+        data = {name: other._bytes_of(name, record) for name in TABLES}
+        for name, content in data.items():  # a damaged result must not spread
+            table_files.from_parquet(name, content, identity, f"{other.place}/{_table(name, identity)}")
+        with explained("read", other.place):
+            commit = other.place.read(_record(identity))
+        self._commit({_table(name, identity): content for name, content in data.items()} | {_record(identity): commit})
         self._forget_failure(identity)
         return True
 
@@ -135,22 +150,23 @@ class Store:
         """Move a result out of the way, record first, so that it can be computed anew; the files stay in .set-aside.
 
         Raises:
-            StoreError: the disk does not allow it.
+            StoreError: the storage does not allow it.
         """
-        aside = self.folder / ".set-aside" / f"{identity}.{time.time_ns()}"
-        with explained("write", self.folder):
-            aside.mkdir(parents=True)
-            for path in [self._record(identity), *(self._table(name, identity) for name in TABLES)]:
-                with contextlib.suppress(FileNotFoundError):
-                    os.replace(path, aside / f"{path.parent.name}{path.suffix}")
+        aside = f".set-aside/{identity}.{time.time_ns()}"
+        with explained("write", self.place):
+            for path in [_record(identity), *(_table(name, identity) for name in TABLES)]:
+                if self.place.exists(path):
+                    folder, _, file = path.partition("/")
+                    self.place.move(path, f"{aside}/{folder}{os.path.splitext(file)[1]}")
 
     def has(self, identity: str) -> bool:
         """Whether the result of this trial is stored."""
-        return self._record(identity).is_file()
+        with explained("read", self.place):
+            return self.place.exists(_record(identity))
 
     def identities(self) -> frozenset[str]:
         """The identities of all stored results; one listing of a folder."""
-        return _listed(self.folder / "records")
+        return self._listed("records")
 
     def record(self, identity: str) -> dict[str, Any]:
         """The record of one result.
@@ -158,17 +174,17 @@ class Store:
         Raises:
             StoreError: it is not stored, or its file is damaged or of another schema.
         """
-        path = self._record(identity)
-        with explained("read", path):
+        where = f"{self.place}/{_record(identity)}"
+        with explained("read", where):
             try:
-                data = path.read_bytes()
+                data = self.place.read(_record(identity))
             except FileNotFoundError:
-                raise StoreError(f"{self.folder} holds no result of {identity}. Run the sweep to compute it.") from None
-        return records_json.decode(data, path)
+                raise StoreError(f"{self.place} holds no result of {identity}. Run the sweep to compute it.") from None
+        return records_json.decode(data, identity, where)
 
     def records(self) -> list[dict[str, Any]]:
         """The records of all results, in the order of their identities."""
-        return [self.record(identity) for identity in sorted(self.identities())]
+        return _in_threads(self.record, sorted(self.identities()))
 
     def table(self, name: str) -> pd.DataFrame:
         """One table of the whole study, in the order of the identities; empty (with its columns) without results.
@@ -179,7 +195,9 @@ class Store:
         Raises:
             StoreError: a file of a stored result is missing or damaged; the message names it.
         """
-        return self._read(name, sorted(self.identities()))
+        if name not in TABLES:
+            raise StoreError(f"there is no table {name!r}; the tables are {one_of(TABLES)}.")
+        return self.together(name, self.records())
 
     def tables(self, identity: str) -> dict[str, pd.DataFrame]:
         """All four tables of one result.
@@ -187,109 +205,138 @@ class Store:
         Raises:
             StoreError: a file is missing or damaged.
         """
-        return {name: self._read(name, [identity]) for name in TABLES}
+        record = self.record(identity)
+        return {name: self.together(name, [record]) for name in TABLES}
+
+    def together(self, name: str, records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+        """One table of several results, in the order of their records.
+
+        Raises:
+            StoreError: a file is missing or damaged.
+        """
+        import pyarrow as pa
+
+        parts = _in_threads(lambda record: self._arrow(name, record), list(records))
+        if not parts:
+            return table_files.empty(name)
+        frame: pd.DataFrame = pa.concat_tables(parts).to_pandas()
+        return frame
+
+    def check(self, identities: Iterable[str]) -> dict[str, str]:
+        """Which of these stored results are damaged: identity -> what is wrong. Reads every file of each."""
+        names = sorted(identities)
+        return {name: fault for name, fault in zip(names, _in_threads(self._fault, names), strict=True) if fault}
 
     def fail(self, identity: str, failure: Mapping[str, Any]) -> None:
         """Note why a trial has no result (outcome, error, traceback); the next try writes over it."""
-        path = self._failure(identity)
-        self._commit({path: records_json.to_json({**failure, "identity": identity}, f"the failure of {identity}")})
+        content = records_json.to_json({**failure, "identity": identity}, f"the failure of {identity}")
+        self._commit({_failure(identity): content})
 
     def failures(self) -> dict[str, dict[str, Any]]:
-        """The last failure of each trial that has no result: identity -> what was given to ``fail``."""
-        found = {}
-        for identity in sorted(_listed(self.folder / "failures") - self.identities()):
-            path = self._failure(identity)
-            with explained("read", path), contextlib.suppress(FileNotFoundError):  # a success may remove it just now
-                found[identity] = records_json.from_json(path.read_bytes(), path)
-        return found
+        """The last failure of each trial that has no result: identity -> what was given to ``fail``.
 
-    def _commit(self, files: Mapping[Path, bytes]) -> None:
-        """Write files in order, so that the last one is the commit point; first all bytes, then all names."""
-        staging = self.folder / ".partial"
-        with explained("write", self.folder), contextlib.ExitStack() as cleanup:
-            staging.mkdir(parents=True, exist_ok=True)
-            remove_stale(staging)
-            staged = []
-            for path, data in files.items():
-                path.parent.mkdir(exist_ok=True)
-                staged.append(Staged(path, data, staging))
-                cleanup.callback(staged[-1].discard)
-            for file in staged:
-                file.commit()
+        One that cannot be read any more says so: it only explains, and the next try writes it anew.
+        """
+        names = sorted(self._listed("failures") - self.identities())
+        found = zip(names, _in_threads(self._failed, names), strict=True)
+        return {name: failure for name, failure in found if failure is not None}
 
-    def _read(self, name: str, identities: list[str]) -> pd.DataFrame:
-        import pyarrow as pa
-        import pyarrow.dataset as ds
+    def slot(self, name: str) -> PlaceSlot:
+        """Where the checkpoint of this name is kept."""
+        return PlaceSlot(self.place / CHECKPOINTS, f"{name}.pt")
 
-        if name not in TABLES:
-            raise StoreError(f"there is no table {name!r}; the tables are {one_of(TABLES)}.")
-        if not identities:
-            return table_files.empty(name)
-        paths = [self._table(name, identity) for identity in identities]
-        schema = table_files.schema(name)
+    def forget_checkpoints(self) -> None:
+        """Delete all checkpoints: what ended needs none.
+
+        Raises:
+            StoreError: the storage does not allow it.
+        """
+        with explained("write", self.place):
+            (self.place / CHECKPOINTS).delete_all()
+
+    def _commit(self, files: Mapping[str, bytes]) -> None:
+        with explained("write", self.place):
+            self.place.clean()
+            self.place.write_all(files)
+
+    def _bytes_of(self, name: str, record: Mapping[str, Any]) -> bytes:
+        """A table's file, as the record says that it was written."""
+        path = _table(name, record["identity"])
+        where = f"{self.place}/{path}"
+        with explained("read", where):
+            try:
+                data = self.place.read(path)
+            except FileNotFoundError:
+                raise StoreError(f"{where} is missing though its record exists. {records_json.MEND}") from None
+        written = record.get("files", {}).get(name)
+        if written is not None and written != _digest(data):
+            raise StoreError(
+                f"{where} is damaged: it is not what was written ({len(data)} bytes, {written['bytes']} then). "
+                f"{records_json.MEND}"
+            )
+        return data
+
+    def _arrow(self, name: str, record: Mapping[str, Any]) -> pa.Table:
+        where = f"{self.place}/{_table(name, record['identity'])}"
+        return table_files.from_parquet(name, self._bytes_of(name, record), record["identity"], where)
+
+    def _fault(self, identity: str) -> str:
         try:
-            dataset = ds.dataset([str(path) for path in paths], schema=schema, format="parquet")
-            frame: pd.DataFrame = dataset.to_table().to_pandas()
-        except (pa.ArrowException, OSError) as error:
-            raise StoreError(_damage(paths, error)) from error
-        return frame
+            record = self.record(identity)
+            for name in TABLES:
+                if "files" in record:
+                    self._bytes_of(name, record)
+                else:
+                    self._arrow(name, record)
+        except StoreError as error:
+            return str(error)
+        return ""
+
+    def _failed(self, identity: str) -> dict[str, Any] | None:
+        where = f"{self.place}/{_failure(identity)}"
+        try:
+            with explained("read", where):
+                return records_json.from_json(self.place.read(_failure(identity)), where)
+        except StoreError as error:
+            if isinstance(error.__cause__, FileNotFoundError):  # a success removed it just now
+                return None
+            return {"identity": identity, "outcome": "failed", "error": str(error), "traceback": ""}
 
     def _forget_failure(self, identity: str) -> None:
-        with explained("write", self.folder):
-            self._failure(identity).unlink(missing_ok=True)
+        with explained("write", self.place):
+            self.place.delete(_failure(identity))
 
-    def _record(self, identity: str) -> Path:
-        return self._file("records", identity, "json")
-
-    def _failure(self, identity: str) -> Path:
-        return self._file("failures", identity, "json")
-
-    def _table(self, name: str, identity: str) -> Path:
-        return self._file(name, identity, "parquet")
-
-    def _file(self, kind: str, identity: str, suffix: str) -> Path:
-        if not _IDENTITY.fullmatch(identity):
-            raise StoreError(f"{identity!r} is no trial identity: letters, digits, '-' and '_' are allowed.")
-        return self.folder / kind / f"{identity}.{suffix}"
+    def _listed(self, folder: str) -> frozenset[str]:
+        with explained("read", self.place):
+            names = self.place.names(folder)
+        stems = (os.path.splitext(name) for name in names)
+        return frozenset(stem for stem, suffix in stems if suffix == ".json" and _IDENTITY.fullmatch(stem))
 
 
-def _listed(folder: Path) -> frozenset[str]:
-    try:
-        with os.scandir(folder) as entries:
-            names = [entry.name for entry in entries]
-    except (FileNotFoundError, NotADirectoryError):
-        return frozenset()
-    return frozenset(
-        stem for stem, suffix in map(os.path.splitext, names) if suffix == ".json" and _IDENTITY.fullmatch(stem)
-    )
+def _in_threads(work: Any, items: list[Any]) -> list[Any]:
+    if len(items) < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(_READERS) as threads:
+        return list(threads.map(work, items))
 
 
-def _damage(paths: list[Path], error: Exception) -> str:
-    """The sentence about tables that could not be read: Arrow's own errors do not always name the file."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    for path in paths:
-        if not path.is_file():
-            return f"{path} is missing though its record exists. {records_json.mend(path)}"
-        try:
-            pq.ParquetFile(path).read()
-        except (pa.ArrowException, OSError) as cause:
-            return f"{path} is damaged ({cause}). {records_json.mend(path)}"
-    return f"{paths[0].parent} cannot be read: {error}. Run the same command again; if it stays, check the disk."
+def _digest(data: bytes) -> dict[str, Any]:
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
-@contextlib.contextmanager
-def explained(verb: str, path: Path) -> Iterator[None]:
-    """Disk errors in our words.
+def _record(identity: str) -> str:
+    return _file("records", identity, "json")
 
-    Raises:
-        StoreError: in place of the OSError that the body met.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(
-            f"cannot {verb} {path}: {error.strerror or error}. Check the disk's free space and the folder's "
-            "permissions, then run the same command again: finished results are kept."
-        ) from error
+
+def _failure(identity: str) -> str:
+    return _file("failures", identity, "json")
+
+
+def _table(name: str, identity: str) -> str:
+    return _file(name, identity, "parquet")
+
+
+def _file(kind: str, identity: str, suffix: str) -> str:
+    if not _IDENTITY.fullmatch(identity):
+        raise StoreError(f"{identity[:60]!r} is no trial identity: letters, digits, '-' and '_' are allowed.")
+    return f"{kind}/{identity}.{suffix}"

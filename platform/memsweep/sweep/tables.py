@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from memsweep.errors import StoreError
+from memsweep.errors import StoreError, one_of
+from memsweep.sweep.record import MEND
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,6 +107,39 @@ def to_parquet(name: str, frame: pd.DataFrame | None, identity: str) -> bytes:
     sink = io.BytesIO()
     pq.write_table(_to_arrow(name, frame, identity), sink)
     return sink.getvalue()
+
+
+def from_parquet(name: str, data: bytes, identity: str, where: str) -> pa.Table:
+    """The table in the bytes of a file, checked against the schema: what was written here, or nothing.
+
+    Raises:
+        StoreError: no Parquet; a column is missing, unknown or of another type; a value is null that may not be; a
+            row is of another identity. The message names the file.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(pa.BufferReader(data), partitioning=None)
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(f"{where} is damaged ({error}). {MEND}") from error
+    wanted = schema(name)
+    got = {field.name: str(field.type) for field in table.schema}
+    expected = {field.name: str(field.type) for field in wanted}
+    if got != expected:
+        differing = sorted(column for column in got.keys() | expected if got.get(column) != expected.get(column))
+        raise StoreError(
+            f"{where} is no {name} table of this version: {one_of(differing)} should be "
+            f"{', '.join(f'{column} {kind}' for column, kind in expected.items() if column in differing) or 'absent'}. "
+            f"{MEND}"
+        )
+    empty_cells = [field.name for field in wanted if not field.nullable and table[field.name].null_count]
+    if empty_cells:
+        raise StoreError(f"{where} has empty values in {one_of(empty_cells)}. {MEND}")
+    if table.num_rows and not pc.all(pc.equal(table["identity"], identity)).as_py():
+        raise StoreError(f"{where} has rows of another trial than {identity}. {MEND}")
+    return table.select(wanted.names).cast(wanted)
 
 
 def _to_arrow(name: str, frame: pd.DataFrame, identity: str) -> pa.Table:

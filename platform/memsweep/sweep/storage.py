@@ -1,0 +1,279 @@
+"""Where files of studies lie: a folder on a local disk, or a prefix in an S3 bucket, by the same code.
+
+A file appears whole or not at all. On a disk it is written beside its place, synced, and renamed; an object store
+shows an object when all of it has arrived.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import urllib.parse
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memsweep.errors import StoreError
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+S3 = "s3://"
+STAGING = ".partial"
+_STALE_SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder of files; nothing is created before the first write.
+
+    Made by ``Place.at``. Every method but ``at`` and ``/`` may raise ``OSError``; see ``explained``.
+
+    Attributes:
+        uri: what ``Place.at`` takes again, in any process: an absolute path, or ``s3://bucket/prefix``.
+    """
+
+    uri: str
+
+    @classmethod
+    def at(cls, where: Place | Path | str) -> Place:
+        """A place by its path or ``s3://`` URI; credentials, region and endpoint come from AWS's own variables.
+
+        Raises:
+            StoreError: a URI of another kind, one without a bucket, or one with a password in it.
+        """
+        if isinstance(where, Place):
+            return where
+        text = str(where)
+        if "://" not in text:
+            return cls(str(Path(text).absolute()))
+        parts = urllib.parse.urlsplit(text)
+        if not text.startswith(S3) or not parts.netloc or parts.query or parts.fragment or ".." in text.split("/"):
+            raise StoreError(
+                f"{_without_secrets(text)!r} is no place for results; allowed are a folder and s3://bucket/prefix (the "
+                "endpoint of another service than Amazon's goes into AWS_ENDPOINT_URL)."
+            )
+        if "@" in parts.netloc:
+            raise StoreError(
+                f"{_without_secrets(text)!r} carries credentials, which would be stored with the results. Set "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead."
+            )
+        return cls(text.rstrip("/"))
+
+    def __truediv__(self, name: str) -> Place:
+        return Place(f"{self.uri.rstrip('/')}/{name}")
+
+    def __str__(self) -> str:
+        return self.uri
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.uri.rpartition("/")[2]
+
+    @property
+    def parent(self) -> Place:
+        """The folder that this one lies in."""
+        return Place(self.uri.rpartition("/")[0] or "/")
+
+    @property
+    def local(self) -> Path | None:
+        """The folder, where this is a local disk."""
+        return None if self.uri.startswith(S3) else Path(self.uri)
+
+    @cached_property
+    def files(self) -> FileSystem:
+        """pyarrow's file system for this place."""
+        from pyarrow import fs
+
+        return fs.LocalFileSystem() if self.local is not None else s3_filesystem()
+
+    def path(self, name: str = "") -> str:
+        """The path of a file as ``files`` takes it."""
+        root = self.uri.removeprefix(S3)
+        return f"{root}/{name}" if name else root
+
+    def read(self, name: str) -> bytes:
+        """The whole file.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        with self.files.open_input_stream(self.path(name)) as stream:
+            data: bytes = stream.read()
+        return data
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file, over whatever had its name."""
+        self.write_all({name: data})
+
+    def write_all(self, files: Mapping[str, bytes]) -> None:
+        """Write files in order, so that the last one is the commit point of all."""
+        if self.local is None:
+            for name, data in files.items():
+                self._put(self.path(name), data)
+            return
+        with contextlib.ExitStack() as cleanup:
+            staged = {name: self._staged(name, data, cleanup) for name, data in files.items()}
+            for name, temporary in staged.items():
+                self.files.create_dir(os.path.dirname(self.path(name)))
+                self.files.move(temporary, self.path(name))
+                self._sync(os.path.dirname(self.path(name)))
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+        return bool(self.files.get_file_info(self.path(name)).is_file)
+
+    def names(self, folder: str = "") -> dict[str, int]:
+        """The files in a folder, without those below: name -> size in bytes; empty where there is no such folder."""
+        return {info.base_name: int(info.size) for info in self._listed(folder) if info.is_file}
+
+    def folders(self) -> list[str]:
+        """The names of the folders in this one, sorted."""
+        from pyarrow.fs import FileType
+
+        return sorted(info.base_name for info in self._listed("") if info.type == FileType.Directory)
+
+    def delete(self, name: str) -> None:
+        """Delete a file that may be there or not."""
+        with contextlib.suppress(FileNotFoundError):
+            self.files.delete_file(self.path(name))
+
+    def move(self, name: str, to: str) -> None:
+        """Give a file another name below this place.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        self.files.create_dir(os.path.dirname(self.path(to)))
+        self.files.move(self.path(name), self.path(to))
+
+    def delete_all(self) -> None:
+        """Delete this folder with everything in it; it may be there or not."""
+        with contextlib.suppress(FileNotFoundError):
+            self.files.delete_dir(self.path())
+
+    def clean(self) -> None:
+        """Remove what killed writers left; young files stay, for another process may be writing them."""
+        import datetime
+
+        limit = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=_STALE_SECONDS)
+        for info in self._listed(STAGING) if self.local is not None else ():
+            if info.is_file and info.mtime is not None and info.mtime < limit:
+                self.delete(f"{STAGING}/{info.base_name}")
+
+    def age(self, name: str) -> float:
+        """Seconds since a file was written, both ends by the storage's own clock.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        probe = f"{STAGING}/clock.{uuid.uuid4().hex}"
+        self.files.create_dir(self.path(STAGING))
+        self._put(self.path(probe), b"")
+        try:
+            now, then = self.files.get_file_info([self.path(probe), self.path(name)])
+        finally:
+            self.delete(probe)
+        if then.mtime is None:
+            raise FileNotFoundError(self.path(name))
+        return float((now.mtime - then.mtime).total_seconds())
+
+    def _listed(self, folder: str) -> list[Any]:
+        from pyarrow.fs import FileSelector
+
+        try:
+            return self.files.get_file_info(FileSelector(self.path(folder), allow_not_found=True))
+        except NotADirectoryError:
+            return []
+
+    def _put(self, path: str, data: bytes) -> None:
+        with self.files.open_output_stream(path) as stream:
+            stream.write(data)
+
+    def _staged(self, name: str, data: bytes, cleanup: contextlib.ExitStack) -> str:
+        """A file that is complete and on the disk, but not yet under its own name."""
+        self.files.create_dir(self.path(STAGING))
+        # Unique per writer: two processes may write the same file at the same time.
+        temporary = self.path(f"{STAGING}/{os.path.basename(name)[:100]}.{os.getpid()}.{uuid.uuid4().hex}")
+        cleanup.callback(lambda: Path(temporary).unlink(missing_ok=True))
+        self._put(temporary, data)
+        self._sync(temporary)
+        return temporary
+
+    def _sync(self, path: str) -> None:
+        """Make a file, or the names in a folder, survive a power cut."""
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            with contextlib.suppress(OSError) if os.path.isdir(path) else contextlib.nullcontext():
+                os.fsync(descriptor)  # some network file systems cannot sync a folder
+        finally:
+            os.close(descriptor)
+
+
+def s3_filesystem(*, attempts: int = 5, connect_timeout: float = 5.0) -> FileSystem:
+    """pyarrow's S3, by the variables that every AWS client reads."""
+    from pyarrow import fs
+
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
+    scheme, _, host = endpoint.rstrip("/").rpartition("://") if endpoint else ("https", "", "")
+    return fs.S3FileSystem(
+        endpoint_override=host or None,
+        scheme=scheme or "https",
+        region=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"),
+        connect_timeout=connect_timeout,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=attempts),
+        allow_delayed_open=True,  # a small object is one request, and so are its faults
+        background_writes=False,
+    )
+
+
+@dataclass(frozen=True)
+class PlaceSlot:
+    """One file of a place, as a checkpoint's slot (``memsweep.learning.checkpoints``)."""
+
+    place: Place
+    name: str
+
+    def read(self) -> bytes | None:
+        """The whole file; None where there is none."""
+        try:
+            return self.place.read(self.name)
+        except FileNotFoundError:
+            return None
+
+    def write(self, data: bytes) -> None:
+        """Write the file, whole or not at all."""
+        self.place.write(self.name, data)
+
+    def delete(self) -> None:
+        """Forget the file."""
+        self.place.delete(self.name)
+
+    def __str__(self) -> str:
+        return f"{self.place}/{self.name}"
+
+
+@contextlib.contextmanager
+def explained(verb: str, where: object) -> Iterator[None]:
+    """Storage errors in our words.
+
+    Raises:
+        StoreError: in place of the OSError that the body met.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"cannot {verb} {where}: {error.strerror or error}. Check the free space and the permissions there, then "
+            "run the same command again: finished results are kept."
+        ) from error
+
+
+def _without_secrets(uri: str) -> str:
+    scheme, mark, rest = uri.partition("?")[0].partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
