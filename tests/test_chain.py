@@ -21,6 +21,7 @@ from memsweep.sweep.course import Course
 from memsweep.sweep.identity import identity, pack_identity
 from memsweep.sweep.inline import InlineBackend
 from memsweep.sweep.job import PackJob, PackReport, Progress, execute_pack
+from memsweep.sweep.journal import Journal, Row
 from memsweep.sweep.plan import Plan, identified, make_plan
 from memsweep.sweep.plan_file import write_plan
 from memsweep.sweep.runner import Launch, RunSummary, run
@@ -361,11 +362,13 @@ def test_a_chain_that_lacked_memory_beside_others_goes_on_alone(tmp_path: Path) 
 
         return execute_pack(job, reached)
 
-    course = Course(plan, ROOT, store, lambda snapshot: notes.append(snapshot.note), lambda name: None)
+    journal = Journal(store.place, {trial.identity: Row() for trial in plan.trials})
+    course = Course(plan, ROOT, store, journal, lambda snapshot: notes.append(snapshot.note), lambda name: None)
     course.run(TwoAtOnce(hungry))
     assert tries == [[2, 3, 4], [3, 4]]
     assert list(course.results) == [trial.identity for trial in plan.trials]
     assert not course.failures
+    assert all(row.state.has_result for row in journal.rows.values())
     assert "2 trials again, one at a time, after a failure" in notes
 
 

@@ -17,6 +17,7 @@ import memsweep
 from config_study import BASE, ROOT, scaled_parameterization
 from memsweep import commands
 from memsweep.cli import main
+from memsweep.cli.arguments import STUDY_VERBS
 from memsweep.cli.usage import COMMANDS
 from memsweep.errors import StoreError
 
@@ -56,7 +57,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[argparse.Namespace]:
         arrived.append(args)
         return 0
 
-    for name in ("plan", "sweep", "report"):
+    for name in STUDY_VERBS:
         monkeypatch.setattr(commands, name, take)
     return arrived
 
@@ -79,7 +80,7 @@ def test_the_examples_of_help_can_be_typed(asked: list[argparse.Namespace], caps
             program, *words = shlex.split(line)
             assert (program, words[0]) == ("memsweep", name)
             assert main([*words, "--workspace", str(ROOT)]) == 0, line
-    assert {args.command for args in asked} == {"plan", "sweep", "report"}
+    assert {args.command for args in asked} == set(STUDY_VERBS)
 
 
 def test_help_is_quick_and_imports_nothing_heavy() -> None:
@@ -113,7 +114,9 @@ def test_every_flag_arrives(asked: list[argparse.Namespace], workspace: Path) ->
     assert main(["-v", "sweep", "--address", "auto", "--dashboard", *place, "small", "a=1"]) == 0
     assert main(["plan", "small", "a=1", "--results", "out", "--no-reuse", *place, "b=2"]) == 0
     assert main(["report", "out/small", "--results", "out", "-v"]) == 0
-    plain, inline, joined, plan, report = asked
+    assert main(["retry", "small", "--force", "--inline", "--results", "s3://bucket/x"]) == 0
+    assert main(["extend", "small", "training.seeds=10", "--address", "auto", *place, "model.width=2,4"]) == 0
+    plain, inline, joined, plan, report, retry, extend = asked
     assert (plain.inline, plain.address, plain.dashboard, plain.no_reuse, plain.overrides) == (
         False,
         None,
@@ -121,12 +124,14 @@ def test_every_flag_arrives(asked: list[argparse.Namespace], workspace: Path) ->
         False,
         [],
     )
-    assert (plain.results, plain.workspace, plain.verbose) == (Path("results"), workspace, False)
-    assert (inline.inline, inline.no_reuse, inline.results) == (True, True, Path("out"))
+    assert (plain.results, plain.workspace, plain.verbose) == ("results", workspace, False)
+    assert (inline.inline, inline.no_reuse, inline.results) == (True, True, "out")
     assert inline.overrides == ["a=1", "b=2", "~grid.c"]
     assert (joined.address, joined.dashboard, joined.overrides, joined.verbose) == ("auto", True, ["a=1"], True)
-    assert (plan.study, plan.results, plan.no_reuse, plan.overrides) == ("small", Path("out"), True, ["a=1", "b=2"])
-    assert (report.study, report.results, report.verbose) == ("out/small", Path("out"), True)
+    assert (plan.study, plan.results, plan.no_reuse, plan.overrides) == ("small", "out", True, ["a=1", "b=2"])
+    assert (retry.study, retry.force, retry.inline, retry.results) == ("small", True, True, "s3://bucket/x")
+    assert (extend.overrides, extend.address) == (["training.seeds=10", "model.width=2,4"], "auto")
+    assert (report.study, report.results, report.verbose) == ("out/small", "out", True)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_the_files_that_others_rely_on(on_ray: tuple[Path, CompletedProcess[str]
         "mlartifacts",
     }
     visible = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
-    assert visible == {"records", *TABLES, "plan.json", "report"}
+    assert visible == {"records", *TABLES, "plan.json", "plan.copy.json", "journal", "lease", "report"}
     assert [path for path in folder.rglob("*") if path.is_file() and ".partial" in path.parts] == []
     report = folder / "report"
     assert {path.name for path in report.iterdir()} == {

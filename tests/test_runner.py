@@ -75,7 +75,7 @@ def test_ray_and_inline_give_the_same_numbers_and_only_the_culprits_fail(
     assert (first.total, first.finished, first.failed, first.fraction) == (9, 0, 0, 0.0)
     assert (last.finished, last.failed, last.running, last.eta, last.note) == (6, 3, 0, 0.0, "")
     assert last.fraction == pytest.approx(1.0)
-    assert any("each alone" in snapshot.note for snapshot in seen)
+    assert any("again, after a failure" in snapshot.note for snapshot in seen)
     assert capfd.readouterr() == ("", "")  # Ray says nothing, not even of the worker that was killed
 
     # The same packs with nothing wrong in them, in this process: bit for bit what Ray's workers found.

@@ -6,9 +6,9 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from memsweep.cli.arguments import parse
+from memsweep.cli.arguments import DISCOVERING, STUDY_VERBS, parse
 from memsweep.errors import MemsweepError
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # what a shell reports for a program that SIGINT or SIGPIPE ended
@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0 done, 1 some trials failed, 2 a configuration or command line that cannot run, 130 stopped.
     """
-    args = parse(argv, {"plan": _plan, "sweep": _sweep, "report": _report, "list": _list, "describe": _describe})
+    args = parse(argv, {"list": _list, "describe": _describe} | dict.fromkeys(STUDY_VERBS, _command))
     try:
         code: int = args.run(args)
         sys.stdout.flush()
@@ -42,24 +42,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BROKEN_PIPE
 
 
-def _plan(args: argparse.Namespace) -> int:
+def _command(args: argparse.Namespace) -> int:
     from memsweep import commands
 
-    _discover(args)
-    return commands.plan(args)
-
-
-def _sweep(args: argparse.Namespace) -> int:
-    from memsweep import commands
-
-    _discover(args)
-    return commands.sweep(args)
-
-
-def _report(args: argparse.Namespace) -> int:
-    from memsweep import commands
-
-    return commands.report(args)
+    if args.command in DISCOVERING:
+        _discover(args)
+    verb: Callable[[argparse.Namespace], int] = getattr(commands, args.command)
+    return verb(args)
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -11,6 +11,9 @@ from typing import Any
 from memsweep import __version__
 from memsweep.cli import usage
 
+STUDY_VERBS = ("plan", "sweep", "resume", "extend", "retry", "status", "report", "sync")
+DISCOVERING = ("plan", "sweep", "resume", "extend", "retry")
+"""Verbs that name tasks and models, so that a file that cannot be imported is worth a warning."""
 LISTS = ("tasks", "models", "parameterizations", "studies")
 
 
@@ -74,13 +77,34 @@ def _add_plan(command: argparse.ArgumentParser) -> None:
 
 def _add_sweep(command: argparse.ArgumentParser) -> None:
     _add_plan(command)
+    _add_launch(command)
+
+
+def _add_extend(command: argparse.ArgumentParser) -> None:
+    command.add_argument("study", metavar="STUDY", help="a name in search_spaces/, or the path of a YAML file")
+    command.add_argument("overrides", metavar="OVERRIDE", nargs="*", help="key=value; see below")
+    _add_places(command)
+    _add_launch(command)
+
+
+def _add_resume(command: argparse.ArgumentParser) -> None:
+    _add_stored(command)
+    _add_launch(command)
+
+
+def _add_retry(command: argparse.ArgumentParser) -> None:
+    _add_resume(command)
+    command.add_argument("--force", action="store_true", help="also rows that failed three times in the same way")
+
+
+def _add_launch(command: argparse.ArgumentParser) -> None:
     how = command.add_mutually_exclusive_group()
     how.add_argument("--inline", action="store_true", help="run in this process, without Ray; the same numbers")
     how.add_argument("--address", metavar="ADDR", help="join a running Ray cluster: auto, or host:port")
     command.add_argument("--dashboard", action="store_true", help="start Ray's dashboard on 127.0.0.1")
 
 
-def _add_report(command: argparse.ArgumentParser) -> None:
+def _add_stored(command: argparse.ArgumentParser) -> None:
     command.add_argument("study", metavar="STUDY|FOLDER", help="a study's name, or the folder of its results")
     _add_places(command)
 
@@ -97,7 +121,7 @@ def _add_describe(command: argparse.ArgumentParser) -> None:
 
 def _add_places(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--results", metavar="DIR", type=Path, default=Path("results"), help="where results are kept (results)"
+        "--results", metavar="DIR", default="results", help="where results are kept: a folder, s3://bucket/x (results)"
     )
     _add_workspace(command)
 
@@ -111,7 +135,12 @@ def _add_workspace(command: argparse.ArgumentParser) -> None:
 _ADD = {
     "plan": _add_plan,
     "sweep": _add_sweep,
-    "report": _add_report,
+    "resume": _add_resume,
+    "extend": _add_extend,
+    "retry": _add_retry,
+    "status": _add_stored,
+    "report": _add_stored,
+    "sync": _add_stored,
     "list": _add_list,
     "describe": _add_describe,
 }

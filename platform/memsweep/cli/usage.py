@@ -17,6 +17,8 @@ examples:
   memsweep sweep quickstart                     run it and print the verdicts
   memsweep sweep quickstart model.width=2,4,8   the same with another grid axis
   memsweep describe diagonal_rnn                what can be set, with defaults and limits
+  memsweep status quickstart                    where every row stands
+  memsweep resume quickstart                    finish what a crash or Ctrl-C left
 
 'memsweep COMMAND --help' explains a command."""
 
@@ -55,7 +57,7 @@ examples:
     "sweep": Text(
         "run a study and print its verdicts",
         "Run every row of a study that has no result yet, then write the report and print the verdict table.\n"
-        "Ctrl-C keeps what is finished; the same command goes on from there.\n"
+        "Ctrl-C keeps what is finished; the same command, or memsweep resume, goes on from there.\n"
         "Exit code: 0 all rows done, 1 some failed, 2 the study or a resource request is wrong, 130 stopped.",
         f"""\
 examples:
@@ -65,6 +67,58 @@ examples:
   memsweep sweep quickstart --address auto --results /shared/results
 
 {OVERRIDES}""",
+    ),
+    "resume": Text(
+        "finish the plan of a study",
+        "Run every row of a study's stored plan that has no result: what waited, what was running when its driver "
+        "died\n(from its checkpoint), what is damaged. Needs no study file. Rows that failed three times in the same "
+        "way are\nleft alone (see retry). Refused while another driver is at work on the study, and where the code "
+        "has changed.",
+        """\
+examples:
+  memsweep resume quickstart
+  memsweep resume results/quickstart --inline
+  memsweep resume quickstart --results s3://bucket/results --address auto""",
+    ),
+    "extend": Text(
+        "add rows to a study: more widths, more seeds",
+        "Add the rows of a study file, with overrides, to the study's stored plan, and run what has no result.\n"
+        "More seeds train only the seeds that are missing; the report pools them with the others.",
+        f"""\
+examples:
+  memsweep extend quickstart model.width=2,3,4,6,8,12,16
+  memsweep extend quickstart training.seeds=10
+
+{OVERRIDES}""",
+    ),
+    "retry": Text(
+        "run the rows of a study that failed",
+        "Run the rows that failed or ran out of memory, and no others. A row that has failed three times in the same\n"
+        "way is left alone unless --force is given.",
+        """\
+examples:
+  memsweep retry quickstart
+  memsweep retry quickstart --force""",
+    ),
+    "status": Text(
+        "show where every row of a study stands, and who is at work on it",
+        "Count the rows that are queued, running, done, diverged, stopped early, out of memory, failed, preempted or\n"
+        "cancelled, say why rows failed, and name the driver that is at work. Reads the results folder alone: works "
+        "from\nany machine that sees it, while the sweep runs.",
+        """\
+examples:
+  memsweep status quickstart
+  memsweep status quickstart --results s3://bucket/results""",
+    ),
+    "sync": Text(
+        "bring MLflow to what the store holds",
+        "Write every run, metric and artifact that MLflow lacks, after an outage of its server: the same state as if\n"
+        "it had never been away, and no run twice. Exit code 1 where something is still missing. "
+        "\nMLFLOW_TRACKING_URI names the server, as in a sweep.",
+        """\
+examples:
+  memsweep sync quickstart
+  memsweep sync quickstart --results s3://bucket/results""",
     ),
     "report": Text(
         "write the report of a study again from its stored results",

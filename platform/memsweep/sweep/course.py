@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +16,7 @@ from memsweep.sweep.backend import Backend
 from memsweep.sweep.carry import never_reached
 from memsweep.sweep.identity import pack_identity
 from memsweep.sweep.job import Failure, PackJob, PackReport
+from memsweep.sweep.journal import Journal, State
 from memsweep.sweep.phases import Phases
 from memsweep.sweep.progress import Ledger, Snapshot
 from memsweep.sweep.resources import threads
@@ -21,6 +24,11 @@ from memsweep.sweep.store import Store
 
 if TYPE_CHECKING:
     from memsweep.sweep.plan import Plan
+
+_log = logging.getLogger(__name__)
+
+_DEATHS = 3
+"""A trial whose worker died so often, for a cause that is not known, is not tried again."""
 
 _UNTOLD: Failure = {
     "outcome": str(Outcome.FAILED),
@@ -36,6 +44,7 @@ class Course:
         plan: what to run.
         workspace: folder whose ``tasks/`` the workers import.
         store: the study's results.
+        journal: where every row's state is noted.
         on_progress: told the state after every event.
         deliver: told the identity of every new result.
 
@@ -50,25 +59,29 @@ class Course:
         plan: Plan,
         workspace: Path,
         store: Store,
+        journal: Journal,
         on_progress: Callable[[Snapshot], None],
         deliver: Callable[[str], None],
     ) -> None:
         self.results: dict[str, str] = {}
         self.failures: dict[str, Failure] = {}
         self.phases = Phases()
-        self._store, self._on_progress, self._deliver = store, on_progress, deliver
-        self._jobs = _jobs(plan, workspace, store.folder)
+        self._store, self._journal, self._on_progress, self._deliver = store, journal, on_progress, deliver
+        self._jobs = _jobs(plan, workspace, store.place.uri)
         self._cost = {trial.identity: pack.cost / len(pack.trials) for pack in plan.packs for trial in pack.trials}
         self._ledger = Ledger(len(plan.trials), len(plan.done), sum(self._cost.values()))
-        self._singles: list[PackJob] = []  # members of packs that failed
+        self._deaths: Counter[str] = Counter()  # by trial
+        self._next: list[PackJob] = []  # packs whose worker died, from their checkpoints; members of packs that failed
         # trials that ran out of memory, or died, while others ran beside them; chains whose worker died
         self._lonely: list[PackJob] = []
-        self._beside_others = self._last_round = False
+        self._beside_others = False
 
     def run(self, backend: Backend) -> None:
-        """All packs; then the members of failed packs, each alone; then what lacked memory even so, one at a time.
+        """All packs; then what failed, in a way that another try can mend or explain; then that one at a time.
 
-        What a chain lacks stays together: its trials need one another's results, and never shared a program.
+        A pack whose worker died goes on from its checkpoint. The members of a pack that failed run alone each, so that
+        only the culprit fails; so do those of a pack whose worker dies again. What a chain lacks stays together: its
+        trials need one another's results, and never shared a program.
 
         Raises:
             KeyboardInterrupt: the run was stopped; ``results`` and ``failures`` hold what had ended.
@@ -76,81 +89,111 @@ class Course:
         self._beside_others = backend.slots > 1
         self._show()
         backend.run(self._jobs, backend.slots, self)
-        self._again(backend, self._singles, backend.slots, "each alone")
-        self._beside_others, self._last_round = False, True
-        self._again(backend, self._lonely, 1, "one at a time")
+        while self._next:
+            jobs, self._next = self._next, []
+            self._again(backend, jobs, backend.slots, "after a failure")
+        self._beside_others = False
+        while self._lonely or self._next:
+            jobs, self._lonely, self._next = [*self._lonely, *self._next], [], []
+            self._again(backend, jobs, 1, "one at a time, after a failure")
 
     def _again(self, backend: Backend, jobs: list[PackJob], at_once: int, how: str) -> None:
-        if jobs:
-            count = sum(len(job.members) for job in jobs)
-            self._ledger.note = f"{count} trial{'s' if count > 1 else ''} again, {how}, after a failure"
-            backend.run(list(jobs), at_once, self)
-            self._ledger.note = ""
-            self._show()
+        count = sum(len(job.members) for job in jobs)
+        self._ledger.note = f"{count} trial{'s' if count > 1 else ''} again, {how}"
+        backend.run(jobs, at_once, self)
+        self._ledger.note = ""
+        self._show()
 
     def started(self, job: PackJob) -> None:
         self._ledger.started(job.pack, sum(self._cost[name] for name, _ in job.members))
+        self._journal.note((name for name, _ in job.members if name not in self.results), State.RUNNING)
         self._show()
 
     def advanced(self, job: PackJob, fraction: float) -> None:
         self._ledger.advanced(job.pack, fraction)
         self._show()
 
-    def finished(self, job: PackJob, report: PackReport, *, died: bool = False) -> None:
+    def finished(self, job: PackJob, report: PackReport) -> None:
         self._ledger.ended(job.pack)
         self.phases.add(report.seconds)
-        told = {*report.finished, *report.failed}
-        for name, outcome in report.finished.items():
-            self.results[name] = outcome
-            self._ledger.settled(self._cost[name])
-            self._deliver(name)
+        self._settle(report.finished)
         if report.failed and _chained(job):
-            self._chain_failed(job, report.failed, died=died)
-            report = replace(report, failed={})
-        for name, failure in report.failed.items():
-            lacked_memory = died or failure["outcome"] == Outcome.OUT_OF_MEMORY
-            self._failed(job, name, failure, certain=name in report.guilty, lacked_memory=lacked_memory)
+            self._chain_failed(job, report.failed)
+        else:
+            for name, failure in report.failed.items():
+                self._failed(job, name, failure, certain=name in report.guilty)
         for name, _ in job.members:
-            if name not in told:
+            if name not in report.finished and name not in report.failed:
                 self._failed(job, name, _UNTOLD, certain=True)
         self._show()
 
     def died(self, job: PackJob, failure: Failure) -> None:
         self._ledger.ended(job.pack)
         # What was written before the worker died is a result like any other.
-        stored = {name: str(self._store.record(name)["outcome"]) for name, _ in job.members if self._store.has(name)}
-        lost = {name: failure for name, _ in job.members if name not in stored}
-        if _chained(job):  # it died at the first trial that is lost, and never came to the others
-            first = next(iter(lost), "")
-            lost = {name: failure if name == first else never_reached(first) for name in lost}
-        self.finished(job, PackReport(stored, lost), died=True)
+        self._settle({name: self._stored(name) for name, _ in job.members if self._store.has(name)})
+        lost = [name for name, _ in job.members if name not in self.results]
+        if lost:
+            # the trials of a chain run one by one: it died at the first that is lost, and never came to the others
+            suspects = lost[:1] if _chained(job) else lost
+            self._deaths.update(suspects)
+            self._lost(replace(job, members=tuple(m for m in job.members if m[0] in lost)), suspects, failure)
+        self._show()
 
-    def stopped(self) -> None:
-        """All workers are gone: what they stored before their packs had ended counts like any other result."""
-        for job in self._jobs:
+    def _lost(self, job: PackJob, suspects: list[str], failure: Failure) -> None:
+        """The worker of a job died, and with it what these trials were doing."""
+        deaths = self._deaths[suspects[0]]
+        if deaths >= _DEATHS or (failure["outcome"] == Outcome.OUT_OF_MEMORY and not self._beside_others):
             for name, _ in job.members:
-                if name not in self.results and self._store.has(name):
-                    self.results[name] = str(self._store.record(name)["outcome"])
-                    self._deliver(name)
+                self._give_up(job, name, failure if name in suspects else never_reached(suspects[0]))
+            return
+        self._journal.note(suspects, State.QUEUED, failure=failure)
+        self._journal.note([name for name, _ in job.members if name not in suspects], State.QUEUED)
+        if len(suspects) == 1:
+            self._lonely.append(job)
+        elif deaths > 1 or failure["outcome"] == Outcome.OUT_OF_MEMORY:
+            self._next += [_alone(job, name) for name in suspects]
+        else:
+            self._next.append(job)
 
-    def _failed(
-        self, job: PackJob, name: str, failure: Failure, *, certain: bool = False, lacked_memory: bool = False
-    ) -> None:
+    def ended(self, *, interrupted: bool) -> None:
+        """All workers are gone. What they stored before their packs had ended counts like any other result."""
+        if interrupted:
+            names = [name for job in self._jobs for name, _ in job.members if name not in self.results]
+            self._settle({name: self._stored(name) for name in names if self._store.has(name)})
+            running = [name for name in names if self._journal.rows[name].state is State.RUNNING]
+            self._journal.note(running, State.PREEMPTED)
+        self._journal.flush()
+        if self._journal.trouble:
+            _log.warning("%s", self._journal.trouble)
+
+    def _settle(self, outcomes: Mapping[str, str]) -> None:
+        for name, outcome in outcomes.items():
+            self.results[name] = outcome
+            self._ledger.settled(self._cost[name])
+            self._journal.note([name], State(outcome))
+            self._deliver(name)
+
+    def _stored(self, name: str) -> str:
+        return str(self._store.record(name)["outcome"])
+
+    def _failed(self, job: PackJob, name: str, failure: Failure, *, certain: bool = False) -> None:
         """Run the trial again where that can tell more; else it has failed for good."""
-        alone = replace(job, pack=pack_identity([name]), members=tuple(m for m in job.members if m[0] == name))
+        alone = _alone(job, name)
         if len(job.members) > 1 and not certain:
-            self._singles.append(alone)
-        elif lacked_memory and self._beside_others:
+            self._journal.note([name], State.QUEUED)
+            self._next.append(alone)
+        elif failure["outcome"] == Outcome.OUT_OF_MEMORY and self._beside_others:
+            self._journal.note([name], State.QUEUED)
             self._lonely.append(alone)
         else:
             self._give_up(job, name, failure)
 
-    def _chain_failed(self, job: PackJob, failed: Mapping[str, Failure], *, died: bool) -> None:
+    def _chain_failed(self, job: PackJob, failed: Mapping[str, Failure]) -> None:
         """Run what the chain lacks again, one at a time, where that can tell more; else it has failed for good."""
         lacked_memory = any(failure["outcome"] == Outcome.OUT_OF_MEMORY for failure in failed.values())
-        if (died and not self._last_round) or (lacked_memory and self._beside_others):
-            rest = tuple(member for member in job.members if member[0] in failed)
-            self._lonely.append(replace(job, pack=pack_identity(name for name, _ in rest), members=rest))
+        if lacked_memory and self._beside_others:
+            self._lonely.append(replace(job, members=tuple(m for m in job.members if m[0] in failed)))
+            self._journal.note(list(failed), State.QUEUED)
             return
         for name, failure in failed.items():
             self._give_up(job, name, failure)
@@ -158,23 +201,30 @@ class Course:
     def _give_up(self, job: PackJob, name: str, failure: Failure) -> None:
         self.failures[name] = failure
         self._ledger.settled(self._cost[name], failed=True)
+        self._journal.note([name], State(failure["outcome"]), failure=failure)
         self._store.fail(name, {"study": job.study, "time": provenance.now(), **failure})
 
     def _show(self) -> None:
         self._on_progress(self._ledger.snapshot())
 
 
+def _alone(job: PackJob, name: str) -> PackJob:
+    return replace(
+        job, pack=pack_identity([name]), members=tuple(member for member in job.members if member[0] == name)
+    )
+
+
 def _chained(job: PackJob) -> bool:
     return any(data.get("chain") for _, data in job.members)
 
 
-def _jobs(plan: Plan, workspace: Path, folder: Path) -> list[PackJob]:
+def _jobs(plan: Plan, workspace: Path, folder: str) -> list[PackJob]:
     revision = provenance.code_revision(workspace)
     return [
         PackJob(
             pack=pack.identity,
             study=plan.study,
-            folder=str(folder),
+            folder=folder,
             workspace=str(workspace),
             members=tuple((trial.identity, to_dict(trial.config)) for trial in pack.trials),
             threads=threads(plan.resources),

@@ -15,10 +15,12 @@ from memsweep.sweep.course import Course
 from memsweep.sweep.delivery import OnResult, delivery
 from memsweep.sweep.inline import InlineBackend
 from memsweep.sweep.job import Failure, execute_pack
+from memsweep.sweep.journal import Journal, read_rows, settled
 from memsweep.sweep.phases import Profile
 from memsweep.sweep.progress import Snapshot
 from memsweep.sweep.resources import slots, this_machine
 from memsweep.sweep.signals import terminate_like_ctrl_c
+from memsweep.sweep.storage import Place
 from memsweep.sweep.store import Store, folder_name
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ def run(
     plan: Plan,
     *,
     workspace: Path,
-    results: Path,
+    results: Place | Path,
     launch: Launch | None = None,
     on_progress: Callable[[Snapshot], None] = lambda snapshot: None,
     on_result: OnResult = lambda record, tables: None,
@@ -94,23 +96,37 @@ def run(
         MemsweepError: Ray cannot start or be joined.
         StoreError: a result cannot be read back, or a failure cannot be written.
     """
+    store = Store(Place.at(results) / folder_name(plan.study))
     if not plan.packs:
+        if plan.trials:
+            _journal(plan, store)
         return RunSummary()
-    store = Store((Path(results) / folder_name(plan.study)).resolve())
+    course: Course | None = None
     interrupted, slots_there = False, 1
     with delivery(store, on_result) as deliver:
-        course = Course(plan, Path(workspace).resolve(), store, on_progress, deliver)
         began = time.monotonic()
         try:
             # Twice: Ray's native code takes SIGTERM for itself while it starts.
             with terminate_like_ctrl_c(), _backend(plan, work, launch or Launch()) as backend, terminate_like_ctrl_c():
                 slots_there = backend.slots
+                course = Course(plan, Path(workspace).resolve(), store, _journal(plan, store), on_progress, deliver)
                 course.run(backend)
         except KeyboardInterrupt:
             interrupted = True
-            course.stopped()
+        if course is None:
+            return RunSummary(interrupted=True)
+        course.ended(interrupted=interrupted)
         profile = Profile(course.phases.seconds, slots_there, time.monotonic() - began)
     return RunSummary(course.results, course.failures, interrupted, profile)
+
+
+def _journal(plan: Plan, store: Store) -> Journal:
+    """The journal, with every row of the plan, before any of them runs."""
+    rows = read_rows(store.place)
+    unknown = [name for name in plan.done if name not in rows or not rows[name].state.has_result]
+    stored = {name: rows[name].state.value for name in plan.done.difference(unknown)}
+    stored |= {name: str(store.record(name)["outcome"]) for name in unknown}
+    return Journal(store.place, settled(rows, (trial.identity for trial in plan.trials), stored))
 
 
 @contextmanager

@@ -1,0 +1,62 @@
+"""What a study becomes when rows are added to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from memsweep.config.canonical import to_dict
+from memsweep.config.schema import SweepConfig, TrialConfig
+from memsweep.errors import MemsweepError
+from memsweep.sweep.identity import identifying
+
+
+def extended(stored: SweepConfig, wider: SweepConfig) -> SweepConfig:
+    """The rows of the stored study, and those of the wider one that they do not cover.
+
+    More seeds become rows of their own with the seeds that are missing, so that no replica is trained twice; the
+    report pools the seeds of one condition.
+
+    Raises:
+        MemsweepError: nothing is added, or an added row asks for seeds on both sides of stored ones.
+    """
+    covered: dict[str, set[int]] = {}
+    for row in stored.rows:
+        covered.setdefault(_but_seeds(row), set()).update(_seeds(row))
+    added = [new for row in wider.rows if (new := _uncovered(row, covered.get(_but_seeds(row), set()))) is not None]
+    if not added:
+        raise MemsweepError(
+            f"nothing to add: the plan of {stored.name!r} has all {len(wider.rows)} rows already. Name more values "
+            "(model.width=2,4,16), or more seeds (training.seeds=10)."
+        )
+    grid = dict(stored.grid)
+    for path, values in wider.grid.items():
+        here = [json.dumps(value, default=str) for value in grid.get(path, ())]
+        grid[path] = (*grid.get(path, ()), *(value for value in values if json.dumps(value, default=str) not in here))
+    return dataclasses.replace(wider, rows=(*stored.rows, *added), grid=grid)
+
+
+def _but_seeds(row: TrialConfig) -> str:
+    """What two trials share that differ in their seeds alone."""
+    data = identifying(row)
+    training = {key: value for key, value in to_dict(row.training).items() if key not in ("seeds", "first_seed")}
+    return json.dumps(data | {"training": training}, sort_keys=True)
+
+
+def _seeds(row: TrialConfig) -> range:
+    return range(row.training.first_seed, row.training.first_seed + row.training.seeds)
+
+
+def _uncovered(row: TrialConfig, covered: set[int]) -> TrialConfig | None:
+    """The row with the seeds that are missing; None where none is."""
+    missing = [seed for seed in _seeds(row) if seed not in covered]
+    if not missing:
+        return None
+    if missing[-1] - missing[0] + 1 != len(missing):
+        raise MemsweepError(
+            f"the seeds {missing[0]} to {missing[-1]} of a row lie on both sides of stored ones. Add them in two "
+            "steps, with training.first_seed."
+        )
+    training = dataclasses.replace(row.training, first_seed=missing[0], seeds=len(missing))
+    return dataclasses.replace(row, training=training)

@@ -1,0 +1,78 @@
+"""The verbs that compute: sweep, resume, extend, retry."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memsweep import registry
+from memsweep.commands.extension import extended
+from memsweep.commands.run import Intent, carry_out
+from memsweep.commands.stored import find_study, stored_plan
+from memsweep.config.compose import load_study
+from memsweep.errors import MemsweepError
+from memsweep.sweep.journal import State, read_rows
+from memsweep.sweep.plan import identified
+from memsweep.sweep.storage import Place
+
+if TYPE_CHECKING:
+    from memsweep.config.schema import SweepConfig
+    from memsweep.sweep.plan_file import StoredPlan
+    from memsweep.sweep.store import Store
+
+
+def sweep(args: argparse.Namespace) -> int:
+    """Run a study: plan, train, measure, judge, report. Returns the exit code."""
+    study = load_study(args.study, args.overrides, Path(args.workspace))
+    return carry_out(Intent(study, identified(study), no_reuse=args.no_reuse), args, Place.at(args.results))
+
+
+def resume(args: argparse.Namespace) -> int:
+    """Finish the stored plan of a study; needs no study file."""
+    store, plan = _stored(args)
+    study = _unchanged(plan)
+    return carry_out(Intent(study, identified(study), tracking=plan.tracking), args, store.place.parent)
+
+
+def retry(args: argparse.Namespace) -> int:
+    """Run the rows of a study that failed, and no others."""
+    store, plan = _stored(args)
+    study = _unchanged(plan)
+    rows, stored = read_rows(store.place), store.identities()
+    ended_badly = {State.FAILED, State.OUT_OF_MEMORY}
+    failed = frozenset(name for name, row in rows.items() if row.state in ended_badly and name not in stored)
+    intent = Intent(study, identified(study), only=failed, poisoned_too=args.force, tracking=plan.tracking)
+    return carry_out(intent, args, store.place.parent)
+
+
+def extend(args: argparse.Namespace) -> int:
+    """Add rows to the stored plan of a study, and run what has no result."""
+    wider = load_study(args.study, args.overrides, Path(args.workspace))
+    results = Place.at(args.results)
+    study = extended(_unchanged(stored_plan(find_study(wider.name, results))), wider)
+    return carry_out(Intent(study, identified(study)), args, results)
+
+
+def _stored(args: argparse.Namespace) -> tuple[Store, StoredPlan]:
+    registry.discover(Path(args.workspace))
+    store = find_study(args.study, Place.at(args.results))
+    return store, stored_plan(store)
+
+
+def _unchanged(plan: StoredPlan) -> SweepConfig:
+    """The study of a stored plan, which the code of today would still give the same identities.
+
+    Raises:
+        MemsweepError: it would not.
+    """
+    study = plan.sweep()
+    trials = identified(study)
+    if changed := sum(trial.identity not in plan.rows for trial in trials):
+        raise MemsweepError(
+            f"{changed} of the {len(trials)} rows of {plan.study!r} are other trials to what is installed now: the "
+            "code that makes the numbers, or the version of torch or numpy, has changed since the plan was made. "
+            f"Bring back what made it, or run the study with today's: memsweep sweep {plan.study} (memsweep plan says "
+            "which results it can reuse)."
+        )
+    return study

@@ -1,0 +1,203 @@
+"""The lease of a sweep: one driver at a time, known by a claim whose heart beats.
+
+To claim is to write a file of one's own, to look, and to withdraw when somebody else's is there. Two that claim at
+the same moment may both withdraw, and try again; they can never both stay. That needs no more of a storage than that
+a listing shows what was written before it, which disks and object stores give.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from memsweep.errors import MemsweepError
+from memsweep.sweep.provenance import now
+from memsweep.sweep.storage import Place, explained
+
+HEARTBEAT = 5.0
+"""Seconds between the beats of a claim."""
+EXPIRY = 30.0
+"""Seconds without a beat after which a holder on another machine counts as dead; on this one its process tells."""
+
+_FOLDER = "lease"
+_TRIES = 6
+
+
+class HeldError(MemsweepError):
+    """Another driver is at work on this sweep."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who drives a sweep.
+
+    Attributes:
+        host, pid: where.
+        machine: tells one running machine (and container) from all others.
+        born: when the process started, in the kernel's ticks: a process number is used again.
+        since: when it claimed, UTC, ISO 8601.
+        command: what it was asked to do.
+    """
+
+    host: str
+    pid: int
+    machine: str
+    born: str
+    since: str
+    command: str
+
+    @classmethod
+    def me(cls) -> Holder:
+        """This process."""
+        words = " ".join([os.path.basename(sys.argv[0]), *sys.argv[1:]]) if sys.argv else ""
+        return cls(socket.gethostname(), os.getpid(), _machine(), _born(os.getpid()), now(), words[:200])
+
+    @property
+    def process_is_gone(self) -> bool:
+        """Whether it ran on this machine and has ended; False on another one, which only its silence tells."""
+        return self.machine == _machine() and _born(self.pid) != self.born
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}, since {self.since} ({self.command})"
+
+
+def holder(place: Place) -> tuple[Holder, float] | None:
+    """Who drives the sweep in this folder and how many seconds ago its heart beat last; None when nobody does.
+
+    Raises:
+        StoreError: the storage cannot be read.
+    """
+    with explained("read", place / _FOLDER):
+        alive = _alive(place, but="")
+    return alive[0] if alive else None
+
+
+@contextmanager
+def held(
+    place: Place, on_loss: Callable[[], None], *, beat: float = HEARTBEAT, expiry: float = EXPIRY
+) -> Iterator[None]:
+    """Hold the lease of the sweep in this folder.
+
+    Args:
+        place: the study's folder.
+        on_loss: called once, in another thread, when the lease is lost: this process slept so long that another
+            driver took it for dead.
+        beat, expiry: seconds.
+
+    Raises:
+        HeldError: another driver holds it; the message says who.
+        StoreError: the storage cannot be read or written.
+    """
+    name = f"{_FOLDER}/{uuid.uuid4().hex}.json"
+    with explained("write", place / _FOLDER):
+        _claim(place, name, expiry)
+    ended = threading.Event()
+    heart = threading.Thread(
+        target=_beat, args=(place, name, ended, on_loss, beat, expiry), name="memsweep-lease", daemon=True
+    )
+    heart.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        heart.join(timeout=expiry)
+        with suppress(OSError):
+            place.delete(name)
+
+
+def _claim(place: Place, name: str, expiry: float) -> None:
+    for left in reversed(range(_TRIES)):
+        _refuse(_alive(place, but=name, expiry=expiry), place)
+        place.write(name, json.dumps(asdict(Holder.me())).encode())
+        others = _alive(place, but=name, expiry=expiry)
+        if not others:
+            break
+        place.delete(name)
+        if not left:
+            _refuse(others, place)
+        time.sleep(random.uniform(0.05, 0.5))
+    for other in place.names(_FOLDER):
+        if f"{_FOLDER}/{other}" != name:
+            place.delete(f"{_FOLDER}/{other}")
+
+
+def _refuse(others: list[tuple[Holder, float]], place: Place) -> None:
+    if others:
+        who, silent = others[0]
+        raise HeldError(
+            f"another driver is at work on {place}: {who}, last heard {silent:.0f} s ago. Wait until it ends, or stop "
+            f"it (Ctrl-C where it runs). If it is dead, it is forgotten {EXPIRY:.0f} s after it was last heard."
+        )
+
+
+def _alive(place: Place, *, but: str, expiry: float = EXPIRY) -> list[tuple[Holder, float]]:
+    """The claims of others that may be alive, with the seconds since their hearts beat."""
+    found = []
+    for other in place.names(_FOLDER):
+        name = f"{_FOLDER}/{other}"
+        if name == but:
+            continue
+        try:
+            who, age = _read(place, name), place.age(name)
+        except FileNotFoundError:  # it withdrew just now
+            continue
+        if age <= expiry and not who.process_is_gone:
+            found.append((who, age))
+    return found
+
+
+def _read(place: Place, name: str) -> Holder:
+    try:
+        return Holder(**json.loads(place.read(name)))
+    except (ValueError, TypeError):  # half a claim of a machine that lost its power: silence will tell
+        return Holder("a machine unknown", 0, "", "", "a time unknown", "its claim is damaged")
+
+
+def _beat(
+    place: Place,
+    name: str,
+    ended: threading.Event,
+    on_loss: Callable[[], None],
+    beat: float,
+    expiry: float,
+) -> None:
+    # the clock on the wall, because others count the seconds that this machine slept
+    last = time.time()
+    while not ended.wait(beat):
+        slept = time.time() - last > expiry
+        try:
+            if not place.exists(name) or (slept and _alive(place, but=name, expiry=expiry)):
+                on_loss()
+                return
+            place.write(name, place.read(name))
+            last = time.time()
+        except OSError:  # the storage is away: others see silence, and so may this thread, later
+            continue
+
+
+def _machine() -> str:
+    """This running machine, and the space in which its process numbers mean something."""
+    parts = [socket.gethostname()]
+    with suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return " ".join(parts)
+
+
+def _born(pid: int) -> str:
+    """When a process started; empty where there is none (a zombie is none)."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if words[0] in "ZX" else words[19]
