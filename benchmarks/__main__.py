@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import harness
 
-NAMES = ("peak", "step", "perturbation", "budget", "horizon", "study")
+NAMES = ("peak", "step", "perturbation", "budget", "horizon", "study", "durability")
 
 
 def main() -> None:
