@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any
 
 from memsweep.config.canonical import to_dict
 from memsweep.config.schema import SweepConfig, TrialConfig

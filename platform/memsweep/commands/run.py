@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import _thread
 import argparse
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -61,7 +62,7 @@ class _Loss:
 
     def __call__(self) -> None:
         self.happened = True
-        _thread.interrupt_main()
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def carry_out(intent: Intent, args: argparse.Namespace, results: Place) -> int:
@@ -133,14 +134,19 @@ def _drive(intent: Intent, args: argparse.Namespace, results: Place, store: Stor
     complaint = tracker.finish(ending(read_rows(store.place), (trial.identity for trial in made.trials)))
     console.print_end(made, summary, paths, time.monotonic() - began)
     console.print_tracking(tracker.uri, results, tracker.experiment_id)
-    if summary.interrupted:
-        print(
-            "interrupted: what is finished is kept. Run the same command again to go on, or: memsweep resume "
-            f"{console.word(intent.sweep.name)}"
-        )
+    _say_what_stopped_it(summary, console.word(intent.sweep.name))
     if complaint:
         print(complaint, file=sys.stderr)
-    return INTERRUPTED if summary.interrupted else 1 if summary.failed or left_alone else 0
+    stopped = summary.interrupted and not summary.lost
+    return INTERRUPTED if stopped else 1 if summary.lost or summary.failed or left_alone else 0
+
+
+def _say_what_stopped_it(summary: RunSummary, study: str) -> None:
+    kept = f"what is finished is kept. Run the same command again to go on, or: memsweep resume {study}"
+    if summary.lost:
+        print(f"{summary.lost}; {kept}", file=sys.stderr)
+    elif summary.interrupted:
+        print(f"interrupted: {kept}")
 
 
 def _left_alone(intent: Intent, rows: Mapping[str, Row], reuse: Reuse) -> frozenset[str]:

@@ -10,6 +10,10 @@ from memsweep.sweep.job import Failure, PackJob, PackReport, Progress
 Work = Callable[[PackJob, Progress], PackReport]
 
 
+class ClusterLost(KeyboardInterrupt):
+    """Where the jobs ran is gone, all of it; the run has ended as if somebody had stopped it. Says what is gone."""
+
+
 class Events(Protocol):
     """What happens to jobs; called in the driver's main thread, one call at a time."""
 
@@ -40,4 +44,5 @@ class Backend(Protocol):
 
         Raises:
             KeyboardInterrupt: the person (or the system) asked to stop; workers are gone, some jobs have not ended.
+            ClusterLost: the same, because the place itself is gone.
         """

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema import ResourcesConfig
-from memsweep.sweep.backend import Events, Work
+from memsweep.sweep.backend import ClusterLost, Events, Work
 from memsweep.sweep.job import PackJob
 from memsweep.sweep.ray_session import nodes, ray_session
 from memsweep.sweep.resources import slots
@@ -21,6 +21,8 @@ from memsweep.sweep.throttle import throttled
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from memsweep.sweep.ray_watch import Watch
 
 
 @contextmanager
@@ -33,15 +35,15 @@ def ray_backend(
         ConfigError: no node of the cluster can ever hold one pack.
         MemsweepError: Ray cannot start or be joined.
     """
-    with ray_session(address, dashboard=dashboard):
-        yield RayBackend(work, resources, slots(resources, nodes()))
+    with ray_session(address, dashboard=dashboard) as watch:
+        yield RayBackend(work, resources, slots(resources, nodes()), watch)
 
 
 class RayBackend:
     """Runs jobs as the trials of a Tune experiment, one experiment per call of ``run``."""
 
-    def __init__(self, work: Work, resources: ResourcesConfig, slots: int) -> None:
-        self._work, self._resources, self.slots = work, resources, slots
+    def __init__(self, work: Work, resources: ResourcesConfig, slots: int, watch: Watch) -> None:
+        self._work, self._resources, self.slots, self._watch = work, resources, slots, watch
 
     def run(self, jobs: Sequence[PackJob], at_once: int, events: Events) -> None:
         if not jobs:
@@ -76,6 +78,9 @@ class RayBackend:
             ).fit()
         if relay.open:
             # On SIGINT fit() stops its workers and returns as if all were well.
+            if self._watch.died:
+                cause = f"its {self._watch.died} was killed (often for lack of memory) or crashed"
+                raise ClusterLost(f"Ray on this machine is gone: {cause}")
             raise KeyboardInterrupt
 
 

@@ -9,9 +9,10 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from memsweep.errors import MemsweepError
+from memsweep.sweep.ray_watch import Watch, watched
 from memsweep.sweep.resources import local_cpus
 from memsweep.sweep.signals import interrupts_held
 
@@ -37,8 +38,10 @@ _QUIET = {
 
 
 @contextmanager
-def ray_session(address: str | None, *, dashboard: bool = False) -> Iterator[None]:
+def ray_session(address: str | None, *, dashboard: bool = False) -> Iterator[Watch]:
     """Start Ray on this machine, or join a running cluster; leave or stop it at the end.
+
+    What it gives sees to it that a Ray that starts here and dies interrupts this process.
 
     Args:
         address: None starts Ray here and stops it afterwards; ``auto`` or ``host:port`` joins a cluster.
@@ -61,7 +64,8 @@ def ray_session(address: str | None, *, dashboard: bool = False) -> Iterator[Non
                     url = _connect(address, dashboard)
                 if address is None and dashboard:
                     _log.warning("Ray's dashboard: http://%s%s", url, _key_to_it())
-                yield
+                with watched() if address is None else nullcontext(Watch()) as watch:
+                    yield watch
             finally:
                 ray.shutdown()
     finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memsweep.outcome import Outcome
-from memsweep.sweep.backend import Backend, Work
+from memsweep.sweep.backend import Backend, ClusterLost, Work
 from memsweep.sweep.course import Course
 from memsweep.sweep.delivery import OnResult, delivery
 from memsweep.sweep.inline import InlineBackend
@@ -50,12 +50,14 @@ class RunSummary:
         finished: identity -> outcome of each trial that has a result now and had none before.
         failed: identity -> failure of each trial that has none.
         interrupted: whether it was stopped before its end; what is finished is kept.
+        lost: why the place where it ran is gone; empty where it is not.
         profile: where the time went.
     """
 
     finished: Mapping[str, str] = field(default_factory=dict)
     failed: Mapping[str, Failure] = field(default_factory=dict)
     interrupted: bool = False
+    lost: str = ""
     profile: Profile = field(default_factory=Profile)
 
     @property
@@ -102,7 +104,7 @@ def run(
             _journal(plan, store)
         return RunSummary()
     course: Course | None = None
-    interrupted, slots_there = False, 1
+    interrupted, lost, slots_there = False, "", 1
     with delivery(store, on_result) as deliver:
         began = time.monotonic()
         try:
@@ -111,13 +113,14 @@ def run(
                 slots_there = backend.slots
                 course = Course(plan, Path(workspace).resolve(), store, _journal(plan, store), on_progress, deliver)
                 course.run(backend)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interruption:
             interrupted = True
+            lost = str(interruption) if isinstance(interruption, ClusterLost) else ""
         if course is None:
             return RunSummary(interrupted=True)
         course.ended(interrupted=interrupted)
         profile = Profile(course.phases.seconds, slots_there, time.monotonic() - began)
-    return RunSummary(course.results, course.failures, interrupted, profile)
+    return RunSummary(course.results, course.failures, interrupted, lost, profile)
 
 
 def _journal(plan: Plan, store: Store) -> Journal:
