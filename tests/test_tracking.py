@@ -112,7 +112,8 @@ def test_a_run_that_was_cut_short_is_completed(results: Path) -> None:
     assert first.finish() == ""
     uri = tracking_uri(None, results)
     client = client_of(uri)
-    half = client.create_run(first.experiment_id, tags={PARENT: first.run_id, "memsweep.identity": identity_of(2)})
+    tags = {PARENT: first.run_id, "memsweep.identity": identity_of(2), "memsweep.outcome": "done"}
+    half = client.create_run(first.experiment_id, mirror.stamp_of_result(make_record(2)).started, tags)
     again = Tracker.open(None, results, "s")
     again.log_trial(make_record(2), make_tables(2))
     assert again.finish() == ""
@@ -149,6 +150,15 @@ def test_a_long_history_keeps_its_ends_and_a_hundred_points(results: Path) -> No
     assert (steps[0], steps[-1]) == (0, 4999)
 
 
+def test_what_an_older_version_stored_is_mirrored_as_it_is() -> None:
+    record = make_record(2, schema=1, summary={"error": math.inf, "margin": math.nan, "method": "worst_case"})
+    stored = json.loads(mirror.finished_run(record, {}).artifacts["record.json"])
+    assert (stored["schema"], stored["summary"]) == (1, {"error": "inf", "margin": "nan", "method": "worst_case"})
+    run = mirror.failed_run(identity_of(2), {"outcome": "of another version", "error": "x"}, make_config(2))
+    assert run.stamp == mirror.stamp_of_failure({"outcome": "of another version"})
+    assert run.stamp.status == "FAILED"
+
+
 def test_a_failed_trial_is_shown_and_a_later_success_takes_its_place(results: Path) -> None:
     failure = {"outcome": "failed", "error": "ValueError: no", "traceback": "Traceback …\nValueError: no"}
     tracker = Tracker.open(None, results, "s")
@@ -163,11 +173,11 @@ def test_a_failed_trial_is_shown_and_a_later_success_takes_its_place(results: Pa
     again.log_trial(make_record(2), make_tables(2))
     assert again.finish() == ""
     run = runs_of(uri, again)[identity_of(2)]
-    assert (run.info.run_id, run.info.status, run.data.tags["memsweep.outcome"]) == (
-        failed.info.run_id,
-        "FINISHED",
-        "done",
-    )
+    assert (run.info.status, run.data.tags["memsweep.outcome"]) == ("FINISHED", "done")
+    # Nothing of the failure clings to it: a run cannot lose an artifact or change its start, so it is another run.
+    assert run.info.run_id != failed.info.run_id
+    assert "mlflow.note.content" not in run.data.tags
+    assert "traceback.txt" not in {file.path for file in client_of(uri).list_artifacts(run.info.run_id)}
 
 
 def test_hostile_names_and_large_configs_are_mirrored(results: Path) -> None:

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
-import subprocess
-import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from memsweep.sweep.store import Store
 from memsweep.sweep.tracking import Tracker
 from tracking_data import client_of, identity_of, make_record, make_tables, runs_of
+from tracking_server import MlflowServer, free_port
 
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     return tmp_path / "results"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_a_server_that_is_not_there_costs_a_sentence(results: Path) -> None:
@@ -46,7 +35,7 @@ def test_a_server_that_is_not_there_costs_a_sentence(results: Path) -> None:
     assert "3 of 3 trials" in sentence
     assert "no answer from http://127.0.0.1" in sentence
     assert "secret" not in sentence
-    assert f"safe in {results / 's'}" in sentence
+    assert f"safe in {results / 's'}; memsweep sync s --results {results} adds what is missing." in sentence
 
 
 def test_a_server_that_never_answers_is_waited_for_as_long_as_was_said(results: Path) -> None:
@@ -63,48 +52,10 @@ def test_a_server_that_never_answers_is_waited_for_as_long_as_was_said(results: 
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Any]:
-    """A function that starts the real server on a port; all are ended with their workers afterwards."""
-    running: list[subprocess.Popen[bytes]] = []
-
-    def start(port: int) -> subprocess.Popen[bytes]:
-        env = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-        command = [
-            sys.executable,
-            "-m",
-            "mlflow",
-            "server",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            str(port),
-            "--workers",
-            "1",
-        ]
-        command += ["--backend-store-uri", f"sqlite:///{tmp_path}/server.db"]
-        command += ["--artifacts-destination", str(tmp_path / "served")]
-        with (tmp_path / "server.log").open("ab") as log:
-            process = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
-        running.append(process)
-        deadline = time.monotonic() + 90
-        while time.monotonic() < deadline:
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2).close()
-                return process
-            except OSError:
-                assert process.poll() is None, (tmp_path / "server.log").read_text()
-                time.sleep(0.2)
-        raise TimeoutError((tmp_path / "server.log").read_text())
-
-    yield start
-    for process in running:
-        stop(process)
-
-
-def stop(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(timeout=10)
+def server(tmp_path: Path) -> Iterator[MlflowServer]:
+    server = MlflowServer(tmp_path)
+    yield server
+    server.kill()
 
 
 def wait_until_written(tracker: Tracker) -> None:
@@ -113,19 +64,18 @@ def wait_until_written(tracker: Tracker) -> None:
         time.sleep(0.05)
 
 
-def test_a_server_that_comes_late_is_killed_and_comes_back(results: Path, server: Any) -> None:
+def test_a_server_that_comes_late_is_killed_and_comes_back(results: Path, server: MlflowServer) -> None:
     """The sweep goes on; the sentence counts what is missing; the same sweep adds it once the server is back."""
-    port = free_port()
-    uri = f"http://127.0.0.1:{port}"
+    uri = server.uri
     store = Store(results / "s")
     tracker = Tracker.open(uri, results, "s", params={"a": 1})
     assert tracker.run_id is None
     tracker.log_trial(make_record(2), make_tables(2))
-    process = server(port)
+    server.start()
     wait_until_written(tracker)
     assert set(runs_of(uri, tracker)) == {identity_of(2)}
 
-    stop(process)
+    server.kill()
     start = time.monotonic()
     for number in (3, 4):
         store.write(identity_of(number), make_record(number), {})
@@ -137,7 +87,7 @@ def test_a_server_that_comes_late_is_killed_and_comes_back(results: Path, server
     assert "2 of 3 trials" in sentence
     assert f"no answer from {uri}" in sentence
 
-    server(port)
+    server.start()
     again = Tracker.open(uri, results, "s", params={"a": 1})
     again.log_trial(make_record(2), make_tables(2))
     again.log_stored([identity_of(3), identity_of(4)])

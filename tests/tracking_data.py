@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memsweep.sweep.record import SCHEMA
 from memsweep.sweep.tracking import Tracker
 
 STEPS, RADII = 51, 31
@@ -29,7 +30,7 @@ def make_config(number: int) -> dict[str, Any]:
 
 def make_record(number: int, **changes: Any) -> dict[str, Any]:
     record = {
-        "schema": 1,
+        "schema": SCHEMA,
         "identity": identity_of(number),
         "study": "s",
         "outcome": "done",
@@ -56,7 +57,7 @@ def make_tables(number: int) -> dict[str, pd.DataFrame]:
     head |= {"normalize": False, "width": number}
     curves = [
         {**head, "seed": seed, "ball": ball, "norm": "spectral", "method": "worst_case", "radius": float(radius)}
-        | {"error": math.inf if radius > 1 else 0.1 + radius**2, "zero_loss": 1.0}
+        | {"error": math.inf if radius > 1 else 0.1 + radius**2, "zero_loss": 1.0, "exact": False}
         for seed in range(5)
         for ball in ("recurrent", "all")
         for radius in (0.0, *np.geomspace(1e-4, 3.0, RADII - 1))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from memsweep import console, registry
 from memsweep.commands.stored import find_study, store_of, stored_plan
+from memsweep.errors import MemsweepError
 from memsweep.sweep.reusable import reusable
 from memsweep.sweep.storage import Place
 
@@ -69,6 +70,11 @@ def sync(args: argparse.Namespace) -> int:
     registry.discover(Path(args.workspace))
     store = find_study(args.study, Place.at(args.results))
     made = stored_plan(store)
+    if not made.tracking:
+        raise MemsweepError(
+            f"the plan of {made.study!r} does not say which run of MLflow is its own: an older version wrote it. Run "
+            "its study file once more (memsweep sweep STUDY); finished results are reused, and mirrored."
+        )
     with held(store.place, lambda: None):
         done = bring_up(
             None,

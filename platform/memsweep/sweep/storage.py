@@ -119,7 +119,7 @@ class Place:
         with contextlib.ExitStack() as cleanup:
             staged = {name: self._staged(name, data, cleanup) for name, data in files.items()}
             for name, temporary in staged.items():
-                self.files.create_dir(os.path.dirname(self.path(name)))
+                self._make_folder(self.path(name))
                 self.files.move(temporary, self.path(name))
                 self._sync(os.path.dirname(self.path(name)))
 
@@ -148,7 +148,7 @@ class Place:
         Raises:
             FileNotFoundError: there is no such file.
         """
-        self.files.create_dir(os.path.dirname(self.path(to)))
+        self._make_folder(self.path(to))
         self.files.move(self.path(name), self.path(to))
 
     def delete_all(self) -> None:
@@ -166,13 +166,13 @@ class Place:
                 self.delete(f"{STAGING}/{info.base_name}")
 
     def age(self, name: str) -> float:
-        """Seconds since a file was written, both ends by the storage's own clock.
+        """Seconds since a file was written, both ends by the storage's own clock; a bucket counts whole seconds.
 
         Raises:
             FileNotFoundError: there is no such file.
         """
         probe = f"{STAGING}/clock.{uuid.uuid4().hex}"
-        self.files.create_dir(self.path(STAGING))
+        self._make_folder(self.path(probe))
         self._put(self.path(probe), b"")
         try:
             now, then = self.files.get_file_info([self.path(probe), self.path(name)])
@@ -190,15 +190,20 @@ class Place:
         except NotADirectoryError:
             return []
 
+    def _make_folder(self, path: str) -> None:
+        """The folder of a file; a bucket has none, and would get an object in its place."""
+        if self.local is not None:
+            self.files.create_dir(os.path.dirname(path))
+
     def _put(self, path: str, data: bytes) -> None:
         with self.files.open_output_stream(path) as stream:
             stream.write(data)
 
     def _staged(self, name: str, data: bytes, cleanup: contextlib.ExitStack) -> str:
         """A file that is complete and on the disk, but not yet under its own name."""
-        self.files.create_dir(self.path(STAGING))
         # Unique per writer: two processes may write the same file at the same time.
         temporary = self.path(f"{STAGING}/{os.path.basename(name)[:100]}.{os.getpid()}.{uuid.uuid4().hex}")
+        self._make_folder(temporary)
         cleanup.callback(lambda: Path(temporary).unlink(missing_ok=True))
         self._put(temporary, data)
         self._sync(temporary)
@@ -214,8 +219,14 @@ class Place:
             os.close(descriptor)
 
 
-def s3_filesystem(*, attempts: int = 5, connect_timeout: float = 5.0) -> FileSystem:
-    """pyarrow's S3, by the variables that every AWS client reads."""
+def s3_filesystem(*, attempts: int = 5, connect_timeout: float = 5.0, request_timeout: float = 30.0) -> FileSystem:
+    """pyarrow's S3, by the variables that every AWS client reads.
+
+    Args:
+        attempts: tries of each request.
+        connect_timeout: seconds.
+        request_timeout: seconds without a byte of an answer.
+    """
     from pyarrow import fs
 
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
@@ -225,9 +236,11 @@ def s3_filesystem(*, attempts: int = 5, connect_timeout: float = 5.0) -> FileSys
         scheme=scheme or "https",
         region=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"),
         connect_timeout=connect_timeout,
+        request_timeout=request_timeout,
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=attempts),
         allow_delayed_open=True,  # a small object is one request, and so are its faults
-        background_writes=False,
+        # in the foreground, a large object whose upload fails would be completed from the parts that arrived
+        background_writes=True,
     )
 
 

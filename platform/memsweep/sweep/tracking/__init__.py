@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memsweep.sweep.tracking.sync import SyncResult, sync
 from memsweep.sweep.tracking.tracker import Tracker
 
-__all__ = ["Tracker"]
+__all__ = ["SyncResult", "Tracker", "sync"]

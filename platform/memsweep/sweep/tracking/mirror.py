@@ -33,24 +33,53 @@ class Point:
 
 
 @dataclass(frozen=True)
-class ChildRun:
-    """What the run of one trial shows.
+class Stamp:
+    """By what a run is known to show this very result or failure, and no other of the same trial.
 
     Attributes:
         status: MLflow's word for the end: FINISHED (there is a result), FAILED or KILLED.
         started, ended: Unix time in milliseconds.
+    """
+
+    outcome: str
+    status: str
+    started: int
+    ended: int
+
+
+@dataclass(frozen=True)
+class ChildRun:
+    """What the run of one trial shows; a function of what is stored, whenever and by whom it is written.
+
+    Attributes:
         artifacts: file name -> bytes.
     """
 
     identity: str
     name: str
-    status: str
-    started: int
-    ended: int
+    stamp: Stamp
     params: dict[str, str]
     tags: dict[str, str]
     metrics: list[Point] = field(default_factory=list)
     artifacts: dict[str, bytes] = field(default_factory=dict)
+
+
+def stamp_of_result(record: Mapping[str, Any]) -> Stamp:
+    """The stamp of a stored result."""
+    provenance = record["provenance"]
+    ended = _milliseconds(provenance["finished"])
+    return Stamp(record["outcome"], "FINISHED", ended - int(1000 * float(provenance.get("seconds", 0.0))), ended)
+
+
+def stamp_of_failure(failure: Mapping[str, Any]) -> Stamp:
+    """The stamp of a stored failure; one that an older version stored has no time, and happened in 1970."""
+    outcome = str(failure["outcome"])
+    when = _milliseconds(failure["time"]) if "time" in failure else 1
+    return Stamp(outcome, "KILLED" if outcome == Outcome.PREEMPTED else "FAILED", when, when)
+
+
+def _milliseconds(time: str) -> int:
+    return int(datetime.datetime.fromisoformat(time).timestamp() * 1000)
 
 
 def finished_run(record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> ChildRun:
@@ -61,18 +90,15 @@ def finished_run(record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) 
         tables: ``history`` becomes metrics by step (median over seeds, and the worst validation loss);
             ``curves`` and ``memory`` become artifacts.
     """
-    summary, provenance = record["summary"], record["provenance"]
+    summary = record["summary"]
     numbers = {f"final/{key}": float(value) for key, value in summary.items() if not isinstance(value, str)}
     texts = {f"memsweep.{key}": value for key, value in summary.items() if isinstance(value, str)}
     metrics = [*(Point(key, value) for key, value in numbers.items()), *_by_step(tables.get(HISTORY))]
     nonfinite = _nonfinite(metrics)
-    ended = int(datetime.datetime.fromisoformat(provenance["finished"]).timestamp() * 1000)
     return ChildRun(
         identity=record["identity"],
         name=run_name(record["config"]),
-        status="FINISHED",
-        started=ended - int(1000 * float(provenance.get("seconds", 0.0))),
-        ended=ended,
+        stamp=stamp_of_result(record),
         params=parameters(record["config"]),
         # MLflow stores an infinity as the largest float: the tag keeps the truth.
         tags=texts | _tags(record) | ({NONFINITE: nonfinite} if nonfinite else {}),
@@ -81,24 +107,21 @@ def finished_run(record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) 
     )
 
 
-def failed_run(identity: str, failure: Mapping[str, Any], config: Mapping[str, Any], now: int) -> ChildRun:
+def failed_run(identity: str, failure: Mapping[str, Any], config: Mapping[str, Any]) -> ChildRun:
     """The run of a trial without a result: its outcome and its traceback.
 
     Args:
-        failure: ``outcome``, ``error`` and ``traceback`` as the store keeps them.
+        failure: ``outcome``, ``error``, ``traceback`` and ``time`` as the store keeps them.
         config: the canonical dict of the trial.
-        now: Unix time in milliseconds.
     """
-    outcome = Outcome(failure["outcome"])
-    text = f"{outcome.explanation}\n\n{failure.get('error', '')}"
+    stamp = stamp_of_failure(failure)
+    known = Outcome(stamp.outcome).explanation if stamp.outcome in set(Outcome) else stamp.outcome
     return ChildRun(
         identity=identity,
         name=run_name(config),
-        status="KILLED" if outcome is Outcome.PREEMPTED else "FAILED",
-        started=now,
-        ended=now,
+        stamp=stamp,
         params=parameters(config),
-        tags={IDENTITY: identity, OUTCOME: outcome.value, NOTE: text},
+        tags={IDENTITY: identity, OUTCOME: stamp.outcome, NOTE: f"{known}\n\n{failure.get('error', '')}"},
         artifacts={"traceback.txt": str(failure.get("traceback") or failure.get("error", "")).encode()},
     )
 
@@ -185,13 +208,18 @@ def _nonfinite(metrics: list[Point]) -> str:
 
 def _artifacts(record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> dict[str, bytes]:
     """CSV, which MLflow's page shows as a table. The conditions are the run's params: no free text is left."""
-    files = {"record.json": records_json.encode(record)}
+    words = {key: value if _is_json(value) else str(float(value)) for key, value in record["summary"].items()}
+    files = {"record.json": records_json.to_json({**record, "summary": words}, f"the record of {record['identity']}")}
     for name in (CURVES, MEMORY):
         frame = tables.get(name)
         if frame is not None and not frame.empty:
             columns = [column for column in frame.columns if column not in CONDITIONS]
             files[f"{name}.csv"] = frame[columns].to_csv(index=False, na_rep="nan").encode()
     return files
+
+
+def _is_json(value: Any) -> bool:
+    return isinstance(value, str) or math.isfinite(value)
 
 
 def sweep_key(study: str, params: Mapping[str, Any], tags: Mapping[str, Any]) -> str:

@@ -6,18 +6,21 @@ import os
 from pathlib import Path
 
 from memsweep.errors import ConfigError, one_of
+from memsweep.sweep.storage import Place
 from memsweep.sweep.store import MLFLOW_ARTIFACTS, MLFLOW_DATABASE
 
 SERVERS = ("http", "https")
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 
-# The defaults of MLflow hold a call for minutes when a server is gone; a sweep's driver retries by itself.
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    # Ours is the only retry: MLflow's own repeats a creation without looking whether the first one succeeded.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "0",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+    # Two lines on standard output for every run, and one more request.
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 
 
@@ -27,15 +30,21 @@ def prepare_environment() -> None:
         os.environ.setdefault(name, value)
 
 
-def tracking_uri(uri: str | None, results: Path) -> str:
-    """The tracking URI: the given one, else ``MLFLOW_TRACKING_URI``, else SQLite in the results folder.
+def home(results: Place | Path) -> Path:
+    """The folder of the default database: the results folder; where that is a bucket, ``results`` right here."""
+    local = Place.at(results).local
+    return (local if local is not None else Path("results")).resolve()
+
+
+def tracking_uri(uri: str | None, results: Place | Path) -> str:
+    """The tracking URI: the given one, else ``MLFLOW_TRACKING_URI``, else SQLite in ``home(results)``.
 
     Raises:
         ConfigError: the URI is neither a server nor a database.
     """
     chosen = uri or os.environ.get("MLFLOW_TRACKING_URI")
     if not chosen:
-        return f"sqlite:///{results.resolve() / MLFLOW_DATABASE}"
+        return f"sqlite:///{home(results) / MLFLOW_DATABASE}"
     scheme = chosen.partition(":")[0].partition("+")[0].lower() if "://" in chosen else ""
     if scheme not in SERVERS + DATABASES:
         raise ConfigError(
@@ -49,11 +58,11 @@ def tracking_uri(uri: str | None, results: Path) -> str:
     return chosen
 
 
-def artifact_location(uri: str, results: Path) -> str | None:
-    """Where artifacts go: beside the studies for a database; None leaves it to a server."""
+def artifact_location(uri: str, results: Place | Path) -> str | None:
+    """Where artifacts go: beside the default database for a database; None leaves it to a server."""
     if uri.partition(":")[0].lower() in SERVERS:
         return None
-    return (results.resolve() / MLFLOW_ARTIFACTS).as_uri()
+    return (home(results) / MLFLOW_ARTIFACTS).as_uri()
 
 
 def redacted(uri: str) -> str:

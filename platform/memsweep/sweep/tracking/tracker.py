@@ -1,11 +1,14 @@
 """The driver's side of tracking: it hands results over and never waits for MLflow.
 
 One background thread writes them, in order. A server that is slow, away or wrong costs nothing but a sentence at
-the end: the store has every result, and the same sweep run again adds what is missing.
+the end: the store has every result, and ``memsweep sync`` adds what is missing.
 """
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import shlex
 import threading
 import time
 from collections import deque
@@ -16,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.errors import one_of
+from memsweep.sweep.storage import Place
 from memsweep.sweep.store import Store, folder_name
 from memsweep.sweep.tracking import mirror
 from memsweep.sweep.tracking.place import prepare_environment, redacted, tracking_uri
@@ -30,6 +34,7 @@ STATUS = {"done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 
 _KEPT_IN_MEMORY = 256  # results that wait beyond these are read from the store again when their turn comes
 _LONGEST_PAUSE = 10.0  # seconds between tries while the server is away
+_LONGEST_END = 600.0  # seconds that a sweep waits at its end for a server that is slow but gets on
 
 
 @dataclass(frozen=True)
@@ -46,15 +51,19 @@ class Tracker:
         uri: the tracking URI without secrets, for messages.
     """
 
-    def __init__(self, uri: str, results: Path, study: str, writer: Callable[[], Writer]) -> None:
+    def __init__(self, uri: str, results: Place | Path, study: str, writer: Callable[[], Writer]) -> None:
         self.uri = redacted(uri)
         self._full_uri = uri
-        self._store = Store(results / folder_name(study))
+        self._study = study
+        self._store = Store(Place.at(results) / folder_name(study))
         self._make_writer = writer
         self._writer: Writer | None = None
         self._jobs: deque[_Job] = deque()
+        self._end: _Job | None = None  # after all others, whatever order these come in
+        self._failures: dict[str, dict[str, Any]] = {}  # as the store gave them last
         self._changed = threading.Condition()
         self._closing = False
+        self._began = time.monotonic()  # of the wait at the end
         self._abandoned = False
         self._tried = threading.Event()  # the first try to open has ended, well or badly
         self._trials: set[str] = set()
@@ -66,7 +75,7 @@ class Tracker:
     def open(
         cls,
         uri: str | None,
-        results: Path,
+        results: Place | Path,
         study: str,
         description: str = "",
         params: Mapping[str, Any] | None = None,
@@ -77,7 +86,8 @@ class Tracker:
         """Create database, experiment and parent run; returns when they stand, or when MLflow does not answer.
 
         Args:
-            uri: a server or a database; None: ``MLFLOW_TRACKING_URI``, else ``<results>/mlflow.db``.
+            uri: a server or a database; None: ``MLFLOW_TRACKING_URI``, else ``mlflow.db`` in the results folder
+                (in ``results/`` right here, where that is a bucket).
             results: the results folder.
             study: the study's name.
             description: shown on the experiment and the parent run.
@@ -115,7 +125,7 @@ class Tracker:
     @property
     def waiting(self) -> int:
         """How many things are handed over and not written yet."""
-        return len(self._jobs)
+        return len(self._jobs) + (self._end is not None)
 
     def log_trial(self, record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> None:
         """Hand over a stored result; returns at once. A result that is in MLflow already is not written twice."""
@@ -135,13 +145,10 @@ class Tracker:
 
         Args:
             identity: the trial's identity.
-            failure: ``outcome``, ``error``, ``traceback``.
+            failure: ``outcome``, ``error``, ``traceback``, ``time``; without a time, what the store holds of it.
             config: the trial's canonical dict.
         """
-        now = int(time.time() * 1000)
-        self._put(
-            _Job(identity, identity, lambda writer: writer.write(mirror.failed_run(identity, failure, config, now)))
-        )
+        self._put(_Job(identity, identity, partial(self._write_failure, identity, failure, config)))
 
     def log_report(self, folder: Path) -> None:
         """Hand over the report's files; they become artifacts of the parent run. They must stay until ``finish``."""
@@ -152,7 +159,8 @@ class Tracker:
 
         Args:
             outcome: how the sweep ended: done, failed (some trials have no result) or interrupted.
-            patience: longest wait in seconds in which nothing is written; after an interruption, longest wait in all.
+            patience: longest wait in seconds in which MLflow answers nothing; after an interruption, and for a server
+                that is slow but gets on for longer than ten minutes, longest wait in all. Ctrl-C ends the wait.
 
         Returns:
             The sentence for the user when something is not in MLflow, else an empty string.
@@ -163,21 +171,30 @@ class Tracker:
         if outcome not in STATUS:
             raise ValueError(f"a sweep cannot end as {outcome!r}; allowed: {one_of(STATUS)}")
         status = STATUS[outcome]
-        self._put(_Job(None, "the end of the sweep's own run", lambda writer: writer.close(status)))
         with self._changed:
+            self._end = _Job(None, "the end of the sweep's own run", lambda writer: writer.close(status))
             self._closing = True
             self._changed.notify_all()
-        left = len(self._jobs)
-        self._thread.join(patience)
-        # a long study's last results are many: as long as they go in, they are waited for
-        while outcome != "interrupted" and self._thread.is_alive() and left > (left := len(self._jobs)):
-            self._thread.join(patience)
+        with contextlib.suppress(KeyboardInterrupt):  # the results are stored: there is nothing to be lost
+            self._wait(patience, patience if outcome == "interrupted" else max(patience, _LONGEST_END))
         with self._changed:
             self._abandoned = True
-            waiting = list(self._jobs)
+            waiting = [*self._jobs, *([self._end] if self._end else [])]
         if waiting and self._thread.is_alive():
-            self._obstacle = self._obstacle or f"{self.uri} was still busy after {patience:g} s"
+            self._obstacle = self._obstacle or f"{self.uri} was still busy after {time.monotonic() - self._began:.0f} s"
         return self._sentence(waiting)
+
+    def _wait(self, patience: float, longest: float) -> None:
+        self._began = time.monotonic()
+        state = self._state()
+        while self._thread.is_alive() and (left := self._began + longest - time.monotonic()) > 0:
+            self._thread.join(min(patience, left))
+            if state == (state := self._state()):
+                return
+
+    def _state(self) -> tuple[int, int]:
+        """What changes as long as anything goes in."""
+        return self.waiting, self._writer.calls.answered if self._writer else 0
 
     def _sentence(self, waiting: list[_Job]) -> str:
         missing = [job for job, _ in self._lost] + waiting
@@ -187,9 +204,11 @@ class Tracker:
         counted = [f"{len(trials)} of {len(self._trials)} trials"] if trials else []
         what = ", ".join([*counted, *(job.what for job in missing if job.trial is None)])
         reasons = dict.fromkeys([why for _, why in self._lost] + ([self._obstacle] if waiting else []))
+        results = self._store.place.parent
+        elsewhere = f" --results {shlex.quote(results.uri)}" if results != Place.at("results") else ""
         return (
-            f"Not in MLflow yet: {what} ({'; '.join(list(reasons)[:3])}). "
-            f"The results are safe in {self._store.folder}; the same command again adds what is missing."
+            f"Not in MLflow yet: {what} ({'; '.join(list(reasons)[:3])}). The results are safe in {self._store.place}; "
+            f"memsweep sync {shlex.quote(self._study)}{elsewhere} adds what is missing."
         )
 
     def _put(self, job: _Job) -> None:
@@ -203,9 +222,19 @@ class Tracker:
         if not writer.has(identity):
             _write(self._store.record(identity), self._store.tables(identity), writer)
 
+    def _write_failure(
+        self, identity: str, failure: Mapping[str, Any], config: Mapping[str, Any], writer: Writer
+    ) -> None:
+        if "time" not in failure:
+            if identity not in self._failures:
+                self._failures = self._store.failures()
+            now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+            failure = {"time": now, **failure, **self._failures.get(identity, {})}
+        writer.write(mirror.failed_run(identity, failure, config))
+
     def _work(self) -> None:
         failures = 0  # in a row
-        while (job := self._next(min(2.0**failures / 2, _LONGEST_PAUSE) if failures else 0.0)) is not None:
+        while (job := self._next(_pause(failures))) is not None:
             error = self._attempt(job)
             self._tried.set()
             self._obstacle, transient = self._judged(error) if error else ("", False)
@@ -219,7 +248,10 @@ class Tracker:
                     if self._closing and failures > 1:
                         return
                     continue
-                self._jobs.popleft()
+                if job is self._end:
+                    self._end = None
+                else:
+                    self._jobs.popleft()
                 if error is not None:
                     self._lost.append((job, self._obstacle))
 
@@ -229,7 +261,9 @@ class Tracker:
             if pause:
                 self._changed.wait_for(lambda: self._closing, timeout=pause)
             self._changed.wait_for(lambda: bool(self._jobs) or self._closing)
-            return self._jobs[0] if self._jobs and not self._abandoned else None
+            if self._abandoned:
+                return None
+            return self._jobs[0] if self._jobs else self._end
 
     def _attempt(self, job: _Job) -> Exception | None:
         try:
@@ -243,12 +277,17 @@ class Tracker:
     def _judged(self, error: Exception) -> tuple[str, bool]:
         """Why a try failed, and whether another one is worth it."""
         try:
-            from memsweep.sweep.tracking.writer import is_transient, reason
+            from memsweep.sweep.tracking.calls import is_transient, reason
         except ImportError:  # MLflow itself cannot be imported
             return f"{type(error).__name__}: {error}", False
         return reason(error, self._full_uri), is_transient(error)
 
 
 def _write(record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], writer: Writer) -> None:
-    if not writer.has(record["identity"]):
+    if not writer.holds(record["identity"], mirror.stamp_of_result(record)):
         writer.write(mirror.finished_run(record, tables))
+
+
+def _pause(failures: int) -> float:
+    """Seconds before the next try: none, then 1, 2, 4 and so on up to a ceiling."""
+    return min(2.0 ** min(failures, 10) / 2, _LONGEST_PAUSE) if failures else 0.0

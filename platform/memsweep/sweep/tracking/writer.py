@@ -1,30 +1,50 @@
 """Runs in MLflow, through its client: one experiment a study, one parent run a sweep, one child run a trial.
 
-Everything can be repeated: after a failed call the same call again ends in the same runs.
+Everything can be repeated: after a failed call the same call again ends in the same runs. A run that a failed call
+created all the same, or that was created twice, is found by its tags, and all but one are deleted.
 """
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import requests
 from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.entities import Experiment, Metric, Param, Run, RunTag, ViewType
-from mlflow.exceptions import MlflowException
 
-from memsweep.sweep.tracking.mirror import IDENTITY, NOTE, ChildRun, sweep_key
-from memsweep.sweep.tracking.place import SERVERS, artifact_location, redacted
+from memsweep.sweep.storage import Place
+from memsweep.sweep.tracking.calls import Calls
+from memsweep.sweep.tracking.mirror import IDENTITY, NOTE, OUTCOME, ChildRun, Stamp, sweep_key
+from memsweep.sweep.tracking.place import SERVERS, artifact_location, home
 
 PARENT, SWEEP = "mlflow.parentRunId", "memsweep.sweep"
 
-_PERMANENT = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST", "PERMISSION_DENIED"}
-_PERMANENT |= {"UNAUTHENTICATED", "ENDPOINT_NOT_FOUND", "INVALID_STATE"}
 _LOCK_SECONDS = 120.0
+_PAGE = 500  # runs a search asks for at once
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A child run as MLflow holds it."""
+
+    run_id: str
+    stamp: Stamp
+
+    @classmethod
+    def of(cls, run: Run) -> _Known:
+        info, outcome = run.info, run.data.tags.get(OUTCOME, "")
+        return cls(info.run_id, Stamp(outcome, info.status, info.start_time or 0, info.end_time or 0))
+
+    def can_become(self, stamp: Stamp) -> bool:
+        """Whether to fill this run gives what a new one would hold: a run's start and artifacts stay for good."""
+        begun = (self.stamp.outcome, self.stamp.started) == (stamp.outcome, stamp.started)
+        return begun and (self.stamp.status == "RUNNING" or self.stamp == stamp)
 
 
 class Writer:
@@ -40,15 +60,22 @@ class Writer:
     """
 
     def __init__(
-        self, uri: str, results: Path, study: str, description: str, params: Mapping[str, Any], tags: Mapping[str, Any]
+        self,
+        uri: str,
+        results: Place | Path,
+        study: str,
+        description: str,
+        params: Mapping[str, Any],
+        tags: Mapping[str, Any],
     ) -> None:
         self._uri, self._results, self._study, self._description = uri, results, study, description
         self._params = {name: str(value) for name, value in params.items()}
         self._tags = {name: str(value) for name, value in tags.items()}
-        self._runs: dict[str, str] = {}  # identity -> run id
-        self._complete: set[str] = set()  # identities whose run has everything
+        self._key = sweep_key(study, self._params, self._tags)
+        self._children: dict[str, _Known] = {}
         self._unsure: set[str] = set()  # identities whose run may exist although the call failed
         self._client: MlflowClient | None = None
+        self.calls = Calls()
         self.experiment_id: str | None = None
         self.parent_id: str | None = None
 
@@ -57,49 +84,40 @@ class Writer:
         if self.parent_id is not None:
             return
         with self._alone():
-            self._client = MlflowClient(tracking_uri=self._uri)
-            experiment = self._experiment(self._client)
-            self.experiment_id = experiment.experiment_id
-            parent = self._parent(self._client, experiment.experiment_id)
-        for run in self._search(f"tags.`{PARENT}` = '{parent}'"):
-            identity = run.data.tags.get(IDENTITY)
-            if identity is not None:
-                self._runs[identity] = run.info.run_id
-                if run.info.status == "FINISHED":
-                    self._complete.add(identity)
-        self.parent_id = parent
+            self._client = client = self._client or MlflowClient(tracking_uri=self._uri)
+            self.experiment_id = self._experiment(client)
+            self.parent_id = self._parent(client, self.experiment_id)
 
     def has(self, identity: str) -> bool:
-        """Whether the result of this trial is there already."""
+        """Whether a result of this trial is there already."""
         self.open()
-        return identity in self._complete
+        return identity in self._children and self._children[identity].stamp.status == "FINISHED"
+
+    def holds(self, identity: str, stamp: Stamp) -> bool:
+        """Whether exactly this result, or this failure, of the trial is there already."""
+        self.open()
+        return identity in self._children and self._children[identity].stamp == stamp
 
     def write(self, child: ChildRun) -> None:
-        """Write the run of a trial; does nothing when its result is there already."""
-        if self.has(child.identity):
+        """Write the run of a trial, in place of one that shows another result; does nothing when it is there."""
+        if self.holds(child.identity, child.stamp):
             return
-        client, parent = self._opened()
-        tags = child.tags | {PARENT: parent}
-        run_id = self._runs.get(child.identity) or self._found(child.identity)
-        if run_id is None:
-            self._unsure.add(child.identity)
-            run = client.create_run(self.experiment_id, child.started, tags, run_name=child.name)
-            self._unsure.discard(child.identity)
-            self._runs[child.identity] = run_id = run.info.run_id
-            tags = {}  # the run was born with them
-        client.log_batch(
-            run_id,
-            metrics=[Metric(point.key, point.value, child.ended, point.step) for point in child.metrics],
-            params=[Param(key, value) for key, value in child.params.items()],
-            tags=[RunTag(key, value) for key, value in tags.items()],
+        client, _ = self._opened()
+        run_id = self._run_of(child)
+        self.calls.repeatable(
+            lambda: client.log_batch(
+                run_id,
+                metrics=[Metric(point.key, point.value, child.stamp.ended, point.step) for point in child.metrics],
+                params=[Param(key, value) for key, value in child.params.items()],
+                tags=[RunTag(key, value) for key, value in child.tags.items()],
+            )
         )
         with tempfile.TemporaryDirectory(prefix="memsweep-") as folder:
             for name, data in child.artifacts.items():
                 (Path(folder) / name).write_bytes(data)
-            client.log_artifacts(run_id, folder)
-        client.set_terminated(run_id, child.status, child.ended)
-        if child.status == "FINISHED":
-            self._complete.add(child.identity)
+            self._upload(run_id, Path(folder))
+        self._end(client, run_id, child.stamp.status, child.stamp.ended)
+        self._children[child.identity] = _Known(run_id, child.stamp)
 
     def write_report(self, folder: Path) -> None:
         """Copy a folder to the artifacts of the parent run, as ``report/``.
@@ -109,53 +127,135 @@ class Writer:
         """
         if not folder.is_dir():
             raise FileNotFoundError(f"there is no report in {folder}")
-        client, parent = self._opened()
-        client.log_artifacts(parent, str(folder), "report")
+        _, parent = self._opened()
+        self._upload(parent, folder, "report")
 
     def close(self, status: str) -> None:
-        """End the parent run: FINISHED, FAILED or KILLED."""
+        """End the parent run (FINISHED, FAILED or KILLED), after a look for runs that were created twice."""
         client, parent = self._opened()
-        client.set_terminated(parent, status)
+        self._settle(client, parent)
+        self._end(client, parent, status, None)
 
-    def _experiment(self, client: MlflowClient) -> Experiment:
-        experiment = client.get_experiment_by_name(self._study)
-        if experiment is None:
-            try:
-                identity = client.create_experiment(self._study, artifact_location(self._uri, self._results))
-            except MlflowException as error:
-                if error.error_code != "RESOURCE_ALREADY_EXISTS":  # a sweep on another machine was faster
-                    raise
-            else:
-                # Without it the page guesses, and opens on traces of language models.
-                client.set_experiment_tag(identity, "mlflow.experimentKind", "custom_model_development")
-                if self._description:
-                    client.set_experiment_tag(identity, NOTE, self._description)
-            experiment = client.get_experiment_by_name(self._study)
-        elif experiment.lifecycle_stage == "deleted":
-            client.restore_experiment(experiment.experiment_id)
-        return experiment
+    def keep_only(self, identities: Collection[str]) -> int:
+        """Delete the children of all other trials; returns how many."""
+        client, _ = self._opened()
+        others = sorted(self._children.keys() - set(identities))
+        for identity in others:
+            self._delete(client, self._children[identity].run_id)
+            del self._children[identity]
+        return len(others)
+
+    def _run_of(self, child: ChildRun) -> str:
+        """The run to write a trial to; a new one where there is none, or one that cannot become it."""
+        client, parent = self._opened()
+        if child.identity in self._unsure:
+            self._look_for(child.identity)
+        known = self._children.get(child.identity)
+        if known is not None and known.can_become(child.stamp):
+            return known.run_id
+        if known is not None:
+            self._delete(client, known.run_id)
+            del self._children[child.identity]
+
+        def make() -> _Known:
+            tags = child.tags | {PARENT: parent}
+            return _Known.of(client.create_run(self.experiment_id, child.stamp.started, tags, run_name=child.name))
+
+        self._unsure.add(child.identity)
+        made = self.calls.creation(make, partial(self._look_for, child.identity))
+        self._unsure.discard(child.identity)
+        self._children[child.identity] = made
+        return made.run_id
+
+    def _look_for(self, identity: str) -> _Known | None:
+        """The run that a call created although it seemed to fail."""
+        runs = self._search(f"tags.`{PARENT}` = '{self.parent_id}' and tags.`{IDENTITY}` = '{identity}'")
+        if not runs:
+            return None
+        self._children[identity] = _Known.of(min(runs, key=_rank))
+        return self._children[identity]
+
+    def _experiment(self, client: MlflowClient) -> str:
+        def look() -> Experiment | None:
+            return client.get_experiment_by_name(self._study)
+
+        def look_for_id() -> str | None:
+            found = look()
+            return str(found.experiment_id) if found is not None else None
+
+        def make() -> str:
+            # Without the kind the page guesses, and opens on traces of language models.
+            tags = {"mlflow.experimentKind": "custom_model_development"}
+            tags |= {NOTE: self._description} if self._description else {}
+            return str(client.create_experiment(self._study, artifact_location(self._uri, self._results), tags))
+
+        found = self.calls.repeatable(look)
+        if found is None:
+            return self.calls.creation(make, look_for_id)
+        if found.lifecycle_stage == "deleted":
+            self.calls.repeatable(lambda: client.restore_experiment(found.experiment_id))
+        return str(found.experiment_id)
 
     def _parent(self, client: MlflowClient, experiment_id: str) -> str:
-        key = sweep_key(self._study, self._params, self._tags)
-        # Runs whose own tag says so: the children do not have it.
-        known = self._search(f"tags.`{SWEEP}` = '{key}'")
-        if known:
-            run_id: str = known[0].info.run_id
-            client.update_run(run_id, status="RUNNING")
-            return run_id
-        tags = {**self._tags, SWEEP: key, "mlflow.source.name": f"memsweep sweep {self._study}"}
-        if self._description:
-            tags[NOTE] = self._description
-        run_id = client.create_run(experiment_id, tags=tags, run_name=self._study).info.run_id
-        client.log_batch(run_id, params=[Param(name, value) for name, value in self._params.items()])
+        def look() -> Run | None:
+            return min(self._search(self._own()), key=_rank, default=None)
+
+        def make() -> Run:
+            tags = {**self._tags, SWEEP: self._key, "mlflow.source.name": f"memsweep sweep {self._study}"}
+            if self._description:
+                tags[NOTE] = self._description
+            return client.create_run(experiment_id, tags=tags, run_name=self._study)
+
+        known = self.calls.repeatable(look)
+        run = known or self.calls.creation(make, look)
+        run_id = str(run.info.run_id)
+        if run.info.status != "RUNNING":
+            # Not update_run, which is two requests: a server that fails at every second one would never get there.
+            self._end(client, run_id, "RUNNING", run.info.end_time)
+        params = [Param(name, value) for name, value in self._params.items() if name not in run.data.params]
+        if params:
+            self.calls.repeatable(lambda: client.log_batch(run_id, params=params))
+        if known is not None:  # a new one has no children
+            self._settle(client, run_id)
         return run_id
 
-    def _found(self, identity: str) -> str | None:
-        """The run that a call created although it seemed to fail."""
-        if identity not in self._unsure:
-            return None
-        runs = self._search(f"tags.`{PARENT}` = '{self.parent_id}' and tags.`{IDENTITY}` = '{identity}'")
-        return runs[0].info.run_id if runs else None
+    def _own(self) -> str:
+        """The condition of the sweep's own run: the children do not have this tag."""
+        return f"tags.`{SWEEP}` = '{self._key}'"
+
+    def _settle(self, client: MlflowClient, parent: str) -> None:
+        """One parent and one child a trial: what is there twice goes, and what is left is remembered."""
+        for run in self.calls.repeatable(lambda: self._search(self._own())):
+            if run.info.run_id != parent:
+                self._take_over(client, run.info.run_id, parent)
+        children: dict[str, list[Run]] = {}
+        for run in self.calls.repeatable(lambda: self._search(f"tags.`{PARENT}` = '{parent}'")):
+            if IDENTITY in run.data.tags:
+                children.setdefault(run.data.tags[IDENTITY], []).append(run)
+        for runs in children.values():
+            runs.sort(key=_rank)
+            for run in runs[1:]:
+                self._delete(client, run.info.run_id)
+        self._children = {identity: _Known.of(runs[0]) for identity, runs in children.items()}
+
+    def _take_over(self, client: MlflowClient, other: str, parent: str) -> None:
+        """Another parent of the same sweep: its children come here, then it goes."""
+        for run in self.calls.repeatable(lambda: self._search(f"tags.`{PARENT}` = '{other}'")):
+            self.calls.repeatable(partial(client.set_tag, run.info.run_id, PARENT, parent))
+        self._delete(client, other)
+
+    def _delete(self, client: MlflowClient, run_id: str) -> None:
+        self.calls.deletion(lambda: client.delete_run(run_id))
+
+    def _upload(self, run_id: str, folder: Path, below: str | None = None) -> None:
+        """File by file, so that each may be repeated alone; the number of requests is the same."""
+        client, _ = self._opened()
+        for path in sorted(file for file in folder.rglob("*") if file.is_file()):
+            parts = [*([below] if below else []), *path.relative_to(folder).parts[:-1]]
+            self.calls.repeatable(partial(client.log_artifact, run_id, str(path), "/".join(parts) or None))
+
+    def _end(self, client: MlflowClient, run_id: str, status: str, ended: int | None) -> None:
+        self.calls.repeatable(lambda: client.set_terminated(run_id, status, ended))
 
     def _search(self, condition: str) -> list[Run]:
         client = self._client
@@ -163,7 +263,7 @@ class Writer:
         found: list[Run] = []
         token: str | None = None
         while token is None or token:
-            page = client.search_runs([self.experiment_id], condition, ViewType.ACTIVE_ONLY, 1000, page_token=token)
+            page = client.search_runs([self.experiment_id], condition, ViewType.ACTIVE_ONLY, _PAGE, page_token=token)
             found += page
             token = page.token or ""
         return found
@@ -180,25 +280,13 @@ class Writer:
         if self._uri.partition(":")[0] in SERVERS:
             yield
             return
-        self._results.mkdir(parents=True, exist_ok=True)
-        with FileLock(self._results / ".mlflow.lock", timeout=_LOCK_SECONDS):
+        folder = home(self._results)
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / ".mlflow.lock", timeout=_LOCK_SECONDS):
             yield
 
 
-def is_transient(error: Exception) -> bool:
-    """Whether the same call may succeed later: the server is away, the database is busy, the disk is full."""
-    if isinstance(error, MlflowException):
-        return error.error_code not in _PERMANENT
-    # requests' and the lock's errors are OSErrors too; a path that is missing or forbidden stays so.
-    return isinstance(error, OSError) and not isinstance(error, FileNotFoundError | PermissionError)
-
-
-def reason(error: Exception, uri: str) -> str:
-    """The cause in a few words."""
-    link: BaseException | None = error
-    while link is not None:
-        if isinstance(link, requests.exceptions.ConnectionError | requests.exceptions.Timeout):
-            return f"no answer from {redacted(uri)}"
-        link = link.__cause__ or link.__context__
-    first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return f"{type(error).__name__}: {first[:200].replace(uri, redacted(uri))}"
+def _rank(run: Run) -> tuple[bool, bool, int, str]:
+    """Which of several runs of the same thing stays: one with a result, else one that ended, else the oldest."""
+    status = run.info.status
+    return status != "FINISHED", status == "RUNNING", run.info.start_time or 0, str(run.info.run_id)
