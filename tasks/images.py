@@ -250,6 +250,12 @@ class Images(SequentialImages):
 
     brightest = 255.0
 
+    @classmethod
+    def data_files(cls, config: Config) -> list[Path]:
+        """The files that the data set is read from, as far as they are there."""
+        archive = ARCHIVES[config.data]
+        return _paths(Path(config.folder) / config.data, (*archive.train, *archive.test))
+
     @property
     def shape(self) -> tuple[int, int, int]:
         height, width, channels = ARCHIVES[self.config.data].shape

@@ -6,7 +6,9 @@ Letters: N leading dimensions (replicas, copies), B batch, T time (horizon), I i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -41,6 +43,11 @@ class Task(ABC):
 
     def __init__(self, config: Any) -> None:
         self.config = config
+
+    @classmethod
+    def data_files(cls, config: Any) -> Sequence[Path]:
+        """The files that the task reads, in a fixed order: what is in them belongs to a trial's identity."""
+        return ()
 
     @property
     def inputs(self) -> int:

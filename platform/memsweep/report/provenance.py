@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from memsweep.outcome import Outcome
 from memsweep.report.labels import show
 from memsweep.report.study import Study
 from memsweep.report.view import varying_fields
+
+_ROUNDED = "to 1e-6 relative, except for replicas whose training amplifies roundings"
 
 
 def facts(study: Study) -> list[tuple[str, str]]:
@@ -20,7 +22,7 @@ def facts(study: Study) -> list[tuple[str, str]]:
     for name, word in (("code_revision", "code revision"), ("code_fingerprint", "code fingerprint")):
         rows.append((word, _distinct(sources, name)))
     rows += [("host", _distinct(sources, "host")), ("device", _distinct(sources, "device"))]
-    rows.append(("versions", _versions(sources)))
+    rows += [("versions", _versions(sources)), ("equality", equality(study.records))]
     if finished:
         rows.append(("finished", finished[0] if len(finished) == 1 else f"{finished[0]} to {finished[-1]}"))
         seconds = _seconds(study.records)
@@ -31,6 +33,46 @@ def facts(study: Study) -> list[tuple[str, str]]:
         if value:
             seen.setdefault(name, value)
     return list(seen.items())
+
+
+def equality(records: Mapping[str, Mapping[str, Any]]) -> str:
+    """Which equality holds between these results and those of the same trials computed anew, or elsewhere.
+
+    One class of processor and one set of versions give equal bits. Other classes round otherwise, to 1e-6 at most,
+    except where training is chaotic: there a replica's first rounding grows until it is another fit.
+    """
+    classes = _classes(records.values())
+    count = classes.total()
+    if not classes:
+        return ""
+    if "" in classes:
+        silent = "none says" if len(classes) == 1 else f"{classes['']} of {count} do not say"
+        return f"{_ROUNDED}; {silent} which class of processor computed it (an older version wrote them)"
+    if len(classes) == 1:
+        return f"bit for bit: all {count} results come from one class of processor and versions ({next(iter(classes))})"
+    listed = "; ".join(f"{name}: {number}" for name, number in classes.most_common())
+    return f"{_ROUNDED}; the results come from {len(classes)} classes of processor and versions ({listed})"
+
+
+def _classes(records: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """How many results come from each class; "" for those that do not say."""
+    found = [(_class(record), str(record.get("provenance", {}).get("kernel_build") or "")) for record in records]
+    builds: dict[str, set[str]] = defaultdict(set)
+    for name, build in found:
+        builds[name] |= {build} - {""}
+    # a trial that no kernel computed is of the class that those beside it are of
+    return Counter(f"{name}, kernels {build}" if build and len(builds[name]) > 1 else name for name, build in found)
+
+
+def _class(record: Mapping[str, Any]) -> str:
+    """What decides a result's last bits beside its config, our code and its kernels; empty where it does not say."""
+    source = record.get("provenance", {})
+    processor, versions = source.get("processor"), source.get("versions") or {}
+    if not isinstance(processor, Mapping):
+        return ""
+    names = [str(processor.get("model")), f"torch's {processor.get('torch')}", str(processor.get("instructions"))]
+    names += [f"{name} {versions[name]}" for name in ("torch", "numpy", "scipy") if name in versions]
+    return ", ".join(names)
 
 
 def trials(study: Study) -> list[dict[str, Any]]:

@@ -1,39 +1,29 @@
 """A trial's identity: a hash of everything that decides its numbers.
 
 That is the whole config without cosmetic keys, the code that makes the numbers (models, recurrences, learning,
-perturbations, the task's own file), the versions of torch and numpy, the type of device, and, for a model that runs
-over sequences, whether compiled kernels compute it or torch does. Two studies that share a trial share its result;
-changed code shares nothing.
+perturbations, the task's own file), the files that the task reads, the versions of torch, numpy, scipy and of what the
+task or the model imports, the type of device, and, for a model that runs over sequences, whether compiled kernels
+compute it or torch does. Two studies that share a trial share its result; changed code shares nothing.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
-import importlib.metadata
 import json
-import sys
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
-from memsweep.config.canonical import to_dict
+from memsweep.config.chain import predecessor
 from memsweep.config.reflect import key_of
+from memsweep.errors import RegistryError
+from memsweep.sweep.fingerprint import code_fingerprint, data_fingerprint, libraries
 
 if TYPE_CHECKING:
     from memsweep.config.schema import TrialConfig
 
 _LENGTH = 32
-_PACKAGE = Path(__file__).resolve().parents[1]
-_NUMBER_CODE = (
-    *("models/*.py", "recurrence/*.py", "learning/*.py", "stability/*.py"),
-    *("recurrence/compiled/*.py", "recurrence/compiled/*.cpp", "recurrence/compiled/*.h"),
-    *("streams.py", "trial.py", "config/schema.py", "config/chain.py"),
-)
-_READS_ONLY = frozenset({"verdict.py", "slopes.py", "radius.py", "evidence.py"})
-"""Files of stability/ that read results: to change a verdict's rule does not change what was measured."""
 
 
 def identity(config: TrialConfig, device: str = "cpu") -> str:
@@ -43,20 +33,68 @@ def identity(config: TrialConfig, device: str = "cpu") -> str:
         config: the trial.
         device: type of the device that makes the numbers; another type gives other roundings.
     """
-    content = {
-        "config": identifying(config),
-        "code": code_fingerprint(config),
-        "versions": _versions(),
-        "device": device,
-        "kernels": _kernels(config),
-    }
+    content = {"config": identifying(config), **identity_of(config, device)}
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:_LENGTH]
+    return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()[:_LENGTH]
 
 
-@functools.cache
-def _versions() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in ("torch", "numpy")}
+def identity_of(config: TrialConfig, device: str = "cpu") -> dict[str, Any]:
+    """What an identity is made from beside the config: ``code``, ``data``, ``versions``, ``device``, ``kernels``.
+
+    A chained trial takes a number from those before it, whose parts may be others than its own: theirs count, too.
+    """
+    trials = [config, *_before(config)]
+    return {
+        "code": _together(code_fingerprint(trial) for trial in trials),
+        "data": _together(data_fingerprint(trial) for trial in trials),
+        "versions": {name: version for trial in trials for name, version in libraries(trial).items()},
+        "device": device,
+        "kernels": _together(_kernels(trial) for trial in trials),
+    }
+
+
+def _together(words: Iterable[str]) -> str:
+    return "+".join(word for word in dict.fromkeys(words) if word)
+
+
+def identifying(config: Any) -> dict[str, Any]:
+    """The canonical form of a config without its cosmetic fields, at any depth; equal numbers are spelt alike.
+
+    Raises:
+        RegistryError: two fields of a config have one key, so that one of them would not count.
+    """
+    cls: type = type(config)
+    registered = getattr(config, "kind", None) in registry.KINDS
+    fields = dataclasses.fields(config)
+    spelt = ["name" if registered else "class", *map(key_of, fields)]
+    if len(set(spelt)) < len(spelt):
+        raise RegistryError(
+            f"two fields of {cls.__module__}.{cls.__qualname__} have one key, or one is called {spelt[0]}: rename it."
+        )
+    data: dict[str, Any] = {spelt[0]: config.name if registered else cls.__qualname__}
+    for field in fields:
+        if not field.metadata.get("cosmetic"):
+            data[key_of(field)] = _plain(getattr(config, field.name))
+    return data
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return identifying(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _before(config: TrialConfig) -> list[TrialConfig]:
+    """The trials before this one in its chain."""
+    found: list[TrialConfig] = []
+    while (before := predecessor(config)) is not None:
+        found.append(before)
+        config = before
+    return found
 
 
 def _kernels(config: TrialConfig) -> str:
@@ -68,63 +106,6 @@ def _kernels(config: TrialConfig) -> str:
     from memsweep.recurrence.layer import kernels
 
     return kernels(getattr(torch, config.training.dtype))
-
-
-def identifying(config: Any) -> dict[str, Any]:
-    """The canonical form of a config without its cosmetic fields."""
-    data = to_dict(config)
-    for field in dataclasses.fields(config):
-        key = key_of(field)
-        value = getattr(config, field.name)
-        if field.metadata.get("cosmetic"):
-            del data[key]
-        elif dataclasses.is_dataclass(value):
-            data[key] = identifying(value)
-    return data
-
-
-def code_fingerprint(config: TrialConfig) -> str:
-    """A hash of the source files that make this trial's numbers, 16 hexadecimal digits.
-
-    Beside the engine: the task's and the model's own code, and that of every registered part in the model's config.
-    """
-    parts = [registry.get(registry.TASK, config.task.name), registry.get(registry.MODEL, config.model.name)]
-    values = (getattr(config.model, field.name) for field in dataclasses.fields(config.model))
-    parts += [registry.get(v.kind, v.name) for v in values if getattr(v, "kind", None) in registry.KINDS]
-    own = set().union(*(_own_files(part) for part in parts))
-    return _hash_files(frozenset(own | set(_engine_files())))
-
-
-@functools.cache
-def _own_files(part: type) -> frozenset[Path]:
-    """The files that define a part: those of its class and of the classes it inherits from.
-
-    In a package, all of its Python files; beside a single file such as a workspace's task, its helpers, by
-    convention the files whose names begin with an underscore.
-    """
-    found: set[Path] = set()
-    for base in part.__mro__:
-        top = base.__module__.partition(".")[0]
-        if top in ("memsweep", "torch", "abc", "builtins"):
-            continue
-        file = registry.source_file(base)
-        package = getattr(sys.modules.get(top), "__path__", None) if "." in base.__module__ else None
-        found |= {file, *(file.parent.glob("_*.py"))}
-        for folder in package or ():
-            found |= set(Path(folder).resolve().rglob("*.py"))
-    return frozenset(found)
-
-
-@functools.cache
-def _engine_files() -> tuple[Path, ...]:
-    return tuple(sorted(path for glob in _NUMBER_CODE for path in _PACKAGE.glob(glob) if path.name not in _READS_ONLY))
-
-
-@functools.lru_cache(maxsize=256)
-def _hash_files(files: frozenset[Path]) -> str:
-    # by name and content, not by place: the same code on another machine has the same fingerprint
-    contents = sorted((path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in files)
-    return hashlib.sha256(json.dumps(contents).encode()).hexdigest()[:16]
 
 
 def pack_identity(members: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Where a result comes from: code revision, package versions, host, device, date."""
+"""Where a result comes from: code, package versions, host, processor, date."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ import socket
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from memsweep.sweep.identity import pack_identity
+from memsweep.sweep.identity import identity_of, pack_identity
+from memsweep.sweep.processor import kernel_build, model_name, processor
 
-_PACKAGES = ("memsweep", "torch", "numpy", "ray", "pandas", "pyarrow")
+if TYPE_CHECKING:
+    from memsweep.config.schema import TrialConfig
+
+_PACKAGES = ("memsweep", "torch", "numpy", "scipy", "ray", "pandas", "pyarrow")
 
 
 def collect(revision: str, *, seconds: Mapping[str, float], pack: list[str]) -> dict[str, Any]:
@@ -26,17 +30,29 @@ def collect(revision: str, *, seconds: Mapping[str, float], pack: list[str]) -> 
         pack: identities of the trials that ran as one program. The record names them by one hash: a list of them
             in the record of each would grow with the square of their number.
     """
+    import torch
+
     return {
         "code_revision": revision,
         "versions": dict(versions()),
         "host": socket.gethostname(),
-        "device": _device(),
+        "device": f"cpu ({model_name()})",
+        "processor": processor(),
+        "threads": torch.get_num_threads(),
         "finished": now(),
         "seconds": sum(seconds.values()),
         "phases": dict(seconds),
         "pack": pack_identity(pack),
         "members": len(pack),
     }
+
+
+def of_trial(config: TrialConfig) -> dict[str, Any]:
+    """What the identity of a trial was made from beside its config, and which build of the kernels computed it."""
+    made_from = identity_of(config)
+    real = {"float64": "double", "float32": "float"}[config.training.dtype]
+    build = kernel_build(real) if made_from["kernels"].startswith("compiled") else ""
+    return {"code_fingerprint": made_from["code"], "identity_of": made_from, "kernel_build": build}
 
 
 @functools.cache
@@ -69,14 +85,3 @@ def code_revision(folder: Path) -> str:
 def now() -> str:
     """The time, UTC, ISO 8601, whole seconds."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-@functools.cache
-def _device() -> str:
-    """The processor that made the numbers: ``cpu (AMD EPYC ...)``."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return f"cpu ({next(models, platform.machine())})"

@@ -16,6 +16,11 @@ KEYS = ("identity", "study", "outcome", "config", "summary", "provenance")
 
 MEND = "memsweep resume STUDY computes what is damaged anew, and nothing else."
 
+
+class OtherSchemaError(StoreError):
+    """A record of a version that this one does not know: nothing is wrong with it, and nothing can be said of it."""
+
+
 _WORDS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
@@ -48,15 +53,16 @@ def decode(data: bytes, identity: str, where: str) -> dict[str, Any]:
             names the file and says what to do.
     """
     record = from_json(data, where)
-    if record.get("schema") not in READ:
-        raise StoreError(
-            f"{where} has schema {record.get('schema')!r}; this version of memsweep reads "
-            f"{' and '.join(map(str, READ))}. "
+    schema = record.get("schema")
+    if type(schema) is not int or schema not in READ:
+        refusal = OtherSchemaError if type(schema) is int else StoreError
+        raise refusal(
+            f"{where} has schema {schema!r}; this version of memsweep reads {' and '.join(map(str, READ))}. "
             "Read it with the version that wrote it, or give --no-reuse to compute it anew."
         )
     wrong = [key for key in KEYS if key not in record]
     wrong += [key for key in ("config", "summary", "provenance") if not isinstance(record.get(key, {}), dict)]
-    if record["schema"] >= 2 and not _are_files(record.get("files")):
+    if schema >= 2 and not _are_files(record.get("files")):
         wrong.append("files")
     if wrong:
         raise StoreError(f"{where} is no complete record (missing or malformed: {', '.join(wrong)}). {MEND}")

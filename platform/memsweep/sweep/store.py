@@ -8,6 +8,7 @@ or ``history`` gives that table of the whole study.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -68,7 +69,8 @@ def find_elsewhere(results: Place | Path, identities: Iterable[str]) -> dict[str
     for folder in folders:
         store = Store(folder)
         here = (wanted - found.keys()) & store.identities()
-        found |= dict.fromkeys(here - store.check(here).keys(), folder)
+        with contextlib.suppress(records_json.OtherSchemaError):  # of a newer version: its business, and not reused
+            found |= dict.fromkeys(here - store.check(here).keys(), folder)
     return found
 
 
@@ -223,7 +225,11 @@ class Store:
         return frame
 
     def check(self, identities: Iterable[str]) -> dict[str, str]:
-        """Which of these stored results are damaged: identity -> what is wrong. Reads every file of each."""
+        """Which of these stored results are damaged: identity -> what is wrong. Reads every file of each.
+
+        Raises:
+            OtherSchemaError: one was written by a version that this one does not know.
+        """
         names = sorted(identities)
         return {name: fault for name, fault in zip(names, _in_threads(self._fault, names), strict=True) if fault}
 
@@ -288,6 +294,8 @@ class Store:
                     self._bytes_of(name, record)
                 else:
                     self._arrow(name, record)
+        except records_json.OtherSchemaError:
+            raise
         except StoreError as error:
             return str(error)
         return ""

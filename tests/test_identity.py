@@ -1,0 +1,457 @@
+"""Identity: every field counts or is cosmetic, every file that makes numbers counts, spelling does not."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import memsweep
+from engine import WORKSPACE, trial
+from flips import Pair, bases, candidates, classes, fields_of, flipped, places
+from image_files import write_cifar, write_mnist
+from memsweep import registry
+from memsweep.config.canonical import to_dict, trial_from_dict
+from memsweep.config.check import checked
+from memsweep.config.claims import Claims
+from memsweep.config.fields import setting
+from memsweep.config.reflect import default, keys
+from memsweep.config.schema import ChainConfig, ResourcesConfig, SweepConfig, TrialConfig
+from memsweep.errors import ConfigError, RegistryError
+from memsweep.sweep import fingerprint, imports
+from memsweep.sweep.fingerprint import EXEMPT, NUMBER_FOLDERS, code_fingerprint, engine_files
+from memsweep.sweep.identity import identifying, identity, identity_of
+from memsweep.sweep.plan import identified, make_plan
+from memsweep.sweep.runner import Launch, run
+from memsweep.sweep.store import Store, folder_name
+from memsweep.trial import run_trial
+
+PACKAGE = Path(memsweep.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Two folders with the same small images."""
+    folders = [tmp_path_factory.mktemp(name) for name in ("images", "copy")]
+    for name in ("mnist", "fashion_mnist"):
+        write_mnist(folders[0] / name)
+    write_cifar(folders[0] / "cifar10")
+    shutil.copytree(folders[0], folders[1], dirs_exist_ok=True)
+    return str(folders[0]), str(folders[1])
+
+
+@pytest.fixture(scope="module")
+def flips(images: tuple[str, str]) -> dict[tuple[type, str], Pair | None]:
+    """Every field of every config, with two trials that differ in it alone."""
+    found: dict[tuple[type, str], Pair | None] = {}
+    for base in bases(images[0]):
+        for path, owner, field in places(base):
+            name = (type(owner), field.name)
+            if found.get(name) is None:
+                found[name] = flipped(base, path, owner, field, folders=images[1:])
+    return found
+
+
+def field_named(name: tuple[type, str]) -> dataclasses.Field[Any]:
+    return next(field for field in dataclasses.fields(name[0]) if field.name == name[1])
+
+
+def test_every_field_of_every_config_moves_the_identity_or_is_declared_cosmetic(flips: dict) -> None:
+    assert flips.keys() == fields_of(classes()), "a field that no base trial has: add a trial to tests/flips.py"
+    for name, pair in flips.items():
+        field, label = field_named(name), f"{name[0].__module__}.{name[0].__qualname__}.{name[1]}"
+        if pair is None:
+            assert len(field.metadata.get("choices") or ()) == 1, f"{label}: no second allowed value was found"
+            continue
+        moved = identity(pair[0]) != identity(pair[1])
+        assert moved is not bool(field.metadata.get("cosmetic")), label
+    assert len(flips) > 130
+
+
+def test_a_cosmetic_field_changes_no_bit(flips: dict, tmp_path: Path) -> None:
+    cosmetic = [name for name in flips if field_named(name).metadata.get("cosmetic")]
+    assert {name[1] for name in cosmetic} >= {"checkpoint_every", "folder"}
+    for name in cosmetic:
+        one, two = flips[name]
+        store = Store(tmp_path / name[1])
+        results = [run_trial(config, checkpoint=store.slot(f"slot{n}")) for n, config in enumerate((one, two))]
+        assert store.place.names("checkpoints").keys() == {"slot0.pt", "slot1.pt"}
+        assert same_bits(*results), name
+
+
+def asked_otherwise() -> dict[str, ResourcesConfig]:
+    """Each field of the resources with another allowed value."""
+    plain, found = ResourcesConfig(), {}
+    for field in dataclasses.fields(ResourcesConfig):
+        for value in candidates(plain, field, ()):
+            with contextlib.suppress(ConfigError):
+                found.setdefault(field.name, checked(ResourcesConfig, {field.name: value}, "a flip"))
+    return found
+
+
+def test_resources_and_the_words_of_a_study_change_neither_identity_nor_bit(tmp_path: Path) -> None:
+    plain = SweepConfig(name="s", rows=(trial(),), grid={}, resources=ResourcesConfig())
+    others = {name: dataclasses.replace(plain, resources=asked) for name, asked in asked_otherwise().items()}
+    assert {field.name for field in dataclasses.fields(ResourcesConfig)} - others.keys() == {"gpus"}  # must be 0 so far
+    others["words"] = dataclasses.replace(
+        plain, grid={"model.width": (3,)}, description="x", protocol="published", claims=Claims("a paper", ())
+    )
+    words = {field.name for field in dataclasses.fields(SweepConfig)} - {"rows", "resources"}
+    assert words == {"name", "grid", "description", "claims", "protocol"}, "is it part of the identity?"
+    (row,) = identified(plain)
+    tables = []
+    for name, sweep in {"plain": plain, **others}.items():
+        study = dataclasses.replace(sweep, name=f"study {name}")
+        assert [trial.identity for trial in identified(study)] == [row.identity], name
+        made = make_plan(study, identified(study), ())
+        assert run(made, workspace=WORKSPACE, results=tmp_path, launch=Launch(inline=True)).done == 1
+        tables.append(Store(tmp_path / folder_name(study.name)).tables(row.identity))
+    assert all(frame.equals(other[name]) for other in tables for name, frame in tables[0].items())
+
+
+def same_bits(one: Any, two: Any) -> bool:
+    summaries = pd.Series(one.summary).equals(pd.Series(two.summary))
+    return summaries and all(frame.equals(two.tables[name]) for name, frame in one.tables.items())
+
+
+@pytest.mark.parametrize("activation", ["linear", "tanh"])
+def test_the_number_of_threads_changes_no_bit(activation: str) -> None:
+    config = trial(
+        task={"horizon": 200},
+        model={"width": 16, "activation": activation},
+        training={"seeds": 3, "steps": 4, "batch_size": 256, "validation_size": 256, "validate_every": 2},
+        perturbation={"test_size": 256, "balls": ("all",), "starts": 0},
+    )
+    found = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        try:
+            found.append(run_trial(config))
+        finally:
+            torch.set_num_threads(1)
+    assert same_bits(*found)
+
+
+def shuffled(data: Any, draw: Callable[..., Any]) -> Any:
+    """The same plain data in another order of keys, numbers spelt otherwise, and without what is default anyway."""
+    if isinstance(data, dict):
+        names = draw(st.permutations(sorted(data)))
+        return {name: shuffled(data[name], draw) for name in names}
+    if isinstance(data, list):
+        return [shuffled(item, draw) for item in data]
+    if isinstance(data, float) and data.is_integer() and draw(st.booleans()):
+        return int(data)
+    return data
+
+
+def without_defaults(data: dict[str, Any], config: Any) -> dict[str, Any]:
+    kept = {"name": data["name"]} if "name" in data else {}
+    for key, field in keys(type(config)).items():
+        value = getattr(config, field.name)
+        if key not in data or value == default(field):
+            continue
+        kept[key] = without_defaults(data[key], value) if dataclasses.is_dataclass(value) else data[key]
+    return kept
+
+
+@settings(deadline=None, max_examples=40)
+@given(data=st.data())
+def test_spelling_is_no_part_of_an_identity(images: tuple[str, str], data: st.DataObject) -> None:
+    config = data.draw(st.sampled_from(bases(images[0])))
+    plain = to_dict(config)
+    short = without_defaults(plain, config)
+    for spelt in (plain, short):
+        other = json.loads(json.dumps(shuffled(spelt, data.draw)))
+        assert identity(trial_from_dict(other)) == identity(config)
+
+
+def test_whole_numbers_in_python_are_the_numbers_of_a_study() -> None:
+    one, two = (trial(training={"learning_rate": rate, "clip": clip}) for rate, clip in ((1, 2), (1.0, 2.0)))
+    assert identity(one) == identity(two)
+    assert identity(trial(training={"merge_redundant": True})) != identity(trial(training={"merge_redundant": 1}))
+    chains = [ChainConfig(along="task.rate", first=1.0, earlier=(value,)) for value in (1, 1.0)]
+    assert len({identity(dataclasses.replace(trial(), chain=chain)) for chain in chains}) == 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inner:
+    size: int = setting(1, "counts")
+    colour: str = setting("red", "shown only", cosmetic=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Other:
+    size: int = setting(1, "counts")
+    colour: str = setting("red", "shown only", cosmetic=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outer:
+    parts: tuple[Inner | Other, ...] = setting((), "in a tuple")
+    by_name: Any = setting(None, "in a mapping")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Wider(Outer):
+    more: int = setting(0, "of the subclass")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Twice:
+    from_: int = 1
+    from__: int = 2
+
+
+def test_nothing_slips_out_of_nested_configs() -> None:
+    plain = Outer(parts=(Inner(), Inner()), by_name={"x": [Inner()]})
+    same = Outer(parts=(Inner(colour="blue"), Inner()), by_name={"x": (Inner(colour="green"),)})
+    assert identifying(plain) == identifying(same)
+    for other in (
+        Outer(parts=(Inner(), Inner(size=2)), by_name=plain.by_name),
+        Outer(parts=plain.parts, by_name={"x": [Inner(size=2)]}),
+        Outer(parts=plain.parts, by_name={"y": [Inner()]}),
+        Outer(parts=(Inner(), Other()), by_name=plain.by_name),  # another class with the same fields
+        Wider(parts=plain.parts, by_name=plain.by_name),
+    ):
+        assert identifying(other) != identifying(plain)
+    assert identifying(Wider(more=1)) != identifying(Wider(more=2))
+    with pytest.raises(RegistryError, match=r"Twice have one key"):
+        identifying(Twice())
+
+
+def test_the_files_that_a_task_reads_are_part_of_the_identity(
+    images: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where they lie does not count, and what they hold does: two data sets under one name share nothing."""
+    task = registry.get("task", "images")
+    write_mnist(tmp_path / "mnist", train=120)
+    found = [
+        identity(TrialConfig(task=task.Config(folder=str(folder)), model=trial().model))
+        for folder in (*images, tmp_path)
+    ]
+    assert found[0] == found[1] != found[2]
+    (tmp_path / "mnist" / "t10k-labels-idx1-ubyte").write_bytes(b"other")
+    changed = TrialConfig(task=task.Config(folder=str(tmp_path)), model=trial().model)
+    assert identity(changed) != found[2]
+    assert identity_of(trial())["data"] == ""
+
+
+def test_a_chained_trial_counts_the_code_of_those_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a number from them, and their parts may be others than its own."""
+    chain = ChainConfig(along="model.parameterization", first=1.0, earlier=("direct", "softplus"))
+    config = dataclasses.replace(trial(), chain=chain)
+    before, alone = identity(config), identity(trial())
+    own = fingerprint._own_files
+
+    def moved(part: type) -> Any:
+        direct = registry.get("parameterization", "direct")
+        return (frozenset({("direct.py", Path(__file__))}), frozenset()) if part is direct else own(part)
+
+    monkeypatch.setattr(fingerprint, "_own_files", moved)
+    assert identity(config) != before
+    assert identity(trial()) == alone
+
+
+# What code counts
+
+
+def imported(name: str) -> set[str]:
+    """The modules of memsweep that a module imports, at its top or within functions, their packages included."""
+    file = PACKAGE / name
+    package = ["memsweep", *Path(name).parent.parts]
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            words = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            stem = ".".join(filter(None, (base, node.module)))
+            words = [stem, *(f"{stem}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        for word in words:
+            parts = word.split(".")
+            if parts[0] == "memsweep":
+                found |= {place for n in range(1, len(parts) + 1) if (place := module_file(parts[1:n]))}
+    return found
+
+
+def module_file(parts: list[str]) -> str | None:
+    for place in ("/".join(parts) + ".py", "/".join([*parts, "__init__.py"])):
+        if (PACKAGE / place).is_file():
+            return place
+    return None
+
+
+def test_every_module_that_a_trial_imports_is_hashed_or_cannot_change_a_number() -> None:
+    models = {f"models/{path.name}" for path in (PACKAGE / "models").glob("*.py")}  # found by discovery
+    waiting, seen = ["trial.py", "sweep/carry.py", *models], set()
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            # the store, from which a chained trial takes a number, gives back what it was given
+            waiting += imported(name) if name != "sweep/carry.py" else []
+    hashed = {name.removeprefix("memsweep/") for name in engine_files()}
+    assert seen - hashed - EXEMPT.keys() == set(), "hash it, or say in EXEMPT why it cannot change a number"
+    assert len(seen & hashed) > 50
+    below = {str(path.relative_to(PACKAGE)) for folder in NUMBER_FOLDERS for path in (PACKAGE / folder).rglob("*.py")}
+    assert EXEMPT.keys() <= seen | below, "an exemption that nothing needs"
+    assert not EXEMPT.keys() & hashed
+    assert all(len(reason) > 15 for reason in EXEMPT.values())
+
+
+def test_all_code_in_the_folders_that_make_numbers_is_of_a_known_kind() -> None:
+    unknown = {
+        path.name
+        for folder in NUMBER_FOLDERS
+        for path in (PACKAGE / folder).rglob("*")
+        if path.is_file() and path.suffix not in imports.CODE and "__pycache__" not in path.parts
+    }
+    assert unknown == set()
+
+
+SCRIPT = """
+import json, sys
+from pathlib import Path
+from memsweep import registry
+from memsweep.config.schema import TrialConfig
+from memsweep.sweep import fingerprint, imports
+from memsweep.sweep.identity import identity
+
+workspace, touch = Path(sys.argv[1]), sys.argv[2:]
+registry.discover(workspace)
+config = TrialConfig(
+    task=registry.get("task", "linear_functional").Config(), model=registry.get("model", "diagonal_rnn").Config()
+)
+before, moved = identity(config), {}
+for place in touch:
+    file = Path(place)
+    content = file.read_bytes()
+    file.write_bytes(content + b" ")
+    fingerprint._hash_files.cache_clear()
+    moved[place] = identity(config) != before
+    file.write_bytes(content)
+fingerprint._hash_files.cache_clear()
+assert identity(config) == before
+print(json.dumps({"identity": before, "moved": moved, "package": str(fingerprint.PACKAGE)}))
+"""
+
+
+def asked(platform: Path, workspace: Path, *touch: Path) -> dict[str, Any]:
+    """What a copy of memsweep says of a trial's identity, and of files that are touched one after the other."""
+    words = [sys.executable, "-c", SCRIPT, str(workspace), *map(str, touch)]
+    done = subprocess.run(
+        words,
+        env=os.environ | {"PYTHONPATH": str(platform)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=workspace,
+    )
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    assert answer["package"] == str(platform / "memsweep")
+    return answer
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    """A copy of the package and a workspace with one of its tasks."""
+    shutil.copytree(PACKAGE, tmp_path / "platform" / "memsweep", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "workspace" / "tasks").mkdir(parents=True)
+    shutil.copy(WORKSPACE / "tasks" / "linear_functional.py", tmp_path / "workspace" / "tasks")
+    (tmp_path / "workspace" / "tasks" / "_helper.py").write_text("FACTOR = 2.0\n")
+    (tmp_path / "workspace" / "search_spaces").mkdir()
+    (tmp_path / "workspace" / "search_spaces" / "s.yaml").write_text("# a study\n")
+    return tmp_path / "platform", tmp_path / "workspace"
+
+
+def test_each_file_that_makes_numbers_counts_and_no_other(copied: tuple[Path, Path]) -> None:
+    platform, workspace = copied
+    package = platform / "memsweep"
+    files = [path for path in sorted((*package.rglob("*"), *workspace.rglob("*"))) if path.is_file()]
+    answer = asked(platform, workspace, *(path for path in files if "__pycache__" not in path.parts))
+    moved = {Path(place) for place, counts in answer["moved"].items() if counts}
+    folders = [package / name for name in NUMBER_FOLDERS]
+    expected = {path for path in files if any(path.is_relative_to(folder) for folder in folders)}
+    expected -= {package / name for name in EXEMPT}
+    expected |= {package / name for name in ("streams.py", "trial.py", "sweep/carry.py")}
+    expected |= {package / "config" / f"{name}.py" for name in ("schema", "chain", "canonical", "merge")}
+    expected |= {workspace / "tasks" / name for name in ("linear_functional.py", "_helper.py")}
+    assert moved == expected
+    others = {path.relative_to(package).parts[0] for path in set(files) - moved if path.is_relative_to(package)}
+    assert {"report", "cli", "commands", "sweep", "testing", "console.py", "errors.py"} <= others
+
+
+@pytest.mark.drill
+def test_changed_code_is_another_identity_to_a_new_process(copied: tuple[Path, Path]) -> None:
+    """Nothing but the file differs: no cache is cleared, and the place of the copy does not count."""
+    platform, workspace = copied
+    here = asked(PACKAGE.parent, workspace)["identity"]
+    before = asked(platform, workspace)["identity"]
+    assert before == here
+    (platform / "memsweep" / "report" / "view.py").write_text("raise RuntimeError\n")
+    assert asked(platform, workspace)["identity"] == before
+    kernel = platform / "memsweep" / "recurrence" / "gram.py"
+    kernel.write_text(kernel.read_text() + "\n# another thought\n")
+    changed = asked(platform, workspace)["identity"]
+    assert changed != before
+    task = workspace / "tasks" / "linear_functional.py"
+    task.write_text(task.read_text().replace("def ", "def  ", 1))
+    assert len({before, changed, asked(platform, workspace)["identity"]}) == 3
+
+
+def test_what_a_part_imports_from_outside_of_libraries_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task may be one file and its mathematics another: lazily imported, in a package, or through one more file."""
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "borrower.py").write_text(
+        "from dataclasses import dataclass\n"
+        "import scipy.special\n"
+        "import lender\n"
+        "from memsweep.learning.objectives import KernelConfig, LinearFunctionalTask\n"
+        "from memsweep.registry import register_task\n"
+        "@register_task('borrower')\n"
+        "class Borrower(LinearFunctionalTask):\n"
+        "    @dataclass(frozen=True, kw_only=True)\n"
+        "    class Config(KernelConfig):\n"
+        "        '''Borrowed.'''\n"
+        "    def kernel(self):\n"
+        "        import lender_package.deep\n"
+    )
+    (tmp_path / "lender.py").write_text("import lender_of_lender\n")
+    (tmp_path / "lender_of_lender.py").write_text("import lender\nimport yaml\n")
+    (tmp_path / "lender_package").mkdir()
+    for name in ("__init__", "deep"):
+        (tmp_path / "lender_package" / f"{name}.py").write_text("X = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert registry.discover(tmp_path) == []
+    try:
+        config = TrialConfig(task=registry.get("task", "borrower").Config(), model=trial().model)
+        before = code_fingerprint(config)
+        assert set(identity_of(config)["versions"]) == {"torch", "numpy", "scipy", "PyYAML"}
+        for name in ("lender.py", "lender_of_lender.py", "lender_package/deep.py", "tasks/borrower.py"):
+            file = tmp_path / name
+            content = file.read_bytes()
+            file.write_bytes(content + b"#\n")
+            fingerprint._hash_files.cache_clear()
+            assert code_fingerprint(config) != before, name
+            file.write_bytes(content)
+        fingerprint._hash_files.cache_clear()
+        assert code_fingerprint(config) == before
+    finally:
+        del registry._parts["task"]["borrower"]
