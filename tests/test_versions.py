@@ -24,9 +24,8 @@ from memsweep.config.canonical import trial_from_dict
 from memsweep.errors import StoreError
 from memsweep.sweep.plan import PlannedTrial
 from memsweep.sweep.plan_file import read_plan
-from memsweep.sweep.record import READ, SCHEMA
+from memsweep.sweep.record import READ, SCHEMA, OtherSchemaError
 from memsweep.sweep.reuse import Why, reasons
-from memsweep.sweep.record import OtherSchemaError
 from memsweep.sweep.storage import Place
 from memsweep.sweep.store import Store, find_elsewhere
 from memsweep.sweep.tables import TABLES
