@@ -17,6 +17,7 @@ from memsweep.learning.loop import train
 from memsweep.learning.optimizer import AdamW, clipped
 from memsweep.learning.problem import SampledProblem
 from memsweep.streams import TEST, TRAIN, Stream
+from memsweep.sweep.storage import Place
 
 TRAINING = TrainingConfig(steps=40, batch_size=16, validation_size=64, validate_every=5, amplitude_penalty=1e-2)
 
@@ -108,7 +109,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(tmp_path):
     training = TrainingConfig(steps=40, batch_size=16, validation_size=64, validate_every=5, checkpoint_every=10)
     (ensemble,), problem = stacked([model_config(width=width) for width in (2, 4)])
     (whole,) = train([ensemble], problem, training)
-    file = Checkpoint(tmp_path / "pack.pt", "these configs")
+    file = Checkpoint(Place.at(tmp_path).slot("pack.pt"), "these configs")
 
     def cut(fraction: float) -> None:
         if fraction >= 0.6:
@@ -127,12 +128,13 @@ def test_an_interrupted_training_ends_with_the_same_bits(tmp_path):
 def test_an_unusable_checkpoint_costs_time_not_numbers(tmp_path, damage):
     training = TrainingConfig(steps=20, batch_size=16, validation_size=64, validate_every=5, checkpoint_every=10)
     (ensemble,), problem = stacked([model_config(width=2)])
-    file = Checkpoint(tmp_path / "pack.pt", "these configs")
-    other = Checkpoint(file.path, "other configs") if damage == "foreign" else file
+    file = Checkpoint(Place.at(tmp_path).slot("pack.pt"), "these configs")
+    other = Checkpoint(file.slot, "other configs") if damage == "foreign" else file
     train([ensemble], problem, dataclasses.replace(training, learning_rate=0.5), checkpoint=other)
-    assert file.path.exists()
+    stored = file.slot.read()
+    assert stored
     if damage == "truncated":
-        file.path.write_bytes(file.path.read_bytes()[: file.path.stat().st_size // 2])
+        file.slot.write(stored[: len(stored) // 2])
     (clean,) = train([ensemble], problem, training)
     (restarted,) = train([ensemble], problem, training, checkpoint=file)
     assert torch.equal(clean.best_weights, restarted.best_weights)

@@ -20,6 +20,7 @@ from memsweep.learning.problem import SampledProblem
 from memsweep.learning.training_data import TrainingData
 from memsweep.models.base import Part
 from memsweep.streams import TRAIN, Stream
+from memsweep.sweep.storage import Place
 from memsweep.trial import run_trial
 
 TRAINING = {"steps": 40, "batch_size": 16, "validation_size": 64, "validate_every": 5}
@@ -132,7 +133,7 @@ def test_an_interrupted_run_with_plateaus_and_a_fixed_set_ends_with_the_same_bit
 
         return train([ensemble], problem, options, checkpoint=checkpoint, progress=stop)[0]
 
-    whole, place = learn(), Checkpoint(tmp_path / "pack.pt", "same")
+    whole, place = learn(), Checkpoint(Place.at(tmp_path).slot("pack.pt"), "same")
     with pytest.raises(KeyboardInterrupt):
         learn(place, interrupt=True)
     continued = learn(place)

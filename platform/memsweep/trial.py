@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -21,7 +20,7 @@ from memsweep.config.canonical import to_dict
 from memsweep.config.schema import TrialConfig
 from memsweep.learning import ensemble as ensembles
 from memsweep.learning import layout
-from memsweep.learning.checkpoints import Checkpoint
+from memsweep.learning.checkpoints import Checkpoint, Slot
 from memsweep.learning.ensemble import Ensemble, Replica
 from memsweep.learning.loop import train
 from memsweep.learning.objectives import LinearFunctionalTask, Task
@@ -97,7 +96,7 @@ def run_trial(config: TrialConfig, **options: Any) -> TrialResult:
 def run_pack(
     configs: Sequence[TrialConfig],
     *,
-    checkpoint: Path | None = None,
+    checkpoint: Slot | None = None,
     progress: Callable[[float], None] | None = None,
     company: bool = True,
     device: str = "cpu",
@@ -107,7 +106,7 @@ def run_pack(
 
     Args:
         configs: trials with equal ``program``.
-        checkpoint: file to continue an interrupted training from, and to write to.
+        checkpoint: place to continue an interrupted training from, and to write to.
         progress: called with the fraction done, 0 ... 1.
         company: the trials may run beside others elsewhere, so they run at the fixed shapes of all packs. False is for
             trials that never do (chained ones): exactly their replicas, no dummies.

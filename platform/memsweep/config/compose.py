@@ -19,8 +19,10 @@ from memsweep.config.protocols import MATCHED, PROTOCOL, for_models, laid_under,
 from memsweep.config.reflect import keys, shape
 from memsweep.config.schema import ResourcesConfig, SweepConfig, TrialConfig
 from memsweep.config.source import read, resolve
+from memsweep.config.words import MOST_VALUES, too_deep
 from memsweep.errors import ConfigError, did_you_mean
 
+_MOST_PROBLEMS, _LONGEST_PROBLEM, _MOST_LOOKED_AT = 30, 600, 5_000
 TOP_LEVEL = ("name", PROTOCOL, *keys(TrialConfig), GRID, "resources", CLAIMS)
 
 
@@ -37,7 +39,20 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
     Raises:
         ConfigError: with everything that is wrong. Nothing has been written and no process started.
     """
-    path = studies.find(study, workspace)
+    try:
+        return _loaded(studies.find(study, workspace), study, overrides, workspace)
+    except ConfigError as error:
+        raise ConfigError(_brief(error.problems), error.source[:_LONGEST_PROBLEM]) from error
+
+
+def _brief(problems: Sequence[str]) -> list[str]:
+    """The problems at a length that a person can read, whatever was quoted in them."""
+    told = [text if len(text) <= _LONGEST_PROBLEM else f"{text[: _LONGEST_PROBLEM - 3]}..." for text in problems]
+    more = len(told) - _MOST_PROBLEMS
+    return [*told[:_MOST_PROBLEMS], f"{more:,} more problems."] if more > 0 else told
+
+
+def _loaded(path: Path, study: str, overrides: Sequence[str], workspace: Path) -> SweepConfig:
     registry.discover(workspace)
     words = parse(overrides, path.parent)
     problems = words.problems
@@ -113,6 +128,18 @@ def _axes(grid: Any, written: Mapping[str, Any], words: Overrides) -> dict[str, 
     return axes
 
 
+def _unbounded(axes: Mapping[str, Any]) -> list[str]:
+    """Why axes are not even looked at."""
+    found = [sentence("grid", f"the axis {deep}") for path, values in axes.items() if (deep := too_deep(path, values))]
+    if (count := _count(axes)) > MOST_VALUES:
+        found.append(sentence("grid", f"has {count:,} values in its axes, more than {MOST_VALUES:,}. Take values out"))
+    return found
+
+
+def _count(axes: Mapping[str, Any]) -> int:
+    return sum(len(values) for values in axes.values() if isinstance(values, list | tuple))
+
+
 def _build(data: Mapping[str, Any], stem: str, problems: list[str]) -> dict[str, Any] | None:
     """The arguments of SweepConfig, or None with the reasons added to ``problems``."""
     for key in data:
@@ -124,7 +151,14 @@ def _build(data: Mapping[str, Any], stem: str, problems: list[str]) -> dict[str,
         problems.append(
             sentence("name", "must be text that is not empty, in quotes where it looks like a number", show(name))
         )
+    elif not name.isprintable():
+        problems.append(sentence("name", "must be one line of characters that can be shown", ascii(name[:60])))
     trial = {key: data[key] for key in keys(TrialConfig) if key in data}
+    if unbounded := _unbounded(data[GRID]):
+        problems += unbounded
+        return None
+    if problems and _count(data[GRID]) > _MOST_LOOKED_AT:
+        return None  # it takes seconds, and the study is wrong in any case
     axes = grid_axes.valid(data[GRID], problems)
     protocol = protocol_name(data.get(PROTOCOL, MATCHED), problems)
     rows = expand(trial, axes, problems, for_models=for_models(protocol))

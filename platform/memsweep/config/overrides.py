@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from memsweep.config.merge import dependents, put
 from memsweep.config.problems import show
 from memsweep.config.reflect import keys
+from memsweep.config.words import MOST_VALUES, TooManyError, listed, refused, too_deep
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
 GRID = "grid"
+_LONGEST_REASON = 100
 _FORM = "Write key=value, for example training.steps=100, model.width=2,4,8 or 'name=\"my study\"'"
 
 
@@ -47,14 +51,13 @@ def parse(words: Sequence[str], folder: Path) -> Overrides:
         folder: where the study file lies; its subfolders are Hydra's config groups.
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
 
-    parser, result = OverridesParser.create(), Overrides()
-    for word in words:
+    parser, result = OverridesParser.create(), Overrides(problems=refused(words))
+    for word in words if not result.problems else ():
         try:
             override = parser.parse_override(word)
-        except HydraException as error:
-            reason = str(error).splitlines()[0]
+        except Exception as error:  # Hydra's own errors, and Python's: too many digits, too deep
+            reason = next(iter(str(error).splitlines()), type(error).__name__)[:_LONGEST_REASON]
             result.problems.append(f"the override {show(word)} cannot be read ({reason}). {_FORM}.")
             continue
         _sort(override, word, folder, result)
@@ -63,12 +66,16 @@ def parse(words: Sequence[str], folder: Path) -> Overrides:
 
 def _sort(override: Override, word: str, folder: Path, result: Overrides) -> None:
     path = override.key_or_group
-    if "/" in path or override.package is not None or (folder / path).is_dir():
-        result.groups.append(word)
-    elif path.split(".")[0] == "hydra":
+    if re.split(r"[./]", path)[0] == "hydra":
         result.problems.append(
             f"the override {show(word)} sets Hydra itself, which memsweep does not use. Leave it out."
         )
+    elif not path:
+        result.problems.append(f"the override {show(word)} cannot be read (it names nothing). {_FORM}.")
+    elif "/" in path or override.package is not None or os.path.isdir(folder / path):
+        _sort_group(word, result)
+    elif deep := too_deep(path, override.value()):
+        result.problems.append(f"the override {show(word)} cannot be read ({deep}). Make it flatter.")
     elif path == GRID or path.startswith(f"{GRID}."):
         _sort_grid(override, path.removeprefix(GRID).removeprefix("."), word, result)
     elif override.is_delete():
@@ -77,6 +84,15 @@ def _sort(override: Override, word: str, folder: Path, result: Overrides) -> Non
         result.axes += _axis(override, path, word, result)
     else:
         result.values.append((path, override.value()))
+
+
+def _sort_group(word: str, result: Overrides) -> None:
+    if "${" in word:
+        result.problems.append(
+            f"the override {show(word)} chooses a file by an interpolation. Write the file's name itself."
+        )
+    else:
+        result.groups.append(word)
 
 
 def _sort_grid(override: Override, path: str, word: str, result: Overrides) -> None:
@@ -100,12 +116,16 @@ def leaves(path: str, value: Any) -> list[tuple[str, Any]]:
 
 
 def _axis(override: Override, path: str, word: str, result: Overrides) -> list[tuple[str, Any]]:
-    from hydra.core.override_parser.types import Transformer
-    from hydra.errors import HydraException
-
+    room = MOST_VALUES - sum(len(values) for _, values in result.axes if isinstance(values, list))
     try:
-        return [(path, list(override.sweep_iterator(Transformer.identity)))]
-    except HydraException:
+        return [(path, listed(override, max(0, room)))]
+    except TooManyError as error:
+        result.problems.append(
+            f"the override {show(word)} has {error} values, which makes more than {MOST_VALUES:,} in all axes. Take "
+            "values out."
+        )
+        return []
+    except Exception:  # a sweep without a list of values, or with bounds that are no numbers
         form = f"{path}=1,2,3 or {path}=range(1,10)"
         result.problems.append(f"the override {show(word)} does not list its values. For a grid write {form}.")
         return []

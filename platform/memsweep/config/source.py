@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from memsweep.config import interpolations
+from memsweep.config.words import depth
+from memsweep.config.yaml_text import MOST_LEVELS, UnsafeError, read_safely
 from memsweep.errors import ConfigError
 
 
@@ -22,9 +25,13 @@ def read(path: Path, groups: Sequence[str]) -> dict[str, Any]:
         ConfigError: the file is no YAML mapping, or something that it refers to is missing.
     """
     from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
     from omegaconf import OmegaConf
 
+    from memsweep.config.files import guard
+
     with _translated(path), initialize_config_dir(config_dir=str(path.parent), version_base=None):
+        guard(GlobalHydra.instance().config_loader())
         _refuse_hydra_section(path)
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message=".*missing `_self_`")
@@ -39,19 +46,37 @@ def resolve(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: an interpolation refers to nothing.
     """
+    with _translated(path):
+        plain = _spelled_out(data) if interpolations.check(data) else dict(data)
+        if depth(plain) > 2 * MOST_LEVELS:
+            raise UnsafeError(f"is nested more than {2 * MOST_LEVELS} levels deep when its ${{...}} are spelled out")
+        for key in _keys(plain):
+            if not isinstance(key, str):
+                raise UnsafeError(f"has the key {key!r}, which is no text. Write it in quotes")
+    return plain
+
+
+def _spelled_out(data: Mapping[str, Any]) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
-    OmegaConf.clear_resolver("oc.env")  # a study file is data: what it resolves to is stored and shown
-    with _translated(path):
-        plain = OmegaConf.to_container(OmegaConf.create(dict(data)), resolve=True)
+    plain = OmegaConf.to_container(OmegaConf.create(dict(data)), resolve=True)
     return {str(key): value for key, value in plain.items()} if isinstance(plain, dict) else {}
+
+
+def _keys(value: Any) -> Iterator[Any]:
+    """The keys of a value at all levels."""
+    if isinstance(value, Mapping):
+        yield from value
+    for inner in value.values() if isinstance(value, Mapping) else value:
+        if isinstance(inner, Mapping | list | tuple):
+            yield from _keys(inner)
 
 
 def _refuse_hydra_section(path: Path) -> None:
     """Hydra takes its own section out of a file; a study that has one would be silently cut."""
     from omegaconf import DictConfig, OmegaConf
 
-    loaded = OmegaConf.load(path)
+    loaded = OmegaConf.create(read_safely(path))
     if isinstance(loaded, DictConfig) and "hydra" in loaded:
         raise ConfigError(
             ["the section 'hydra' configures Hydra itself, which memsweep does not use. Take it out."], _of(path)
@@ -61,11 +86,13 @@ def _refuse_hydra_section(path: Path) -> None:
 @contextmanager
 def _translated(path: Path) -> Iterator[None]:
     import yaml  # type: ignore[import-untyped]
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
 
     try:
         yield
+    except ConfigError:
+        raise
+    except UnsafeError as error:
+        raise ConfigError([f"the file {error}."], _of(path)) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
@@ -75,9 +102,9 @@ def _translated(path: Path) -> Iterator[None]:
         raise ConfigError(
             [f"the defaults list does not say where this file stands in it: {advice}."], _of(path)
         ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except yaml.YAMLError as error:
         raise ConfigError([f"the file is not valid YAML: {_first_line(error)}."], _of(path)) from error
-    except (HydraException, OmegaConfBaseException, OSError, RecursionError) as error:
+    except Exception as error:  # Hydra and OmegaConf meet what they did not expect with errors of many kinds
         raise ConfigError([f"the file cannot be composed: {_first_line(error)}."], _of(path)) from error
 
 

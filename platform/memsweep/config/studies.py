@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from memsweep.errors import ConfigError, did_you_mean
 
 FOLDER = "search_spaces"
+_MOST_NAMED, _LONGEST = 50, 100
 
 
 def names(workspace: Path) -> list[str]:
@@ -26,19 +28,20 @@ def find(study: str, workspace: Path) -> Path:
     """
     if study.endswith((".yaml", ".yml")):
         for path in (Path(study), workspace / study, workspace / FOLDER / study):
-            if path.is_file() and path.suffix == ".yaml":
+            if os.path.isfile(path) and path.suffix == ".yaml":
                 return path.resolve()
-    elif study and (path := workspace / FOLDER / f"{study}.yaml").is_file():
+    elif study and os.path.isfile(path := workspace / FOLDER / f"{study}.yaml"):
         return path.resolve()
-    known = names(workspace)
+    known, shown = names(workspace), study if len(study) <= _LONGEST else f"{study[:_LONGEST]}..."
     where = (workspace / FOLDER).resolve()
     if known:
-        there = f"Studies in {where}: {', '.join(known)}."
+        more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
+        there = f"Studies in {where}: {', '.join(known[:_MOST_NAMED])}{more}."
     else:
         there = (
             f"There are no studies in {where}: run memsweep in the folder that holds {FOLDER}/, or give --workspace."
         )
-    raise ConfigError([f"there is no study {study!r}.{did_you_mean(study, known)} {there}"], "the command line")
+    raise ConfigError([f"there is no study {shown!r}.{did_you_mean(shown, known)} {there}"], "the command line")
 
 
 def description(text: str) -> str:

@@ -1,90 +1,102 @@
-"""Checkpoints of a pack in training: written atomically, loaded only for the very same pack."""
+"""Checkpoints of a pack in training: written whole or not at all, continued from only by the very same pack."""
 
 from __future__ import annotations
 
 import logging
-import os
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import math
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
-import torch
+from memsweep.errors import StoreError
+from memsweep.learning.checkpoint_file import UnusableError, packed, unpacked
+from memsweep.learning.checkpoint_state import checked, most_bytes, restore, state_of
 
 if TYPE_CHECKING:
+    from memsweep.config.schema import TrainingConfig
     from memsweep.learning.learner import Learner
 
-_TENSORS = (
-    "weights",
-    "best_weights",
-    "best",
-    "best_loss",
-    "best_step",
-    "stale",
-    "running",
-    "diverged",
-    "steps",
-    "loss",
-)
+_PATIENCE = 10.0
+"""After a write that failed, the next is tried when this many times what it took has passed."""
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+class Slot(Protocol):
+    """Where one checkpoint is kept; its text names the place in messages."""
+
+    def read(self, most: int) -> bytes | None:
+        """All bytes, or the first ``most + 1`` of more; None where nothing is kept."""
+
+    def write(self, data: bytes) -> None:
+        """Keep these bytes instead of the others: all of them, or the others stay."""
+
+    def delete(self) -> None:
+        """Keep nothing."""
+
+
+@dataclass
 class Checkpoint:
-    """A place for the state of one pack.
+    """The state of one pack, and its place.
+
+    No fault of the place ends a training: without a state it starts again, and where none can be written it goes on.
 
     Attributes:
-        path: the file.
-        key: tells this pack's configs from all others; a file with another key is not used.
+        slot: the place.
+        key: tells this pack's configs from all others; a state with another key is not used.
     """
 
-    path: Path
+    slot: Slot
     key: str
+    _warned: bool = field(default=False, init=False)
+    _next_write: float = field(default=-math.inf, init=False)
 
     def save(self, learners: list[Learner], step: int) -> None:
         """Write the state after ``step`` steps; batches are a function of the step, so no generator state is needed."""
-        state = {
-            "key": self.key,
-            "step": step,
-            "learners": [
-                {name: getattr(learner, name) for name in _TENSORS}
-                | {"optimizer": learner.optimizer.state(), "history": learner.history}
-                | {"plateau": learner.plateau.state()}
-                | {"largest": learner.criterion.largest, "samples": learner.criterion.samples}
-                for learner in learners
-            ],
-        }
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
-        with temporary.open("wb") as stream:
-            torch.save(state, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(self.path)
+        began = time.monotonic()
+        if began < self._next_write:
+            return
+        try:
+            self.slot.write(packed(state_of(self.key, learners, step)))
+        except (OSError, StoreError) as error:
+            # a place that is away may answer only after a long time: it shall not slow the training down much
+            ended = time.monotonic()
+            self._next_write = ended + _PATIENCE * (ended - began)
+            if not self._warned:
+                self._warned = True
+                _log.warning(
+                    "checkpoint %s cannot be written (%s): training goes on; if it is interrupted, it continues from "
+                    "the last one that was written",
+                    self.slot,
+                    _one_line(error),
+                )
 
-    def load(self, learners: list[Learner]) -> int:
+    def load(self, learners: list[Learner], training: TrainingConfig) -> int:
         """Restore the learners.
+
+        Args:
+            learners: as they start.
+            training: the pack's; it bounds what a state can be.
 
         Returns:
             The number of steps that are done; 0, with the learners untouched, when there is no usable checkpoint:
             an unreadable or foreign file costs time, never numbers.
         """
-        if not self.path.exists():
-            return 0
         try:
-            state: dict[str, Any] = torch.load(self.path, map_location=torch.get_default_device(), weights_only=True)
-            mine = state["key"] == self.key and len(state["learners"]) == len(learners)
-        except Exception as error:  # a damaged file can fail in many ways; starting again is always right
-            _log.warning("checkpoint %s cannot be read (%s): training starts again", self.path, error)
+            most = most_bytes(learners, training)
+            data = self.slot.read(most)
+            if data is None:
+                return 0
+            step, states = checked(unpacked(data, most), self.key, learners, training)
+        except UnusableError as error:
+            _log.warning("checkpoint %s %s: training starts again", self.slot, error)
             return 0
-        if not mine:
-            _log.warning("checkpoint %s belongs to another pack: training starts again", self.path)
+        except (OSError, StoreError) as error:
+            _log.warning("checkpoint %s cannot be read (%s): training starts again", self.slot, _one_line(error))
             return 0
-        for learner, saved in zip(learners, state["learners"], strict=True):
-            for name in _TENSORS:
-                setattr(learner, name, saved[name])
-            for part in ("optimizer", "plateau"):
-                for name, value in saved[part].items():
-                    setattr(getattr(learner, part), name, value)
-            learner.criterion.largest, learner.criterion.samples = saved["largest"], saved["samples"]
-            learner.history = [(step, train, validation) for step, train, validation in saved["history"]]
-        return int(state["step"])
+        for learner, state in zip(learners, states, strict=True):
+            restore(learner, state)
+        return step
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:300]

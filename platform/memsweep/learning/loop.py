@@ -51,7 +51,7 @@ def train(
         else problem.data(Stream(training.data_seed, VALIDATION), 0, training.validation_size)
     )
     batches = TrainingData(problem, training)
-    first = checkpoint.load(learners) if checkpoint else 0
+    first = checkpoint.load(learners, training) if checkpoint else 0
     if first == 0:
         _validate(learners, problem, validation, 0, training)
     for step in range(first, training.steps):

@@ -96,14 +96,14 @@ class Place:
         root = self.uri.removeprefix(S3)
         return f"{root}/{name}" if name else root
 
-    def read(self, name: str) -> bytes:
-        """The whole file.
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """The whole file, or its first ``most`` bytes.
 
         Raises:
             FileNotFoundError: there is none.
         """
         with self.files.open_input_stream(self.path(name)) as stream:
-            data: bytes = stream.read()
+            data: bytes = stream.read(most)
         return data
 
     def write(self, name: str, data: bytes) -> None:
@@ -155,6 +155,10 @@ class Place:
         """Delete this folder with everything in it; it may be there or not."""
         with contextlib.suppress(FileNotFoundError):
             self.files.delete_dir(self.path())
+
+    def slot(self, name: str) -> PlaceSlot:
+        """One file as a checkpoint's slot."""
+        return PlaceSlot(self, name)
 
     def clean(self) -> None:
         """Remove what killed writers left; young files stay, for another process may be writing them."""
@@ -251,10 +255,10 @@ class PlaceSlot:
     place: Place
     name: str
 
-    def read(self) -> bytes | None:
-        """The whole file; None where there is none."""
+    def read(self, most: int | None = None) -> bytes | None:
+        """The whole file, or the first ``most + 1`` bytes of a longer one; None where there is none."""
         try:
-            return self.place.read(self.name)
+            return self.place.read(self.name, None if most is None else most + 1)
         except FileNotFoundError:
             return None
 

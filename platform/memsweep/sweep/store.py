@@ -249,7 +249,7 @@ class Store:
 
     def slot(self, name: str) -> PlaceSlot:
         """Where the checkpoint of this name is kept."""
-        return PlaceSlot(self.place / CHECKPOINTS, f"{name}.pt")
+        return (self.place / CHECKPOINTS).slot(f"{name}.pt")
 
     def forget_checkpoints(self) -> None:
         """Delete all checkpoints: what ended needs none.
