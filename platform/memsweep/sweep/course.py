@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from memsweep.config.canonical import to_dict
 from memsweep.outcome import Outcome
-from memsweep.sweep import provenance
+from memsweep.sweep import last_words, provenance
 from memsweep.sweep.backend import Backend
 from memsweep.sweep.carry import never_reached
 from memsweep.sweep.identity import pack_identity
@@ -128,6 +128,9 @@ class Course:
         self._show()
 
     def died(self, job: PackJob, failure: Failure) -> None:
+        if (said := last_words.take(self._store, job.pack)) is not None:  # it ended itself, and knew why
+            self.finished(job, PackReport.from_json(said))
+            return
         self._ledger.ended(job.pack)
         # What was written before the worker died is a result like any other.
         self._settle({name: self._stored(name) for name, _ in job.members if self._store.has(name)})
@@ -228,6 +231,8 @@ def _jobs(plan: Plan, workspace: Path, folder: str) -> list[PackJob]:
             workspace=str(workspace),
             members=tuple((trial.identity, to_dict(trial.config)) for trial in pack.trials),
             threads=threads(plan.resources),
+            time_limit=plan.resources.time_limit,
+            memory=plan.resources.memory,
             revision=revision,
         )
         for pack in plan.packs

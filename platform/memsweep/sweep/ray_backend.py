@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema import ResourcesConfig
 from memsweep.sweep.backend import ClusterLost, Events, Work
+from memsweep.sweep.footprint import peak_memory
 from memsweep.sweep.job import PackJob
 from memsweep.sweep.ray_session import nodes, ray_session
 from memsweep.sweep.resources import slots
@@ -130,5 +131,7 @@ def _run_job(config: dict[str, Any], shelf: Shelf, work: Work) -> None:
     from ray import tune
 
     job = shelf.job(config["pack"])
-    report = work(job, throttled(lambda fraction: tune.report({"fraction": float(fraction)})))
+    report = work(
+        job, throttled(lambda fraction: tune.report({"fraction": float(fraction), "peak_memory": peak_memory()}))
+    )
     tune.report({"fraction": 1.0, "report": report.to_json()})

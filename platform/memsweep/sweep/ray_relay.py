@@ -12,6 +12,7 @@ from ray.tune import Callback
 
 from memsweep.outcome import Outcome
 from memsweep.sweep.backend import Events
+from memsweep.sweep.footprint import GIB
 from memsweep.sweep.job import Failure, PackJob, PackReport
 from memsweep.sweep.oom import KernelKills
 
@@ -23,6 +24,7 @@ class Relay(Callback):
         self.open = dict(jobs)
         self._events = events
         self._kills = KernelKills()
+        self._peaks: dict[str, int] = {}  # bytes, by pack, as the worker told last
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune saves its callbacks for a restore of its own; ours is the store, so there is nothing to save
@@ -41,19 +43,20 @@ class Relay(Callback):
             del self.open[job.pack]
             self._events.finished(job, PackReport.from_json(result["report"]))
         else:
+            self._peaks[job.pack] = int(result.get("peak_memory", 0))
             self._events.advanced(job, result["fraction"])
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         job = self._job(trial)
         if job is not None:  # a worker that dies after its report has harmed nothing
             del self.open[job.pack]
-            self._events.died(job, _death(trial, self._kills))
+            self._events.died(job, _death(trial, self._kills, self._peaks.get(job.pack, 0)))
 
     def _job(self, trial: Any) -> PackJob | None:
         return self.open.get(trial.config["pack"])
 
 
-def _death(trial: Any, kills: KernelKills) -> Failure:
+def _death(trial: Any, kills: KernelKills, peak: int) -> Failure:
     error, text = _error_of(trial)
     if isinstance(error, OutOfMemoryError) or "low on memory" in text:
         outcome, cause = Outcome.OUT_OF_MEMORY, "Ray stopped the worker because its node ran low on memory"
@@ -67,7 +70,10 @@ def _death(trial: Any, kills: KernelKills) -> Failure:
         )
     else:
         outcome, cause = Outcome.FAILED, f"the worker could not run the pack: {error or text.strip()[-300:]}"
-    return {"outcome": str(outcome), "error": cause, "traceback": text}
+    failure: Failure = {"outcome": str(outcome), "error": cause, "traceback": text}
+    if outcome is Outcome.OUT_OF_MEMORY and peak:
+        failure |= {"error": f"{cause}; it held at least {peak / GIB:.2f} GiB", "peak_memory": peak}
+    return failure
 
 
 def _error_of(trial: Any) -> tuple[BaseException | None, str]:

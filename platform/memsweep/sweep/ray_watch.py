@@ -26,6 +26,7 @@ class Watch:
 def watched() -> Iterator[Watch]:
     """Interrupt this process, as Ctrl-C would, when a part of its Ray's head dies. Enter it after Ray has started."""
     from ray._private import worker
+    from ray.air.execution.resources import placement_group
 
     node = worker._global_node
     parts = {name: node.all_processes[name][0].process for name in _HEAD if name in node.all_processes}
@@ -36,9 +37,12 @@ def watched() -> Iterator[Watch]:
             for name, process in parts.items():
                 if process.poll() is not None and not ended.is_set():
                     watch.died = name
+                    # Tune's cleanup would wait for the dead head in native code, which then ends this process
+                    placement_group.remove_placement_group = lambda group: None
                     os.kill(os.getpid(), signal.SIGINT)
                     return
 
+    remove = placement_group.remove_placement_group
     thread = threading.Thread(target=look, name="memsweep-ray-watch", daemon=True)
     thread.start()
     try:
@@ -46,3 +50,4 @@ def watched() -> Iterator[Watch]:
     finally:
         ended.set()
         thread.join()
+        placement_group.remove_placement_group = remove

@@ -102,8 +102,15 @@ class Place:
         Raises:
             FileNotFoundError: there is none.
         """
-        with self.files.open_input_stream(self.path(name)) as stream:
-            data: bytes = stream.read(most)
+        try:
+            with self.files.open_input_stream(self.path(name)) as stream:
+                data: bytes = stream.read(most)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            if self.local is None and not self.exists(name):  # deleted while it was being read
+                raise FileNotFoundError(self.path(name)) from None
+            raise
         return data
 
     def write(self, name: str, data: bytes) -> None:
@@ -148,6 +155,8 @@ class Place:
         Raises:
             FileNotFoundError: there is no such file.
         """
+        if not self.exists(name):  # a bucket says so in other words
+            raise FileNotFoundError(self.path(name))
         self._make_folder(self.path(to))
         self.files.move(self.path(name), self.path(to))
 

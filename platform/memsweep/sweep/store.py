@@ -157,8 +157,8 @@ class Store:
         aside = f".set-aside/{identity}.{time.time_ns()}"
         with explained("write", self.place):
             for path in [_record(identity), *(_table(name, identity) for name in TABLES)]:
-                if self.place.exists(path):
-                    folder, _, file = path.partition("/")
+                folder, _, file = path.partition("/")
+                with contextlib.suppress(FileNotFoundError):
                     self.place.move(path, f"{aside}/{folder}{os.path.splitext(file)[1]}")
 
     def has(self, identity: str) -> bool:
