@@ -266,8 +266,15 @@ def test_other_schemas_and_foreign_records_are_refused(tmp_path: Path) -> None:
     store = filled(tmp_path, A)
     path = tmp_path / "records" / f"{A}.json"
     record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | {"outcome": "diverged"}))
+    with pytest.raises(StoreError, match="it is not what was written"):
+        store.record(A)
+    del record["sha256"]  # as if this had been written
     path.write_text(json.dumps(record | {"schema": 3}))
     with pytest.raises(StoreError, match=r"schema 3.*reads 1 and 2"):
+        store.record(A)
+    path.write_text(json.dumps(record | {"outcome": "dune"}))
+    with pytest.raises(StoreError, match="malformed: outcome"):
         store.record(A)
     path.write_text(json.dumps(record | {"identity": B}))
     with pytest.raises(StoreError, match="holds the record of"):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from memsweep.errors import StoreError
     from memsweep.report import ReportPaths
     from memsweep.sweep.journal import Row
     from memsweep.sweep.lease import Holder
@@ -119,9 +120,13 @@ def print_difference(
 
 
 def print_status(
-    plan: StoredPlan, rows: Mapping[str, Row], who: tuple[Holder, float] | None, failures: Mapping[str, Any]
+    plan: StoredPlan,
+    rows: Mapping[str, Row],
+    who: tuple[Holder, float] | None,
+    failures: Mapping[str, Any],
+    damaged: Mapping[str, StoreError],
 ) -> None:
-    """How many rows are in each state, what failed and why, and who is at work."""
+    """How many rows are in each state, what failed or is damaged and why, and who is at work."""
     from collections import Counter
 
     from memsweep.sweep.journal import Row, State
@@ -138,6 +143,8 @@ def print_status(
         if name in of_plan:
             times = f" ({of_plan[name].failures} times in the same way)" if of_plan[name].failures > 1 else ""
             print(f"  {name}: {failure['outcome']}{times}: {first_line(str(failure.get('error', '')))}")
+    for name, fault in damaged.items():
+        print(f"  {name}: {first_line(str(fault))}")
     if who is not None:
         print(f"at work: {who[0]}, last heard {who[1]:.0f} s ago")
         return
@@ -181,8 +188,13 @@ def print_end(made: Plan, summary: RunSummary, paths: ReportPaths, seconds: floa
         print(failure["traceback"], file=sys.stderr)
     if len(summary.failed) > 5:
         print(f"{len(summary.failed) - 5} more failed: the report has every traceback", file=sys.stderr)
-    print(f"report:    {shown(paths.page)}")
+    print(f"report:    {shown(paths.page)}{_also(paths)}")
     print(f"verdicts:  {shown(paths.verdicts)}")
+
+
+def _also(paths: ReportPaths) -> str:
+    """Where everybody finds a report that lies in a bucket; ``paths`` are of this machine's copy."""
+    return f" (a copy; for all: {paths.uri})" if paths.uri.startswith("s3://") else ""
 
 
 def profile_text(profile: Profile) -> str:

@@ -292,8 +292,8 @@ def _summary(
         "replicas": len(found),
         "diverged_replicas": sum(m.outcome is Outcome.DIVERGED for m in found),
         "zero_loss": zero_loss,
-        "error": float(frame["error"].median()),
-        "relative_error": float((frame["error"] / zero_loss).median()),
-        **{name: float(frame[name].median()) for name in medians},
-        **{name: float(pd.Series(values).median()) for name, values in metrics.items()},
+        "error": float(frame["error"].median(skipna=False)),
+        "relative_error": float((frame["error"] / zero_loss).median(skipna=False)),
+        **{name: float(frame[name].median(skipna=False)) for name in medians},
+        **{name: float(pd.Series(values).median(skipna=False)) for name, values in metrics.items()},
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from memsweep.config.canonical import to_dict
+from memsweep.config.chain import predecessor
 from memsweep.config.schema import SweepConfig, TrialConfig
 from memsweep.errors import MemsweepError
 from memsweep.sweep.identity import identifying
@@ -29,6 +29,12 @@ def extended(stored: SweepConfig, wider: SweepConfig) -> SweepConfig:
             f"nothing to add: the plan of {stored.name!r} has all {len(wider.rows)} rows already. Name more values "
             "(model.width=2,4,16), or more seeds (training.seeds=10)."
         )
+    rows = {*stored.rows, *added}
+    if any((before := predecessor(row)) is not None and before not in rows for row in added):
+        raise MemsweepError(
+            "the rows to be added would take their chained value from rows that are not there: more values of the "
+            f"chain's axis and more seeds at once. Extend {stored.name!r} in two steps, the axis first."
+        )
     grid = dict(stored.grid)
     for path, values in wider.grid.items():
         here = [json.dumps(value, default=str) for value in grid.get(path, ())]
@@ -39,7 +45,7 @@ def extended(stored: SweepConfig, wider: SweepConfig) -> SweepConfig:
 def _but_seeds(row: TrialConfig) -> str:
     """What two trials share that differ in their seeds alone."""
     data = identifying(row)
-    training = {key: value for key, value in to_dict(row.training).items() if key not in ("seeds", "first_seed")}
+    training = {key: value for key, value in data["training"].items() if key not in ("seeds", "first_seed")}
     return json.dumps(data | {"training": training}, sort_keys=True)
 
 

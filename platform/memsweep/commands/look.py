@@ -38,14 +38,13 @@ def status(args: argparse.Namespace) -> int:
 
     store = find_study(args.study, Place.at(args.results))
     made = stored_plan(store)
-    stored = store.identities()
-    outcomes = {
-        record["identity"]: str(record["outcome"]) for record in store.records() if record["identity"] in stored
-    }
+    stored = store.identities() & made.rows.keys()
+    damaged, failures = store.faults(stored), store.failures()
+    outcomes = {name: str(store.record(name)["outcome"]) for name in stored - damaged.keys()}
     rows, who = read_rows(store.place), holder(store.place)
     if who is None:  # nobody runs what a dead driver left running
-        rows = settled(rows, made.rows, {name: outcome for name, outcome in outcomes.items() if name in made.rows})
-    console.print_status(made, rows, who, store.failures())
+        rows = settled(rows, made.rows, outcomes, failures)
+    console.print_status(made, rows, who, failures, damaged)
     return 0
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import console
-from memsweep.commands.stored import store_of
+from memsweep.commands.stored import store_of, stored_plan
+from memsweep.errors import MemsweepError
 from memsweep.sweep.journal import Row, ending, read_rows
 from memsweep.sweep.reusable import Reuse, reusable
 from memsweep.sweep.storage import Place
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from memsweep.config.schema import SweepConfig
+    from memsweep.report import ReportPaths
     from memsweep.sweep.plan import Plan, PlannedTrial
+    from memsweep.sweep.plan_file import StoredPlan
     from memsweep.sweep.runner import RunSummary
     from memsweep.sweep.store import Store
     from memsweep.sweep.tracking import Tracker
@@ -44,6 +47,7 @@ class Intent:
         poisoned_too: run also what has failed in the same way too often.
         no_reuse: compute every row anew.
         tracking: params and tags of the sweep's own run in MLflow; None for those of a new one.
+        plan: the stored plan that this goes on with; None where there need be none.
     """
 
     sweep: SweepConfig
@@ -52,6 +56,7 @@ class Intent:
     poisoned_too: bool = False
     no_reuse: bool = False
     tracking: Mapping[str, Any] | None = None
+    plan: StoredPlan | None = None
 
 
 @dataclass
@@ -62,7 +67,7 @@ class _Loss:
 
     def __call__(self) -> None:
         self.happened = True
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)  # not SIGINT, which a shell's background job ignores
 
 
 def carry_out(intent: Intent, args: argparse.Namespace, results: Place) -> int:
@@ -72,9 +77,9 @@ def carry_out(intent: Intent, args: argparse.Namespace, results: Place) -> int:
         HeldError: another driver is at work on the study.
         MemsweepError: the results cannot be written, or the resources are not there; nothing has been started.
     """
-    from memsweep.errors import MemsweepError
     from memsweep.sweep.lease import held
     from memsweep.sweep.preflight import preflight
+    from memsweep.sweep.signals import terminate_like_ctrl_c
     from memsweep.sweep.tracking.place import tracking_uri
 
     _refuse_impossible(intent, args)
@@ -82,7 +87,7 @@ def carry_out(intent: Intent, args: argparse.Namespace, results: Place) -> int:
     store = store_of(results, intent.sweep.name)
     preflight(results)
     loss = _Loss()
-    with held(store.place, loss):
+    with terminate_like_ctrl_c(), held(store.place, loss):
         try:
             code = _drive(intent, args, results, store)
         except KeyboardInterrupt:
@@ -104,6 +109,8 @@ def _drive(intent: Intent, args: argparse.Namespace, results: Place, store: Stor
     from memsweep.sweep.tracking import Tracker
 
     began = time.monotonic()
+    if intent.plan is not None and intent.plan.serial != stored_plan(store).serial:
+        raise MemsweepError("another command has changed the plan of this study just now. Run the same command again.")
     workspace = Path(args.workspace).resolve()
     rows = read_rows(store.place)
     reuse = reusable(intent.trials, store, results, no_reuse=intent.no_reuse)
@@ -204,7 +211,7 @@ def _run(
     else:
         summary = where()
     failures = store.failures()
-    if not summary.interrupted and not failures:  # what ended needs no checkpoint
+    if {trial.identity for trial in made.trials} <= made.done | summary.finished.keys():  # what has ended needs none
         store.forget_checkpoints()
     configs = {trial.identity: trial.config for trial in made.trials}
     for identity, failure in failures.items():
@@ -213,10 +220,10 @@ def _run(
     return summary
 
 
-def _report(store: Store) -> Any:
+def _report(store: Store) -> ReportPaths:
     from memsweep import report as reports
 
-    return reports.build(store.folder)
+    return reports.build(store.place)
 
 
 def _sweep_params(sweep_config: SweepConfig) -> dict[str, Any]:

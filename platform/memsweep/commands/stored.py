@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 from memsweep.errors import ConfigError, MemsweepError, StoreError, did_you_mean
 from memsweep.sweep.plan_file import FILES, StoredPlan, read_plan
@@ -24,7 +24,7 @@ def find_study(study: str, results: Place) -> Store:
     Raises:
         MemsweepError: there are none.
     """
-    candidates = [Place.at(study)] if "/" in study or Path(study).is_dir() else []
+    candidates = [Place.at(study)] if "/" in study or os.path.isdir(study) else []
     with explained("read", results):
         candidates.append(results / folder_name(study))
         for place in candidates:

@@ -15,6 +15,7 @@ from memsweep.errors import MemsweepError
 from memsweep.sweep.journal import State, read_rows
 from memsweep.sweep.plan import identified
 from memsweep.sweep.storage import Place
+from memsweep.sweep.store import folder_name
 
 if TYPE_CHECKING:
     from memsweep.config.schema import SweepConfig
@@ -32,7 +33,7 @@ def resume(args: argparse.Namespace) -> int:
     """Finish the stored plan of a study; needs no study file."""
     store, plan = _stored(args)
     study = _unchanged(plan)
-    return carry_out(Intent(study, identified(study), tracking=plan.tracking), args, store.place.parent)
+    return carry_out(Intent(study, identified(study), tracking=plan.tracking, plan=plan), args, store.place.parent)
 
 
 def retry(args: argparse.Namespace) -> int:
@@ -41,8 +42,9 @@ def retry(args: argparse.Namespace) -> int:
     study = _unchanged(plan)
     rows, stored = read_rows(store.place), store.identities()
     ended_badly = {State.FAILED, State.OUT_OF_MEMORY}
-    failed = frozenset(name for name, row in rows.items() if row.state in ended_badly and name not in stored)
-    intent = Intent(study, identified(study), only=failed, poisoned_too=args.force, tracking=plan.tracking)
+    failed = {name for name, row in rows.items() if row.state in ended_badly} | store.failures().keys()
+    only = frozenset(failed - stored)
+    intent = Intent(study, identified(study), only, poisoned_too=args.force, tracking=plan.tracking, plan=plan)
     return carry_out(intent, args, store.place.parent)
 
 
@@ -50,14 +52,21 @@ def extend(args: argparse.Namespace) -> int:
     """Add rows to the stored plan of a study, and run what has no result."""
     wider = load_study(args.study, args.overrides, Path(args.workspace))
     results = Place.at(args.results)
-    study = extended(_unchanged(stored_plan(find_study(wider.name, results))), wider)
-    return carry_out(Intent(study, identified(study)), args, results)
+    plan = stored_plan(find_study(wider.name, results))
+    study = extended(_unchanged(plan), wider)
+    return carry_out(Intent(study, identified(study), plan=plan), args, results)
 
 
 def _stored(args: argparse.Namespace) -> tuple[Store, StoredPlan]:
     registry.discover(Path(args.workspace))
     store = find_study(args.study, Place.at(args.results))
-    return store, stored_plan(store)
+    plan = stored_plan(store)
+    if store.place.name != folder_name(plan.study):
+        raise MemsweepError(
+            f"{store.place} holds the study {plan.study!r}, whose folder is called {folder_name(plan.study)}: it was "
+            "copied or renamed. Give the folder that name (in another results folder, where there is one already)."
+        )
+    return store, plan
 
 
 def _unchanged(plan: StoredPlan) -> SweepConfig:

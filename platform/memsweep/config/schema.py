@@ -159,6 +159,20 @@ class ResourcesConfig:
     cpus: float = setting(1.0, "CPU cores per pack; each process runs one thread per core asked", above=0.0)
     gpus: float = setting(0.0, "GPUs per pack; must be 0 so far: the engine computes on CPUs", at_least=0.0)
     max_concurrent: int = setting(0, "packs that run at once (0: as many as the resources allow)", at_least=0)
+    time_limit: float = setting(
+        86_400.0,
+        "seconds that a trial may take (0: no limit); trials that run together in a pack have their limits together, "
+        "and where they exceed it each runs alone, so that only the one that hangs fails",
+        at_least=0.0,
+        at_most=1e8,
+    )
+    memory: float = setting(
+        0.0,
+        "GiB that a pack may ask for on top of its bare process (0: no limit): one that asks for more fails by itself "
+        "before it takes the node's memory from others; not with --inline",
+        at_least=0.0,
+        at_most=1e6,
+    )
 
     def problems(self) -> Iterable[str]:
         if self.gpus:

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
+    from memsweep.sweep.storage import Place
+
 
 @dataclass(frozen=True)
 class ReportPaths:
     """Where the parts of one report lie.
 
     Attributes:
-        folder: ``<study folder>/report``.
+        folder: ``<study folder>/report``, or a copy on this machine of one that lies in a bucket.
+        uri: where it lies for everybody: the folder's path, or ``s3://...``.
         page: the self-contained HTML page.
         verdicts, radii: the CSV tables.
         curves: every error curve of the study, Parquet.
@@ -28,6 +31,7 @@ class ReportPaths:
     """
 
     folder: Path
+    uri: str
     page: Path
     verdicts: Path
     radii: Path
@@ -37,22 +41,24 @@ class ReportPaths:
     losses: Path | None = None
 
 
-def build(folder: Path) -> ReportPaths:
-    """Write the report of the study in ``folder``, in place of an older one.
+def build(where: Place | Path | str) -> ReportPaths:
+    """Write the report of a study into its folder, in place of an older one.
 
-    Works on an empty or partly finished study, and then says what is missing. The old report stays until the
-    new one is complete.
+    Works on an empty or partly finished study, and then says what is missing; a result that is damaged is missing
+    too. The old report stays until the new one is complete.
 
     Args:
-        folder: ``results/<study>``, with ``records/``, ``curves/`` and so on; ``plan.json`` names the rows that
-            belong to the study (without it, every stored row does, and none is known to be missing).
+        where: ``results/<study>`` or ``s3://bucket/<study>``, with ``records/``, ``curves/`` and so on; its plan
+            names the rows that belong to the study (without it, every stored row does, and none is known to be
+            missing).
 
     Raises:
-        StoreError: the folder does not exist, or a stored result cannot be read.
+        StoreError: the folder does not exist or cannot be written, or its plan is damaged.
     """
     from memsweep.report.assemble import build_report
+    from memsweep.sweep.storage import Place
 
-    return build_report(Path(folder))
+    return build_report(Place.at(where))
 
 
 def table_text(source: ReportPaths | pd.DataFrame, *, width: int | None = None, colour: bool | None = None) -> str:

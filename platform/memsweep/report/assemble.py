@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,27 +18,22 @@ from memsweep.report.labels import Labels
 from memsweep.report.losses import loss_frame, loss_rows
 from memsweep.report.page import Contents, Galleries, Section, render
 from memsweep.report.panels import write_png
+from memsweep.report.publish import REPORT, drafted
 from memsweep.report.published import compare, published_frame
 from memsweep.report.rates import rate_studies
 from memsweep.report.study import Study, load_study
 from memsweep.report.view_losses import shown_losses
+from memsweep.sweep.storage import Place
 
-_OLD = ".report-old"
 
-
-def build_report(folder: Path) -> ReportPaths:
+def build_report(place: Place) -> ReportPaths:
     """See ``memsweep.report.build``."""
-    study = load_study(folder)
+    study = load_study(place)
     grouping = find_grouping(study.records, study.tables["replicas"])
     contents = _contents(study, grouping)
-    draft = Path(tempfile.mkdtemp(prefix=".report-", dir=folder))
-    try:
-        _write(draft, contents)
-        draft.chmod(0o755)  # mkdtemp's folders are private; a report is for reading
-        _replace(folder / "report", draft, folder / _OLD)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    return _paths(folder / "report")
+    with drafted(place) as draft:
+        _write(draft.folder, contents)
+    return _paths(draft.final, (place / REPORT).uri)
 
 
 def _contents(study: Study, grouping: Grouping) -> Contents:
@@ -97,20 +89,11 @@ def _asked(findings: Sequence[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.asked]
 
 
-def _replace(report: Path, draft: Path, old: Path) -> None:
-    """Swap folders: a crash at any point leaves a whole report, at worst under its old name until the next build."""
-    if old.exists() and report.exists():
-        shutil.rmtree(old)
-    if report.exists():
-        os.replace(report, old)
-    os.replace(draft, report)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _paths(report: Path) -> ReportPaths:
+def _paths(report: Path, uri: str) -> ReportPaths:
     published, losses = report / "published.csv", report / "losses.csv"
     return ReportPaths(
         folder=report,
+        uri=uri,
         page=report / "index.html",
         verdicts=report / "verdicts.csv",
         radii=report / "radii.csv",

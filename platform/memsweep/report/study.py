@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from memsweep.config.claims import Claims, claims_from_dict
+from memsweep.config.claims import Claims
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
-from memsweep.sweep.record import decode, from_json
-from memsweep.sweep.tables import TABLES
+from memsweep.report.stored import read_results
+from memsweep.sweep.plan_file import read_plan
+from memsweep.sweep.storage import Place, explained
+from memsweep.sweep.store import Store
+
+DAMAGED = "damaged"
+"""In place of an outcome, for a result that is there and cannot be read."""
 
 
 @dataclass(frozen=True)
 class MissingRow:
-    """A planned trial without a result.
+    """A planned trial without a result that can be used.
 
     Attributes:
-        outcome: why, as an outcome's name; ``not run`` when nothing was tried yet.
+        outcome: why, as an outcome's name; ``not run`` when nothing was tried yet; ``damaged``.
         reason: what the outcome means and what to do.
         traceback: of the last try; empty when there was none.
     """
@@ -43,7 +47,7 @@ class Study:
         planned: number of trials in the plan (of stored results where there is no plan).
         records: identity -> record, in the order of the plan.
         tables: ``curves``, ``replicas``, ``memory``, ``history``, one frame each over all records.
-        missing: planned trials without a record.
+        missing: planned trials without a result that can be used.
         claims: what was published about the conditions; None where the study file claims nothing.
         protocol: the preset under the study's settings; empty where the plan does not say.
         left_out: stored results that the plan does not name (older code, other overrides).
@@ -60,63 +64,58 @@ class Study:
     claims: Claims | None
     protocol: str
 
+    @property
+    def damaged(self) -> int:
+        """How many of the missing rows have a result that is damaged."""
+        return sum(row.outcome == DAMAGED for row in self.missing)
 
-def load_study(folder: Path) -> Study:
-    """Read a study's folder.
+    @property
+    def resume(self) -> str:
+        """The command that computes what is missing."""
+        return f"memsweep resume {shlex.quote(self.name)}"
+
+
+def load_study(where: Place | Path) -> Study:
+    """Read a study's folder; damaged results are among the missing ones.
 
     Raises:
-        StoreError: the folder does not exist, or a file in it is damaged.
+        StoreError: the folder does not exist, its plan is damaged, or the storage cannot be read.
     """
-    if not folder.is_dir():
-        raise StoreError(f"there is no study folder {folder}. Run the study first, or check the workspace.")
-    plan_file = folder / "plan.json"
-    plan = from_json(_bytes(plan_file), plan_file) if plan_file.exists() else {}
-    stored = {path.stem: path for path in sorted((folder / "records").glob("*.json"))}
-    planned = {str(row["identity"]): row.get("config", {}) for row in plan.get("trials", [])}
-    chosen = [identity for identity in planned if identity in stored] if plan else list(stored)
-    records = {identity: decode(_bytes(stored[identity]), stored[identity]) for identity in chosen}
-    first: Mapping[str, Any] = next(iter(records.values()), {})
+    place = Place.at(where)
+    with explained("read", place):
+        if not (place.local.is_dir() if place.local else place.names() or place.folders()):
+            raise StoreError(f"there is no study folder {place}. Run the study first, or check the workspace.")
+    store, plan = Store(place), read_plan(place)
+    stored = store.identities()
+    planned = plan.rows if plan else {identity: {} for identity in sorted(stored)}
+    chosen = [identity for identity in planned if identity in stored]
+    results = read_results(store, chosen)
+    failures = store.failures()
+    first: Mapping[str, Any] = next(iter(results.records.values()), {})
     return Study(
-        name=str(plan.get("study", first.get("study", folder.name))),
-        description=str(plan.get("description") or ""),
-        planned=len(planned) if plan else len(records),
-        records=records,
-        tables={name: _table(folder / name, chosen) for name in TABLES},
-        missing=tuple(_missing(folder, key, planned[key]) for key in planned if key not in stored),
+        name=plan.study if plan else str(first.get("study", place.name)),
+        description=plan.description if plan else "",
+        planned=len(planned),
+        records=results.records,
+        tables=results.tables,
+        missing=tuple(
+            _missing(identity, config, results.damaged.get(identity, ""), failures.get(identity))
+            for identity, config in planned.items()
+            if identity not in results.records
+        ),
         left_out=len(stored) - len(chosen),
-        plan_provenance=plan.get("provenance") or {},
-        claims=claims_from_dict(plan.get("claims")),
-        protocol=str(plan.get("protocol") or ""),
+        plan_provenance=plan.provenance if plan else {},
+        claims=plan.claims if plan else None,
+        protocol=plan.protocol if plan else "",
     )
 
 
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error}") from error
-
-
-def _table(folder: Path, identities: Iterable[str]) -> pd.DataFrame:
-    parts = []
-    for path in (folder / f"{identity}.parquet" for identity in identities):
-        if not path.exists():  # a model without a memory function, say, has no such table
-            continue
-        try:
-            parts.append(pq.read_table(path, partitioning=None))
-        except (OSError, pa.ArrowException) as error:
-            raise StoreError(f"{path} cannot be read ({error}). Remove its record and run the study again.") from error
-    if not parts:
-        return pd.DataFrame()
-    # Permissive: a column that is null throughout one trial (a kernel without a rate) has no type of its own there.
-    return pa.concat_tables(parts, promote_options="permissive").to_pandas()
-
-
-def _missing(folder: Path, identity: str, config: Mapping[str, Any]) -> MissingRow:
-    path = folder / "failures" / f"{identity}.json"
-    if not path.exists():
+def _missing(identity: str, config: Mapping[str, Any], fault: str, failure: Mapping[str, Any] | None) -> MissingRow:
+    if fault:
+        reason = "The stored result is damaged, and left out here. memsweep resume computes it anew."
+        return MissingRow(identity, config, DAMAGED, reason, fault)
+    if failure is None:
         return MissingRow(identity, config, "not run", "No attempt has ended yet. Run the same command again.", "")
-    failure = from_json(_bytes(path), path)
     outcome = str(failure.get("outcome", Outcome.FAILED))
     known = outcome in {str(member) for member in Outcome}
     reason = Outcome(outcome).explanation if known else "The last attempt left no result."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -106,11 +107,14 @@ class Course:
 
     def started(self, job: PackJob) -> None:
         self._ledger.started(job.pack, sum(self._cost[name] for name, _ in job.members))
+        last_words.take(self._store, job.pack)  # of an earlier driver's worker
         self._journal.note((name for name, _ in job.members if name not in self.results), State.RUNNING)
+        self._journal.flush()  # a trial may take this process down
         self._show()
 
     def advanced(self, job: PackJob, fraction: float) -> None:
         self._ledger.advanced(job.pack, fraction)
+        self._journal.flush_if_due()
         self._show()
 
     def finished(self, job: PackJob, report: PackReport) -> None:
@@ -129,8 +133,9 @@ class Course:
 
     def died(self, job: PackJob, failure: Failure) -> None:
         if (said := last_words.take(self._store, job.pack)) is not None:  # it ended itself, and knew why
-            self.finished(job, PackReport.from_json(said))
-            return
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # ended in the middle of a word
+                self.finished(job, PackReport.from_json(said))
+                return
         self._ledger.ended(job.pack)
         # What was written before the worker died is a result like any other.
         self._settle({name: self._stored(name) for name, _ in job.members if self._store.has(name)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from memsweep.sweep.backend import Events, Work
@@ -21,5 +22,5 @@ class InlineBackend:
     def run(self, jobs: Sequence[PackJob], at_once: int, events: Events) -> None:
         for job in jobs:
             events.started(job)
-            report = self._work(job, throttled(partial(events.advanced, job)))
+            report = self._work(replace(job, inline=True), throttled(partial(events.advanced, job)))
             events.finished(job, report)

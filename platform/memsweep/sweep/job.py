@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import os
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,22 +15,28 @@ from typing import TYPE_CHECKING, Any
 from memsweep import registry
 from memsweep.config.canonical import to_dict, trial_from_dict
 from memsweep.config.chain import resolved, taken
-from memsweep.outcome import Outcome
-from memsweep.sweep import provenance
+from memsweep.errors import StoreError
+from memsweep.sweep import last_words, provenance
 from memsweep.sweep.carry import carried_value
-from memsweep.sweep.identity import code_fingerprint, identity, pack_identity
+from memsweep.sweep.failure import Failure, TimeLimitError, failure_of, is_memory
+from memsweep.sweep.footprint import forget_peak, memory_limit
+from memsweep.sweep.identity import identity, pack_identity
+from memsweep.sweep.isolation import isolated, original_only
 from memsweep.sweep.phases import STARTING, STORING, Phases
 from memsweep.sweep.record import SCHEMA
 from memsweep.sweep.store import Store
+from memsweep.sweep.watchdog import time_limit
 
 if TYPE_CHECKING:
     from memsweep.config.schema import TrialConfig
+    from memsweep.learning.checkpoints import Slot
     from memsweep.trial import TrialResult
+
+__all__ = ["Failure", "PackJob", "PackReport", "Progress", "execute_pack", "failure_of", "is_memory"]
 
 Progress = Callable[[float], None]
 RunPack = Callable[..., "list[TrialResult]"]
 """``memsweep.trial.run_pack``, or whatever takes its arguments and returns results of its shape."""
-Failure = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -37,13 +44,16 @@ class PackJob:
     """Plain data that any process can unpickle; the same job gives the same numbers wherever it runs.
 
     Attributes:
-        pack: identity of the pack; names its checkpoint.
+        pack: identity of the pack.
         study: the study's name.
-        folder: the study's results folder, reachable from every worker.
+        folder: path or URI of the study's results, reachable from every worker.
         workspace: folder whose ``tasks/`` are imported.
         members: identity and canonical config of each trial.
         threads: threads of the process that runs it.
         revision: code revision, for the record.
+        time_limit: seconds of one trial (0: none).
+        memory: GiB that the pack may ask for (0: no limit).
+        inline: it runs in the driver's own process.
     """
 
     pack: str
@@ -53,6 +63,9 @@ class PackJob:
     members: tuple[tuple[str, dict[str, Any]], ...]
     threads: int = 1
     revision: str = ""
+    time_limit: float = 0.0
+    memory: float = 0.0
+    inline: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,7 +74,7 @@ class PackReport:
 
     Attributes:
         finished: identity -> outcome of each trial whose result is in the store.
-        failed: identity -> failure (``outcome``, ``error``, ``traceback``) of each trial without a result.
+        failed: identity -> failure (see ``memsweep.sweep.failure``) of each trial without a result.
         guilty: identities in ``failed`` whose own fault it is beyond doubt; to run them alone would tell no more.
         seconds: phase -> wall-clock seconds, see ``memsweep.sweep.phases``.
     """
@@ -83,41 +96,196 @@ class PackReport:
 def execute_pack(job: PackJob, progress: Progress, run: RunPack | None = None) -> PackReport:
     """Run the members of a pack that have no result yet, one program after the other, and store each result.
 
-    Whatever the task's or the model's code raises comes back as failures in the report; only
-    KeyboardInterrupt passes.
+    Whatever the task's or the model's code raises comes back as failures in the report; only a KeyboardInterrupt of
+    the main thread passes, where Ctrl-C raises it.
 
     Args:
         job: what to run.
         progress: called now and then with the fraction done, in [0, 1].
         run: what computes the results (None: ``memsweep.trial.run_pack``).
     """
-    phases = Phases()
-    finished: dict[str, str] = {}
-    failed: dict[str, Failure] = {}
-    with phases.phase(STARTING):
-        store = Store(Path(job.folder))
-        todo = _begin(job, store, finished, failed)
-        worker = _Worker(job, store, run or _run_pack(), phases)
-    if any(config.chain is not None for config in todo.values()):
-        guilty = worker.chain(todo, progress, finished, failed)
-    else:
-        guilty = (*failed, *worker.packs(todo, progress, finished, failed))
-    return PackReport(finished, failed, guilty, phases.seconds)
+    worker = _Worker(job, Store(job.folder), run or _run_pack())
+    with worker.phases.phase(STARTING):
+        todo = worker.begin()
+    with memory_limit(0.0 if job.inline else job.memory):
+        if any(config.chain is not None for config in todo.values()):
+            worker.chain(todo, progress)
+        else:
+            worker.packs(todo, progress)
+    return worker.report()
 
 
-def _begin(job: PackJob, store: Store, finished: dict[str, str], failed: dict[str, Failure]) -> dict[str, TrialConfig]:
-    """The members that have no result yet; the others are put into ``finished``, broken ones into ``failed``."""
-    broken = registry.discover(Path(job.workspace))
-    todo: dict[str, TrialConfig] = {}
-    for name, data in job.members:
+def _run_pack() -> RunPack:
+    from memsweep.trial import run_pack
+
+    return run_pack
+
+
+@dataclass
+class _Worker:
+    """What runs the members of one job, stores what they found, and knows what came of each."""
+
+    job: PackJob
+    store: Store
+    run: RunPack
+    phases: Phases = field(default_factory=Phases)
+    finished: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, Failure] = field(default_factory=dict)
+    guilty: list[str] = field(default_factory=list)
+
+    def report(self) -> PackReport:
+        return PackReport(self.finished, self.failed, tuple(self.guilty), self.phases.seconds)
+
+    def begin(self) -> dict[str, TrialConfig]:
+        """The members that have no result yet; the others are finished, broken ones have failed."""
+        last_words.take(self.store, self.job.pack)  # of a run whose driver was gone before it could take them
+        broken = registry.discover(Path(self.job.workspace))
+        todo: dict[str, TrialConfig] = {}
+        for name, data in self.job.members:
+            try:
+                if self.store.has(name):
+                    self._finish(name)
+                else:
+                    todo[name] = _rebuild(name, data)
+            except BaseException as error:  # the member itself is at fault: the others go on without it
+                if _is_ctrl_c(error):
+                    raise
+                self.failed[name] = failure_of(error, hint=" ".join(broken))
+                self.guilty.append(name)
+        return todo
+
+    def packs(self, todo: dict[str, TrialConfig], progress: Progress) -> None:
+        """Run the trials of each program together, program by program.
+
+        What a program raises is the failure of all its trials that have no result then. A trial that had its program
+        for itself need not be run alone again to know that the fault is its own: it is guilty.
+        """
+        programs = _by_program(todo)
+        for position, members in enumerate(programs):
+            self._together(members, partial(_part, progress, position, len(programs)))
+
+    def _together(self, todo: dict[str, TrialConfig], progress: Progress) -> None:
+        checkpoint = self._checkpoint(todo)
         try:
-            if store.has(name):
-                finished[name] = str(store.record(name)["outcome"])
+            results, origin = self._computed(todo, list(todo.values()), checkpoint, progress, company=True)
+            for name, result in zip(todo, results, strict=True):
+                self._write(name, result, origin)
+                self.finished[name] = str(result.outcome)
+            _forget(checkpoint)
+        except BaseException as error:
+            self._fail(todo, error, checkpoint)
+
+    def chain(self, todo: dict[str, TrialConfig], progress: Progress) -> None:
+        """Run the trials of a chain one after the other, each with what the store says of its predecessor.
+
+        Each result is stored at once. A trial without its predecessor's value fails; nobody else shares its program,
+        so every failure is the trial's own.
+        """
+        for position, (name, config) in enumerate(todo.items()):
+            share, checkpoint = partial(_part, progress, position, len(todo)), self._checkpoint([name])
+            try:
+                self.finished[name] = self._link(name, config, checkpoint, share)
+                _forget(checkpoint)
+            except BaseException as error:
+                self._fail([name], error, checkpoint)
+            share(1.0)
+
+    def _link(self, name: str, config: TrialConfig, checkpoint: Slot, progress: Progress) -> str:
+        """Run one trial of a chain and store it under its own identity and config; its outcome."""
+        if (chain := config.chain) is None:
+            raise RuntimeError(
+                f"the trial {name} is not chained, but its pack is: a fault of memsweep, please report it"
+            )
+        carried = carried_value(self.store, config)
+        (result,), origin = self._computed([name], [resolved(config, carried)], checkpoint, progress, company=False)
+        summary = result.summary | {chain.into.rpartition(".")[2]: taken(chain, carried)}
+        self._write(name, replace(result, config=config, summary=summary), origin)
+        return str(result.outcome)
+
+    def _checkpoint(self, names: Iterable[str]) -> Slot:
+        """Named for those who train together: it outlives this pack, which another run may cut elsewhere."""
+        return self.store.slot(pack_identity(names))
+
+    def _computed(
+        self, names: Collection[str], configs: list[TrialConfig], checkpoint: Slot, progress: Progress, *, company: bool
+    ) -> tuple[list[TrialResult], dict[str, Any]]:
+        """The results of trials that run together, and where they come from."""
+        import torch
+
+        phases = Phases()
+        forget_peak()
+        try:
+            with isolated():
+                torch.set_num_threads(self.job.threads)
+                limit = time_limit(self.job.time_limit, len(names), partial(self._hung, names))
+                with limit as undisturbed, original_only():
+                    results = self.run(
+                        configs,
+                        checkpoint=checkpoint,
+                        progress=undisturbed(progress),
+                        company=company,
+                        phase=phases.phase,
+                    )
+        finally:
+            self.phases.add(phases.seconds)
+        origin = provenance.collect(self.job.revision, seconds=phases.seconds, pack=list(names))
+        return results, origin | {"threads": self.job.threads}
+
+    def _write(self, name: str, result: TrialResult, origin: dict[str, Any]) -> None:
+        with self.phases.phase(STORING):
+            record = {
+                "schema": SCHEMA,
+                "identity": name,
+                "study": self.job.study,
+                "outcome": str(result.outcome),
+                "config": to_dict(result.config),
+                "summary": result.summary,
+                "provenance": {**provenance.of_trial(result.config), **origin},
+            }
+            tables = {table: frame.assign(identity=name) for table, frame in result.tables.items()}
+            self.store.write(name, record, tables)
+
+    def _finish(self, name: str) -> None:
+        self.finished[name] = str(self.store.record(name)["outcome"])
+
+    def _fail(self, names: Collection[str], error: BaseException, checkpoint: Slot) -> None:
+        """Those of a program that raised which have no result; foreign code may raise anything, sys.exit() included."""
+        if _is_ctrl_c(error):
+            raise error
+        self._fault(names, failure_of(error))
+        if not _can_go_on(error):
+            _forget(checkpoint)
+
+    def _fault(self, names: Collection[str], failure: Failure) -> None:
+        for name in names:
+            if self.store.has(name):
+                self._finish(name)
             else:
-                todo[name] = _rebuild(name, data)
-        except Exception as error:  # the member itself is at fault: the others go on without it
-            failed[name] = failure_of(error, hint=" ".join(broken))
-    return todo
+                self.failed[name] = failure
+                if len(names) == 1:
+                    self.guilty.append(name)
+
+    def _hung(self, names: Collection[str], error: TimeLimitError, stack: str) -> None:
+        """The end of this process, whose own thread does not hear that its time is over."""
+        try:
+            failure = failure_of(error, stack=stack)
+            if self.job.inline:
+                told = f"memsweep: {failure['error']}\n{stack}The process ends: what is finished is kept.\n"
+                os.write(2, told.encode(errors="backslashreplace"))  # whatever became of sys.stderr
+            self._fault(names, failure)
+            for name in set(names) & set(self.failed):
+                self.store.fail(name, {"study": self.job.study, "time": provenance.now(), **failure})
+            if not self.job.inline:
+                self._miss(failure_of(TimeLimitError(f"its worker ended at another trial's time limit: {error}")))
+                last_words.leave(self.store, self.job.pack, self.report().to_json())
+        finally:
+            os._exit(1)
+
+    def _miss(self, failure: Failure) -> None:
+        """The members that this process never came to."""
+        for name, _ in self.job.members:
+            if name not in self.finished and name not in self.failed:
+                self.failed[name] = failure
 
 
 def _by_program(todo: Mapping[str, TrialConfig]) -> list[dict[str, TrialConfig]]:
@@ -130,147 +298,28 @@ def _by_program(todo: Mapping[str, TrialConfig]) -> list[dict[str, TrialConfig]]
     return list(found.values())
 
 
-def _run_pack() -> RunPack:
-    from memsweep.trial import run_pack
-
-    return run_pack
-
-
-@dataclass(frozen=True)
-class _Worker:
-    """What runs the members of one job and stores what they found."""
-
-    job: PackJob
-    store: Store
-    run: RunPack
-    phases: Phases
-
-    def packs(
-        self,
-        todo: dict[str, TrialConfig],
-        progress: Progress,
-        finished: dict[str, str],
-        failed: dict[str, Failure],
-    ) -> tuple[str, ...]:
-        """Run the trials of each program together, program by program.
-
-        What a program raises is the failure of all its trials that have no result then. A trial that had its program
-        for itself need not be run alone again to know that the fault is its own: such are returned.
-        """
-        programs = _by_program(todo)
-        for position, members in enumerate(programs):
-            self._together(members, partial(_part, progress, position, len(programs)), finished, failed)
-        return tuple(name for members in programs if len(members) == 1 for name in members if name in failed)
-
-    def _together(
-        self,
-        todo: dict[str, TrialConfig],
-        progress: Progress,
-        finished: dict[str, str],
-        failed: dict[str, Failure],
-    ) -> None:
-        checkpoint = self._checkpoint(todo)
-        try:
-            results, origin = self._computed(todo, list(todo.values()), checkpoint, progress, company=True)
-            for name, result in zip(todo, results, strict=True):
-                self._write(name, result, origin)
-                finished[name] = str(result.outcome)
-            checkpoint.unlink(missing_ok=True)
-        except (Exception, SystemExit) as error:  # foreign code may raise anything, sys.exit() included
-            failed |= {name: failure_of(error) for name in todo if not self.store.has(name)}
-            finished |= {name: str(self.store.record(name)["outcome"]) for name in todo if self.store.has(name)}
-
-    def chain(
-        self,
-        todo: dict[str, TrialConfig],
-        progress: Progress,
-        finished: dict[str, str],
-        failed: dict[str, Failure],
-    ) -> tuple[str, ...]:
-        """Run the trials of a chain one after the other, each with what the store says of its predecessor.
-
-        Each result is stored at once. A trial without its predecessor's value fails; nobody else shares its program,
-        so every failure is the trial's own: all that failed is returned.
-        """
-        for position, (name, config) in enumerate(todo.items()):
-            share = partial(_part, progress, position, len(todo))
-            try:
-                finished[name] = self._link(name, config, share)
-            except (Exception, SystemExit) as error:  # as in a pack
-                failed[name] = failure_of(error)
-            share(1.0)
-        return tuple(failed)
-
-    def _link(self, name: str, config: TrialConfig, progress: Progress) -> str:
-        """Run one trial of a chain and store it under its own identity and config; its outcome."""
-        if (chain := config.chain) is None:
-            raise RuntimeError(
-                f"the trial {name} is not chained, but its pack is: a fault of memsweep, please report it"
-            )
-        carried = carried_value(self.store, config)
-        checkpoint = self._checkpoint([name])
-        (result,), origin = self._computed([name], [resolved(config, carried)], checkpoint, progress, company=False)
-        summary = result.summary | {chain.into.rpartition(".")[2]: taken(chain, carried)}
-        self._write(name, replace(result, config=config, summary=summary), origin)
-        checkpoint.unlink(missing_ok=True)
-        return str(result.outcome)
-
-    def _checkpoint(self, names: Iterable[str]) -> Path:
-        """Named for those who train together: it outlives this pack, which another run may cut elsewhere."""
-        return Path(self.job.folder) / "checkpoints" / f"{pack_identity(names)}.pt"
-
-    def _computed(
-        self, names: Iterable[str], configs: list[TrialConfig], checkpoint: Path, progress: Progress, *, company: bool
-    ) -> tuple[list[TrialResult], dict[str, Any]]:
-        """The results of trials that run together, and where they come from."""
-        phases = Phases()
-        try:
-            with _threads(self.job.threads):
-                results = self.run(
-                    configs, checkpoint=checkpoint, progress=progress, company=company, phase=phases.phase
-                )
-        finally:
-            self.phases.add(phases.seconds)
-        return results, provenance.collect(self.job.revision, seconds=phases.seconds, pack=list(names))
-
-    def _write(self, name: str, result: TrialResult, origin: dict[str, Any]) -> None:
-        with self.phases.phase(STORING):
-            record = {
-                "schema": SCHEMA,
-                "identity": name,
-                "study": self.job.study,
-                "outcome": str(result.outcome),
-                "config": to_dict(result.config),
-                "summary": result.summary,
-                "provenance": {"code_fingerprint": code_fingerprint(result.config), **origin},
-            }
-            tables = {table: frame.assign(identity=name) for table, frame in result.tables.items()}
-            self.store.write(name, record, tables)
-
-
 def _part(progress: Progress, position: int, count: int, fraction: float) -> None:
     progress((position + fraction) / count)
 
 
-def failure_of(error: BaseException, hint: str = "") -> Failure:
-    """An exception as the plain data of a failure: ``outcome``, ``error`` and ``traceback``."""
-    sentence = f"{type(error).__name__}: {error}" + (f" ({hint})" if hint else "")
-    return {
-        "outcome": str(Outcome.OUT_OF_MEMORY if is_memory(error) else Outcome.FAILED),
-        "error": sentence,
-        "traceback": "".join(traceback.format_exception(error)),
-    }
+def _is_ctrl_c(error: BaseException) -> bool:
+    """Signals reach the main thread only: elsewhere it is the task that raises a KeyboardInterrupt."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
-def is_memory(error: BaseException) -> bool:
-    """Whether an exception means that memory ran out: Python's, torch's on a GPU, or torch's on a CPU."""
-    if isinstance(error, MemoryError) or any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__):
-        return True
-    # torch raises a bare RuntimeError when the CPU allocator fails; only its words tell.
-    return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+def _can_go_on(error: BaseException) -> bool:
+    """Whether a checkpoint may help the next try: time, memory or storage were lacking, and the code was not wrong."""
+    return isinstance(error, TimeLimitError | StoreError | OSError) or is_memory(error)
+
+
+def _forget(checkpoint: Slot) -> None:
+    with contextlib.suppress(OSError, StoreError):  # one that stays costs a little space
+        checkpoint.delete()
 
 
 def _rebuild(name: str, data: dict[str, Any]) -> TrialConfig:
+    from memsweep.trial import program
+
     config = trial_from_dict(data)
     here = identity(config)
     if here != name:
@@ -278,16 +327,5 @@ def _rebuild(name: str, data: dict[str, Any]) -> TrialConfig:
             f"this worker's code gives the trial the identity {here}, the driver's gave {name}: the two run different "
             "code. Install one version of memsweep, of the workspace's tasks/ and of the plugins on every node."
         )
+    program(config)  # what its parts say of themselves is foreign code, too, and shall fail here, alone
     return config
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -7,6 +7,7 @@ decides anyway, and the journal adds what the store cannot know (what waits, wha
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
 import re
@@ -16,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from memsweep.outcome import Outcome
+from memsweep.sweep.carry import BrokenChainError
 from memsweep.sweep.provenance import now
 from memsweep.sweep.storage import Place, explained
 
@@ -23,7 +25,7 @@ POISONED_AFTER = 3
 """A row that has failed so many times in the same way is not tried again by itself."""
 
 _FOLDER = "journal"
-_NAME = re.compile(r"\d{6}\.\d{6}\.jsonl")
+_NAME = re.compile(r"\d{6,}\.\d{6}\.jsonl")
 _SEGMENT_LINES = 500  # of one segment, which is written anew with each flush
 _FLUSH_SECONDS = 1.0
 _KEPT_DRIVERS = 2  # segments of so many drivers stay, so that a damaged newest one loses little
@@ -92,7 +94,12 @@ class Row:
 
 
 def way_of(failure: Mapping[str, Any]) -> str:
-    """The way in which a trial failed: outcome and error without the numbers, which differ from try to try."""
+    """The way in which a trial failed: outcome and error without the numbers, which differ from try to try.
+
+    Empty for a trial that had nothing to begin with because its chain was broken: that is no failure of its own.
+    """
+    if str(failure.get("error", "")).startswith(BrokenChainError.__name__):
+        return ""
     return re.sub(r"[0-9]+", "#", f"{failure.get('outcome')}: {failure.get('error', '')}")[:300]
 
 
@@ -105,8 +112,9 @@ def read_rows(place: Place) -> dict[str, Row]:
     rows: dict[str, Row] = {}
     with explained("read", place / _FOLDER):
         for name in sorted(filter(_NAME.fullmatch, place.names(_FOLDER))):
-            for line in place.read(f"{_FOLDER}/{name}").splitlines():
-                _apply(line, rows)
+            with contextlib.suppress(FileNotFoundError):  # a driver that begins just now has no more use for it
+                for line in place.read(f"{_FOLDER}/{name}").splitlines():
+                    _apply(line, rows)
     return rows
 
 
@@ -133,11 +141,11 @@ class Journal:
         self._flushed = time.monotonic()
         with explained("write", place / _FOLDER):
             old = sorted(filter(_NAME.fullmatch, place.names(_FOLDER)))
-            drivers = sorted({int(name[:6]) for name in old})
+            drivers = sorted({_driver_of(name) for name in old})
             self._driver = drivers[-1] + 1 if drivers else 0
             self._write()
             for name in old:
-                if int(name[:6]) <= self._driver - _KEPT_DRIVERS:
+                if _driver_of(name) <= self._driver - _KEPT_DRIVERS:
                     place.delete(f"{_FOLDER}/{name}")
         self._segment, self._lines = 1, []
 
@@ -146,6 +154,10 @@ class Journal:
         for name in names:
             self.rows[name] = self.rows.get(name, Row()).to(state, way_of(failure) if failure is not None else "")
             self._lines.append(_line(name, self.rows[name]))
+        self.flush_if_due()
+
+    def flush_if_due(self) -> None:
+        """Write what has been noted, if the last time is a while ago."""
         if time.monotonic() - self._flushed >= _FLUSH_SECONDS:
             self.flush()
 
@@ -164,17 +176,24 @@ class Journal:
             self._segment, self._lines = self._segment + 1, []
 
     def _write(self) -> None:
-        name = f"{self._driver % 1_000_000:06d}.{self._segment:06d}.jsonl"
-        self._place.write(f"{_FOLDER}/{name}", ("\n".join(self._lines) + "\n").encode())
+        name = f"{self._driver:06d}.{self._segment:06d}.jsonl"
+        self._place.write(f"{_FOLDER}/{name}", ("\n".join(self._lines) + "\n").encode("utf-8", "surrogatepass"))
 
 
-def settled(rows: Mapping[str, Row], planned: Iterable[str], results: Mapping[str, str]) -> dict[str, Row]:
+def settled(
+    rows: Mapping[str, Row],
+    planned: Iterable[str],
+    results: Mapping[str, str],
+    failures: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, Row]:
     """The rows as a new driver finds them: what a dead driver left running waits again, and the store decides.
 
     Args:
         rows: as ``read_rows`` gives them.
         planned: identities of the plan; other rows of the journal are cancelled.
         results: identity -> outcome of each stored result.
+        failures: identity -> the last failure of a trial without a result. One that is younger than the row's state
+            has not been counted: its driver went down with the trial.
     """
     wanted = list(planned)
     found = {}
@@ -183,6 +202,9 @@ def settled(rows: Mapping[str, Row], planned: Iterable[str], results: Mapping[st
         if name in results:
             state = State(results[name])
             found[name] = row if row.state is state else row.to(state)
+        elif row.state is State.RUNNING and str((failures or {}).get(name, {}).get("time", "")) >= row.since > "":
+            failure = (failures or {})[name]
+            found[name] = row.to(State(failure["outcome"]), way_of(failure))
         elif row.state in (State.RUNNING, State.PREEMPTED, State.CANCELLED) or row.state.has_result:
             found[name] = replace(row, state=State.QUEUED, since=now())
         else:
@@ -200,6 +222,10 @@ def ending(rows: Mapping[str, Row], planned: Iterable[str]) -> str:
     return "interrupted" if states & {State.QUEUED, State.RUNNING, State.PREEMPTED} else "failed"
 
 
+def _driver_of(segment: str) -> int:
+    return int(segment.partition(".")[0])
+
+
 def _line(name: str, row: Row) -> str:
     return json.dumps(
         {"row": name, "state": row.state, "since": row.since, "failures": row.failures, "way": row.way},
@@ -211,5 +237,5 @@ def _apply(line: bytes, rows: dict[str, Row]) -> None:
     try:
         data = json.loads(line)
         rows[str(data["row"])] = Row(State(data["state"]), str(data["since"]), int(data["failures"]), str(data["way"]))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return

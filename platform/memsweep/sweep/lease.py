@@ -27,7 +27,7 @@ from memsweep.sweep.storage import Place, explained
 HEARTBEAT = 5.0
 """Seconds between the beats of a claim."""
 EXPIRY = 30.0
-"""Seconds without a beat after which a holder on another machine counts as dead; on this one its process tells."""
+"""Seconds without a beat after which a holder counts as dead; a process of this machine that has ended, at once."""
 
 _FOLDER = "lease"
 _TRIES = 6
@@ -174,12 +174,16 @@ def _beat(
     # the clock on the wall, because others count the seconds that this machine slept
     last = time.time()
     while not ended.wait(beat):
-        slept = time.time() - last > expiry
         try:
-            if not place.exists(name) or (slept and _alive(place, but=name, expiry=expiry)):
+            if not place.exists(name):
                 on_loss()
                 return
             place.write(name, place.read(name))
+            # it may also be the write that took so long, and brought back a claim that another had taken for dead
+            if time.time() - last > expiry and _alive(place, but=name, expiry=expiry):
+                place.delete(name)
+                on_loss()
+                return
             last = time.time()
         except OSError:  # the storage is away: others see silence, and so may this thread, later
             continue

@@ -17,7 +17,7 @@ from memsweep.config.check import checked
 from memsweep.config.claims import claims_from_dict, claims_to_dict
 from memsweep.config.schema import ResourcesConfig, SweepConfig
 from memsweep.errors import StoreError
-from memsweep.sweep.record import from_json
+from memsweep.sweep.record import OtherSchemaError, from_json, sealed, to_json, unsealed
 from memsweep.sweep.storage import Place, explained
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def write_plan(
         "tracking": tracking or {},
         "provenance": provenance,
     }
-    data = json.dumps(content, ensure_ascii=False, default=_plain).encode("utf-8", errors="surrogatepass")
+    data = to_json(sealed(json.loads(json.dumps(content, default=_plain))), "the plan")
     with explained("write", place):
         for name in FILES:
             place.write(name, data)
@@ -114,8 +114,12 @@ def write_plan(
 def _next_serial(place: Place) -> int:
     try:
         before = read_plan(place)
-    except StoreError:  # damaged beyond reading: the new one takes its place
-        return 0
+    except OtherSchemaError:
+        raise
+    except StoreError as error:
+        if isinstance(error.__cause__, OSError):
+            raise
+        return 0  # damaged beyond reading: the new one takes its place
     return before.serial + 1 if before else 0
 
 
@@ -133,20 +137,27 @@ def read_plan(place: Place | Path) -> StoredPlan | None:
         try:
             with explained("read", where):
                 found.append(_plan(from_json(place.read(name), where), where))
+        except OtherSchemaError:
+            raise
         except StoreError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                faults.append(error)
+            if isinstance(error.__cause__, FileNotFoundError):
+                continue
+            if isinstance(error.__cause__, OSError):  # the storage is away, and the plan may be whole
+                raise
+            faults.append(error)
     if not found and faults:
         raise StoreError(
             f"the plan of this study is damaged: {faults[0]} Its results are not: run its study file once more "
             "(memsweep sweep STUDY), which writes the plan anew and reuses them."
-        )
+        ) from faults[0]
     return max(found, key=lambda plan: plan.serial, default=None)
 
 
 def _plan(data: dict[str, Any], where: str) -> StoredPlan:
     if data.get("schema") not in (1, SCHEMA):
-        raise StoreError(f"{where} has schema {data.get('schema')!r}; this version of memsweep reads 1 and {SCHEMA}.")
+        refusal = OtherSchemaError if type(data.get("schema")) is int else StoreError
+        raise refusal(f"{where} has schema {data.get('schema')!r}; this version of memsweep reads 1 and {SCHEMA}.")
+    unsealed(data, where)
     try:
         return StoredPlan(
             study=str(data["study"]),
@@ -154,13 +165,13 @@ def _plan(data: dict[str, Any], where: str) -> StoredPlan:
             rows={str(row["identity"]): row["config"] for row in data["trials"]},
             protocol=str(data.get("protocol") or ""),
             claims=claims_from_dict(data.get("claims")),
-            grid=data.get("grid"),
+            grid={path: list(values) for path, values in data["grid"].items()} if "grid" in data else None,
             resources=data.get("resources") or {},
             tracking=data.get("tracking") or {},
             provenance=data.get("provenance") or {},
             serial=int(data.get("serial", 0)),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StoreError(f"{where} is no plan ({type(error).__name__}: {error}).") from error
 
 

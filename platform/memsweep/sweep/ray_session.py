@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import logging
 import os
 import secrets
@@ -54,7 +55,7 @@ def ray_session(address: str | None, *, dashboard: bool = False) -> Iterator[Wat
     for name, value in (_QUIET | _authentication(address)).items():
         os.environ.setdefault(name, value)
     try:
-        import ray
+        import ray  # noqa: F401  (before its loggers are quietened)
 
         for name in ("ray", "ray.tune", "ray.train", "ray.data"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -67,9 +68,21 @@ def ray_session(address: str | None, *, dashboard: bool = False) -> Iterator[Wat
                 with watched() if address is None else nullcontext(Watch()) as watch:
                     yield watch
             finally:
-                ray.shutdown()
+                _shut_down()
     finally:
         _restore(before)
+
+
+def _shut_down() -> None:
+    """Leave or stop Ray. What another thread collected meanwhile could hold references into it, and would end us."""
+    import ray
+
+    gc.collect()
+    gc.disable()
+    try:
+        ray.shutdown()
+    finally:
+        gc.enable()
 
 
 def nodes() -> list[Mapping[str, float]]:

@@ -39,7 +39,7 @@ def watched() -> Iterator[Watch]:
                     watch.died = name
                     # Tune's cleanup would wait for the dead head in native code, which then ends this process
                     placement_group.remove_placement_group = lambda group: None
-                    os.kill(os.getpid(), signal.SIGINT)
+                    os.kill(os.getpid(), signal.SIGTERM)  # heard, too, where a shell's background job ignores SIGINT
                     return
 
     remove = placement_group.remove_placement_group

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from memsweep.errors import StoreError
+from memsweep.outcome import Outcome
 
 SCHEMA = 2
 """1: without ``files``. 2: with the size and the hash of each table's file."""
 READ = (1, 2)
+OUTCOMES = frozenset({Outcome.DONE, Outcome.DIVERGED, Outcome.STOPPED_EARLY})
+"""How a trial ends that has a result."""
 KEYS = ("identity", "study", "outcome", "config", "summary", "provenance")
 
 MEND = "memsweep resume STUDY computes what is damaged anew, and nothing else."
@@ -21,6 +25,7 @@ class OtherSchemaError(StoreError):
     """A record of a version that this one does not know: nothing is wrong with it, and nothing can be said of it."""
 
 
+_SEAL = "sha256"
 _WORDS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
@@ -37,7 +42,8 @@ def encode(record: Mapping[str, Any]) -> bytes:
     if record.get("schema", SCHEMA) != SCHEMA:
         raise StoreError(f"the record of {identity} has schema {record['schema']!r}; this version writes {SCHEMA}.")
     whole = {"schema": SCHEMA, **record, "summary": {key: _word(value) for key, value in record["summary"].items()}}
-    return to_json(whole, f"the record of {identity}")
+    what = f"the record of {identity}"
+    return to_json(sealed(json.loads(to_json(whole, what))), what)
 
 
 def decode(data: bytes, identity: str, where: str) -> dict[str, Any]:
@@ -60,7 +66,9 @@ def decode(data: bytes, identity: str, where: str) -> dict[str, Any]:
             f"{where} has schema {schema!r}; this version of memsweep reads {' and '.join(map(str, READ))}. "
             "Read it with the version that wrote it, or give --no-reuse to compute it anew."
         )
+    unsealed(record, where)
     wrong = [key for key in KEYS if key not in record]
+    wrong += ["outcome"] if record.get("outcome") not in OUTCOMES else []
     wrong += [key for key in ("config", "summary", "provenance") if not isinstance(record.get(key, {}), dict)]
     if schema >= 2 and not _are_files(record.get("files")):
         wrong.append("files")
@@ -77,6 +85,27 @@ def _are_files(value: Any) -> bool:
         isinstance(file, dict) and isinstance(file.get("bytes"), int) and isinstance(file.get("sha256"), str)
         for file in value.values()
     )
+
+
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain data with the hash of all of it: what is changed later, by chance or by hand, shows."""
+    return {**{key: value for key, value in content.items() if key != _SEAL}, _SEAL: _hash(content)}
+
+
+def unsealed(content: dict[str, Any], where: str) -> dict[str, Any]:
+    """What ``sealed`` was given; files of older versions have no seal.
+
+    Raises:
+        StoreError: the content is not what was sealed.
+    """
+    if _SEAL in content and content.pop(_SEAL) != _hash(content):
+        raise StoreError(f"{where} is damaged: it is not what was written. {MEND}")
+    return content
+
+
+def _hash(content: Mapping[str, Any]) -> str:
+    rest = {key: value for key, value in content.items() if key != _SEAL}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def to_json(value: Mapping[str, Any], what: str) -> bytes:

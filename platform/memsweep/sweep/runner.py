@@ -129,7 +129,7 @@ def _journal(plan: Plan, store: Store) -> Journal:
     unknown = [name for name in plan.done if name not in rows or not rows[name].state.has_result]
     stored = {name: rows[name].state.value for name in plan.done.difference(unknown)}
     stored |= {name: str(store.record(name)["outcome"]) for name in unknown}
-    return Journal(store.place, settled(rows, (trial.identity for trial in plan.trials), stored))
+    return Journal(store.place, settled(rows, (trial.identity for trial in plan.trials), stored, store.failures()))
 
 
 @contextmanager

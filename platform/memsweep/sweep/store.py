@@ -69,8 +69,7 @@ def find_elsewhere(results: Place | Path, identities: Iterable[str]) -> dict[str
     for folder in folders:
         store = Store(folder)
         here = (wanted - found.keys()) & store.identities()
-        with contextlib.suppress(records_json.OtherSchemaError):  # of a newer version: its business, and not reused
-            found |= dict.fromkeys(here - store.check(here).keys(), folder)
+        found |= dict.fromkeys(here - store.faults(here).keys(), folder)  # of a newer version, too: not reused
     return found
 
 
@@ -218,11 +217,20 @@ class Store:
         """
         import pyarrow as pa
 
-        parts = _in_threads(lambda record: self._arrow(name, record), list(records))
+        parts = _in_threads(lambda record: self.arrow(name, record), list(records))
         if not parts:
             return table_files.empty(name)
         frame: pd.DataFrame = pa.concat_tables(parts).to_pandas()
         return frame
+
+    def arrow(self, name: str, record: Mapping[str, Any]) -> pa.Table:
+        """One table of the result with this record, checked.
+
+        Raises:
+            StoreError: its file is missing or damaged.
+        """
+        where = f"{self.place}/{_table(name, record['identity'])}"
+        return table_files.from_parquet(name, self._bytes_of(name, record), record["identity"], where)
 
     def check(self, identities: Iterable[str]) -> dict[str, str]:
         """Which of these stored results are damaged: identity -> what is wrong. Reads every file of each.
@@ -230,8 +238,17 @@ class Store:
         Raises:
             OtherSchemaError: one was written by a version that this one does not know.
         """
+        faults = self.faults(identities)
+        for fault in faults.values():
+            if isinstance(fault, records_json.OtherSchemaError):
+                raise fault
+        return {name: str(fault) for name, fault in faults.items()}
+
+    def faults(self, identities: Iterable[str]) -> dict[str, StoreError]:
+        """Which of these stored results cannot be used: identity -> why. Reads every file of each."""
         names = sorted(identities)
-        return {name: fault for name, fault in zip(names, _in_threads(self._fault, names), strict=True) if fault}
+        found = zip(names, _in_threads(self._fault, names), strict=True)
+        return {name: fault for name, fault in found if fault is not None}
 
     def fail(self, identity: str, failure: Mapping[str, Any]) -> None:
         """Note why a trial has no result (outcome, error, traceback); the next try writes over it."""
@@ -274,31 +291,21 @@ class Store:
                 data = self.place.read(path)
             except FileNotFoundError:
                 raise StoreError(f"{where} is missing though its record exists. {records_json.MEND}") from None
-        written = record.get("files", {}).get(name)
-        if written is not None and written != _digest(data):
-            raise StoreError(
-                f"{where} is damaged: it is not what was written ({len(data)} bytes, {written['bytes']} then). "
-                f"{records_json.MEND}"
-            )
+        if "files" in record and record["files"].get(name) != _digest(data):
+            raise StoreError(f"{where} is damaged: it is not what was written. {records_json.MEND}")
         return data
 
-    def _arrow(self, name: str, record: Mapping[str, Any]) -> pa.Table:
-        where = f"{self.place}/{_table(name, record['identity'])}"
-        return table_files.from_parquet(name, self._bytes_of(name, record), record["identity"], where)
-
-    def _fault(self, identity: str) -> str:
+    def _fault(self, identity: str) -> StoreError | None:
         try:
             record = self.record(identity)
             for name in TABLES:
                 if "files" in record:
                     self._bytes_of(name, record)
                 else:
-                    self._arrow(name, record)
-        except records_json.OtherSchemaError:
-            raise
+                    self.arrow(name, record)
         except StoreError as error:
-            return str(error)
-        return ""
+            return error
+        return None
 
     def _failed(self, identity: str) -> dict[str, Any] | None:
         where = f"{self.place}/{_failure(identity)}"

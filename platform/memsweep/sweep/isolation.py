@@ -1,0 +1,168 @@
+"""What a trial changes in its process is put back, so that the next trial there computes the same bits."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import random
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Undo = Callable[[], None]
+
+
+@contextlib.contextmanager
+def isolated() -> Iterator[None]:
+    """Put back, after the body, the settings of this process that tasks and models are known to change.
+
+    Standard output and error, the working directory, the environment, signal handlers, Python's, numpy's and torch's
+    settings and global random generators. Not what a task patches inside of other modules: nothing can.
+    """
+    with contextlib.ExitStack() as undo:
+        # undone from the last to the first: with warnings as errors, undoing the others might fail
+        for remember in (_torch, _numpy, _signals, _environment, _folder, _streams, _python):
+            undo.callback(remember())
+        yield
+
+
+@contextlib.contextmanager
+def original_only() -> Iterator[None]:
+    """A copy of the process that the body makes by ``os.fork`` and lets go on ends with the body, without a word.
+
+    Everything that comes next, the original does. To be the innermost context of all: a copy has none of the other
+    threads, and waits for ever where one of them should answer.
+    """
+    process = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != process:
+            os._exit(0)
+
+
+def _streams() -> Undo:
+    """File descriptors 1 and 2: once closed, the next file that is opened would take what is printed."""
+    objects = sys.stdin, sys.stdout, sys.stderr
+    copies: dict[int, int] = {}
+    for number in (1, 2):
+        with contextlib.suppress(OSError):  # closed before: none of our doing
+            copies[number] = os.dup(number)
+
+    def undo() -> None:
+        for number, copy in copies.items():
+            os.dup2(copy, number)
+            os.close(copy)
+        sys.stdin, sys.stdout, sys.stderr = objects
+        for name, number in (("stdout", 1), ("stderr", 2)):
+            if getattr(getattr(sys, name), "closed", False):
+                setattr(sys, name, open(number, "w", buffering=1, errors="backslashreplace", closefd=False))  # noqa: SIM115
+
+    return undo
+
+
+def _folder() -> Undo:
+    try:
+        before = os.getcwd()
+    except OSError:  # it is gone already
+        return lambda: None
+
+    def undo() -> None:
+        try:
+            os.chdir(before)
+        except OSError:
+            os.chdir("/")  # a process in a deleted folder fails wherever a path is made absolute
+
+    return undo
+
+
+def _environment() -> Undo:
+    before = dict(os.environ)
+
+    def undo() -> None:
+        for name in set(os.environ) - set(before):
+            del os.environ[name]
+        os.environ.update({name: value for name, value in before.items() if os.environ.get(name) != value})
+
+    return undo
+
+
+def _signals() -> Undo:
+    if threading.current_thread() is not threading.main_thread():
+        return lambda: None  # only the main thread can change them
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def undo() -> None:
+        for number, handler in before.items():
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+
+    return undo
+
+
+def _python() -> Undo:
+    filters, recursion, collecting = warnings.filters[:], sys.getrecursionlimit(), gc.isenabled()
+    state, path = random.getstate(), list(sys.path)
+
+    def undo() -> None:
+        sys.setrecursionlimit(recursion)
+        (gc.enable if collecting else gc.disable)()
+        random.setstate(state)
+        sys.path[:] = path
+        if warnings.filters != filters:
+            with contextlib.suppress(AttributeError):  # a list in every version so far
+                warnings.filters[:] = filters  # type: ignore[index]
+            warnings._filters_mutated()  # type: ignore[attr-defined]
+
+    return undo
+
+
+def _numpy() -> Undo:
+    import numpy as np
+
+    errors, state = np.geterr(), np.random.get_state()
+
+    def undo() -> None:
+        np.seterr(**errors)
+        np.random.set_state(state)
+
+    return undo
+
+
+def _torch() -> Undo:
+    import torch
+
+    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    settings: list[tuple[Callable[[], Any], Callable[[Any], object]]] = [
+        (torch.get_default_dtype, torch.set_default_dtype),
+        (torch.is_grad_enabled, torch.set_grad_enabled),
+        (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+        (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+        (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+        (lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
+        (_flushes_denormals, torch.set_flush_denormal),
+        (lambda: torch.backends.mkldnn.enabled, lambda on: setattr(torch.backends.mkldnn, "enabled", on)),
+    ]
+    before = [get() for get, _ in settings]
+    device = torch.get_default_device()
+
+    def undo() -> None:
+        torch.set_num_threads(threads)
+        if torch.get_default_device() != device:
+            # None, not the CPU: with a device set, torch looks at every call for one that makes a tensor
+            torch.set_default_device(None if device.type == "cpu" else device)
+        for (get, put), value in zip(settings, before, strict=True):
+            if get() != value:
+                put(value)
+        torch.set_rng_state(state)
+
+    return undo
+
+
+def _flushes_denormals() -> bool:
+    smallest = sys.float_info.min
+    return smallest / 2.0 == 0.0
