@@ -23,9 +23,13 @@ STAMP := $(VENV)/.memsweep
 PLACE := $(CURDIR) TORCH=$(TORCH)
 WANT  := $(PLACE) $(shell cat pyproject.toml constraints.txt | sha256sum | cut -c1-16)
 
+# The tests' S3 server, apart from everything else: its packages must not meet ours.
+SWIFT         ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memsweep-ci/swift
+SWIFT_VERSION := 2.38.3
+
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help env sweep test test-slow bench check format ui ci-deps clean
+.PHONY: help env sweep test test-slow drill bench check format ui ci-deps clean
 
 help: ## this list
 	@printf 'memsweep: can this recurrent model hold this memory, and does it stay that way when its weights move?\n\n'
@@ -69,6 +73,9 @@ test: env ## run the tests; ARGS= for pytest; what is not installed (browser, ..
 test-slow: env ## the slow tests: the whole quickstart, minutes; ARGS= for pytest
 	@$(PY) -m pytest -m slow $(ARGS)
 
+drill: env ## break sweeps in every way and count what is lost (nothing): minutes; ARGS= for pytest
+	@$(PY) -m pytest -m drill $(ARGS)
+
 bench: env ## measure how fast it is, against the published loop (about half an hour); ARGS="step --quick"
 	@OMP_NUM_THREADS=1 $(PY) -m benchmarks $(ARGS)
 
@@ -88,8 +95,13 @@ ui: env ## open the MLflow UI on 127.0.0.1 (PORT=5000)
 	@MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false \
 	  $(PY) -m mlflow ui --backend-store-uri "sqlite:///$(abspath $(DB))" --host 127.0.0.1 --port $(PORT) --workers 1
 
-ci-deps: ## install what the tests want from the system, on Debian or Ubuntu (as root): Chromium, a C++ compiler
-	@if command -v chromium >/dev/null && command -v c++ >/dev/null; then \
+ci-deps: ## install what the tests want from outside, on Debian or Ubuntu (as root): Chromium, a C++ compiler, an S3 server
+	@if [ ! -x $(SWIFT)/bin/swift-proxy-server ]; then \
+	  echo "ci-deps: installing OpenStack Swift, an S3 server, in $(SWIFT)"; \
+	  rm -rf $(SWIFT); $(PYTHON) -m venv $(SWIFT); \
+	  $(SWIFT)/bin/python -m pip --disable-pip-version-check --no-input -qq install swift==$(SWIFT_VERSION) || { rm -rf $(SWIFT); exit 2; }; fi; \
+	echo "ci-deps: $(SWIFT)/bin is there"; \
+	if command -v chromium >/dev/null && command -v c++ >/dev/null; then \
 	  echo "ci-deps: $$(command -v chromium) and $$(command -v c++) are there"; exit 0; fi; \
 	[ "$$(id -u)" = 0 ] || { echo "make ci-deps installs system packages: run it as root." >&2; exit 2; }; \
 	export DEBIAN_FRONTEND=noninteractive; \

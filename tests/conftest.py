@@ -1,8 +1,11 @@
 """What every test stands on: a quiet environment, one thread per process, and an answer to "is a browser here?".
 
-A test that needs something from the system carries the marker of that name (``browser``, ``postgres``, ``containers``)
-or calls ``requires(name)``. Where the thing is missing the test skips and says why; where ``MEMSWEEP_REQUIRE`` names it
-(a comma-separated list, set by ``.ci/run``) the same skip is a failure.
+A test that needs something from the system carries the marker of that name (``browser``, ``postgres``, ``containers``,
+``s3``) or calls ``requires(name)``. Where the thing is missing the test skips and says why; where
+``MEMSWEEP_REQUIRE`` names it (a comma-separated list, set by ``.ci/run``) the same skip is a failure.
+
+Drills note what they broke and what it cost in the fixture ``tally``; its table closes the session, and is written to
+the file that ``MEMSWEEP_DRILL_OUT`` names.
 """
 
 from __future__ import annotations
@@ -11,13 +14,17 @@ import importlib.util
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from s3_server import S3Server
+    from tally import Tally
 
 # Set before anything imports torch, Ray or MLflow, and inherited by every process that a test starts.
 os.environ.update(
@@ -42,8 +49,9 @@ if os.environ.get("CI"):
     settings.load_profile("gate")
 
 # A developer's own servers are no place for test results.
-for name in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_ID", "MLFLOW_RUN_ID"):
-    os.environ.pop(name, None)
+for name in [*os.environ]:
+    if name in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_ID", "MLFLOW_RUN_ID") or name[:4] == "AWS_":
+        os.environ.pop(name)
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -83,7 +91,21 @@ def _containers() -> str:
     raise MissingError("no container engine answers (docker info, podman info)")
 
 
-_NEEDS: dict[str, Callable[[], str]] = {"browser": _browser, "postgres": _postgres, "containers": _containers}
+def _s3() -> str:
+    asked = os.environ.get("MEMSWEEP_SWIFT")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    place = Path(asked) if asked else cache / "memsweep-ci" / "swift" / "bin"
+    if (place / "swift-proxy-server").is_file():
+        return str(place)
+    raise MissingError(f"no S3 server: {place} has no swift-proxy-server (make ci-deps, or set MEMSWEEP_SWIFT)")
+
+
+_NEEDS: dict[str, Callable[[], str]] = {
+    "browser": _browser,
+    "postgres": _postgres,
+    "containers": _containers,
+    "s3": _s3,
+}
 
 
 @cache
@@ -103,8 +125,8 @@ def requires(name: str) -> str:
     """The path of what a test needs, or a skip with the reason (a failure where MEMSWEEP_REQUIRE names it).
 
     Args:
-        name: ``browser`` (gives Chromium's path), ``postgres`` (the folder of the server programs) or
-            ``containers`` (the engine's path).
+        name: ``browser`` (gives Chromium's path), ``postgres`` (the folder of the server programs), ``containers``
+            (the engine's path) or ``s3`` (the folder of an S3 server's programs).
     """
     place, why = _look_for(name)
     if place:
@@ -114,10 +136,50 @@ def requires(name: str) -> str:
     pytest.skip(why)
 
 
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A real S3 server with the bucket ``studies``, for the whole session."""
+    import s3_server
+
+    with s3_server.running(Path(requires("s3")), tmp_path_factory.mktemp("s3")) as server:
+        server.make_bucket("studies")
+        yield server
+
+
+@pytest.fixture
+def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """The S3 server, with its owner's keys in the environment."""
+    for name, value in s3_server.environment().items():
+        monkeypatch.setenv(name, value)
+    return s3_server
+
+
 @pytest.fixture
 def chromium() -> str:
     """The path of the browser."""
     return requires("browser")
+
+
+_TALLY: pytest.StashKey[Tally] = pytest.StashKey()
+
+
+@pytest.fixture(scope="session")
+def tally(request: pytest.FixtureRequest) -> Tally:
+    """Where a drill notes its faults: ``tally.record(kind, injected, lost, rerun, equal)``."""
+    from tally import Tally
+
+    return request.config.stash.setdefault(_TALLY, Tally())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    drilled = config.stash.get(_TALLY, None)
+    if drilled is None or not drilled.counts:
+        return
+    terminalreporter.section("drills")
+    for line in drilled.lines():
+        terminalreporter.write_line(line)
+    if where := os.environ.get("MEMSWEEP_DRILL_OUT"):
+        drilled.write(Path(where))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -105,7 +105,7 @@ def write_study(
             (folder / "failures" / f"{identity}.json").write_text(json.dumps(failure))
         if index not in without:
             _write_trial(folder, name, identity, config, condition, (horizon, width, seeds), balls, provenance or {})
-    plan = {"study": name, "description": "expected: as constructed", "trials": trials, "provenance": {}}
+    plan = {"schema": 1, "study": name, "description": "expected: as constructed", "trials": trials, "provenance": {}}
     plan |= {"claims": claims, "protocol": "published"}
     (folder / "plan.json").write_text(json.dumps(plan))
     if not memory:

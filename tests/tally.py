@@ -1,0 +1,79 @@
+"""What the drills broke and what it cost: counted while they run, shown as one table at the end."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class Count:
+    """What came of all faults of one kind.
+
+    Attributes:
+        injected: faults.
+        lost: rows whose stored result was lost.
+        rerun: rows with a whole result that were computed again nevertheless.
+        equal: whether the final table was the undisturbed one, every time.
+    """
+
+    injected: int = 0
+    lost: int = 0
+    rerun: int = 0
+    equal: bool = True
+
+
+@dataclass
+class Tally:
+    """The counts of a test session, by what was broken."""
+
+    counts: dict[str, Count] = field(default_factory=dict)
+
+    def record(self, kind: str, injected: int, lost: int, rerun: int, equal: bool) -> None:
+        """Add the faults of one drill.
+
+        Args:
+            kind: what was broken, in words ("worker killed").
+            injected: how many faults.
+            lost: rows whose stored result was lost.
+            rerun: rows with a whole result that were computed again.
+            equal: whether the final table is that of the undisturbed sweep.
+        """
+        count = self.counts.setdefault(kind, Count())
+        count.injected += injected
+        count.lost += lost
+        count.rerun += rerun
+        count.equal = count.equal and equal
+
+    @property
+    def total(self) -> Count:
+        """All kinds together."""
+        return Count(
+            sum(count.injected for count in self.counts.values()),
+            sum(count.lost for count in self.counts.values()),
+            sum(count.rerun for count in self.counts.values()),
+            all(count.equal for count in self.counts.values()),
+        )
+
+    def lines(self) -> list[str]:
+        """The table, one line per kind and one for all."""
+        head = ("fault", "injected", "rows lost", "rows re-run needlessly", "final table equal")
+        rows = [head]
+        for kind, count in [*sorted(self.counts.items()), ("total", self.total)]:
+            equal = "yes" if count.equal else "NO"
+            rows.append((kind, str(count.injected), str(count.lost), str(count.rerun), equal))
+        widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+        lines = [_line(row, widths) for row in rows]
+        rule = "-" * len(lines[0])
+        return [lines[0], rule, *lines[1:-1], rule, lines[-1]]
+
+    def write(self, path: Path) -> None:
+        """The counts as JSON."""
+        data = {"kinds": {kind: asdict(count) for kind, count in sorted(self.counts.items())}}
+        path.write_text(json.dumps(data | {"total": asdict(self.total)}, indent=1) + "\n")
+
+
+def _line(row: tuple[str, ...], widths: list[int]) -> str:
+    kind, *numbers = row
+    return "  ".join([kind.ljust(widths[0]), *(n.rjust(width) for n, width in zip(numbers, widths[1:], strict=True))])
