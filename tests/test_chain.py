@@ -381,6 +381,7 @@ def test_the_plan_file_holds_the_chains(tmp_path: Path) -> None:
     assert [trial_from_dict(row["config"]) for row in written["trials"]] == [trial.config for trial in plan.trials]
 
 
+@pytest.mark.drill
 def test_under_ray_a_chain_goes_on_after_its_worker_was_killed_unless_the_trial_kills_every_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -263,7 +263,7 @@ def test_a_results_folder_that_is_a_file_is_told_in_words(
 ) -> None:
     (tmp_path / "results").write_text("not a folder")
     assert sweep(study_file, tmp_path / "results", "--inline") == 1
-    assert capsys.readouterr().err.startswith(f"cannot write {tmp_path / 'results'}")
+    assert capsys.readouterr().err.startswith(f"results cannot go to {tmp_path / 'results'}")
 
 
 MISTAKES = """

@@ -196,7 +196,10 @@ def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(tmp_path: Pa
     assert process.returncode == 130, out + err
     assert took < 30  # report and tracking included; about ten seconds on an idle machine
     assert "1/3 done" in out
-    assert out.splitlines()[-1] == "interrupted: what is finished is kept. Run the same command again to go on."
+    assert (
+        out.splitlines()[-1]
+        == "interrupted: what is finished is kept. Run the same command again to go on, or: memsweep resume gates"
+    )
     assert err == ""
     assert store.failures() == {}
     assert "not run" in (store.folder / "report" / "index.html").read_text()

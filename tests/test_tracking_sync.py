@@ -198,6 +198,7 @@ def test_what_is_not_kept_in_memory_is_read_from_the_store(results: Path, monkey
 
 
 def test_ctrl_c_ends_the_wait_at_the_end(results: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     with locked(results):
         live = Tracker.open(None, results, "s", patience=0.0)
         began = time.monotonic()
@@ -205,6 +206,7 @@ def test_ctrl_c_ends_the_wait_at_the_end(results: Path) -> None:
         sentence = live.finish()
         assert 0.2 < time.monotonic() - began < 10
         assert sentence.startswith("Not in MLflow yet: ")
+    signal.signal(signal.SIGINT, before)
     live._thread.join(60)
 
 
