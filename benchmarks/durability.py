@@ -67,7 +67,7 @@ def trained(trials: int, *, leased: bool) -> float:
     widths = list(range(2, 2 + max(1, trials // 60)))
     words = (
         *("training.steps=250", "training.checkpoint_every=50", "training.seeds=1", "perturbation.radii.count=8"),
-        *(f"model.width={widths}", f"grid.task.horizon={[20 + 2 * index for index in range(10)]}"),
+        *(f"grid.model.width={widths}", f"grid.task.horizon={[20 + 2 * index for index in range(10)]}"),
     )
     with tempfile.TemporaryDirectory(prefix="memsweep-durability-") as folder:
         return _seconds("quickstart", words, Path(folder) / "results", leased)

@@ -55,12 +55,12 @@ class Place:
         names = text.removeprefix(S3).rstrip("/").split("/")
         if not text.startswith(S3) or parts.query or parts.fragment or {"", ".", ".."}.intersection(names):
             raise StoreError(
-                f"{_without_secrets(text)!r} is no place for results; allowed are a folder and s3://bucket/prefix (the "
+                f"{redacted(text)!r} is no place for results; allowed are a folder and s3://bucket/prefix (the "
                 "endpoint of another service than Amazon's goes into AWS_ENDPOINT_URL)."
             )
         if "@" in parts.netloc:
             raise StoreError(
-                f"{_without_secrets(text)!r} carries credentials, which would be stored with the results. Set "
+                f"{redacted(text)!r} carries credentials, which would be stored with the results. Set "
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead."
             )
         return cls(text.rstrip("/"))
@@ -302,7 +302,8 @@ def explained(verb: str, where: object) -> Iterator[None]:
         ) from error
 
 
-def _without_secrets(uri: str) -> str:
+def redacted(uri: str) -> str:
+    """A URI without user name, password and query, for messages."""
     scheme, mark, rest = uri.partition("?")[0].partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"

@@ -11,7 +11,7 @@ from typing import TypeVar
 import requests
 from mlflow.exceptions import MlflowException
 
-from memsweep.sweep.tracking.place import redacted
+from memsweep.sweep.storage import redacted
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from memsweep.errors import ConfigError, one_of
-from memsweep.sweep.storage import Place
+from memsweep.sweep.storage import Place, redacted
 from memsweep.sweep.store import MLFLOW_ARTIFACTS, MLFLOW_DATABASE
 
 SERVERS = ("http", "https")
@@ -63,10 +63,3 @@ def artifact_location(uri: str, results: Place | Path) -> str | None:
     if uri.partition(":")[0].lower() in SERVERS:
         return None
     return (home(results) / MLFLOW_ARTIFACTS).as_uri()
-
-
-def redacted(uri: str) -> str:
-    """The URI without user name, password and query, for messages."""
-    scheme, mark, rest = uri.partition("?")[0].partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.errors import StoreError, one_of
-from memsweep.sweep.storage import Place
+from memsweep.sweep.storage import Place, redacted
 from memsweep.sweep.store import Store, folder_name
 from memsweep.sweep.tracking import mirror
-from memsweep.sweep.tracking.place import prepare_environment, redacted, tracking_uri
+from memsweep.sweep.tracking.place import prepare_environment, tracking_uri
 from memsweep.sweep.tracking.tracker import STATUS
 
 if TYPE_CHECKING:

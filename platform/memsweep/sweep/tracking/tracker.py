@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.errors import one_of
-from memsweep.sweep.storage import Place
+from memsweep.sweep.storage import Place, redacted
 from memsweep.sweep.store import Store, folder_name
 from memsweep.sweep.tracking import mirror
-from memsweep.sweep.tracking.place import prepare_environment, redacted, tracking_uri
+from memsweep.sweep.tracking.place import prepare_environment, tracking_uri
 
 if TYPE_CHECKING:
     import pandas as pd
