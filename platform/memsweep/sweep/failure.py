@@ -20,6 +20,10 @@ _UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "P
 _ASKED = re.compile(r"(?:tried to allocate|Unable to allocate) ([0-9.]+) (bytes|[KMGTPE]iB)", re.IGNORECASE)
 
 
+class StoppedError(BaseException):
+    """The place where a job runs wants it to end now: nobody's fault, and its checkpoint will be wanted."""
+
+
 class TimeLimitError(BaseException):
     """A trial ran for longer than it may; no Exception, so that no ``except Exception`` of a task swallows it."""
 

@@ -18,7 +18,7 @@ from memsweep.config.chain import resolved, taken
 from memsweep.errors import StoreError
 from memsweep.sweep import last_words, provenance
 from memsweep.sweep.carry import carried_value
-from memsweep.sweep.failure import Failure, TimeLimitError, failure_of, is_memory
+from memsweep.sweep.failure import Failure, StoppedError, TimeLimitError, failure_of, is_memory
 from memsweep.sweep.footprint import forget_peak, memory_limit
 from memsweep.sweep.identity import identity, pack_identity
 from memsweep.sweep.isolation import isolated, original_only
@@ -148,7 +148,7 @@ class _Worker:
                 else:
                     todo[name] = _rebuild(name, data)
             except BaseException as error:  # the member itself is at fault: the others go on without it
-                if _is_ctrl_c(error):
+                if _is_stop(error):
                     raise
                 self.failed[name] = failure_of(error, hint=" ".join(broken))
                 self.guilty.append(name)
@@ -250,7 +250,7 @@ class _Worker:
 
     def _fail(self, names: Collection[str], error: BaseException, checkpoint: Slot) -> None:
         """Those of a program that raised which have no result; foreign code may raise anything, sys.exit() included."""
-        if _is_ctrl_c(error):
+        if _is_stop(error):
             raise error
         self._fault(names, failure_of(error))
         if not _can_go_on(error):
@@ -302,8 +302,13 @@ def _part(progress: Progress, position: int, count: int, fraction: float) -> Non
     progress((position + fraction) / count)
 
 
-def _is_ctrl_c(error: BaseException) -> bool:
-    """Signals reach the main thread only: elsewhere it is the task that raises a KeyboardInterrupt."""
+def _is_stop(error: BaseException) -> bool:
+    """Whether somebody wants the job to end: its backend, or Ctrl-C.
+
+    Signals reach the main thread only; elsewhere it is the task that raises a KeyboardInterrupt.
+    """
+    if isinstance(error, StoppedError):
+        return True
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 

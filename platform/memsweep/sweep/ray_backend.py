@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import pickle
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema import ResourcesConfig
 from memsweep.sweep.backend import ClusterLost, Events, Work
+from memsweep.sweep.failure import StoppedError
 from memsweep.sweep.footprint import peak_memory
 from memsweep.sweep.job import PackJob
 from memsweep.sweep.ray_session import nodes, ray_session
@@ -130,8 +132,14 @@ def _run_job(config: dict[str, Any], shelf: Shelf, work: Work) -> None:
     """The Tune trainable: runs in a worker process."""
     from ray import tune
 
-    job = shelf.job(config["pack"])
-    report = work(
-        job, throttled(lambda fraction: tune.report({"fraction": float(fraction), "peak_memory": peak_memory()}))
-    )
+    def told(fraction: float) -> None:
+        try:
+            tune.report({"fraction": float(fraction), "peak_memory": peak_memory()})
+        except SystemExit as end:  # Tune's way of ending a function; a task's own would be a fault of the task
+            raise StoppedError from end
+
+    try:
+        report = work(shelf.job(config["pack"]), throttled(told))
+    except StoppedError:
+        sys.exit(0)
     tune.report({"fraction": 1.0, "report": report.to_json()})
