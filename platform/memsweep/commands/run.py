@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +63,7 @@ class Intent:
 class _Loss:
     """Whether the lease was lost; stops the run as Ctrl-C would."""
 
-    happened: bool = field(default=False)
+    happened: bool = False
 
     def __call__(self) -> None:
         self.happened = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,11 +13,9 @@ import pyarrow.parquet as pq
 
 from memsweep.errors import StoreError
 from memsweep.sweep.record import MEND
-from memsweep.sweep.storage import explained
+from memsweep.sweep.storage import at_once, explained
 from memsweep.sweep.store import Store
 from memsweep.sweep.tables import TABLES
-
-_READERS = 16  # files read at once: a bucket answers slowly and to many
 
 
 @dataclass(frozen=True)
@@ -50,8 +47,7 @@ def read_results(store: Store, identities: Iterable[str]) -> Results:
         StoreError: the storage does not answer; a file that is damaged raises nothing.
     """
     names = list(identities)
-    with ThreadPoolExecutor(_READERS) as threads:
-        found = dict(zip(names, threads.map(lambda name: _read(store, name), names), strict=True))
+    found = dict(zip(names, at_once(partial(_read, store), names), strict=True))
     whole = {name: result for name, result in found.items() if not result.fault}
     return Results(
         records={name: result.record for name, result in whole.items()},

@@ -138,7 +138,6 @@ class _Worker:
 
     def begin(self) -> dict[str, TrialConfig]:
         """The members that have no result yet; the others are finished, broken ones have failed."""
-        last_words.take(self.store, self.job.pack)  # of a run whose driver was gone before it could take them
         broken = registry.discover(Path(self.job.workspace))
         todo: dict[str, TrialConfig] = {}
         for name, data in self.job.members:

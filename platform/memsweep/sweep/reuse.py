@@ -7,15 +7,15 @@ import enum
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memsweep.config.canonical import flatten, to_dict
 from memsweep.config.reflect import default, key_of
 from memsweep.errors import StoreError
 from memsweep.sweep.identity import identity_of
-from memsweep.sweep.storage import Place, explained
+from memsweep.sweep.storage import Place, at_once, explained
 from memsweep.sweep.store import Store
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from memsweep.sweep.plan import PlannedTrial
 
 SET_ASIDE = ".set-aside"
-_READERS = 16
 
 
 class Why(enum.StrEnum):
@@ -191,12 +190,11 @@ def _records(results: Place) -> Iterator[tuple[str, dict[str, Any]]]:
     """(name of the study's folder, record) of every result that can be read."""
     with explained("read", results):
         folders = results.folders()
-    with ThreadPoolExecutor(_READERS) as threads:
-        for folder in folders:
-            store = Store(results / folder)
-            for record in threads.map(lambda name, store=store: _record(store, name), sorted(store.identities())):
-                if record is not None:
-                    yield folder, record
+    for folder in folders:
+        store = Store(results / folder)
+        for record in at_once(partial(_record, store), sorted(store.identities())):
+            if record is not None:
+                yield folder, record
 
 
 def _record(store: Store, name: str) -> dict[str, Any] | None:

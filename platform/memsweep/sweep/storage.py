@@ -11,11 +11,12 @@ import datetime
 import os
 import urllib.parse
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memsweep.errors import StoreError
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 S3 = "s3://"
 STAGING = ".partial"
 _STALE_SECONDS = 3600.0
+_READERS = 16
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -257,6 +262,15 @@ def s3_filesystem(*, attempts: int = 5, connect_timeout: float = 5.0, request_ti
         # in the foreground, a large object whose upload fails would be completed from the parts that arrived
         background_writes=True,
     )
+
+
+def at_once(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """What reading each of many files gives, in order; many at a time, for a bucket answers slowly and to many."""
+    waiting = list(items)
+    if len(waiting) < 2:
+        return [work(item) for item in waiting]
+    with ThreadPoolExecutor(_READERS) as threads:
+        return list(threads.map(work, waiting))
 
 
 @dataclass(frozen=True)

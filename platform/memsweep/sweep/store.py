@@ -15,14 +15,13 @@ import re
 import time
 import urllib.parse
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.errors import StoreError, one_of
 from memsweep.sweep import record as records_json
 from memsweep.sweep import tables as table_files
-from memsweep.sweep.storage import Place, PlaceSlot, explained
+from memsweep.sweep.storage import Place, PlaceSlot, at_once, explained
 from memsweep.sweep.tables import TABLES
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ CHECKPOINTS = "checkpoints"
 
 _IDENTITY = re.compile(r"[0-9A-Za-z_-]{1,128}")
 _LONGEST_FOLDER_NAME = 255  # bytes: the limit of every common file system
-_READERS = 16  # files read at once: a bucket answers slowly and to many
 
 
 def folder_name(name: str) -> str:
@@ -185,7 +183,7 @@ class Store:
 
     def records(self) -> list[dict[str, Any]]:
         """The records of all results, in the order of their identities."""
-        return _in_threads(self.record, sorted(self.identities()))
+        return at_once(self.record, sorted(self.identities()))
 
     def table(self, name: str) -> pd.DataFrame:
         """One table of the whole study, in the order of the identities; empty (with its columns) without results.
@@ -217,7 +215,7 @@ class Store:
         """
         import pyarrow as pa
 
-        parts = _in_threads(lambda record: self.arrow(name, record), list(records))
+        parts = at_once(lambda record: self.arrow(name, record), records)
         if not parts:
             return table_files.empty(name)
         frame: pd.DataFrame = pa.concat_tables(parts).to_pandas()
@@ -247,7 +245,7 @@ class Store:
     def faults(self, identities: Iterable[str]) -> dict[str, StoreError]:
         """Which of these stored results cannot be used: identity -> why. Reads every file of each."""
         names = sorted(identities)
-        found = zip(names, _in_threads(self._fault, names), strict=True)
+        found = zip(names, at_once(self._fault, names), strict=True)
         return {name: fault for name, fault in found if fault is not None}
 
     def fail(self, identity: str, failure: Mapping[str, Any]) -> None:
@@ -261,7 +259,7 @@ class Store:
         One that cannot be read any more says so: it only explains, and the next try writes it anew.
         """
         names = sorted(self._listed("failures") - self.identities())
-        found = zip(names, _in_threads(self._failed, names), strict=True)
+        found = zip(names, at_once(self._failed, names), strict=True)
         return {name: failure for name, failure in found if failure is not None}
 
     def slot(self, name: str) -> PlaceSlot:
@@ -326,13 +324,6 @@ class Store:
             names = self.place.names(folder)
         stems = (os.path.splitext(name) for name in names)
         return frozenset(stem for stem, suffix in stems if suffix == ".json" and _IDENTITY.fullmatch(stem))
-
-
-def _in_threads(work: Any, items: list[Any]) -> list[Any]:
-    if len(items) < 2:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(_READERS) as threads:
-        return list(threads.map(work, items))
 
 
 def _digest(data: bytes) -> dict[str, Any]:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.errors import StoreError, one_of
-from memsweep.sweep.storage import Place, redacted
+from memsweep.sweep.storage import Place, at_once, redacted
 from memsweep.sweep.store import Store, folder_name
 from memsweep.sweep.tracking import mirror
 from memsweep.sweep.tracking.place import prepare_environment, tracking_uri
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 _PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds between the tries of one step, before the server counts as away
 _LONGEST_STEP = 60.0  # seconds after which a step that failed is not tried again
-_READERS = 16  # files read at once: a bucket answers slowly and to many
 
 
 @dataclass(frozen=True)
@@ -154,12 +152,11 @@ class _Sync:
             except StoreError as error:
                 return error
 
-        with ThreadPoolExecutor(_READERS) as threads:
-            for identity, record in zip(identities, threads.map(read, identities), strict=True):
-                if isinstance(record, StoreError):
-                    self.missing[identity] = str(record)
-                else:
-                    yield identity, record
+        for identity, record in zip(identities, at_once(read, identities), strict=True):
+            if isinstance(record, StoreError):
+                self.missing[identity] = str(record)
+            else:
+                yield identity, record
 
     def _write_result(self, record: Mapping[str, Any]) -> None:
         self.writer.write(mirror.finished_run(record, self.store.tables(record["identity"])))
