@@ -58,7 +58,7 @@ env: ## make or refresh .venv (TORCH=system: use the torch that is installed, ad
 	  echo "env: installing the packages that constraints.txt pins (about 2 GB; a few minutes the first time)"; \
 	  $(PIP) install -c constraints.txt pip setuptools; \
 	  $(PIP) install -c constraints.txt torch; \
-	  $(PIP) install -c constraints.txt --no-build-isolation -e '.[dev]'; \
+	  $(PIP) install -c constraints.txt --no-build-isolation -e '.[cluster,dev]'; \
 	fi; \
 	$(PY) -c 'import memsweep, sys, torch; print(f"env: ready: memsweep {memsweep.__version__}, torch {torch.__version__}, Python {sys.version.split()[0]}")'; \
 	echo "$(WANT)" > $(STAMP); \

@@ -34,7 +34,7 @@ from memsweep.config.schema import ChainConfig, ResourcesConfig, SweepConfig, Tr
 from memsweep.errors import ConfigError, RegistryError
 from memsweep.sweep import fingerprint, imports
 from memsweep.sweep.fingerprint import EXEMPT, NUMBER_FOLDERS, code_fingerprint, engine_files
-from memsweep.sweep.identity import identifying, identity, identity_of
+from memsweep.sweep.identity import ON_CPU, Arithmetic, identifying, identity, identity_of
 from memsweep.sweep.plan import identified, make_plan
 from memsweep.sweep.runner import Launch, run
 from memsweep.sweep.store import Store, folder_name
@@ -105,8 +105,9 @@ def asked_otherwise() -> dict[str, ResourcesConfig]:
 
 def test_resources_and_the_words_of_a_study_change_neither_identity_nor_bit(tmp_path: Path) -> None:
     plain = SweepConfig(name="s", rows=(trial(),), grid={}, resources=ResourcesConfig())
-    others = {name: dataclasses.replace(plain, resources=asked) for name, asked in asked_otherwise().items()}
-    assert {field.name for field in dataclasses.fields(ResourcesConfig)} - others.keys() == {"gpus"}  # must be 0 so far
+    asked = {name: resources for name, resources in asked_otherwise().items() if Arithmetic.of(resources) == ON_CPU}
+    others = {name: dataclasses.replace(plain, resources=resources) for name, resources in asked.items()}
+    assert {field.name for field in dataclasses.fields(ResourcesConfig)} - others.keys() == {"gpus", "gpus_per_worker"}
     others["words"] = dataclasses.replace(
         plain, grid={"model.width": (3,)}, description="x", protocol="published", claims=Claims("a paper", ())
     )
@@ -121,6 +122,15 @@ def test_resources_and_the_words_of_a_study_change_neither_identity_nor_bit(tmp_
         assert run(made, workspace=WORKSPACE, results=tmp_path, launch=Launch(inline=True)).done == 1
         tables.append(Store(tmp_path / folder_name(study.name)).tables(row.identity))
     assert all(frame.equals(other[name]) for other in tables for name, frame in tables[0].items())
+
+
+@pytest.mark.parametrize(
+    "asked", [{"gpus": 0.5}, {"workers": 2, "gpus_per_worker": 1.0}, {"workers": 2, "strategy": "data"}], ids=str
+)
+def test_resources_that_change_last_bits_are_in_the_identity(asked: dict[str, Any]) -> None:
+    plain = SweepConfig(name="s", rows=(trial(),), grid={}, resources=ResourcesConfig())
+    (row,), (other,) = (identified(s) for s in (plain, dataclasses.replace(plain, resources=ResourcesConfig(**asked))))
+    assert row.identity == identity(row.config) != other.identity
 
 
 def same_bits(one: Any, two: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine import model_config, task_config, trial
 from memsweep.config.schema import ResourcesConfig, SweepConfig, TrialConfig
 from memsweep.sweep import cost
-from memsweep.sweep.identity import identifying, identity
+from memsweep.sweep.identity import Arithmetic, identifying, identity
 from memsweep.sweep.plan import PACK_REPLICAS, PACK_SECONDS, identified, make_packs, make_plan
 
 BASE = trial(task={"kernel": "polynomial"})
@@ -14,7 +14,7 @@ BASE = trial(task={"kernel": "polynomial"})
 def test_the_parameterization_and_the_device_are_part_of_the_identity():
     others = [trial(task={"kernel": "polynomial"}, model={"parameterization": name}) for name in ("direct", "softplus")]
     assert len({identity(config) for config in (BASE, *others)}) == 3
-    assert identity(BASE, device="cuda") != identity(BASE)
+    assert identity(BASE, Arithmetic(device="cuda")) != identity(BASE)
     assert "checkpoint_every" not in identifying(BASE)["training"]
 
 

@@ -19,7 +19,10 @@ from memsweep.sweep.resources import local_cpus, slots, threads
         ({"max_concurrent": 100}, [{"CPU": 4.0}], 4),
         ({"gpus": 0.25}, [{"CPU": 16.0, "GPU": 1.0}], 4),
         ({"gpus": 0.3}, [{"CPU": 16.0, "GPU": 2.0}], 6),  # shares do not span cards
-        ({"gpus": 2}, [{"CPU": 16.0, "GPU": 5.0}], 2),
+        ({"gpus": 1}, [{"CPU": 16.0, "GPU": 5.0}], 5),
+        ({"workers": 4}, [{"CPU": 3.0}, {"CPU": 6.0}], 2),  # its workers may span nodes
+        ({"workers": 2, "cpus": 2}, [{"CPU": 3.0}, {"CPU": 3.0}], 1),  # each of them may not
+        ({"workers": 2, "gpus_per_worker": 0.5}, [{"CPU": 16.0, "GPU": 1.0}, {"CPU": 16.0, "GPU": 1.0}], 2),
         ({"cpus": 8, "gpus": 0.25}, [{"CPU": 16.0, "GPU": 1.0}, {"CPU": 64.0}], 2),
     ],
 )
@@ -31,9 +34,10 @@ def test_slots(asked: dict[str, float], nodes: list[dict[str, float]], expected:
     ("asked", "nodes", "words"),
     [
         ({"cpus": 64}, [{"CPU": 2.0}, {"CPU": 8.0}], ["resources.cpus is 64", "largest node has 8", "--address"]),
-        ({"gpus": 0.5}, [{"CPU": 2.0}], ["resources.gpus is 0.5", "has 0 GPUs", "to 0"]),
-        ({"gpus": 1.5}, [{"CPU": 2.0, "GPU": 4.0}], ["a fraction of one card", "1 or 2"]),
-        ({"cpus": 8, "gpus": 1}, [{"CPU": 16.0}, {"CPU": 2.0, "GPU": 1.0}], ["no single node", "8", "1 GPUs"]),
+        ({"gpus": 0.5}, [{"CPU": 2.0}], ["resources.gpus is 0.5", "no node has a GPU", "to 0"]),
+        ({"workers": 2, "gpus_per_worker": 1}, [{"CPU": 2.0}], ["resources.gpus_per_worker is 1", "no node has a GPU"]),
+        ({"workers": 3}, [{"CPU": 2.0}], ["resources.workers is 3", "hold 2", "at most 2"]),
+        ({"cpus": 8, "gpus": 1}, [{"CPU": 16.0}, {"CPU": 2.0, "GPU": 1.0}], ["no single node", "8", "a GPU"]),
         ({}, [], ["largest node has 0"]),
     ],
 )
@@ -47,7 +51,7 @@ def test_what_no_node_can_hold_is_refused(
 
 def test_both_lacks_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as refused:
-        slots(ResourcesConfig(cpus=64, gpus=2), [{"CPU": 2.0}])
+        slots(ResourcesConfig(cpus=64, gpus=1), [{"CPU": 2.0}])
     assert len(refused.value.problems) == 2
 
 

@@ -82,7 +82,8 @@ def print_plan(
     print(
         f"to run: {replicas} replicas in {len(made.packs)} packs" + (f"; work shares {shares}{more}" if shares else "")
     )
-    print(f"each pack asks for {resources.cpus:g} CPU, {resources.gpus:g} GPU")
+    asked = f"{resources.cpus:g} CPU, {resources.card:g} GPU"
+    print(f"each pack asks for {asked}" + (f" for each of {resources.workers} workers" * (resources.workers > 1)))
 
 
 def print_difference(

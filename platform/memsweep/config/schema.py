@@ -154,10 +154,26 @@ class PerturbationConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ResourcesConfig:
-    """What one pack of trials asks of the cluster; changes how fast numbers come, never the numbers."""
+    """What one pack of trials asks of the cluster; changes how fast numbers come, and their last bits at most."""
 
-    cpus: float = setting(1.0, "CPU cores per pack; each process runs one thread per core asked", above=0.0)
-    gpus: float = setting(0.0, "GPUs per pack; must be 0 so far: the engine computes on CPUs", at_least=0.0)
+    cpus: float = setting(1.0, "CPU cores per process; each process runs one thread per core asked", above=0.0)
+    gpus: float = setting(
+        0.0,
+        "share of a GPU per pack, in one process (0: computed on CPUs); where a probe finds that a pack needs more of "
+        "the card's memory, it gets more",
+        at_least=0.0,
+        at_most=1.0,
+    )
+    workers: int = setting(1, "processes that run one pack together, on one node or several", at_least=1)
+    gpus_per_worker: float = setting(
+        0.0, "share of a GPU for each of several workers (0: computed on CPUs)", at_least=0.0, at_most=1.0
+    )
+    strategy: str = setting(
+        "replicas",
+        "what several workers share out: the replicas, with equal bits, or the data of each step, whose gradients "
+        "are summed over all of them, equal but for rounding",
+        choices=("replicas", "data"),
+    )
     max_concurrent: int = setting(0, "packs that run at once (0: as many as the resources allow)", at_least=0)
     time_limit: float = setting(
         86_400.0,
@@ -175,8 +191,31 @@ class ResourcesConfig:
     )
 
     def problems(self) -> Iterable[str]:
-        if self.gpus:
-            yield f"gpus is {self.gpus:g}, but the engine computes on CPUs so far, and a card would idle: set it to 0"
+        if self.workers > 1 and self.gpus:
+            yield (
+                f"gpus is {self.gpus:g} with {self.workers} workers: it is for packs in one process. Set gpus to 0 and "
+                "gpus_per_worker to the share of each worker"
+            )
+        if self.workers == 1 and self.gpus_per_worker:
+            yield (
+                f"gpus_per_worker is {self.gpus_per_worker:g} with one worker: set gpus instead, or workers to at "
+                "least 2"
+            )
+
+    @property
+    def card(self) -> float:
+        """The share of a GPU that each process gets."""
+        return self.gpus_per_worker if self.workers > 1 else self.gpus
+
+    @property
+    def device(self) -> str:
+        """Type of the device that computes: ``cpu`` or ``cuda``."""
+        return "cuda" if self.card else "cpu"
+
+    @property
+    def shards(self) -> int:
+        """Parts in which the data of a training step are computed, whose sum rounds otherwise than one part's."""
+        return self.workers if self.strategy == "data" else 1
 
 
 @dataclass(frozen=True, kw_only=True)

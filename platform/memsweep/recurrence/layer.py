@@ -17,6 +17,7 @@ Letters: N models (replicas and copies), B batch, T time, M width, I inputs, O o
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -189,8 +190,13 @@ def refused_kind(folded: Layer, dtype: torch.dtype) -> str:
     return ""
 
 
-def kernels(dtype: torch.dtype) -> str:
-    """What computes layers of this type of numbers on this machine: ``compiled`` or ``plain``."""
+def kernels(dtype: torch.dtype, device: str = "cpu") -> str:
+    """What computes layers of this type of numbers here: ``compiled`` or ``plain``; ``triton`` or ``plain`` on a GPU.
+
+    A driver without a GPU answers for its workers, so only what is installed counts.
+    """
+    if device == "cuda":
+        return "plain" if importlib.util.find_spec("triton") is None else "triton"
     from memsweep.recurrence.compiled.library import library
 
     return "plain" if library(dtype) is None else "compiled"

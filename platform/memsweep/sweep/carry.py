@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from memsweep.config.chain import predecessor, value_at
 from memsweep.errors import MemsweepError
 from memsweep.outcome import Outcome
-from memsweep.sweep.identity import identity
+from memsweep.sweep.identity import ON_CPU, Arithmetic, identity
 
 if TYPE_CHECKING:
     from memsweep.config.schema import TrialConfig
@@ -30,7 +30,7 @@ def never_reached(first: str) -> dict[str, str]:
     return {"outcome": str(Outcome.FAILED), "error": f"{BrokenChainError.__name__}: {text}", "traceback": ""}
 
 
-def carried_value(store: Store, config: TrialConfig) -> float | None:
+def carried_value(store: Store, config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> float | None:
     """The number that a chained trial takes from its predecessor's stored result, unscaled; None for a first trial.
 
     Raises:
@@ -40,7 +40,7 @@ def carried_value(store: Store, config: TrialConfig) -> float | None:
     before = predecessor(config)
     if before is None or config.chain is None:
         return None
-    name, along, carry = identity(before), config.chain.along, config.chain.carry
+    name, along, carry = identity(before, arithmetic), config.chain.along, config.chain.carry
     which = f"the trial before it in its chain, {name} ({along}={value_at(before, along)}),"
     if not store.has(name):
         raise BrokenChainError(f"{which} has no result, and so there is no {carry} to carry on. {_MEND}")

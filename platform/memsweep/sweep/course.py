@@ -15,7 +15,7 @@ from memsweep.outcome import Outcome
 from memsweep.sweep import last_words, provenance
 from memsweep.sweep.backend import Backend
 from memsweep.sweep.carry import never_reached
-from memsweep.sweep.identity import pack_identity
+from memsweep.sweep.identity import Arithmetic, pack_identity
 from memsweep.sweep.job import Failure, PackJob, PackReport
 from memsweep.sweep.journal import Journal, State
 from memsweep.sweep.phases import Phases
@@ -239,6 +239,7 @@ def _jobs(plan: Plan, workspace: Path, folder: str) -> list[PackJob]:
             time_limit=plan.resources.time_limit,
             memory=plan.resources.memory,
             revision=revision,
+            arithmetic=Arithmetic.of(plan.resources),
         )
         for pack in plan.packs
     ]

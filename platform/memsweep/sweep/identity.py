@@ -2,8 +2,9 @@
 
 That is the whole config without cosmetic keys, the code that makes the numbers (models, recurrences, learning,
 perturbations, the task's own file), the files that the task reads, the versions of torch, numpy, scipy and of what the
-task or the model imports, the type of device, and, for a model that runs over sequences, whether compiled kernels
-compute it or torch does. Two studies that share a trial share its result; changed code shares nothing.
+task or the model imports, the type of device, in how many parts the data of a step are summed, and, for a model that
+runs over sequences, whether compiled kernels compute it or torch does. Two studies that share a trial share its
+result; changed code shares nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
@@ -21,25 +23,40 @@ from memsweep.errors import RegistryError
 from memsweep.sweep.fingerprint import code_fingerprint, data_fingerprint, libraries
 
 if TYPE_CHECKING:
-    from memsweep.config.schema import TrialConfig
+    from memsweep.config.schema import ResourcesConfig, TrialConfig
 
 _LENGTH = 32
 
 
-def identity(config: TrialConfig, device: str = "cpu") -> str:
-    """The identity of a trial, 32 hexadecimal digits.
+@dataclass(frozen=True)
+class Arithmetic:
+    """What of the place where a trial is computed decides its last bits.
 
-    Args:
-        config: the trial.
-        device: type of the device that makes the numbers; another type gives other roundings.
+    Attributes:
+        device: type of the device: ``cpu`` or ``cuda``.
+        shards: parts in which the data of a training step are computed and summed.
     """
-    content = {"config": identifying(config), **identity_of(config, device)}
+
+    device: str = "cpu"
+    shards: int = 1
+
+    @classmethod
+    def of(cls, resources: ResourcesConfig) -> Arithmetic:
+        """That of packs with these resources."""
+        return cls(resources.device, resources.shards)
+
+
+ON_CPU = Arithmetic()
+
+def identity(config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> str:
+    """The identity of a trial, 32 hexadecimal digits."""
+    content = {"config": identifying(config), **identity_of(config, arithmetic)}
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()[:_LENGTH]
 
 
-def identity_of(config: TrialConfig, device: str = "cpu") -> dict[str, Any]:
-    """What an identity is made from beside the config: ``code``, ``data``, ``versions``, ``device``, ``kernels``.
+def identity_of(config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> dict[str, Any]:
+    """What an identity is made from beside the config: code, data, versions, device, shards, kernels.
 
     A chained trial takes a number from those before it, whose parts may be others than its own: theirs count, too.
     """
@@ -48,8 +65,9 @@ def identity_of(config: TrialConfig, device: str = "cpu") -> dict[str, Any]:
         "code": _together(code_fingerprint(trial) for trial in trials),
         "data": _together(data_fingerprint(trial) for trial in trials),
         "versions": {name: version for trial in trials for name, version in libraries(trial).items()},
-        "device": device,
-        "kernels": _together(_kernels(trial) for trial in trials),
+        "device": arithmetic.device,
+        "shards": arithmetic.shards,
+        "kernels": _together(_kernels(trial, arithmetic.device) for trial in trials),
     }
 
 
@@ -97,7 +115,7 @@ def _before(config: TrialConfig) -> list[TrialConfig]:
     return found
 
 
-def _kernels(config: TrialConfig) -> str:
+def _kernels(config: TrialConfig, device: str) -> str:
     """What computes the trial's recurrence, where there is a choice: its last bits depend on it."""
     if config.has_closed_form:
         return ""
@@ -105,7 +123,7 @@ def _kernels(config: TrialConfig) -> str:
 
     from memsweep.recurrence.layer import kernels
 
-    return kernels(getattr(torch, config.training.dtype))
+    return kernels(getattr(torch, config.training.dtype), device)
 
 
 def pack_identity(members: Iterable[str]) -> str:

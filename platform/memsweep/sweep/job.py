@@ -20,7 +20,7 @@ from memsweep.sweep import last_words, provenance
 from memsweep.sweep.carry import carried_value
 from memsweep.sweep.failure import Failure, StoppedError, TimeLimitError, failure_of, is_memory
 from memsweep.sweep.footprint import forget_peak, memory_limit
-from memsweep.sweep.identity import identity, pack_identity
+from memsweep.sweep.identity import ON_CPU, Arithmetic, identity, pack_identity
 from memsweep.sweep.isolation import isolated, original_only
 from memsweep.sweep.phases import STARTING, STORING, Phases
 from memsweep.sweep.record import SCHEMA
@@ -54,6 +54,7 @@ class PackJob:
         time_limit: seconds of one trial (0: none).
         memory: GiB that the pack may ask for (0: no limit).
         inline: it runs in the driver's own process.
+        arithmetic: where it is computed, as far as its last bits depend on it.
     """
 
     pack: str
@@ -66,6 +67,7 @@ class PackJob:
     time_limit: float = 0.0
     memory: float = 0.0
     inline: bool = False
+    arithmetic: Arithmetic = ON_CPU
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class _Worker:
                 if self.store.has(name):
                     self._finish(name)
                 else:
-                    todo[name] = _rebuild(name, data)
+                    todo[name] = _rebuild(name, data, self.job.arithmetic)
             except BaseException as error:  # the member itself is at fault: the others go on without it
                 if _is_stop(error):
                     raise
@@ -195,7 +197,7 @@ class _Worker:
             raise RuntimeError(
                 f"the trial {name} is not chained, but its pack is: a fault of memsweep, please report it"
             )
-        carried = carried_value(self.store, config)
+        carried = carried_value(self.store, config, self.job.arithmetic)
         (result,), origin = self._computed([name], [resolved(config, carried)], checkpoint, progress, company=False)
         summary = result.summary | {chain.into.rpartition(".")[2]: taken(chain, carried)}
         self._write(name, replace(result, config=config, summary=summary), origin)
@@ -223,11 +225,14 @@ class _Worker:
                         checkpoint=checkpoint,
                         progress=undisturbed(progress),
                         company=company,
+                        device=self.job.arithmetic.device,
                         phase=phases.phase,
                     )
         finally:
             self.phases.add(phases.seconds)
-        origin = provenance.collect(self.job.revision, seconds=phases.seconds, pack=list(names))
+        origin = provenance.collect(
+            self.job.revision, seconds=phases.seconds, pack=list(names), device=self.job.arithmetic.device
+        )
         return results, origin | {"threads": self.job.threads}
 
     def _write(self, name: str, result: TrialResult, origin: dict[str, Any]) -> None:
@@ -239,7 +244,7 @@ class _Worker:
                 "outcome": str(result.outcome),
                 "config": to_dict(result.config),
                 "summary": result.summary,
-                "provenance": {**provenance.of_trial(result.config), **origin},
+                "provenance": {**provenance.of_trial(result.config, self.job.arithmetic), **origin},
             }
             tables = {table: frame.assign(identity=name) for table, frame in result.tables.items()}
             self.store.write(name, record, tables)
@@ -321,11 +326,11 @@ def _forget(checkpoint: Slot) -> None:
         checkpoint.delete()
 
 
-def _rebuild(name: str, data: dict[str, Any]) -> TrialConfig:
+def _rebuild(name: str, data: dict[str, Any], arithmetic: Arithmetic) -> TrialConfig:
     from memsweep.trial import program
 
     config = trial_from_dict(data)
-    here = identity(config)
+    here = identity(config, arithmetic)
     if here != name:
         raise RuntimeError(
             f"this worker's code gives the trial the identity {here}, the driver's gave {name}: the two run different "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep.config.canonical import flatten, to_dict
 from memsweep.errors import ConfigError
 from memsweep.sweep import cost
-from memsweep.sweep.identity import identity, pack_identity
+from memsweep.sweep.identity import ON_CPU, Arithmetic, identity, pack_identity
 
 if TYPE_CHECKING:
     from memsweep.config.claims import Claims
@@ -29,10 +29,11 @@ _WORTH_SHARING = 5.0  # a program is not cut into parts whose own work is less t
 
 @dataclass(frozen=True)
 class PlannedTrial:
-    """A trial and its identity."""
+    """A trial, its identity, and the arithmetic that the identity names."""
 
     identity: str
     config: TrialConfig
+    arithmetic: Arithmetic = ON_CPU
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,11 @@ def identified(sweep: SweepConfig) -> tuple[PlannedTrial, ...]:
     Raises:
         ConfigError: two rows are one trial, because they differ in cosmetic fields alone.
     """
+    arithmetic = Arithmetic.of(sweep.resources)
     found: dict[str, PlannedTrial] = {}
     axes: set[str] = set()  # cosmetic fields that the grid varies
     for config in sweep.rows:
-        trial = PlannedTrial(identity(config), config)
+        trial = PlannedTrial(identity(config, arithmetic), config, arithmetic)
         if trial is not (first := found.setdefault(trial.identity, trial)):
             one, other = flatten(to_dict(first.config)), flatten(to_dict(config))
             axes |= {path for path in one | other if one.get(path) != other.get(path)}

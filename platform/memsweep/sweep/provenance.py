@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memsweep.sweep.identity import identity_of, pack_identity
+from memsweep.sweep.identity import ON_CPU, Arithmetic, identity_of, pack_identity
 from memsweep.sweep.processor import kernel_build, model_name, processor
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PACKAGES = ("memsweep", "torch", "numpy", "scipy", "ray", "pandas", "pyarrow")
 
 
-def collect(revision: str, *, seconds: Mapping[str, float], pack: list[str]) -> dict[str, Any]:
+def collect(revision: str, *, seconds: Mapping[str, float], pack: list[str], device: str = "cpu") -> dict[str, Any]:
     """The provenance of results that were made just now, in this process.
 
     Args:
@@ -29,6 +29,7 @@ def collect(revision: str, *, seconds: Mapping[str, float], pack: list[str]) -> 
         seconds: wall-clock time of the whole pack by phase, without storing.
         pack: identities of the trials that ran as one program. The record names them by one hash: a list of them
             in the record of each would grow with the square of their number.
+        device: type of the device that computed.
     """
     import torch
 
@@ -36,7 +37,7 @@ def collect(revision: str, *, seconds: Mapping[str, float], pack: list[str]) -> 
         "code_revision": revision,
         "versions": dict(versions()),
         "host": socket.gethostname(),
-        "device": f"cpu ({model_name()})",
+        "device": f"{device} ({model_name() if device == 'cpu' else torch.cuda.get_device_name()})",
         "processor": processor(),
         "threads": torch.get_num_threads(),
         "finished": now(),
@@ -47,9 +48,9 @@ def collect(revision: str, *, seconds: Mapping[str, float], pack: list[str]) -> 
     }
 
 
-def of_trial(config: TrialConfig) -> dict[str, Any]:
+def of_trial(config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> dict[str, Any]:
     """What the identity of a trial was made from beside its config, and which build of the kernels computed it."""
-    made_from = identity_of(config)
+    made_from = identity_of(config, arithmetic)
     real = {"float64": "double", "float32": "float"}[config.training.dtype]
     build = kernel_build(real) if made_from["kernels"].startswith("compiled") else ""
     return {"code_fingerprint": made_from["code"], "identity_of": made_from, "kernel_build": build}

@@ -19,7 +19,6 @@ from memsweep.sweep.storage import Place, at_once, explained
 from memsweep.sweep.store import Store
 
 if TYPE_CHECKING:
-    from memsweep.config.schema import TrialConfig
     from memsweep.sweep.journal import Row
     from memsweep.sweep.plan import PlannedTrial
 
@@ -34,6 +33,7 @@ class Why(enum.StrEnum):
     DATA = "computed from other data files"
     VERSIONS = "computed with other versions"
     DEVICE = "computed on another type of device"
+    SHARDS = "computed by another number of workers, each on its part of the data"
     KERNELS = "computed by other kernels"
     IDENTITY = "computed under an older kind of identity"
     DAMAGED = "damaged"
@@ -210,7 +210,7 @@ def _told(record: Mapping[str, Any], trial: PlannedTrial, folder: str) -> tuple[
     finished = str(source.get("finished") or "")
     if record["identity"] == trial.identity:
         return 0, finished, Reason(Why.DAMAGED, f"its result in {folder} is not what was written")
-    differences = _differences(_made_from(source), trial.config)
+    differences = _differences(_made_from(source), trial)
     why = differences[0][0] if differences else Why.IDENTITY
     texts = ", ".join(text for _, text in differences)
     return len(differences), finished, Reason(why, f"{texts or 'the same code and versions'} (in {folder}, {finished})")
@@ -228,11 +228,11 @@ def _made_from(source: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
-def _differences(before: Mapping[str, Any], config: TrialConfig) -> list[tuple[Why, str]]:
+def _differences(before: Mapping[str, Any], trial: PlannedTrial) -> list[tuple[Why, str]]:
     """What is different now, most telling first. What a record does not tell is no difference."""
-    now = identity_of(config)
+    now = identity_of(trial.config, trial.arithmetic)
     found: list[tuple[Why, str]] = []
-    for name, why in (("code", Why.CODE), ("data", Why.DATA), ("device", Why.DEVICE), ("kernels", Why.KERNELS)):
+    for name, why in _PARTS.items():
         if before.get(name) is not None and before[name] != now[name]:
             found.append((why, f"{name} {before[name] or 'none'}, now {now[name] or 'none'}"))
     versions = before.get("versions") or {}
@@ -242,3 +242,11 @@ def _differences(before: Mapping[str, Any], config: TrialConfig) -> list[tuple[W
 
 
 _ORDER = tuple(Why)
+_PARTS = {
+    "code": Why.CODE,
+    "data": Why.DATA,
+    "device": Why.DEVICE,
+    "shards": Why.SHARDS,
+    "kernels": Why.KERNELS,
+}
+"""What an identity is made from beside config and versions, and why a result with another of it is none."""
