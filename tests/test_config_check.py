@@ -214,3 +214,18 @@ def test_any_value_anywhere_is_taken_or_refused_but_never_breaks(path: tuple[str
         told = ()
         assert trial_from_dict(to_dict(trial)) == trial
     assert all("\n" not in problem for problem in told)
+
+
+def test_what_workers_cannot_share_out_is_told_at_once(tmp_path: Path) -> None:
+    text = """
+task: {name: markov_source}
+model: {name: vanilla_rnn, layers: 2, dropout: 0.1}
+training: {batch_size: 2}
+resources: {workers: 4, strategy: data}
+grid: {model.width: [2, 3]}
+"""
+    found = problems(tmp_path, text)
+    assert [line.partition(": ")[0] for line in found] == ["training.batch_size", "resources.strategy"]
+    assert "at least resources.workers, 4" in found[0]
+    assert "dropout" in found[1]
+    assert not load(tmp_path, text.replace("data", "replicas")).resources.shards > 1

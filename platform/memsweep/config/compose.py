@@ -18,6 +18,7 @@ from memsweep.config.problems import Problem, sentence, show
 from memsweep.config.protocols import MATCHED, PROTOCOL, for_models, laid_under, protocol_name
 from memsweep.config.reflect import keys, shape
 from memsweep.config.schema import ResourcesConfig, SweepConfig, TrialConfig
+from memsweep.config.sharing import sharing_problems
 from memsweep.config.source import read, resolve
 from memsweep.config.words import MOST_VALUES, too_deep
 from memsweep.errors import ConfigError, did_you_mean
@@ -165,6 +166,8 @@ def _build(data: Mapping[str, Any], stem: str, problems: list[str]) -> dict[str,
     found: list[Problem] = []
     resources = build(ResourcesConfig, data.get("resources", {}), "resources", found)
     problems += map(str, found)
+    if resources is not INVALID:
+        problems += sharing_problems(resources, rows)
     claims = read_claims(data.get(CLAIMS), problems)
     if problems or resources is INVALID:
         return None

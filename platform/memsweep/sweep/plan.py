@@ -23,6 +23,8 @@ PACK_SECONDS = (3.0, 30.0)
 """Least and most seconds that a pack is meant to last. At three seconds Ray's share of a pack, some 50 ms, is 2 %."""
 PACKS_WANTED = 64
 """Packs of a study that is long enough for so many of the least length: a few for each core of a large machine."""
+_WORKERS_START = 10
+"""Times as long as others are packs of several workers, which take some 20 s to find one another."""
 _NEARLY_FREE = 0.2  # of a trial's own work: one that adds less fills an ensemble that is padded anyway, and stays
 _WORTH_SHARING = 5.0  # a program is not cut into parts whose own work is less than this many times the shared work
 
@@ -112,7 +114,8 @@ def make_plan(
         apart: identities without a result that are not to be run now.
     """
     # cut from all trials, done or not: a sweep that goes on cuts as it did at first, and finds its checkpoints
-    packs = _without(make_packs(trials, pack_seconds(trials)), {*done, *apart})
+    wanted = pack_seconds(trials) * (_WORKERS_START if sweep.resources.workers > 1 else 1)
+    packs = _without(make_packs(trials, wanted), {*done, *apart})
     return Plan(
         study=sweep.name,
         description=sweep.description,

@@ -1,0 +1,38 @@
+"""What the trials of a study must be like so that several workers can share out their data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from memsweep.config.problems import sentence
+from memsweep.config.schema import ResourcesConfig, TrialConfig
+
+
+def sharing_problems(resources: ResourcesConfig, rows: Iterable[TrialConfig]) -> list[str]:
+    """Why these resources cannot compute these trials; each reason once, however many trials have it."""
+    if resources.shards == 1:
+        return []
+    return list(dict.fromkeys(problem for row in rows for problem in _of(row, resources.workers)))
+
+
+def _of(trial: TrialConfig, workers: int) -> Iterator[str]:
+    training = trial.training
+    if training.objective == "population":
+        yield sentence(
+            "resources.strategy",
+            "data shares out the sequences of a step, and with training.objective: population there are none. Take "
+            "strategy: replicas",
+        )
+    for name in ("batch_size", "validation_size"):
+        if (size := getattr(training, name)) < workers:
+            yield sentence(
+                f"training.{name}",
+                f"must be at least resources.workers, {workers}, which share its sequences out (strategy: data)",
+                str(size),
+            )
+    if getattr(trial.model, "dropout", 0.0):
+        yield sentence(
+            "resources.strategy",
+            "data cannot share out a step with dropout, whose draws are of the whole batch. Set model.dropout to 0, or "
+            "take strategy: replicas",
+        )
