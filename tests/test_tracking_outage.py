@@ -264,6 +264,7 @@ def test_a_slow_server_holds_nobody_up(sweep: Sweep, server: MlflowServer, judge
         judge("answers after 3 s", proxy.injected, server.uri)
 
 
+@pytest.mark.long
 def test_ten_seconds_an_answer_are_slow_but_get_there(tmp_path: Path, server: MlflowServer, tally: Any) -> None:
     """One trial is about fifteen answers of ten seconds: waited for, as long as they come."""
     sweep = Sweep(tmp_path / "results", tmp_path / "report", (2,)).prepare()
