@@ -15,6 +15,7 @@ from memsweep.outcome import Outcome
 from memsweep.sweep import last_words, provenance
 from memsweep.sweep.backend import Backend
 from memsweep.sweep.carry import never_reached
+from memsweep.sweep.failure import NODE_LOST
 from memsweep.sweep.identity import Arithmetic, pack_identity
 from memsweep.sweep.job import Failure, PackJob, PackReport
 from memsweep.sweep.journal import Journal, State
@@ -30,6 +31,9 @@ _log = logging.getLogger(__name__)
 
 _DEATHS = 3
 """A trial whose worker died so often, for a cause that is not known, is not tried again."""
+
+_NODE_LOSSES = 10
+"""A pack that lost its node so often may be what brings nodes down; from then on a loss counts as a death."""
 
 _UNTOLD: Failure = {
     "outcome": str(Outcome.FAILED),
@@ -72,6 +76,7 @@ class Course:
         self._cost = {trial.identity: pack.cost / len(pack.trials) for pack in plan.packs for trial in pack.trials}
         self._ledger = Ledger(len(plan.trials), len(plan.done), sum(self._cost.values()))
         self._deaths: Counter[str] = Counter()  # by trial
+        self._node_losses: Counter[str] = Counter()  # by pack
         self._next: list[PackJob] = []  # packs whose worker died, from their checkpoints; members of packs that failed
         # trials that ran out of memory, or died, while others ran beside them; chains whose worker died
         self._lonely: list[PackJob] = []
@@ -140,11 +145,16 @@ class Course:
         # What was written before the worker died is a result like any other.
         self._settle({name: self._stored(name) for name, _ in job.members if self._store.has(name)})
         lost = [name for name, _ in job.members if name not in self.results]
-        if lost:
+        left = replace(job, members=tuple(m for m in job.members if m[0] in lost))
+        if lost and failure.get("cause") == NODE_LOST and self._node_losses[job.pack] < _NODE_LOSSES:
+            self._node_losses[job.pack] += 1
+            self._journal.note(lost, State.QUEUED)  # no failure of theirs
+            self._next.append(left)
+        elif lost:
             # the trials of a chain run one by one: it died at the first that is lost, and never came to the others
             suspects = lost[:1] if _chained(job) else lost
             self._deaths.update(suspects)
-            self._lost(replace(job, members=tuple(m for m in job.members if m[0] in lost)), suspects, failure)
+            self._lost(left, suspects, failure)
         self._show()
 
     def _lost(self, job: PackJob, suspects: list[str], failure: Failure) -> None:
@@ -239,6 +249,7 @@ def _jobs(plan: Plan, workspace: Path, folder: str) -> list[PackJob]:
             time_limit=plan.resources.time_limit,
             memory=plan.resources.memory,
             revision=revision,
+            workers=plan.resources.workers,
             arithmetic=Arithmetic.of(plan.resources),
         )
         for pack in plan.packs

@@ -1,4 +1,7 @@
-"""A fault of foreign code as plain data: an exception may be of any kind, and its text of any length."""
+"""A fault of foreign code as plain data: an exception may be of any kind, and its text of any length.
+
+Texts that quote a secret of the environment are kept without it: records and reports are for others to read.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,14 @@ from typing import Any
 
 from memsweep.outcome import Outcome
 from memsweep.sweep.footprint import GIB, peak_memory
+from memsweep.sweep.redaction import without_secrets
 
 Failure = dict[str, Any]
-"""``outcome``, ``error`` and ``traceback``; ``cause`` where it is ``time_limit``; where memory ran out,
-``peak_memory`` (of the worker) and ``asked_memory`` (what it did not get, where that was said), both in bytes."""
+"""``outcome``, ``error`` and ``traceback``; ``cause`` where it is ``time_limit`` or ``node_lost``;
+where memory ran out, ``peak_memory`` (of the worker) and ``asked_memory`` (what it did not get, where that was said),
+both in bytes."""
 
-TIME_LIMIT = "time_limit"
+TIME_LIMIT, NODE_LOST = "time_limit", "node_lost"
 
 _LONGEST_SENTENCE, _LONGEST_TRACEBACK = 2_000, 20_000  # characters
 _UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50, "EiB": 2**60}
@@ -48,8 +53,8 @@ def failure_of(error: BaseException, hint: str = "", stack: str = "") -> Failure
     if isinstance(error, TimeLimitError):
         failure["cause"] = TIME_LIMIT
     return failure | {
-        "error": cut(sentence + (f" ({hint})" if hint else ""), _LONGEST_SENTENCE),
-        "traceback": cut(stack or _traceback(error), _LONGEST_TRACEBACK),
+        "error": cut(without_secrets(sentence + (f" ({hint})" if hint else "")), _LONGEST_SENTENCE),
+        "traceback": cut(without_secrets(stack or _traceback(error)), _LONGEST_TRACEBACK),
     }
 
 

@@ -12,9 +12,11 @@ from ray.tune import Callback
 
 from memsweep.outcome import Outcome
 from memsweep.sweep.backend import Events
+from memsweep.sweep.failure import NODE_LOST
 from memsweep.sweep.footprint import GIB
 from memsweep.sweep.job import Failure, PackJob, PackReport
 from memsweep.sweep.oom import KernelKills
+from memsweep.sweep.redaction import without_secrets
 
 
 class Relay(Callback):
@@ -25,6 +27,11 @@ class Relay(Callback):
         self._events = events
         self._kills = KernelKills()
         self._peaks: dict[str, int] = {}  # bytes, by pack, as the worker told last
+
+    def setup(
+        self, stop: Any = None, num_samples: int | None = None, total_num_samples: int | None = None, **info: Any
+    ) -> None:
+        _keep_credentials()
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune saves its callbacks for a restore of its own; ours is the store, so there is nothing to save
@@ -56,9 +63,24 @@ class Relay(Callback):
         return self.open.get(trial.config["pack"])
 
 
+def _keep_credentials() -> None:
+    """Tune would write AWS's credentials into each worker's runtime environment.
+
+    That is on command lines, which all users of the machine can list, in Ray's logs and in its dashboard. Workers need
+    no such favour: they inherit their node's environment, and an embedded Ray inherits ours.
+    """
+    from ray.tune.execution.class_cache import ENV_VARS_TO_PROPAGATE
+
+    ENV_VARS_TO_PROPAGATE.difference_update([name for name in ENV_VARS_TO_PROPAGATE if name.startswith("AWS_")])
+
+
 def _death(trial: Any, kills: KernelKills, peak: int) -> Failure:
     error, text = _error_of(trial)
-    if isinstance(error, OutOfMemoryError) or "low on memory" in text:
+    # Ray's own words; nothing else of it tells a lost node from a lost process
+    node_lost = isinstance(error, RayActorError) and "node has died" in text
+    if node_lost:
+        outcome, cause = Outcome.FAILED, "its node was lost"
+    elif isinstance(error, OutOfMemoryError) or "low on memory" in text:
         outcome, cause = Outcome.OUT_OF_MEMORY, "Ray stopped the worker because its node ran low on memory"
     elif kills.happened():
         outcome, cause = Outcome.OUT_OF_MEMORY, "the worker process was killed by the kernel's out-of-memory killer"
@@ -70,7 +92,9 @@ def _death(trial: Any, kills: KernelKills, peak: int) -> Failure:
         )
     else:
         outcome, cause = Outcome.FAILED, f"the worker could not run the pack: {error or text.strip()[-300:]}"
-    failure: Failure = {"outcome": str(outcome), "error": cause, "traceback": text}
+    failure: Failure = {"outcome": str(outcome), "error": without_secrets(cause), "traceback": without_secrets(text)}
+    if node_lost:
+        failure["cause"] = NODE_LOST
     if outcome is Outcome.OUT_OF_MEMORY and peak:
         failure |= {"error": f"{cause}; it held at least {peak / GIB:.2f} GiB", "peak_memory": peak}
     return failure
