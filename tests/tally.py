@@ -16,12 +16,16 @@ class Count:
         lost: rows whose stored result was lost.
         rerun: rows with a whole result that were computed again nevertheless.
         equal: whether the final table was the undisturbed one, every time.
+        detected: seconds until somebody knew, at most; None where there was nothing to know, or it was not measured.
+        recovered: seconds until the work that was hit went on, at most.
     """
 
     injected: int = 0
     lost: int = 0
     rerun: int = 0
     equal: bool = True
+    detected: float | None = None
+    recovered: float | None = None
 
 
 @dataclass
@@ -30,7 +34,17 @@ class Tally:
 
     counts: dict[str, Count] = field(default_factory=dict)
 
-    def record(self, kind: str, injected: int, lost: int, rerun: int, equal: bool) -> None:
+    def record(
+        self,
+        kind: str,
+        injected: int,
+        lost: int,
+        rerun: int,
+        equal: bool,
+        *,
+        detected: float | None = None,
+        recovered: float | None = None,
+    ) -> None:
         """Add the faults of one drill.
 
         Args:
@@ -39,12 +53,15 @@ class Tally:
             lost: rows whose stored result was lost.
             rerun: rows with a whole result that were computed again.
             equal: whether the final table is that of the undisturbed sweep.
+            detected, recovered: seconds from the fault, where they were measured.
         """
         count = self.counts.setdefault(kind, Count())
         count.injected += injected
         count.lost += lost
         count.rerun += rerun
         count.equal = count.equal and equal
+        count.detected = _later(count.detected, detected)
+        count.recovered = _later(count.recovered, recovered)
 
     @property
     def total(self) -> Count:
@@ -58,12 +75,12 @@ class Tally:
 
     def lines(self) -> list[str]:
         """The table, one line per kind and one for all."""
-        head = ("fault", "injected", "rows lost", "rows re-run needlessly", "final table equal")
-        rows = [head]
+        rows = [("fault", "injected", "detected", "recovered", "rows lost", "rows re-run needlessly", "table equal")]
         for kind, count in [*sorted(self.counts.items()), ("total", self.total)]:
             equal = "yes" if count.equal else "NO"
-            rows.append((kind, str(count.injected), str(count.lost), str(count.rerun), equal))
-        widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+            times = (_seconds(count.detected), _seconds(count.recovered))
+            rows.append((kind, str(count.injected), *times, str(count.lost), str(count.rerun), equal))
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         lines = [_line(row, widths) for row in rows]
         rule = "-" * len(lines[0])
         return [lines[0], rule, *lines[1:-1], rule, lines[-1]]
@@ -72,6 +89,14 @@ class Tally:
         """The counts as JSON."""
         data = {"kinds": {kind: asdict(count) for kind, count in sorted(self.counts.items())}}
         path.write_text(json.dumps(data | {"total": asdict(self.total)}, indent=1) + "\n")
+
+
+def _later(one: float | None, two: float | None) -> float | None:
+    return max(one, two) if one is not None and two is not None else two if one is None else one
+
+
+def _seconds(time: float | None) -> str:
+    return "" if time is None else f"{time:.1f} s"
 
 
 def _line(row: tuple[str, ...], widths: list[int]) -> str:

@@ -8,6 +8,7 @@ a listing shows what was written before it, which disks and object stores give.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import random
 import socket
@@ -21,7 +22,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from memsweep.errors import MemsweepError
+from memsweep.sweep.patience import patient
 from memsweep.sweep.provenance import now
+from memsweep.sweep.redaction import without_secrets
 from memsweep.sweep.storage import Place, explained
 
 HEARTBEAT = 5.0
@@ -29,6 +32,7 @@ HEARTBEAT = 5.0
 EXPIRY = 30.0
 """Seconds without a beat after which a holder counts as dead; a process of this machine that has ended, at once."""
 
+_log = logging.getLogger(__name__)
 _FOLDER = "lease"
 _TRIES = 6
 
@@ -59,13 +63,18 @@ class Holder:
     @classmethod
     def me(cls) -> Holder:
         """This process."""
-        words = " ".join([os.path.basename(sys.argv[0]), *sys.argv[1:]]) if sys.argv else ""
+        words = without_secrets(" ".join([os.path.basename(sys.argv[0]), *sys.argv[1:]])) if sys.argv else ""
         return cls(socket.gethostname(), os.getpid(), _machine(), _born(os.getpid()), now(), words[:200])
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it runs on this machine."""
+        return self.machine == _machine()
 
     @property
     def process_is_gone(self) -> bool:
         """Whether it ran on this machine and has ended; False on another one, which only its silence tells."""
-        return self.machine == _machine() and _born(self.pid) != self.born
+        return self.is_here and _born(self.pid) != self.born
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}, since {self.since} ({self.command})"
@@ -86,12 +95,15 @@ def holder(place: Place) -> tuple[Holder, float] | None:
 def held(
     place: Place, on_loss: Callable[[], None], *, beat: float = HEARTBEAT, expiry: float = EXPIRY
 ) -> Iterator[None]:
-    """Hold the lease of the sweep in this folder.
+    """Hold the lease of the sweep in this folder; while it is held, this process waits for a storage that is away.
+
+    The claim of a process of this machine that lives is respected at once. Of one on another machine only its heart
+    can tell: it is waited for until it beats, or until it has been silent for so long that it counts as dead.
 
     Args:
         place: the study's folder.
-        on_loss: called once, in another thread, when the lease is lost: this process slept so long that another
-            driver took it for dead.
+        on_loss: called once, in another thread, when the lease is lost: this process slept, or was cut off from the
+            storage, for so long that another driver took it for dead.
         beat, expiry: seconds.
 
     Raises:
@@ -107,7 +119,8 @@ def held(
     )
     heart.start()
     try:
-        yield
+        with patient():
+            yield
     finally:
         ended.set()
         heart.join(timeout=expiry)
@@ -117,7 +130,7 @@ def held(
 
 def _claim(place: Place, name: str, expiry: float) -> None:
     for left in reversed(range(_TRIES)):
-        _refuse(_alive(place, but=name, expiry=expiry), place)
+        _refuse(_beating(place, but=name, expiry=expiry), place)
         place.write(name, json.dumps(asdict(Holder.me())).encode())
         others = _alive(place, but=name, expiry=expiry)
         if not others:
@@ -129,6 +142,25 @@ def _claim(place: Place, name: str, expiry: float) -> None:
     for other in place.names(_FOLDER):
         if f"{_FOLDER}/{other}" != name:
             place.delete(f"{_FOLDER}/{other}")
+
+
+def _beating(place: Place, *, but: str, expiry: float) -> list[tuple[Holder, float]]:
+    """The claims of others that live: those of this machine's processes, and those that beat while they are watched."""
+    heard: dict[Holder, float] = {}
+    while others := _alive(place, but=but, expiry=expiry):
+        known = [(who, age) for who, age in others if who.is_here or age < heard.get(who, age)]
+        if known:
+            return known
+        if not heard:
+            _log.warning(
+                "%s has a claim on %s; its heart is listened for until it has been silent for %.0f s",
+                others[0][0],
+                place,
+                expiry,
+            )
+        heard = dict(others)
+        time.sleep(min(1.0, expiry / 10))
+    return []
 
 
 def _refuse(others: list[tuple[Holder, float]], place: Place) -> None:

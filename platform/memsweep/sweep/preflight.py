@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from memsweep.errors import MemsweepError, StoreError
+from memsweep.sweep.patience import code_of, is_passing
+from memsweep.sweep.redaction import redacted, without_secrets
 from memsweep.sweep.storage import S3, Place, s3_filesystem
 
 FREE_BYTES = 16 * 2**20
@@ -20,7 +22,7 @@ FREE_BYTES = 16 * 2**20
 
 _PROBE = bytes(range(256)) * 1024
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-_AWS_ERROR = re.compile(r"AWS Error (\[code \d+\]|[A-Z_]+(?: \(HTTP status \d+\))?)")
+_UNREACHABLE = "NETWORK_CONNECTION"
 _DETAIL = re.compile(r"operation: (.*?)(?: \(Request ID.*)?$", re.DOTALL)
 
 _CREDENTIALS = {
@@ -134,7 +136,7 @@ def _try_bucket(results: Place) -> None:
     try:
         _try_object(results, attempts=1)
     except StoreError as refused:
-        if not _is_passing(refused.__cause__):
+        if not _has_a_bad_moment(refused.__cause__):
             raise
         _try_object(results, attempts=4)
 
@@ -154,9 +156,9 @@ def _try_object(results: Place, attempts: int) -> None:
         raise StoreError(f"{results} does not give back what was written to it. Give another place with --results.")
 
 
-def _is_passing(error: BaseException | None) -> bool:
-    code = _parts(str(error))[0]
-    return "(HTTP status 5" in code or code in {"INTERNAL_FAILURE", "SERVICE_UNAVAILABLE", "SLOW_DOWN", "THROTTLING"}
+def _has_a_bad_moment(error: BaseException | None) -> bool:
+    # one that cannot be reached at all has most likely a wrong address
+    return is_passing(error) and code_of(str(error)) != _UNREACHABLE
 
 
 def _bucket_fault(results: Place, error: Exception) -> MemsweepError:
@@ -175,7 +177,7 @@ def _bucket_fault(results: Place, error: Exception) -> MemsweepError:
             f"{where} refuses to write to bucket {bucket!r} ({seen}; {detail}). Set {' and '.join(_KEYS)} to a key "
             "that may read, write, list and delete there."
         )
-    if code == "NETWORK_CONNECTION":
+    if code == _UNREACHABLE:
         return StoreError(
             f"{where} does not answer ({detail}). Look whether it runs and can be reached from here; "
             "AWS_ENDPOINT_URL is its address, AWS_REGION its region."
@@ -188,15 +190,14 @@ def _bucket_fault(results: Place, error: Exception) -> MemsweepError:
 
 def _parts(message: str) -> tuple[str, str]:
     """Which AWS error it is, and what the service says about it, in one line."""
-    code, said = _AWS_ERROR.search(message), _DETAIL.search(message)
-    name = code.group(1) if code else ""
+    name, said = code_of(message), _DETAIL.search(message)
     detail = " ".join((said.group(1) if said else message).split()).rstrip(".")
     detail = detail.rpartition(" Message: ")[2]
     if detail in ("", "No response body"):
         detail = f"it answers {name.replace('UNKNOWN ', '').strip('()')}"
-    return name, detail[:200]
+    return name, without_secrets(detail)[:200]
 
 
 def _endpoint() -> str:
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    return f"the S3 service {endpoint}" if endpoint else "Amazon S3"
+    return f"the S3 service {redacted(endpoint)}" if endpoint else "Amazon S3"

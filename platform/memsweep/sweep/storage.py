@@ -14,11 +14,13 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memsweep.errors import StoreError
+from memsweep.sweep.patience import patiently
+from memsweep.sweep.redaction import redacted, without_secrets
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -63,7 +65,7 @@ class Place:
                 f"{redacted(text)!r} is no place for results; allowed are a folder and s3://bucket/prefix (the "
                 "endpoint of another service than Amazon's goes into AWS_ENDPOINT_URL)."
             )
-        if "@" in parts.netloc:
+        if redacted(text) != text:
             raise StoreError(
                 f"{redacted(text)!r} carries credentials, which would be stored with the results. Set "
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead."
@@ -98,6 +100,11 @@ class Place:
 
         return fs.LocalFileSystem() if self.local is not None else s3_filesystem()
 
+    @cached_property
+    def _hasty(self) -> FileSystem:
+        """For what shall not hold anybody up: a service that is away is known in seconds."""
+        return s3_filesystem(attempts=2, connect_timeout=3.0, request_timeout=10.0)
+
     def path(self, name: str = "") -> str:
         """The path of a file as ``files`` takes it."""
         root = self.uri.removeprefix(S3)
@@ -110,25 +117,27 @@ class Place:
             FileNotFoundError: there is none.
         """
         try:
-            with self.files.open_input_stream(self.path(name)) as stream:
-                data: bytes = stream.read(most)
+            return patiently(lambda: self._get(self.path(name), most))
         except FileNotFoundError:
             raise
         except OSError:
             if self.local is None and not self.exists(name):  # deleted while it was being read
                 raise FileNotFoundError(self.path(name)) from None
             raise
-        return data
 
-    def write(self, name: str, data: bytes) -> None:
-        """Write a file, over whatever had its name."""
-        self.write_all({name: data})
+    def write(self, name: str, data: bytes, *, wait: bool = True) -> None:
+        """Write a file, over whatever had its name; ``wait`` for a service that is away (see ``patience``)."""
+        if wait or self.local is not None:
+            self.write_all({name: data})
+        else:
+            with self._hasty.open_output_stream(self.path(name)) as stream:
+                stream.write(data)
 
     def write_all(self, files: Mapping[str, bytes]) -> None:
         """Write files in order, so that the last one is the commit point of all."""
         if self.local is None:
             for name, data in files.items():
-                self._put(self.path(name), data)
+                patiently(partial(self._put, self.path(name), data))
             return
         with contextlib.ExitStack() as cleanup:
             staged = {name: self._staged(name, data, cleanup) for name, data in files.items()}
@@ -139,7 +148,7 @@ class Place:
 
     def exists(self, name: str) -> bool:
         """Whether there is such a file."""
-        return bool(self.files.get_file_info(self.path(name)).is_file)
+        return bool(patiently(lambda: self.files.get_file_info(self.path(name))).is_file)
 
     def names(self, folder: str = "") -> dict[str, int]:
         """The files in a folder, without those below: name -> size in bytes; empty where there is no such folder."""
@@ -154,7 +163,7 @@ class Place:
     def delete(self, name: str) -> None:
         """Delete a file that may be there or not."""
         with contextlib.suppress(FileNotFoundError):
-            self.files.delete_file(self.path(name))
+            patiently(lambda: self.files.delete_file(self.path(name)))
 
     def move(self, name: str, to: str) -> None:
         """Give a file another name below this place.
@@ -165,12 +174,12 @@ class Place:
         if not self.exists(name):  # a bucket says so in other words
             raise FileNotFoundError(self.path(name))
         self._make_folder(self.path(to))
-        self.files.move(self.path(name), self.path(to))
+        patiently(lambda: self.files.move(self.path(name), self.path(to)))
 
     def delete_all(self) -> None:
         """Delete this folder with everything in it; it may be there or not."""
         with contextlib.suppress(FileNotFoundError):
-            self.files.delete_dir(self.path())
+            patiently(lambda: self.files.delete_dir(self.path()))
 
     def slot(self, name: str) -> PlaceSlot:
         """One file as a checkpoint's slot."""
@@ -189,6 +198,9 @@ class Place:
         Raises:
             FileNotFoundError: there is no such file.
         """
+        return patiently(lambda: self._age(name))
+
+    def _age(self, name: str) -> float:
         probe = f"{STAGING}/clock.{uuid.uuid4().hex}"
         then = self.files.get_file_info(self.path(name)).mtime
         if then is None:
@@ -206,7 +218,7 @@ class Place:
         from pyarrow.fs import FileSelector
 
         try:
-            return self.files.get_file_info(FileSelector(self.path(folder), allow_not_found=True))
+            return patiently(lambda: self.files.get_file_info(FileSelector(self.path(folder), allow_not_found=True)))
         except NotADirectoryError:
             return []
 
@@ -214,6 +226,11 @@ class Place:
         """The folder of a file; a bucket has none, and would get an object in its place."""
         if self.local is not None:
             self.files.create_dir(os.path.dirname(path))
+
+    def _get(self, path: str, most: int | None) -> bytes:
+        with self.files.open_input_stream(path) as stream:
+            data: bytes = stream.read(most)
+        return data
 
     def _put(self, path: str, data: bytes) -> None:
         with self.files.open_output_stream(path) as stream:
@@ -288,8 +305,8 @@ class PlaceSlot:
             return None
 
     def write(self, data: bytes) -> None:
-        """Write the file, whole or not at all."""
-        self.place.write(self.name, data)
+        """Write the file, whole or not at all; not patient, for whoever trains has better to do than to wait."""
+        self.place.write(self.name, data, wait=False)
 
     def delete(self) -> None:
         """Forget the file."""
@@ -309,15 +326,8 @@ def explained(verb: str, where: object) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        cause = getattr(error, "strerror", None) or error
+        cause = without_secrets(str(getattr(error, "strerror", None) or error))
         raise StoreError(
             f"cannot {verb} {where}: {cause}. Check the free space and the permissions there, then run the same "
             "command again: finished results are kept."
         ) from error
-
-
-def redacted(uri: str) -> str:
-    """A URI without user name, password and query, for messages."""
-    scheme, mark, rest = uri.partition("?")[0].partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
