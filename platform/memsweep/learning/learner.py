@@ -91,7 +91,12 @@ class Learner:
 
     def losses(self, problem: Problem, data: Any, weights: Tensor, live: Tensor) -> Tensor:
         """Losses ``[rows]`` of flat weights ``[rows, size]``; those of rows that are not live mean nothing."""
-        return problem.loss(self.ensemble.model, self.ensemble.layout.named(weights), data, self.targets, live)
+        named = self.ensemble.layout.named(weights)
+
+        def loss(part: Any) -> list[Tensor]:
+            return [problem.loss(self.ensemble.model, named, part, self.targets, live)]
+
+        return problem.summed(data, loss, weights, live)[0]
 
     def descent(self, problem: Problem, data: Any) -> tuple[Tensor, Tensor]:
         """Losses ``[rows]`` of the weights as they are, and their gradients ``[rows, size]``, the caller's to change.
@@ -100,7 +105,13 @@ class Learner:
         the flat tensor's size.
         """
         named = {name: value.requires_grad_(True) for name, value in self.ensemble.layout.named(self.weights).items()}
-        loss = problem.loss(self.ensemble.model, named, data, self.targets, self.live)
-        # a model may leave a weight out of its output; its gradient is zero
-        found = torch.autograd.grad(loss.sum(), list(named.values()), allow_unused=True, materialize_grads=True)
-        return loss.detach(), self.ensemble.layout.flat(dict(zip(named, found, strict=True)))
+        live = self.live
+
+        def descent(part: Any) -> list[Tensor]:
+            loss = problem.loss(self.ensemble.model, named, part, self.targets, live)
+            # a model may leave a weight out of its output; its gradient is zero
+            found = torch.autograd.grad(loss.sum(), list(named.values()), allow_unused=True, materialize_grads=True)
+            return [loss.detach(), self.ensemble.layout.flat(dict(zip(named, found, strict=True)))]
+
+        loss, gradient = problem.summed(data, descent, self.weights, live)
+        return loss, gradient

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +22,9 @@ from memsweep.models.base import Model, Weights, as_layer, as_linear, leading_sh
 from memsweep.recurrence.align import aligned
 from memsweep.recurrence.gram import Gram
 from memsweep.recurrence.layer import squared_loss
+
+Parts = list[tuple[float, Any]]
+"""Parts of a batch: the share of its sequences that each holds, and what ``Problem.loss`` needs of them."""
 
 
 class Problem(ABC):
@@ -71,6 +74,19 @@ class Problem(ABC):
         Returns:
             ``[N, ...]``.
         """
+
+    def summed(
+        self, data: Any, compute: Callable[[Any], Sequence[Tensor]], weights: Tensor, live: Tensor
+    ) -> Sequence[Tensor]:
+        """Means over a batch (losses, gradients) that are computed on it, or on its parts wherever these are.
+
+        Args:
+            data: from ``prepared``.
+            compute: gives the means over data that ``loss`` can take.
+            weights, live: ``[rows, size]`` and ``[rows]``, at which they are computed.
+        """
+        del weights, live
+        return compute(data)
 
 
 class QuadraticProblem(Problem):

@@ -183,5 +183,5 @@ def hold_to(tensors: int) -> None:
     if tensors:
         import torch
 
-        card = torch.cuda.get_device_properties(0).total_memory
+        card = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
         torch.cuda.set_per_process_memory_fraction(min(1.0, tensors / card))

@@ -48,6 +48,7 @@ class Arithmetic:
 
 ON_CPU = Arithmetic()
 
+
 def identity(config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> str:
     """The identity of a trial, 32 hexadecimal digits."""
     content = {"config": identifying(config), **identity_of(config, arithmetic)}

@@ -18,14 +18,14 @@ from memsweep.config.chain import resolved, taken
 from memsweep.errors import StoreError
 from memsweep.sweep import last_words, provenance
 from memsweep.sweep.carry import carried_value
+from memsweep.sweep.computing import ShareFailedError, can_go_on, computing
 from memsweep.sweep.failure import Failure, StoppedError, TimeLimitError, failure_of, is_memory
-from memsweep.sweep.footprint import forget_peak, memory_limit
+from memsweep.sweep.footprint import memory_limit
 from memsweep.sweep.identity import ON_CPU, Arithmetic, identity, pack_identity
-from memsweep.sweep.isolation import isolated, original_only
+from memsweep.sweep.patience import patient
 from memsweep.sweep.phases import STARTING, STORING, Phases
 from memsweep.sweep.record import SCHEMA
 from memsweep.sweep.store import Store
-from memsweep.sweep.watchdog import time_limit
 
 if TYPE_CHECKING:
     from memsweep.config.schema import TrialConfig
@@ -37,6 +37,8 @@ __all__ = ["Failure", "PackJob", "PackReport", "Progress", "execute_pack", "fail
 Progress = Callable[[float], None]
 RunPack = Callable[..., "list[TrialResult]"]
 """``memsweep.trial.run_pack``, or whatever takes its arguments and returns results of its shape."""
+Together = Callable[..., "tuple[list[TrialResult], dict[str, Any]]"]
+"""Several workers: ``(names, configs, progress, company=)`` gives the results and their provenance."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,10 @@ class PackJob:
         time_limit: seconds of one trial (0: none).
         memory: GiB that the pack may ask for (0: no limit).
         inline: it runs in the driver's own process.
+        workers: processes that run it together; they share out the data of each step where ``arithmetic`` has as many
+            shards, and the replicas where it has one.
         arithmetic: where it is computed, as far as its last bits depend on it.
+        card_bytes: bytes of tensors that each process may hold on its GPU (0: no limit).
     """
 
     pack: str
@@ -67,7 +72,19 @@ class PackJob:
     time_limit: float = 0.0
     memory: float = 0.0
     inline: bool = False
+    workers: int = 1
     arithmetic: Arithmetic = ON_CPU
+    card_bytes: int = 0
+
+    def slots(self, names: Iterable[str]) -> list[str]:
+        """Names of the checkpoints of trials that train together: one for each process that trains by itself.
+
+        They are named for these trials, and outlive this pack, which another run may cut elsewhere.
+        """
+        whole = pack_identity(names)
+        if self.inline or self.workers == 1 or self.arithmetic.shards > 1:
+            return [whole]
+        return [f"{whole}.{rank + 1}of{self.workers}" for rank in range(self.workers)]
 
 
 @dataclass(frozen=True)
@@ -95,7 +112,10 @@ class PackReport:
         return cls(data["finished"], data["failed"], tuple(data["guilty"]), data["seconds"])
 
 
-def execute_pack(job: PackJob, progress: Progress, run: RunPack | None = None) -> PackReport:
+@patient()
+def execute_pack(
+    job: PackJob, progress: Progress, run: RunPack | None = None, together: Together | None = None
+) -> PackReport:
     """Run the members of a pack that have no result yet, one program after the other, and store each result.
 
     Whatever the task's or the model's code raises comes back as failures in the report; only a KeyboardInterrupt of
@@ -104,12 +124,13 @@ def execute_pack(job: PackJob, progress: Progress, run: RunPack | None = None) -
     Args:
         job: what to run.
         progress: called now and then with the fraction done, in [0, 1].
-        run: what computes the results (None: ``memsweep.trial.run_pack``).
+        run: what computes the results in this process (None: ``memsweep.trial.run_pack``).
+        together: the workers that compute them in its stead.
     """
-    worker = _Worker(job, Store(job.folder), run or _run_pack())
+    worker = _Worker(job, Store(job.folder), run or _run_pack(), together)
     with worker.phases.phase(STARTING):
         todo = worker.begin()
-    with memory_limit(0.0 if job.inline else job.memory):
+    with memory_limit(0.0 if job.inline or together else job.memory):
         if any(config.chain is not None for config in todo.values()):
             worker.chain(todo, progress)
         else:
@@ -130,6 +151,7 @@ class _Worker:
     job: PackJob
     store: Store
     run: RunPack
+    together: Together | None = None
     phases: Phases = field(default_factory=Phases)
     finished: dict[str, str] = field(default_factory=dict)
     failed: dict[str, Failure] = field(default_factory=dict)
@@ -166,15 +188,14 @@ class _Worker:
             self._together(members, partial(_part, progress, position, len(programs)))
 
     def _together(self, todo: dict[str, TrialConfig], progress: Progress) -> None:
-        checkpoint = self._checkpoint(todo)
         try:
-            results, origin = self._computed(todo, list(todo.values()), checkpoint, progress, company=True)
+            results, origin = self._computed(todo, list(todo.values()), progress, company=True)
             for name, result in zip(todo, results, strict=True):
                 self._write(name, result, origin)
                 self.finished[name] = str(result.outcome)
-            _forget(checkpoint)
+            self._forget(todo)
         except BaseException as error:
-            self._fail(todo, error, checkpoint)
+            self._fail(todo, error)
 
     def chain(self, todo: dict[str, TrialConfig], progress: Progress) -> None:
         """Run the trials of a chain one after the other, each with what the store says of its predecessor.
@@ -183,57 +204,60 @@ class _Worker:
         so every failure is the trial's own.
         """
         for position, (name, config) in enumerate(todo.items()):
-            share, checkpoint = partial(_part, progress, position, len(todo)), self._checkpoint([name])
+            share = partial(_part, progress, position, len(todo))
             try:
-                self.finished[name] = self._link(name, config, checkpoint, share)
-                _forget(checkpoint)
+                self.finished[name] = self._link(name, config, share)
+                self._forget([name])
             except BaseException as error:
-                self._fail([name], error, checkpoint)
+                self._fail([name], error)
             share(1.0)
 
-    def _link(self, name: str, config: TrialConfig, checkpoint: Slot, progress: Progress) -> str:
+    def _link(self, name: str, config: TrialConfig, progress: Progress) -> str:
         """Run one trial of a chain and store it under its own identity and config; its outcome."""
         if (chain := config.chain) is None:
             raise RuntimeError(
                 f"the trial {name} is not chained, but its pack is: a fault of memsweep, please report it"
             )
         carried = carried_value(self.store, config, self.job.arithmetic)
-        (result,), origin = self._computed([name], [resolved(config, carried)], checkpoint, progress, company=False)
+        (result,), origin = self._computed([name], [resolved(config, carried)], progress, company=False)
         summary = result.summary | {chain.into.rpartition(".")[2]: taken(chain, carried)}
         self._write(name, replace(result, config=config, summary=summary), origin)
         return str(result.outcome)
 
-    def _checkpoint(self, names: Iterable[str]) -> Slot:
-        """Named for those who train together: it outlives this pack, which another run may cut elsewhere."""
-        return self.store.slot(pack_identity(names))
-
     def _computed(
-        self, names: Collection[str], configs: list[TrialConfig], checkpoint: Slot, progress: Progress, *, company: bool
+        self, names: Collection[str], configs: list[TrialConfig], progress: Progress, *, company: bool
     ) -> tuple[list[TrialResult], dict[str, Any]]:
         """The results of trials that run together, and where they come from."""
-        import torch
-
-        phases = Phases()
-        forget_peak()
+        if self.together is not None:
+            results, origin = self.together(names, configs, progress, company=company)
+            self.phases.add(origin["phases"])
+            return results, origin
+        phases, arithmetic = Phases(), self.job.arithmetic
         try:
-            with isolated():
-                torch.set_num_threads(self.job.threads)
-                limit = time_limit(self.job.time_limit, len(names), partial(self._hung, names))
-                with limit as undisturbed, original_only():
-                    results = self.run(
-                        configs,
-                        checkpoint=checkpoint,
-                        progress=undisturbed(progress),
-                        company=company,
-                        device=self.job.arithmetic.device,
-                        phase=phases.phase,
-                    )
+            with computing(self.job, len(names), partial(self._hung, names)) as undisturbed:
+                results = self.run(
+                    configs,
+                    checkpoint=self._slots(names)[0],
+                    progress=undisturbed(progress),
+                    company=company,
+                    device=arithmetic.device,
+                    shards=arithmetic.shards,
+                    phase=phases.phase,
+                )
         finally:
             self.phases.add(phases.seconds)
         origin = provenance.collect(
-            self.job.revision, seconds=phases.seconds, pack=list(names), device=self.job.arithmetic.device
+            self.job.revision, seconds=phases.seconds, pack=list(names), device=arithmetic.device
         )
         return results, origin | {"threads": self.job.threads}
+
+    def _slots(self, names: Collection[str]) -> list[Slot]:
+        return [self.store.slot(name) for name in self.job.slots(names)]
+
+    def _forget(self, names: Collection[str]) -> None:
+        for slot in self._slots(names):
+            with contextlib.suppress(OSError, StoreError):  # one that stays costs a little space
+                slot.delete()
 
     def _write(self, name: str, result: TrialResult, origin: dict[str, Any]) -> None:
         with self.phases.phase(STORING):
@@ -252,13 +276,13 @@ class _Worker:
     def _finish(self, name: str) -> None:
         self.finished[name] = str(self.store.record(name)["outcome"])
 
-    def _fail(self, names: Collection[str], error: BaseException, checkpoint: Slot) -> None:
+    def _fail(self, names: Collection[str], error: BaseException) -> None:
         """Those of a program that raised which have no result; foreign code may raise anything, sys.exit() included."""
         if _is_stop(error):
             raise error
-        self._fault(names, failure_of(error))
-        if not _can_go_on(error):
-            _forget(checkpoint)
+        self._fault(names, error.failure if isinstance(error, ShareFailedError) else failure_of(error))
+        if not can_go_on(error):
+            self._forget(names)
 
     def _fault(self, names: Collection[str], failure: Failure) -> None:
         for name in names:
@@ -314,16 +338,6 @@ def _is_stop(error: BaseException) -> bool:
     if isinstance(error, StoppedError):
         return True
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
-
-
-def _can_go_on(error: BaseException) -> bool:
-    """Whether a checkpoint may help the next try: time, memory or storage were lacking, and the code was not wrong."""
-    return isinstance(error, TimeLimitError | StoreError | OSError) or is_memory(error)
-
-
-def _forget(checkpoint: Slot) -> None:
-    with contextlib.suppress(OSError, StoreError):  # one that stays costs a little space
-        checkpoint.delete()
 
 
 def _rebuild(name: str, data: dict[str, Any], arithmetic: Arithmetic) -> TrialConfig:

@@ -6,9 +6,9 @@ import bisect
 import pickle
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,11 @@ from memsweep.config.schema import ResourcesConfig
 from memsweep.sweep.backend import ClusterLost, Events, Work
 from memsweep.sweep.failure import StoppedError
 from memsweep.sweep.footprint import peak_memory
-from memsweep.sweep.job import PackJob
+from memsweep.sweep.job import PackJob, PackReport
 from memsweep.sweep.ray_session import nodes, ray_session
+from memsweep.sweep.ray_team import Team, TeamLostError
 from memsweep.sweep.resources import slots
-from memsweep.sweep.throttle import throttled
+from memsweep.sweep.throttle import REPORT_INTERVAL, throttled
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,26 +28,40 @@ if TYPE_CHECKING:
 
     from memsweep.sweep.ray_watch import Watch
 
+Fit = Callable[[ResourcesConfig], tuple[ResourcesConfig, int]]
+
+_REPORTS = 200
+"""Most progress reports a second of all packs together: the driver takes some hundred more, and has else to do."""
+
 
 @contextmanager
 def ray_backend(
-    work: Work, resources: ResourcesConfig, address: str | None, *, dashboard: bool = False
+    work: Work, resources: ResourcesConfig, fit: Fit, address: str | None, *, dashboard: bool = False
 ) -> Iterator[RayBackend]:
     """A Ray session and the backend on it.
+
+    Args:
+        work: what a worker does with a job.
+        resources: what one pack asks for.
+        fit: what it gets, and the bytes of tensors that its process may hold on a GPU; asked once Ray is there.
+        address, dashboard: see ``memsweep.sweep.ray_session``.
 
     Raises:
         ConfigError: no node of the cluster can ever hold one pack.
         MemsweepError: Ray cannot start or be joined.
     """
     with ray_session(address, dashboard=dashboard) as watch:
-        yield RayBackend(work, resources, slots(resources, nodes()), watch)
+        slots(resources, nodes())  # what is not there is not waited for
+        resources, card_bytes = fit(resources)
+        yield RayBackend(work, resources, slots(resources, nodes()), card_bytes, watch)
 
 
 class RayBackend:
     """Runs jobs as the trials of a Tune experiment, one experiment per call of ``run``."""
 
-    def __init__(self, work: Work, resources: ResourcesConfig, slots: int, watch: Watch) -> None:
+    def __init__(self, work: Work, resources: ResourcesConfig, slots: int, card_bytes: int, watch: Watch) -> None:
         self._work, self._resources, self.slots, self._watch = work, resources, slots, watch
+        self._card_bytes = card_bytes
 
     def run(self, jobs: Sequence[PackJob], at_once: int, events: Events) -> None:
         if not jobs:
@@ -55,13 +70,19 @@ class RayBackend:
 
         from memsweep.sweep.ray_relay import Relay
 
-        by_pack = {job.pack: job for job in jobs}
+        by_pack = {job.pack: replace(job, card_bytes=self._card_bytes) for job in jobs}
         relay = Relay(by_pack, events)
         # Not a grid: Tune copies a grid's whole list for every one of its trials.
         names = iter(list(by_pack))
         trainable = tune.with_resources(
-            tune.with_parameters(_run_job, shelf=Shelf.of(by_pack), work=self._work),
-            {"cpu": self._resources.cpus, "gpu": self._resources.gpus},
+            tune.with_parameters(
+                _run_job,
+                shelf=Shelf.of(by_pack),
+                work=self._work,
+                resources=self._resources,
+                interval=max(REPORT_INTERVAL, at_once / _REPORTS),
+            ),
+            _asked(self._resources),
         )
         # Tune's own state is of no use afterwards: the store is the truth.
         with tempfile.TemporaryDirectory(prefix="memsweep-tune-") as scratch:
@@ -128,18 +149,40 @@ class Shelf:
         return job
 
 
-def _run_job(config: dict[str, Any], shelf: Shelf, work: Work) -> None:
-    """The Tune trainable: runs in a worker process."""
+def _asked(resources: ResourcesConfig) -> dict[str, float]:
+    """What Tune asks of Ray for one pack. Several workers are asked for by their team: Tune's own process only waits.
+
+    It must hold nothing that a worker could need, or packs whose workers wait for it would wait for ever; and it runs
+    where nothing runs without it, on the head.
+    """
+    if resources.workers > 1:
+        return {"node:__internal_head__": 0.001}
+    return {"cpu": resources.cpus, "gpu": resources.gpus}
+
+
+def _run_job(config: dict[str, Any], shelf: Shelf, work: Work, resources: ResourcesConfig, interval: float) -> None:
+    """The Tune trainable: runs in a worker process, or beside several of them."""
     from ray import tune
 
+    job = shelf.job(config["pack"])
+    team = Team(job, resources) if job.workers > 1 else None
+
     def told(fraction: float) -> None:
+        peak = team.peak_memory if team is not None else peak_memory()
         try:
-            tune.report({"fraction": float(fraction), "peak_memory": peak_memory()})
+            tune.report({"fraction": float(fraction), "peak_memory": peak})
         except SystemExit as end:  # Tune's way of ending a function; a task's own would be a fault of the task
             raise StoppedError from end
 
     try:
-        report = work(shelf.job(config["pack"]), throttled(told))
+        if team is None:
+            report = work(job, throttled(told, interval))
+        else:
+            with team:
+                as_team: Callable[..., PackReport] = work
+                report = as_team(job, throttled(told, interval), together=team)
+    except TeamLostError as lost:
+        raise lost.cause from None
     except StoppedError:
         sys.exit(0)
     tune.report({"fraction": 1.0, "report": report.to_json()})

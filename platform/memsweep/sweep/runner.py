@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memsweep.outcome import Outcome
 from memsweep.sweep.backend import Backend, ClusterLost, Work
+from memsweep.sweep.card import fitted
 from memsweep.sweep.course import Course
 from memsweep.sweep.delivery import OnResult, delivery
 from memsweep.sweep.inline import InlineBackend
@@ -98,6 +100,7 @@ def run(
         MemsweepError: Ray cannot start or be joined.
         StoreError: a result cannot be read back, or a failure cannot be written.
     """
+    workspace = Path(workspace).resolve()
     store = Store(Place.at(results) / folder_name(plan.study))
     if not plan.packs:
         if plan.trials:
@@ -109,9 +112,13 @@ def run(
         began = time.monotonic()
         try:
             # Twice: Ray's native code takes SIGTERM for itself while it starts.
-            with terminate_like_ctrl_c(), _backend(plan, work, launch or Launch()) as backend, terminate_like_ctrl_c():
+            with (
+                terminate_like_ctrl_c(),
+                _backend(plan, workspace, work, launch or Launch()) as backend,
+                terminate_like_ctrl_c(),
+            ):
                 slots_there = backend.slots
-                course = Course(plan, Path(workspace).resolve(), store, _journal(plan, store), on_progress, deliver)
+                course = Course(plan, workspace, store, _journal(plan, store), on_progress, deliver)
                 course.run(backend)
         except KeyboardInterrupt as interruption:
             interrupted = True
@@ -128,12 +135,12 @@ def _journal(plan: Plan, store: Store) -> Journal:
     rows = read_rows(store.place)
     unknown = [name for name in plan.done if name not in rows or not rows[name].state.has_result]
     stored = {name: rows[name].state.value for name in plan.done.difference(unknown)}
-    stored |= {name: str(store.record(name)["outcome"]) for name in unknown}
+    stored |= store.outcomes(unknown)
     return Journal(store.place, settled(rows, (trial.identity for trial in plan.trials), stored, store.failures()))
 
 
 @contextmanager
-def _backend(plan: Plan, work: Work, launch: Launch) -> Iterator[Backend]:
+def _backend(plan: Plan, workspace: Path, work: Work, launch: Launch) -> Iterator[Backend]:
     if launch.inline:
         yield InlineBackend(work)
         return
@@ -142,5 +149,6 @@ def _backend(plan: Plan, work: Work, launch: Launch) -> Iterator[Backend]:
         slots(plan.resources, [this_machine(plan.resources)])
     from memsweep.sweep.ray_backend import ray_backend
 
-    with ray_backend(work, plan.resources, launch.address, dashboard=launch.dashboard) as backend:
+    fit = partial(fitted, packs=plan.packs, workspace=workspace)
+    with ray_backend(work, plan.resources, fit, launch.address, dashboard=launch.dashboard) as backend:
         yield backend

@@ -1,0 +1,143 @@
+"""A trial's result: what was measured on its replicas, as a summary and tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from memsweep.config.schema import TrialConfig
+from memsweep.learning.objectives import LinearFunctionalTask, Task
+from memsweep.outcome import Outcome
+from memsweep.stability.measure import Measurement, evaluated_exactly
+from memsweep.stability.perturbation import radius_grid
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What a trial found.
+
+    Attributes:
+        config: what was run.
+        outcome: done, diverged or stopped_early; a fault raises instead.
+        summary: scalars over the replicas, for tables and tracking.
+        tables: ``curves``, ``replicas``, ``memory`` and ``history``, a row per measured thing.
+    """
+
+    config: TrialConfig
+    outcome: Outcome
+    summary: dict[str, float | int | str]
+    tables: dict[str, pd.DataFrame]
+
+
+def conditions(config: TrialConfig) -> dict[str, Any]:
+    """The columns that say what a row is about; None where the task or the model has no such field."""
+    task, model = config.task, config.model
+    return {
+        "task": task.name,
+        "kernel": getattr(task, "kernel", None),
+        "rate": getattr(task, "rate", None),
+        "exponent": getattr(task, "exponent", None),
+        "horizon": getattr(task, "horizon", None),
+        "model": model.name,
+        "activation": getattr(model, "activation", None),
+        "parameterization": _label(getattr(model, "parameterization", None)),
+        "normalize": getattr(model, "normalize", None),
+        "width": getattr(model, "width", None),
+    }
+
+
+def _label(part: Any) -> str | None:
+    """A component's name with its fields: ``exp``, ``best(a=1.0, b=0.5)``."""
+    if part is None or isinstance(part, str):
+        return part
+    fields = ", ".join(f"{field.name}={getattr(part, field.name)}" for field in dataclasses.fields(part))
+    return f"{part.name}({fields})" if fields else str(part.name)
+
+
+def result_of(config: TrialConfig, task: Task, found: list[Measurement]) -> TrialResult:
+    """What was measured on a trial's replicas, as its summary and its tables."""
+    about = conditions(config) | {"horizon": task.horizon}
+    zero_loss = task.chance()
+    radii = [0.0, *radius_grid(config.perturbation.radii).tolist()]
+    perturbation = config.perturbation
+    curves = [
+        about
+        | {"seed": m.seed, "ball": ball, "norm": perturbation.norm, "method": perturbation.method}
+        | {"radius": radius, "error": error, "zero_loss": zero_loss, "exact": evaluated_exactly(config)}
+        for m in found
+        for ball, errors in m.errors.items()
+        for radius, error in zip(radii, errors, strict=True)
+    ]
+    replicas = [
+        about
+        | {"seed": m.seed, "outcome": str(m.outcome), "steps": m.steps, "best_step": m.best_step}
+        | {"validation_loss": m.validation_loss, "error": m.error, "zero_loss": zero_loss}
+        | _metric(m)
+        | {"margin": m.margin, "slowest_rate": _slowest_rate(m.margin)}
+        | {"encoder_norm": m.encoder_norm, "readout_norm": m.readout_norm}
+        | {f"gradient_over_weight_{name}": value for name, value in m.gradient_over_weight.items()}
+        for m in found
+    ]
+    target = task.kernel().abs().tolist() if isinstance(task, LinearFunctionalTask) else None
+    memory = [
+        {"seed": m.seed, "lag": lag, "learned": value, "target": target[lag] if target else math.nan}
+        for m in found
+        for lag, value in enumerate(m.memory)
+    ]
+    history = [
+        {"seed": m.seed, "step": step, "train_loss": loss, "validation_loss": valid}
+        for m in found
+        for step, loss, valid in m.history
+    ]
+    tables = {"curves": curves, "replicas": replicas, "memory": memory, "history": history}
+    return TrialResult(
+        config=config,
+        outcome=_outcome(found),
+        summary=_summary(found, replicas, zero_loss),
+        tables={name: pd.DataFrame(rows) for name, rows in tables.items()},
+    )
+
+
+def _metric(measurement: Measurement) -> dict[str, Any]:
+    """The task's first metric by name, for the table; all of them are in the summary."""
+    name = next(iter(measurement.metrics), None)
+    return {"metric": name, "test_metric": measurement.metrics[name] if name else math.nan}
+
+
+def _slowest_rate(margin: float) -> float:
+    """-log max|eigenvalue| per step: negative when the recurrence is unstable."""
+    largest = 1.0 - margin
+    return -math.log(largest) if largest > 0 else math.inf if largest == 0 else math.nan
+
+
+def _outcome(found: list[Measurement]) -> Outcome:
+    outcomes = {measurement.outcome for measurement in found}
+    if Outcome.DIVERGED in outcomes:
+        return Outcome.DIVERGED
+    return Outcome.STOPPED_EARLY if outcomes == {Outcome.STOPPED_EARLY} else Outcome.DONE
+
+
+def _summary(
+    found: list[Measurement], replicas: list[dict[str, Any]], zero_loss: float
+) -> dict[str, float | int | str]:
+    frame = pd.DataFrame(replicas)
+    medians = (
+        "validation_loss",
+        "margin",
+        "slowest_rate",
+        *(c for c in map(str, frame.columns) if c.startswith("gradient_over")),
+    )
+    metrics = {f"test_{name}": [m.metrics[name] for m in found] for name in found[0].metrics}
+    return {
+        "replicas": len(found),
+        "diverged_replicas": sum(m.outcome is Outcome.DIVERGED for m in found),
+        "zero_loss": zero_loss,
+        "error": float(frame["error"].median(skipna=False)),
+        "relative_error": float((frame["error"] / zero_loss).median(skipna=False)),
+        **{name: float(frame[name].median(skipna=False)) for name in medians},
+        **{name: float(pd.Series(values).median(skipna=False)) for name, values in metrics.items()},
+    }
