@@ -49,8 +49,9 @@ if os.environ.get("CI"):
     settings.load_profile("gate")
 
 # A developer's own servers are no place for test results.
+_SERVERS = {"RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "MEMSWEEP_RESULTS", "MLFLOW_EXPERIMENT_ID", "MLFLOW_RUN_ID"}
 for name in [*os.environ]:
-    if name in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_ID", "MLFLOW_RUN_ID") or name[:4] == "AWS_":
+    if name in _SERVERS or name.startswith(("AWS_", "RAY_AUTH_TOKEN", "MLFLOW_TRACKING_")):
         os.environ.pop(name)
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -80,15 +81,14 @@ def _postgres() -> str:
 
 
 def _containers() -> str:
-    for engine in ("docker", "podman"):
-        if found := shutil.which(engine):
-            try:
-                asked = subprocess.run([found, "info"], capture_output=True, timeout=20, check=False)
-            except subprocess.TimeoutExpired:
-                continue
-            if asked.returncode == 0:
-                return found
-    raise MissingError("no container engine answers (docker info, podman info)")
+    import containers
+
+    try:
+        return containers.engine()
+    except (containers.ContainersError, subprocess.TimeoutExpired) as error:
+        raise MissingError(
+            f"no container engine answers, and {containers.RIG} names no rig: {str(error).splitlines()[-1]}"
+        ) from None
 
 
 def _s3() -> str:

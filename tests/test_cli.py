@@ -222,7 +222,7 @@ def test_describe(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "exp, inverse, lru, relu, scaled, sigmoid, softplus]" in " ".join(model.split())
     assert "radii.from" in told("perturbation")
     assert "optimizer steps" in told("training")
-    assert "CPU cores per pack" in told("resources")
+    assert "CPU cores per process" in told("resources")
     study = told("small")
     assert "A small study of two rows" in study
     assert "2 rows" in study

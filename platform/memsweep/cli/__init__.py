@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _command(args: argparse.Namespace) -> int:
     from memsweep import commands
 
-    if args.command in DISCOVERING:
+    if args.command in DISCOVERING and args.study is not None:  # None: a job to return to
         _discover(args)
     verb: Callable[[argparse.Namespace], int] = getattr(commands, args.command)
     return verb(args)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ from typing import Any
 from memsweep import __version__
 from memsweep.cli import usage
 
-STUDY_VERBS = ("plan", "sweep", "resume", "extend", "retry", "status", "report", "sync")
-DISCOVERING = ("plan", "sweep", "resume", "extend", "retry")
+STUDY_VERBS = ("plan", "sweep", "resume", "extend", "retry", "status", "report", "sync", "submit")
+DISCOVERING = ("plan", "sweep", "resume", "extend", "retry", "submit")
 """Verbs that name tasks and models, so that a file that cannot be imported is worth a warning."""
+JOBS = ("sweep", "resume", "extend", "retry", "sync", "report")
+"""Verbs that a job may run."""
 LISTS = ("tasks", "models", "parameterizations", "studies")
 
 
@@ -100,13 +103,37 @@ def _add_retry(command: argparse.ArgumentParser) -> None:
 def _add_launch(command: argparse.ArgumentParser) -> None:
     how = command.add_mutually_exclusive_group()
     how.add_argument("--inline", action="store_true", help="run in this process, without Ray; the same numbers")
-    how.add_argument("--address", metavar="ADDR", help="join a running Ray cluster: auto, or host:port")
+    how.add_argument(
+        "--address",
+        metavar="ADDR",
+        help="join a running Ray cluster: auto, or host:port (in a Ray job: the job's cluster, by itself)",
+    )
     command.add_argument("--dashboard", action="store_true", help="start Ray's dashboard on 127.0.0.1")
 
 
 def _add_stored(command: argparse.ArgumentParser) -> None:
     command.add_argument("study", metavar="STUDY|FOLDER", help="a study's name, or the folder of its results")
     _add_places(command)
+
+
+def _add_submit(command: argparse.ArgumentParser) -> None:
+    command.add_argument("study", metavar="STUDY", nargs="?", help="as for memsweep sweep; see --do for the others")
+    command.add_argument("overrides", metavar="OVERRIDE", nargs="*", help="key=value; see below")
+    command.add_argument("--do", metavar="|".join(JOBS), choices=JOBS, default="sweep", help="what to run (sweep)")
+    command.add_argument(
+        "--address", metavar="URL", help="the cluster's dashboard (RAY_API_SERVER_ADDRESS, else http://127.0.0.1:8265)"
+    )
+    command.add_argument(
+        "--results", metavar="DIR", help="s3://bucket/x, or a folder all nodes share (the nodes' MEMSWEEP_RESULTS)"
+    )
+    command.add_argument("--runtime-env", metavar="FILE", help="Ray's runtime environment (deploy/runtime_env.yaml)")
+    command.add_argument("--no-reuse", action="store_true", help="as for sweep")
+    command.add_argument("--force", action="store_true", help="as for retry")
+    until = command.add_mutually_exclusive_group()
+    until.add_argument("--detach", action="store_true", help="come back once the job is handed in")
+    until.add_argument("--wait", action="store_true", help="wait for the end without showing the log")
+    command.add_argument("--attach", metavar="ID", help="follow a job that was submitted before")
+    _add_workspace(command)
 
 
 def _add_list(command: argparse.ArgumentParser) -> None:
@@ -121,7 +148,11 @@ def _add_describe(command: argparse.ArgumentParser) -> None:
 
 def _add_places(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--results", metavar="DIR", default="results", help="where results are kept: a folder, s3://bucket/x (results)"
+        "--results",
+        metavar="DIR",
+        default=os.environ.get("MEMSWEEP_RESULTS") or "results",
+        help="where results are kept: a folder, s3://bucket/x ($MEMSWEEP_RESULTS, else results); in a Ray job and on "
+        "several nodes no relative folder, which each node would have for itself",
     )
     _add_workspace(command)
 
@@ -141,6 +172,7 @@ _ADD = {
     "status": _add_stored,
     "report": _add_stored,
     "sync": _add_stored,
+    "submit": _add_submit,
     "list": _add_list,
     "describe": _add_describe,
 }

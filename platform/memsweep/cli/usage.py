@@ -19,6 +19,7 @@ examples:
   memsweep describe diagonal_rnn                what can be set, with defaults and limits
   memsweep status quickstart                    where every row stands
   memsweep resume quickstart                    finish what a crash or Ctrl-C left
+  memsweep submit quickstart                    run it on a Ray cluster
 
 'memsweep COMMAND --help' explains a command."""
 
@@ -58,6 +59,7 @@ examples:
         "run a study and print its verdicts",
         "Run every row of a study that has no result yet, then write the report and print the verdict table.\n"
         "Ctrl-C keeps what is finished; the same command, or memsweep resume, goes on from there.\n"
+        "In a Ray job (memsweep submit) it joins the job's cluster by itself; RAY_ADDRESS alone never moves it.\n"
         "Exit code: 0 all rows done, 1 some failed, 2 the study or a resource request is wrong, 130 stopped.",
         f"""\
 examples:
@@ -129,6 +131,31 @@ examples:
   memsweep report quickstart
   memsweep report results/quickstart
   memsweep report quickstart --results /shared/results""",
+    ),
+    "submit": Text(
+        "run a study as a job of a Ray cluster, and follow it",
+        """\
+Check the study, upload this workspace and this engine to the cluster (what .gitignore and .rayignore leave out stays
+here; at most 100 MiB), start memsweep there, and follow its log. Nothing is uploaded where the study is wrong.
+
+The engine that checked the study here is the one that runs there, so that what memsweep plan says holds. The nodes
+need its libraries: an image of memsweep has them; any other Ray cluster installs them with --runtime-env
+deploy/runtime_env.yaml. The nodes' own environment says where results go (MEMSWEEP_RESULTS), with which keys, and
+where MLflow is: submit forwards no variable, because a job's environment can be read by all who reach the job server.
+
+Ctrl-C leaves the job running and says how to come back. ray job stop ID ends it; what is finished is kept, and
+--do resume goes on. A cluster with token authentication wants its token in RAY_AUTH_TOKEN.
+Exit code: the job's own (as of memsweep sweep); 2 where it could not be handed in, 130 detached or stopped.""",
+        f"""\
+examples:
+  memsweep submit quickstart
+  memsweep submit quickstart training.seeds=10 --results s3://bucket/results
+  memsweep submit quickstart --address http://127.0.0.1:8265 --detach
+  memsweep submit --attach memsweep-quickstart-20270101-120000-1a2b
+  memsweep submit quickstart --do resume
+  memsweep submit quickstart --runtime-env deploy/runtime_env.yaml
+
+{OVERRIDES}""",
     ),
     "list": Text(
         "list tasks, models, parameterizations or studies",

@@ -40,7 +40,7 @@ def status(args: argparse.Namespace) -> int:
     made = stored_plan(store)
     stored = store.identities() & made.rows.keys()
     damaged, failures = store.faults(stored), store.failures()
-    outcomes = {name: str(store.record(name)["outcome"]) for name in stored - damaged.keys()}
+    outcomes = store.outcomes(stored - damaged.keys())
     rows, who = read_rows(store.place), holder(store.place)
     if who is None:  # nobody runs what a dead driver left running
         rows = settled(rows, made.rows, outcomes, failures)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import console
+from memsweep.commands.places import join_cluster, refuse_lost
 from memsweep.commands.stored import store_of, stored_plan
 from memsweep.errors import MemsweepError
 from memsweep.sweep.journal import Row, ending, read_rows
@@ -82,7 +83,9 @@ def carry_out(intent: Intent, args: argparse.Namespace, results: Place) -> int:
     from memsweep.sweep.signals import terminate_like_ctrl_c
     from memsweep.sweep.tracking.place import tracking_uri
 
+    join_cluster(args)
     _refuse_impossible(intent, args)
+    refuse_lost(args, results)
     tracking_uri(None, results)  # a wrong one is refused here, before anything is written
     store = store_of(results, intent.sweep.name)
     preflight(results)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.sweep.identity import ON_CPU, Arithmetic, identity_of, pack_identity
 from memsweep.sweep.processor import kernel_build, model_name, processor
+from memsweep.sweep.ray_job import job_metadata
 
 if TYPE_CHECKING:
     from memsweep.config.schema import TrialConfig
@@ -69,7 +70,10 @@ def versions() -> dict[str, str]:
 
 
 def code_revision(folder: Path) -> str:
-    """The Git revision of the checkout that holds ``folder``, with ``-dirty`` when it has changes; '' without Git."""
+    """The Git revision of the checkout that holds ``folder``, with ``-dirty`` when it has changes.
+
+    A Ray job's folder is no checkout: there it is the revision that its submitter had. '' where nobody knows.
+    """
     try:
         found = subprocess.run(
             ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
@@ -79,8 +83,8 @@ def code_revision(folder: Path) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return found.stdout.strip() if found.returncode == 0 else ""
+        return job_metadata("revision")
+    return found.stdout.strip() if found.returncode == 0 else job_metadata("revision")
 
 
 def now() -> str:

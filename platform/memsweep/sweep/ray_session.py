@@ -13,7 +13,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 
 from memsweep.errors import MemsweepError
+from memsweep.sweep.ray_job import in_job
 from memsweep.sweep.ray_watch import Watch, watched
+from memsweep.sweep.redaction import redacted, without_secrets
 from memsweep.sweep.resources import local_cpus
 from memsweep.sweep.signals import interrupts_held
 
@@ -21,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 _OBJECT_STORE = 200 * 2**20  # bytes; jobs and reports are kilobytes, results go through the store
 
-_JOIN_TIMEOUT = 20.0  # seconds in which a cluster must answer
+_JOIN_TIMEOUT, _JOB_TIMEOUT = 60.0, 180.0  # seconds in which a cluster must answer; a job's own is there, and busy
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -36,6 +38,36 @@ _QUIET = {
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "TUNE_RESULT_BUFFER_LENGTH": "1",
 }
+
+
+class AddressError(MemsweepError):
+    """An address at which no sweep can join a cluster."""
+
+    exit_code = 2
+
+
+def cluster_of(given: str | None) -> str | None:
+    """The cluster that a sweep joins; None where it starts Ray on this machine.
+
+    In a job that is the job's own cluster. Elsewhere it is what was given: RAY_ADDRESS alone, which people set for
+    other programs, moves no sweep.
+
+    Raises:
+        AddressError: what was given is the address of something else.
+    """
+    if given is None:
+        return (os.environ.get("RAY_ADDRESS") or "auto") if in_job() else None
+    if given.startswith(("http://", "https://")):
+        raise AddressError(
+            f"--address {redacted(given)} is a job server. A sweep is handed to it with memsweep submit STUDY "
+            f"--address {redacted(given)}; to join a cluster from one of its nodes, give --address auto or host:port."
+        )
+    if "://" in given or "@" in given:
+        raise AddressError(
+            f"--address {redacted(given)} cannot be joined: a sweep runs on a node of its cluster (--address auto or "
+            "host:port), or is handed to it with memsweep submit STUDY."
+        )
+    return given
 
 
 @contextmanager
@@ -54,6 +86,8 @@ def ray_session(address: str | None, *, dashboard: bool = False) -> Iterator[Wat
     before = dict(os.environ)
     for name, value in (_QUIET | _authentication(address)).items():
         os.environ.setdefault(name, value)
+    if address == "auto" and "://" in os.environ.get("RAY_ADDRESS", ""):
+        del os.environ["RAY_ADDRESS"]  # a job server's, which Ray would take for the cluster's
     try:
         import ray  # noqa: F401  (before its loggers are quietened)
 
@@ -92,6 +126,27 @@ def nodes() -> list[Mapping[str, float]]:
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
+def count_nodes(address: str) -> int:
+    """Living nodes of a cluster, asked from another process, so that this one has joined nothing yet.
+
+    Raises:
+        MemsweepError: the cluster cannot be joined.
+    """
+    code = (
+        "import sys\n"
+        "from memsweep.sweep.ray_session import nodes, ray_session\n"
+        "with ray_session(sys.argv[1]): print(len(nodes()))"
+    )
+    asked = subprocess.run([sys.executable, "-c", code, address], capture_output=True, text=True, check=False)
+    told = (asked.stdout.strip() or "-").splitlines()[-1]
+    if asked.returncode != 0 or not told.isdigit():
+        last = (asked.stderr.strip() or "no answer").splitlines()[-1]
+        raise MemsweepError(
+            last.partition("MemsweepError: ")[2] or f"no Ray cluster could be joined at {address}: {last}"
+        )
+    return int(told)
+
+
 def _connect(address: str | None, dashboard: bool) -> str:
     import ray
 
@@ -113,16 +168,17 @@ def _connect(address: str | None, dashboard: bool) -> str:
     except Exception as error:  # Ray raises bare Exceptions, too
         if address is None:
             hint = (
-                "The dashboard needs more of Ray: pip install -c constraints.txt -e '.[dashboard]', or leave it out. "
+                "The dashboard needs more of Ray: pip install -c constraints.txt -e '.[cluster]', or leave it out. "
                 if dashboard
                 else ""
             )
             raise MemsweepError(
-                f"Ray could not start on this machine: {error} {hint}Run with --inline to go without Ray."
+                f"Ray could not start on this machine: {without_secrets(str(error))} {hint}Run with --inline to go "
+                "without Ray."
             ) from error
         raise MemsweepError(
-            f"no Ray cluster could be joined at {address!r}: {error}. Start one (ray start --head), give its "
-            "host:port with --address, or leave --address out to run on this machine."
+            f"no Ray cluster could be joined at {address!r}: {without_secrets(str(error))}. Start one (ray start "
+            "--head), give its host:port with --address, or leave --address out to run on this machine."
         ) from error
 
 
@@ -130,11 +186,12 @@ def _ask_for_answer(address: str) -> None:
     """A cluster that is down, or that wants another token, is waited for by ray.init for up to nine minutes."""
     where = [] if address == "auto" else ["--address", address]
     command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", *where]
+    patience = _JOB_TIMEOUT if in_job() else _JOIN_TIMEOUT
     try:
-        asked = subprocess.run(command, capture_output=True, text=True, timeout=_JOIN_TIMEOUT, check=False)
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
     except subprocess.TimeoutExpired:
         raise ConnectionError(
-            f"it gave no answer within {_JOIN_TIMEOUT:g} s (it is down, or its token is not the one in RAY_AUTH_TOKEN)"
+            f"it gave no answer within {patience:g} s (it is down, or its token is not the one in RAY_AUTH_TOKEN)"
         ) from None
     if asked.returncode != 0:
         raise ConnectionError((asked.stderr.strip() or "it is not healthy").splitlines()[-1])
@@ -170,8 +227,10 @@ def _authentication(address: str | None) -> dict[str, str]:
 
 
 def _key_to_it() -> str:
-    token = os.environ.get("RAY_AUTH_TOKEN") if os.environ["RAY_AUTH_MODE"] == "token" else None
-    return f" (it asks for a token: {token})" if token else ""
+    if os.environ["RAY_AUTH_MODE"] != "token":
+        return ""
+    own = os.environ.get("RAY_AUTH_TOKEN") == _own_token()  # a cluster's is not for this screen
+    return f" (it asks for a token: {_own_token()})" if own else " (it asks for the token in RAY_AUTH_TOKEN)"
 
 
 @functools.cache
@@ -181,6 +240,8 @@ def _own_token() -> str:
 
 
 def _restore(before: Mapping[str, str]) -> None:
+    if "RAY_ADDRESS" in before:
+        os.environ["RAY_ADDRESS"] = before["RAY_ADDRESS"]
     for name in set(os.environ) - set(before):
         if name in _QUIET or name.startswith("RAY_AUTH_"):
             del os.environ[name]
