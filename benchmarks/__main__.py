@@ -13,12 +13,16 @@ from pathlib import Path
 from benchmarks import harness
 
 NAMES = ("peak", "step", "perturbation", "budget", "horizon", "study", "durability")
+LONG = ("scale",)
+"""Those that take an hour and need servers: run when they are named."""
 
 
 def main() -> None:
     """Run the benchmarks that were named, or all."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="How fast it is, and compared with what.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(NAMES)} (default: all)")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"which: {', '.join(NAMES)} (default: all of these), {', '.join(LONG)}"
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes and few rounds: shows that it runs, no more")
     parser.add_argument(
         "--only",
@@ -29,9 +33,9 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=harness.OUT, help="folder of the JSON files (default: %(default)s)")
     given = parser.parse_args()
-    unknown = [name for name in given.names if name not in NAMES]
+    unknown = [name for name in given.names if name not in NAMES + LONG]
     if unknown:
-        parser.error(f"there is no benchmark {', '.join(unknown)}; there are {', '.join(NAMES)}")
+        parser.error(f"there is no benchmark {', '.join(unknown)}; there are {', '.join(NAMES + LONG)}")
     if odd := [text for text in given.only if "=" not in text]:
         parser.error(f"--only takes FIELD=VALUE, got {', '.join(odd)}")
     options = harness.Options(given.quick, dict(text.split("=", 1) for text in given.only), given.out)

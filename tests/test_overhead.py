@@ -11,7 +11,7 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -208,9 +208,9 @@ def test_live_verdicts_hold_no_tables_of_conditions_that_wait(stored: Path, tmp_
     plan, store = planned(tmp_path, 2), Store(stored / "noop")
     read: list[str] = []
 
-    def tables(identity: str) -> Any:
+    def tables(identity: str, names: Sequence[str]) -> Any:
         read.append(identity)
-        return store.tables(identity)
+        return store.tables(identity, names)
 
     trials = [(trial.identity, trial.config) for trial in plan.trials]
     lazy, eager = LiveVerdicts(trials, tables), LiveVerdicts(trials)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from memsweep.sweep.storage import at_once
+
 if TYPE_CHECKING:
     import pandas as pd
 
     from memsweep.config.schema import TrialConfig
 
 Condition = tuple[Any, ...]
-Read = Callable[[str], "Mapping[str, pd.DataFrame]"]
+Read = Callable[[str, Sequence[str]], "Mapping[str, pd.DataFrame]"]
+
+_NEEDED = ("curves", "replicas")
 
 
 class LiveVerdicts:
@@ -19,7 +23,7 @@ class LiveVerdicts:
 
     Args:
         trials: identity and config of every trial of the plan.
-        read: the stored tables of a result (``Store.tables``). With it nothing but names is kept until a condition is
+        read: some stored tables of a result (``Store.tables``). With it nothing but names is kept until a condition is
             complete; without it the tables that were given are, which for a large study is all of them.
     """
 
@@ -50,11 +54,13 @@ class LiveVerdicts:
         self._waiting[group].remove(identity)
         self._members.setdefault(group, []).append(identity)
         if self._read is None and tables is not None:
-            self._given[identity] = {name: tables[name] for name in ("curves", "replicas")}
+            self._given[identity] = {name: tables[name] for name in _NEEDED}
         if self._waiting[group]:
             return []
-        read = self._read or self._given.pop
-        return self._judge([read(member) for member in self._members.pop(group)])
+        members, read = self._members.pop(group), self._read
+        if read is None:
+            return self._judge([self._given.pop(member) for member in members])
+        return self._judge(at_once(lambda member: read(member, _NEEDED), members))
 
     def _judge(self, results: list[Mapping[str, pd.DataFrame]]) -> list[str]:
         import pandas as pd
@@ -63,7 +69,7 @@ class LiveVerdicts:
         from memsweep.report.grouping import plain_value
         from memsweep.stability.verdict import judge
 
-        curves, replicas = (pd.concat([tables[name] for tables in results]) for name in ("curves", "replicas"))
+        curves, replicas = (pd.concat([tables[name] for tables in results]) for name in _NEEDED)
         curves = curves.dropna(subset=["width", "horizon"]) if not curves.empty else curves
         if curves.empty:  # no perturbation was measured
             return []

@@ -77,7 +77,7 @@ def _older(store: Store, name: str, record: Mapping[str, Any]) -> pa.Table | Non
         except FileNotFoundError:
             return None
     try:
-        return pq.read_table(pa.BufferReader(data), partitioning=None)
+        return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"{store.place}/{path} is damaged ({error}). {MEND}") from None  # no fault of the storage
 

@@ -198,14 +198,31 @@ class Store:
             raise StoreError(f"there is no table {name!r}; the tables are {one_of(TABLES)}.")
         return self.together(name, self.records())
 
-    def tables(self, identity: str) -> dict[str, pd.DataFrame]:
-        """All four tables of one result.
+    def tables(self, identity: str, names: Iterable[str] = TABLES) -> dict[str, pd.DataFrame]:
+        """All four tables of one result, or some of them.
+
+        Raises:
+            StoreError: a file is missing or damaged.
+        """
+        return self._tables_of(self.record(identity), names)
+
+    def result(self, identity: str) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
+        """The record and all four tables of one result; each file is read once.
 
         Raises:
             StoreError: a file is missing or damaged.
         """
         record = self.record(identity)
-        return {name: self.together(name, [record]) for name in TABLES}
+        return record, self._tables_of(record, TABLES)
+
+    def outcomes(self, identities: Iterable[str]) -> dict[str, str]:
+        """How the trials of these stored results ended, in the words of their records.
+
+        Raises:
+            StoreError: a record is missing or damaged.
+        """
+        names = list(identities)
+        return dict(zip(names, at_once(lambda name: str(self.record(name)["outcome"]), names), strict=True))
 
     def together(self, name: str, records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         """One table of several results, in the order of their records.
@@ -220,6 +237,11 @@ class Store:
             return table_files.empty(name)
         frame: pd.DataFrame = pa.concat_tables(parts).to_pandas()
         return frame
+
+    def _tables_of(self, record: Mapping[str, Any], names: Iterable[str]) -> dict[str, pd.DataFrame]:
+        wanted = list(names)
+        parts = at_once(lambda name: self.arrow(name, record), wanted)  # of a bucket, one wait instead of four
+        return {name: part.to_pandas() for name, part in zip(wanted, parts, strict=True)}
 
     def arrow(self, name: str, record: Mapping[str, Any]) -> pa.Table:
         """One table of the result with this record, checked.

@@ -11,7 +11,7 @@ from typing import TypeVar
 import requests
 from mlflow.exceptions import MlflowException
 
-from memsweep.sweep.storage import redacted
+from memsweep.sweep.redaction import redacted, without_secrets
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ def reason(error: Exception, uri: str) -> str:
             return f"no answer from {redacted(uri)}"
         link = link.__cause__ or link.__context__
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return f"{type(error).__name__}: {first[:200].replace(uri, redacted(uri))}"
+    return f"{type(error).__name__}: {without_secrets(first.replace(uri, redacted(uri)))[:200]}"
 
 
 def _worth_another(error: Exception, began: float) -> bool:

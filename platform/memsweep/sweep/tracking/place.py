@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 from memsweep.errors import ConfigError, one_of
-from memsweep.sweep.storage import Place, redacted
+from memsweep.sweep.redaction import redacted
+from memsweep.sweep.storage import Place
 from memsweep.sweep.store import MLFLOW_ARTIFACTS, MLFLOW_DATABASE
 
 SERVERS = ("http", "https")

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.errors import StoreError, one_of
-from memsweep.sweep.storage import Place, at_once, redacted
+from memsweep.sweep.redaction import redacted
+from memsweep.sweep.storage import Place, at_once
 from memsweep.sweep.store import Store, folder_name
 from memsweep.sweep.tracking import mirror
-from memsweep.sweep.tracking.place import prepare_environment, tracking_uri
-from memsweep.sweep.tracking.tracker import STATUS
+from memsweep.sweep.tracking.place import SERVERS, prepare_environment, tracking_uri
+from memsweep.sweep.tracking.tracker import AT_ONCE, STATUS
 
 if TYPE_CHECKING:
     from memsweep.sweep.tracking.writer import Writer
@@ -124,14 +126,7 @@ class _Sync:
         stamps |= {name: mirror.stamp_of_failure(failure) for name, failure in failed.items()}
         todo = [name for name, stamp in stamps.items() if not self.writer.holds(name, stamp)]
         self.say(f"sync: {len(stamps) - len(todo)} of them are in MLflow ({redacted(self.uri)}), {len(todo)} to add")
-        added = []
-        for name in todo:
-            if name in records:
-                write = partial(self._write_result, records[name])
-            else:
-                write = partial(self._write_failure, name, failed[name], configs)
-            if self._step(name, write):
-                added.append(name)
+        added = self._added(todo, records, failed, configs)
         removed: list[int] = []
         keep = {*stamps, *(name for name in rows if name in stored)}  # what cannot be read stays as it is
         self._step("the removal of what is no longer stored", lambda: removed.append(self.writer.keep_only(keep)))
@@ -157,6 +152,28 @@ class _Sync:
                 self.missing[identity] = str(record)
             else:
                 yield identity, record
+
+    def _added(
+        self,
+        todo: Sequence[str],
+        records: Mapping[str, Mapping[str, Any]],
+        failed: Mapping[str, Mapping[str, Any]],
+        configs: Mapping[str, Mapping[str, Any]],
+    ) -> list[str]:
+        """Write the runs of these trials, to a server a few at a time; which of them are there now."""
+
+        def add(name: str) -> bool:
+            if name in records:
+                return self._step(name, partial(self._write_result, records[name]))
+            return self._step(name, partial(self._write_failure, name, failed[name], configs))
+
+        at_once = AT_ONCE if self.uri.partition(":")[0].lower() in SERVERS else 1
+        added: list[str] = []
+        with ThreadPoolExecutor(at_once, thread_name_prefix="memsweep-sync") as pool:
+            for start in range(0, len(todo), at_once):  # part by part, so that Ctrl-C waits for no more than one
+                part = todo[start : start + at_once]
+                added += [name for name, done in zip(part, pool.map(add, part), strict=True) if done]
+        return added
 
     def _write_result(self, record: Mapping[str, Any]) -> None:
         self.writer.write(mirror.finished_run(record, self.store.tables(record["identity"])))

@@ -1,13 +1,14 @@
 """The driver's side of tracking: it hands results over and never waits for MLflow.
 
-One background thread writes them, in order. A server that is slow, away or wrong costs nothing but a sentence at
-the end: the store has every result, and ``memsweep sync`` adds what is missing.
+One background thread writes them, in order; to a server a few at a time. A server that is slow, away or wrong costs
+nothing but a sentence at the end: the store has every result, and ``memsweep sync`` adds what is missing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
+import itertools
 import shlex
 import threading
 import time
@@ -19,10 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.errors import one_of
-from memsweep.sweep.storage import Place, redacted
+from memsweep.sweep.redaction import redacted, without_secrets
+from memsweep.sweep.storage import Place
 from memsweep.sweep.store import Store, folder_name
 from memsweep.sweep.tracking import mirror
-from memsweep.sweep.tracking.place import prepare_environment, tracking_uri
+from memsweep.sweep.tracking.place import SERVERS, prepare_environment, tracking_uri
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
 STATUS = {"done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 """How a sweep can end, and MLflow's word for it."""
+
+AT_ONCE = 4
+"""Trials that are written to a server at the same time."""
 
 _KEPT_IN_MEMORY = 256  # results that wait beyond these are read from the store again when their turn comes
 _LONGEST_PAUSE = 10.0  # seconds between tries while the server is away
@@ -220,7 +225,7 @@ class Tracker:
 
     def _write_stored(self, identity: str, writer: Writer) -> None:
         if not writer.has(identity):
-            _write(self._store.record(identity), self._store.tables(identity), writer)
+            _write(*self._store.result(identity), writer)
 
     def _write_failure(
         self, identity: str, failure: Mapping[str, Any], config: Mapping[str, Any], writer: Writer
@@ -234,36 +239,71 @@ class Tracker:
 
     def _work(self) -> None:
         failures = 0  # in a row
-        while (job := self._next(_pause(failures))) is not None:
-            error = self._attempt(job)
+        while jobs := self._next(_pause(failures), self._at_once(failures)):
+            errors = self._attempts(jobs)
             self._tried.set()
-            self._obstacle, transient = self._judged(error) if error else ("", False)
-            failures = failures + 1 if transient else 0
             with self._changed:
                 if self._abandoned:
                     return
-                if transient:
-                    # To the back, so that one job that always fails does not keep the others waiting.
-                    self._jobs.rotate(-1)
-                    if self._closing and failures > 1:
-                        return
-                    continue
-                if job is self._end:
-                    self._end = None
-                else:
-                    self._jobs.popleft()
-                if error is not None:
-                    self._lost.append((job, self._obstacle))
+                in_vain = [self._settled(job, error) for job, error in zip(jobs, errors, strict=True)]
+                failures = failures + 1 if all(in_vain) else 0
+                if self._closing and failures > 1:
+                    return
 
-    def _next(self, pause: float) -> _Job | None:
-        """The oldest job, after a pause that closing cuts short; None when closing with nothing left."""
+    def _at_once(self, failures: int) -> int:
+        """How many trials to write at the same time: one to a database in a file, or while there is trouble."""
+        server = self._full_uri.partition(":")[0].lower() in SERVERS
+        return AT_ONCE if server and self.run_id is not None and not failures else 1
+
+    def _attempts(self, jobs: list[_Job]) -> list[Exception | None]:
+        """Try jobs that have nothing to do with one another, all at the same time."""
+        errors: list[Exception | None] = [None] * len(jobs)
+
+        def attempt(place: int) -> None:
+            errors[place] = self._attempt(jobs[place])
+
+        # no pool: at the end of the process its threads would be waited for
+        others = [threading.Thread(target=attempt, args=(place,), daemon=True) for place in range(1, len(jobs))]
+        for thread in others:
+            thread.start()
+        attempt(0)
+        for thread in others:
+            thread.join()
+        return errors
+
+    def _settled(self, job: _Job, error: Exception | None) -> bool:
+        """Take the job that is the oldest now off the list, or put it to the end: whether it shall be tried again."""
+        self._obstacle, transient = self._judged(error) if error else ("", False)
+        if transient:
+            self._jobs.rotate(-1)  # so that one job that always fails does not keep the others waiting
+            return True
+        if job is self._end:
+            self._end = None
+        else:
+            self._jobs.popleft()
+        if error is not None:
+            self._lost.append((job, self._obstacle))
+        return False
+
+    def _next(self, pause: float, most: int) -> list[_Job]:
+        """The oldest jobs, after a pause that closing cuts short; none when closing with nothing left.
+
+        More than one where they write different trials: these have nothing to do with one another.
+        """
         with self._changed:
             if pause:
                 self._changed.wait_for(lambda: self._closing, timeout=pause)
             self._changed.wait_for(lambda: bool(self._jobs) or self._closing)
             if self._abandoned:
-                return None
-            return self._jobs[0] if self._jobs else self._end
+                return []
+            if not self._jobs:
+                return [self._end] if self._end else []
+            found = {self._jobs[0].trial: self._jobs[0]}
+            for job in itertools.islice(self._jobs, 1, most):
+                if None in found or job.trial is None or job.trial in found:
+                    break
+                found[job.trial] = job
+            return list(found.values())
 
     def _attempt(self, job: _Job) -> Exception | None:
         try:
@@ -279,7 +319,7 @@ class Tracker:
         try:
             from memsweep.sweep.tracking.calls import is_transient, reason
         except ImportError:  # MLflow itself cannot be imported
-            return f"{type(error).__name__}: {error}", False
+            return f"{type(error).__name__}: {without_secrets(str(error))}", False
         return reason(error, self._full_uri), is_transient(error)
 
 

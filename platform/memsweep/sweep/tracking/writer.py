@@ -48,7 +48,10 @@ class _Known:
 
 
 class Writer:
-    """The runs of one sweep. Used by one thread; every method may raise what MLflow raises.
+    """The runs of one sweep. Every method may raise what MLflow raises.
+
+    Used by one thread; only ``holds``, ``has`` and ``write`` may run in several at once, each for another trial, after
+    ``open``.
 
     Args:
         uri: tracking URI of a server or a database.

@@ -1,0 +1,111 @@
+"""From 1 to 1 000 nodes: what each part of a sweep takes and gives, and which limit is met first.
+
+Trials do nothing, all else is real: Ray on this machine, an S3 server, MLflow on PostgreSQL. It takes an hour, and
+needs Linux, Swift (``make ci-deps``) and Debian's package postgresql; ``--only part=events`` (requests, mirror, study,
+large) measures one part.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import harness, scale_events, scale_limits, scale_mirror, scale_requests, scale_servers, scale_study
+from benchmarks.harness import Options, Row
+from benchmarks.scale_draw import draw
+from benchmarks.whole import in_a_process
+
+EVENTS = ((300, 1, 2), (3000, 1, 2), (300, 1, 8), (300, 100, 2), (300, 1, 2, True))
+"""Packs, trials of each, slots, and whether ten reports come from each."""
+COUNTED = 50
+STUDIES = (100, 1000)
+"""Trials with S3 and MLflow."""
+LARGE = (1000, 10_000)
+"""Trials on a disk, without MLflow."""
+
+
+@dataclass(frozen=True)
+class _Servers:
+    """What the processes of the measurements need to know."""
+
+    bucket: str
+    database: str
+    processes: dict[str, tuple[int, ...]]
+
+
+def run(options: Options) -> None:
+    """Measure, print, write, draw."""
+    if missing := scale_servers.missing():
+        raise SystemExit(f"not here: {', '.join(missing)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # servers go down with us
+    parts: dict[str, list[Row]] = {}
+    with tempfile.TemporaryDirectory(prefix="memsweep-scale-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # PostgreSQL runs as another user
+        for part, rows in _parts(folder, options):
+            parts.setdefault(part, []).extend(rows)
+            harness.table([{k: v for k, v in row.items() if not isinstance(v, list | dict)} for row in rows], part)
+    runs = parts.get("study", []) + parts.get("large", [])
+    if runs and not options.quick and not options.only:
+        draw(runs)
+    rows = [{"part": part, **row} for part, found in parts.items() for row in found]
+    if not options.only:
+        harness.write("scale", {"trials": "do nothing"}, rows, options.out)
+
+
+def _parts(folder: Path, options: Options) -> Iterator[tuple[str, list[Row]]]:
+    quick = options.quick
+    costs: dict[str, Row] = {}
+    if options.wants({"part": "events"}):
+        cases = [(100, 1, 2), (100, 1, 2, True)] if quick else EVENTS
+        rows = [in_a_process(scale_events.drive, *case) for case in cases]
+        costs |= {"pack": rows[0], "report": rows[-1]}
+        yield "events", rows
+    with _servers(folder) as servers:
+        if options.wants({"part": "requests"}):
+            yield "requests", in_a_process(scale_requests.counted, 10 if quick else COUNTED, "requests")
+        if options.wants({"part": "mirror"}):
+            row = in_a_process(scale_mirror.compared, 20 if quick else 100, str(folder), servers.processes, 3)
+            costs["mirror"] = row
+            yield "mirror", [row]
+        for trials in STUDIES[:1] if quick else STUDIES:
+            if options.wants({"part": "study"}):
+                where = f"{servers.bucket}/study{trials}"
+                row = in_a_process(scale_study.sweep, trials, where, str(folder), servers.processes)
+                row |= in_a_process(scale_study.opened, trials, where, str(folder))
+                yield "study", [row | in_a_process(scale_study.reported, trials, where)]
+    for trials in () if quick else LARGE:
+        if options.wants({"part": "large"}):
+            where = str(folder / f"large{trials}")
+            row = in_a_process(scale_study.unmirrored, trials, where, str(folder))
+            yield "large", [row | in_a_process(scale_study.reported, trials, where)]
+    if costs.keys() >= {"pack", "report", "mirror"}:
+        yield "limits", scale_limits.table(_costs(costs))
+
+
+def _costs(rows: dict[str, Row]) -> scale_limits.Costs:
+    pack, told, mirror = rows["pack"], rows["report"], rows["mirror"]
+    return scale_limits.Costs(
+        pack=pack["driver_ms_a_pack"],
+        report=(told["driver_ms_a_pack"] - pack["driver_ms_a_pack"]) / told["reports_a_pack"],
+        result=mirror["read_ms"],
+        client=mirror["client_ms"],
+        server=mirror["mlflow_ms"],
+    )
+
+
+@contextmanager
+def _servers(folder: Path) -> Iterator[_Servers]:
+    with (
+        scale_servers.s3(folder / "s3") as s3,
+        scale_servers.postgres(folder / "postgres") as postgres,
+        scale_servers.mlflow(folder / "mlflow", postgres.uri) as mlflow,
+    ):
+        scale_study.track_to(mlflow.uri)
+        processes = {"s3": s3.processes, "postgres": postgres.processes, "mlflow": mlflow.processes}
+        yield _Servers(s3.uri, postgres.uri, processes)

@@ -1,0 +1,118 @@
+"""How many requests each step makes to a bucket, counted by a proxy, and how long they take together.
+
+Requests are what a bucket costs: an object store that is far away answers each after 10 to 50 ms, to many at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from benchmarks import noop
+from benchmarks.harness import Row
+from benchmarks.scale_servers import BUCKET, tests_module
+from benchmarks.scale_study import command, study_of
+from benchmarks.whole import ROOT
+
+from memsweep import report
+from memsweep.config.compose import load_study
+from memsweep.report.live import LiveVerdicts
+from memsweep.sweep import course, last_words
+from memsweep.sweep.delivery import delivery
+from memsweep.sweep.journal import Journal, State, read_rows
+from memsweep.sweep.journal import Row as JournalRow
+from memsweep.sweep.plan import Plan, identified, make_plan, pack_of
+from memsweep.sweep.plan_file import write_plan
+from memsweep.sweep.reusable import reusable
+from memsweep.sweep.storage import Place
+from memsweep.sweep.store import Store
+
+MEMBERS = 25
+"""Trials of a pack."""
+
+
+def counted(trials: int, name: str) -> list[Row]:
+    """A row for each step of a study of so many trials (at most ``noop.PER_RATE``) in a prefix of that name."""
+    proxies, servers = tests_module("s3_proxy"), tests_module("s3_server")
+    with (
+        proxies.refusing(servers.S3Server(os.environ["AWS_ENDPOINT_URL"])) as proxy,
+        tempfile.TemporaryDirectory() as d,
+        mock.patch.dict(os.environ, AWS_ENDPOINT_URL=proxy.endpoint),
+    ):
+        return _Count(proxy.requests, trials, f"s3://{BUCKET}/{name}", Path(d)).rows()
+
+
+class _Count:
+    def __init__(self, requests: list[str], trials: int, results: str, folder: Path) -> None:
+        self._requests, self._trials = requests, trials
+        study, overrides = study_of(noop.PER_RATE, folder)
+        self._study, self._overrides, self._results = study, overrides, results
+        config = load_study(study, overrides, ROOT)
+        rows = identified(config)[:trials]
+        packs = [rows[start : start + MEMBERS] for start in range(0, trials, MEMBERS)]
+        made = make_plan(config, rows, set())
+        self._plan = Plan(config.name, "", made.trials, made.done, tuple(map(pack_of, packs)), made.resources)
+        self._place = Place.at(results)
+        self._store = Store(self._place / config.name)
+
+    def rows(self) -> list[Row]:
+        plan, store = self._plan, self._store
+        names = [trial.identity for trial in plan.trials]
+        write_plan(store.place, plan, {}, {"params": {"trials": self._trials}, "tags": {}})
+        journal = Journal(store.place, {name: JournalRow() for name in names})
+        live = LiveVerdicts(((trial.identity, trial.config) for trial in plan.trials), store.tables)
+        steps: list[tuple[str, str, Callable[[], Any]]] = [
+            ("worker: a trial's files", "trial", self._work),
+            ("driver: a pack begins", "pack", lambda: self._begin(journal)),
+            ("driver: results read for the mirror", "trial", lambda: self._deliver(names)),
+            ("driver: live verdicts", "trial", lambda: [live.add(name) for name in names]),
+            ("listing", "study", store.identities),
+            ("what is stored is checked", "trial", lambda: reusable(plan.trials, store, self._place)),
+            ("memsweep status", "trial", lambda: command(["status", plan.study, "--results", self._results])),
+            ("report", "trial", lambda: report.build(store.place)),
+        ]
+        return [self._row(*step) for step in steps]
+
+    def _row(self, step: str, unit: str, work: Callable[[], Any]) -> Row:
+        first, began = len(self._requests), time.perf_counter()
+        work()
+        seconds, made = time.perf_counter() - began, self._requests[first:]
+        kinds = Counter(map(_kind, made))
+        number = {"trial": self._trials, "pack": len(self._plan.packs), "study": 1}[unit]
+        return {
+            "step": step,
+            "per": unit,
+            "requests": len(made) / number,
+            **{kind: kinds[kind] / number for kind in ("HEAD", "GET", "PUT", "DELETE", "LIST")},
+            "ms": 1000 * seconds / number,
+            "ms_a_request": 1000 * seconds / max(1, len(made)),
+        }
+
+    def _work(self) -> None:
+        for job in course._jobs(self._plan, ROOT, self._store.place.uri):
+            done = noop.no_work(job, lambda fraction: None)
+            if len(done.finished) < len(job.members):
+                raise RuntimeError(str(done.failed))
+
+    def _begin(self, journal: Journal) -> None:
+        for pack in self._plan.packs:
+            last_words.take(self._store, pack.identity)
+            journal.note([trial.identity for trial in pack.trials], State.RUNNING)
+            journal.flush()
+        read_rows(self._store.place)
+
+    def _deliver(self, names: list[str]) -> None:
+        with delivery(self._store, lambda record, tables: None) as deliver:
+            for name in names:
+                deliver(name)
+
+
+def _kind(request: str) -> str:
+    return "LIST" if re.match(r"GET /[^/?]*/?\?", request) else request.partition(" ")[0]
