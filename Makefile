@@ -27,13 +27,29 @@ WANT  := $(PLACE) $(shell cat pyproject.toml constraints.txt | sha256sum | cut -
 SWIFT         ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memsweep-ci/swift
 SWIFT_VERSION := 2.38.3
 
+# The scanner for known vulnerabilities, apart as well.
+AUDIT         ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memsweep-ci/audit
+AUDIT_VERSION := 2.10.1
+
+# The local cluster. MEMSWEEP_CONTAINER_RIG names a script that stands in for the engine (tests/rig/containers.sh).
+WORKERS  ?=
+GPU      ?=
+ENV_FILE ?= .env
+VARIANT  := $(if $(GPU),cuda,cpu)
+IMAGE    := $(or $(MEMSWEEP_IMAGE),memsweep:$(VARIANT))
+RIG      := $(MEMSWEEP_CONTAINER_RIG)
+COMPOSE  := MEMSWEEP_IMAGE=$(IMAGE) $(or $(RIG),docker) compose --env-file $(ENV_FILE) $(if $(GPU),--profile gpu)
+SETTING   = sed -nE 's/^$(1)=//p' $(ENV_FILE)
+
+comma    := ,
+
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help env sweep test test-slow drill bench check format ui ci-deps clean
+.PHONY: help env sweep test test-slow drill bench check format ui image audit cluster submit cluster-down ci-deps clean
 
 help: ## this list
 	@printf 'memsweep: can this recurrent model hold this memory, and does it stay that way when its weights move?\n\n'
-	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
 	@printf '\n  make sweep STUDY=quickstart ARGS="training.seeds=10"\n  make test ARGS="-k house -x"\n'
 
 env: ## make or refresh .venv (TORCH=system: use the torch that is installed, add nothing)
@@ -95,20 +111,65 @@ ui: env ## open the MLflow UI on 127.0.0.1 (PORT=5000)
 	@MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false \
 	  $(PY) -m mlflow ui --backend-store-uri "sqlite:///$(abspath $(DB))" --host 127.0.0.1 --port $(PORT) --workers 1
 
-ci-deps: ## install what the tests want from outside, on Debian or Ubuntu (as root): Chromium, a C++ compiler, an S3 server
+image: ## build the image of the cluster (GPU=1: with CUDA; TORCH_INDEX= where pip finds torch)
+	@started=$$SECONDS; \
+	DOCKER_BUILDKIT=1 $(if $(RIG),$(RIG),docker) build --quiet --file docker/Dockerfile --tag $(IMAGE) \
+	  --build-arg VARIANT=$(VARIANT) $(if $(TORCH_INDEX),--build-arg TORCH_INDEX=$(TORCH_INDEX)) \
+	  $(if $(PIP_CONFIG_FILE),--secret id=pip$(comma)src=$(PIP_CONFIG_FILE)) . >/dev/null; \
+	$(or $(RIG),docker) $(if $(RIG),docker) run --rm --network none $(IMAGE) \
+	  python3 /opt/memsweep/share/requirements.py check-torch $(VARIANT); \
+	echo "image: $(IMAGE) is built ($$((SECONDS - started)) s)"
+
+audit: ## ask for known vulnerabilities of the pinned packages and, where it is built, of the image
+	@if [ ! -x $(AUDIT)/bin/pip-audit ]; then \
+	  rm -rf $(AUDIT); $(PYTHON) -m venv $(AUDIT); \
+	  $(AUDIT)/bin/python -m pip --disable-pip-version-check --no-input -qq install pip-audit==$(AUDIT_VERSION) || { rm -rf $(AUDIT); exit 2; }; fi; \
+	image=(); if docker image inspect $(IMAGE) >/dev/null 2>&1; then image=(docker run --rm --user 0 $(IMAGE) sh -c); fi; \
+	$(PYTHON) docker/audit.py $(AUDIT)/bin/pip-audit constraints.txt "$${image[@]}"
+
+cluster: image ## a cluster on this machine: Ray, MLflow, PostgreSQL, S3 in containers (WORKERS=2, GPU=1)
+	@python3 docker/environment.py .env.example $(ENV_FILE)
+	@started=$$SECONDS; \
+	workers=$(or $(WORKERS),$$($(call SETTING,CLUSTER_WORKERS))); \
+	CLUSTER_WORKERS=$$workers $(COMPOSE) up --detach --wait --no-build --quiet-pull; \
+	echo; \
+	echo "cluster: up with $$workers workers ($$((SECONDS - started)) s)"; \
+	echo "  MLflow         http://127.0.0.1:$$($(call SETTING,CLUSTER_MLFLOW_PORT))   user $$($(call SETTING,CLUSTER_MLFLOW_USER)), password: CLUSTER_MLFLOW_PASSWORD in $(ENV_FILE)"; \
+	echo "  Ray dashboard  http://127.0.0.1:$$($(call SETTING,CLUSTER_RAY_PORT))   token: CLUSTER_RAY_TOKEN in $(ENV_FILE)"; \
+	echo "  make submit STUDY=quickstart      run a study there"; \
+	echo "  make cluster-down                 stop; results, runs and passwords stay"
+
+submit: env ## run STUDY on the cluster and follow it; ARGS= overrides and flags
+	@[ -f $(ENV_FILE) ] || { echo "There is no $(ENV_FILE): run 'make cluster' first." >&2; exit 2; }
+	@RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$$($(call SETTING,CLUSTER_RAY_TOKEN)) \
+	  $(if $(RIG),$(RIG) in) $(PY) -m memsweep submit $(STUDY) \
+	  --address http://127.0.0.1:$$($(call SETTING,CLUSTER_RAY_PORT)) $(ARGS)
+
+cluster-down: ## stop the cluster; its volumes (results, MLflow's database) stay
+	@[ -f $(ENV_FILE) ] || { echo "There is no $(ENV_FILE), so no cluster was made here." >&2; exit 2; }
+	@$(COMPOSE) --profile gpu down --remove-orphans
+	@echo "cluster: down. 'make cluster' goes on where it was; its data: docker volume ls --filter name=memsweep"
+
+# What the tests want from outside, by the program that shows whether it is there.
+CI_PACKAGES := chromium=chromium,fonts-dejavu-core c++=g++ ip=iproute2 unshare=util-linux
+CI_PACKAGES += /usr/lib/postgresql/*/bin/initdb=postgresql
+CI_PACKAGES += $(if $(RIG),dockerd=docker.io iptables=iptables mmdebstrap=mmdebstrap)
+
+ci-deps: ## install what the tests want from outside, on Debian or Ubuntu (as root): a browser, a compiler, servers
 	@if [ ! -x $(SWIFT)/bin/swift-proxy-server ]; then \
 	  echo "ci-deps: installing OpenStack Swift, an S3 server, in $(SWIFT)"; \
 	  rm -rf $(SWIFT); $(PYTHON) -m venv $(SWIFT); \
 	  $(SWIFT)/bin/python -m pip --disable-pip-version-check --no-input -qq install swift==$(SWIFT_VERSION) || { rm -rf $(SWIFT); exit 2; }; fi; \
 	echo "ci-deps: $(SWIFT)/bin is there"; \
-	if command -v chromium >/dev/null && command -v c++ >/dev/null; then \
-	  echo "ci-deps: $$(command -v chromium) and $$(command -v c++) are there"; exit 0; fi; \
-	[ "$$(id -u)" = 0 ] || { echo "make ci-deps installs system packages: run it as root." >&2; exit 2; }; \
+	missing=(); \
+	for each in $(CI_PACKAGES); do \
+	  command -v $${each%%=*} >/dev/null || { packages=$${each#*=}; missing+=($${packages//,/ }); }; done; \
+	if [ $${#missing[@]} = 0 ]; then echo "ci-deps: all packages are there"; exit 0; fi; \
+	[ "$$(id -u)" = 0 ] || { echo "make ci-deps installs system packages ($${missing[*]}): run it as root." >&2; exit 2; }; \
 	export DEBIAN_FRONTEND=noninteractive; \
-	echo "ci-deps: installing chromium and g++"; \
+	echo "ci-deps: installing $${missing[*]}"; \
 	apt-get -qq -o DPkg::Lock::Timeout=300 update; \
-	apt-get -qq -o DPkg::Lock::Timeout=300 install -y --no-install-recommends chromium fonts-dejavu-core g++ >/dev/null; \
-	command -v chromium c++
+	apt-get -qq -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$${missing[@]}" >/dev/null
 
 clean: ## remove the environment and caches; results stay
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist platform/*.egg-info
