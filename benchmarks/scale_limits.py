@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from benchmarks.harness import Row
 
 from memsweep.sweep.plan import PACK_SECONDS
-from memsweep.sweep.throttle import REPORT_INTERVAL
+from memsweep.sweep.throttle import report_interval
 
 NODES = (1, 10, 100, 1000)
 LENGTHS = (10.0, 100.0, 1000.0)
@@ -49,7 +49,7 @@ def _row(costs: Costs, kind: str, slots: int, nodes: int, seconds: float) -> Row
     packs = slots / max(seconds, PACK_SECONDS[1])
     needed = {
         "packs": packs * costs.pack / 1000,
-        "progress": slots / REPORT_INTERVAL * costs.report / 1000,
+        "progress": slots / report_interval(slots) * costs.report / 1000,
         "results": trials * costs.result / 1000,
         "mlflow_client": trials * costs.client / 1000,
         "mlflow_server": trials * costs.server / 1000,

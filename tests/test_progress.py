@@ -7,7 +7,7 @@ import io
 import pytest
 
 from memsweep.sweep.progress import Ledger, Snapshot
-from memsweep.sweep.throttle import throttled
+from memsweep.sweep.throttle import report_interval, throttled
 from memsweep.sweep.view import PLAIN_INTERVAL, LiveView, PlainView, describe, duration, open_view
 
 
@@ -134,3 +134,8 @@ def test_reports_that_come_too_soon_are_dropped() -> None:
         clock.now += 0.1
     assert len(seen) == 9
     assert seen == sorted(seen)
+
+
+def test_however_many_packs_run_their_reports_stay_few() -> None:
+    assert report_interval(2) == report_interval(200) == 1.0
+    assert 32_000 / report_interval(32_000) == pytest.approx(200)

@@ -20,7 +20,7 @@ from memsweep.sweep.job import PackJob, PackReport
 from memsweep.sweep.ray_session import nodes, ray_session
 from memsweep.sweep.ray_team import Team, TeamLostError
 from memsweep.sweep.resources import slots
-from memsweep.sweep.throttle import REPORT_INTERVAL, throttled
+from memsweep.sweep.throttle import report_interval, throttled
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from memsweep.sweep.ray_watch import Watch
 
 Fit = Callable[[ResourcesConfig], tuple[ResourcesConfig, int]]
-
-_REPORTS = 200
-"""Most progress reports a second of all packs together: the driver takes some hundred more, and has else to do."""
 
 
 @contextmanager
@@ -80,7 +77,7 @@ class RayBackend:
                 shelf=Shelf.of(by_pack),
                 work=self._work,
                 resources=self._resources,
-                interval=max(REPORT_INTERVAL, at_once / _REPORTS),
+                interval=report_interval(at_once),
             ),
             _asked(self._resources),
         )

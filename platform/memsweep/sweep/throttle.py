@@ -6,6 +6,13 @@ import time
 from collections.abc import Callable
 
 REPORT_INTERVAL = 1.0  # seconds
+_REPORTS = 200
+"""Most reports a second of all packs together: a driver takes some hundred more, and has other work."""
+
+
+def report_interval(packs: int) -> float:
+    """Seconds between two reports of one pack, where so many packs run at once."""
+    return max(REPORT_INTERVAL, packs / _REPORTS)
 
 
 def throttled(
