@@ -20,6 +20,7 @@ from typing import Any
 from benchmarks import noop
 from benchmarks.harness import Row
 from benchmarks.scale_proc import resident, thread_cpu, tree_cpu
+from benchmarks.stages import Stages
 from benchmarks.whole import ROOT, _memory
 
 from memsweep import report
@@ -96,7 +97,7 @@ def sweep(trials: int, results: str, folder: str, servers: dict[str, tuple[int, 
         servers: name -> processes whose CPU time is noted.
         mirrored: to MLflow.
     """
-    watch = _Stopwatch()
+    watch = Stages()
     study, overrides = study_of(trials, Path(folder))
     config = load_study(study, overrides, ROOT)
     watch.ended("configs")
@@ -201,17 +202,6 @@ def _timed(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
-
-
-class _Stopwatch:
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def ended(self, name: str) -> None:
-        now = time.perf_counter()
-        self.seconds[name] = now - self._last
-        self._last = now
 
 
 def unmirrored(trials: int, results: str, folder: str) -> Row:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import resource
 import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
+
+from benchmarks.stages import Stages
 
 from memsweep.config.compose import load_study
 from memsweep.config.schema import SweepConfig
@@ -77,7 +78,7 @@ def whole(
     Raises:
         RuntimeError: a trial has no result, or something is not in MLflow.
     """
-    stages = _Stages()
+    stages = Stages()
     sweep, plan = _planned(study, overrides, every, apart, stages)
     store = Store(results / folder_name(sweep.name))
     write_plan(store.folder, plan, {})
@@ -105,7 +106,7 @@ def whole(
 
 
 def _planned(
-    study: str, overrides: tuple[str, ...], every: int, apart: bool, stages: _Stages
+    study: str, overrides: tuple[str, ...], every: int, apart: bool, stages: Stages
 ) -> tuple[SweepConfig, Plan]:
     sweep = load_study(study, overrides, ROOT)
     sweep = replace(sweep, rows=sweep.rows[::every])
@@ -117,17 +118,6 @@ def _planned(
         plan = replace(plan, packs=tuple(pack_of([trial]) for trial in plan.trials))
     stages.ended("packs")
     return sweep, plan
-
-
-class _Stages:
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def ended(self, name: str) -> None:
-        now = time.perf_counter()
-        self.seconds[name] = now - self._last
-        self._last = now
 
 
 def _memory() -> float:
