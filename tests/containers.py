@@ -45,7 +45,7 @@ while True:
         told["results"] = {file.base_name: file.mtime_ns for file in store.get_file_info(records)}
         with urllib.request.urlopen(nodes, timeout=5) as answer:
             found = json.load(answer)["data"]["result"]["result"]
-        told["alive"] = sorted(node["node_ip"] for node in found if node["state"] == "ALIVE")
+        told["alive"] = {node["node_id"]: node["node_ip"] for node in found if node["state"] == "ALIVE"}
     except (OSError, KeyError) as error:
         told["error"] = str(error)
     print(json.dumps(told), flush=True)
@@ -265,12 +265,12 @@ class Watch:
 
     Attributes:
         results: each stored record, and when it was written.
-        alive: addresses of the nodes that Ray holds for alive.
+        alive: node -> address of those that Ray holds for alive; one that starts anew is another node.
     """
 
     process: subprocess.Popen[str]
     results: dict[str, int] = field(default_factory=dict)
-    alive: frozenset[str] = frozenset()
+    alive: dict[str, str] = field(default_factory=dict)
 
     def follow(self) -> None:
         """Read until the head is gone."""
@@ -278,16 +278,19 @@ class Watch:
         for line in self.process.stdout:
             told = json.loads(line)
             self.results = told.get("results", self.results)
-            self.alive = frozenset(told.get("alive", self.alive))
+            self.alive = told.get("alive", self.alive)
+
+    def at(self, address: str) -> str:
+        """The node at an address."""
+        return next(node for node, place in self.alive.items() if place == address)
 
     def until(self, what: str, condition: Callable[[], bool], seconds: float) -> float:
         """The time that something takes to come about."""
         start = time.monotonic()
         while not condition():
             if time.monotonic() > start + seconds:
-                raise ContainersError(
-                    f"not within {seconds:.0f} s: {what} ({len(self.results)} results, alive {self.alive})"
-                )
+                seen = f"{len(self.results)} results, alive {sorted(self.alive.values())}"
+                raise ContainersError(f"not within {seconds:.0f} s: {what} ({seen})")
             time.sleep(0.1)
         return time.monotonic() - start
 

@@ -52,13 +52,13 @@ def listeners(pids: Iterable[int]) -> list[Listener]:
     return found
 
 
-def rpc(where: str, method: str, token: str | None = None) -> str:
+def rpc(where: str, method: str, token: str | None = None, timeout: float = 20.0) -> str:
     """What a gRPC server answers to an empty request: ``OK``, or the name of the status."""
     metadata = [("authorization", f"Bearer {token}")] if token else []
     with grpc.insecure_channel(where) as channel:
         call = channel.unary_unary(method, request_serializer=bytes, response_deserializer=bytes)
         try:
-            call(b"", timeout=20, metadata=metadata)
+            call(b"", timeout=timeout, metadata=metadata)
         except grpc.RpcError as error:
             return str(error.code().name)
     return "OK"

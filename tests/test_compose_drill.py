@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.drill, pytest.mark.containers]
 STUDY = "compose_drill"
 HORIZONS = list(range(20, 68, 2))
 ROWS = 2 * len(HORIZONS)
-PATIENCE = 600.0  # seconds; the tally says what it took
+PATIENCE = 300.0  # seconds; the tally says what it took
 TEXT = f"""# Short trainings, one pack a horizon: a minute or two of two workers.
 task: {{name: linear_functional, kernel: exponential}}
 model: {{name: diagonal_rnn, activation: tanh, parameterization: exp}}
@@ -101,14 +101,14 @@ def submit_to_resume(cluster: Cluster, workspace: Path) -> str:
 def killed(cluster: Cluster, watch: Watch, nodes: int) -> Fault:
     """Every process of a worker's container ends at once."""
     victim = cluster.containers("ray-worker")[0]
-    address, whole = cluster.address(victim), dict(watch.results)
+    node, whole = watch.at(cluster.address(victim)), dict(watch.results)
     before = cluster.inspect(victim)["RestartCount"]
     begun = time.monotonic()
     subprocess.run(  # the shell that kills is spared, and ends with its container
         [*([rig()] if rig() else []), "docker", "exec", victim, "sh", "-c", "kill -9 -1"],
         env=cluster.environment, capture_output=True, check=False,
     )  # fmt: skip
-    detected = watch.until("the dead worker is known to be dead", lambda: address not in watch.alive, PATIENCE)
+    detected = watch.until("the dead worker is known to be dead", lambda: node not in watch.alive, PATIENCE)
     watch.until("a worker in its place", lambda: len(watch.alive) == nodes, PATIENCE)
     watch.until("more results", lambda: watch.results.keys() > whole.keys(), PATIENCE)
     recovered = time.monotonic() - begun
@@ -119,9 +119,9 @@ def killed(cluster: Cluster, watch: Watch, nodes: int) -> Fault:
 def cut_off(cluster: Cluster, watch: Watch, nodes: int) -> Fault:
     """A worker's network is gone until the others have given it up, and comes back."""
     victim = cluster.containers("ray-worker")[-1]
-    address, whole = cluster.address(victim), dict(watch.results)
+    node, whole = watch.at(cluster.address(victim)), dict(watch.results)
     cluster.docker("network", "disconnect", f"{PROJECT}_cluster", victim)
-    detected = watch.until("the worker that is cut off is given up", lambda: address not in watch.alive, PATIENCE)
+    detected = watch.until("the worker that is cut off is given up", lambda: node not in watch.alive, PATIENCE)
     cluster.docker("network", "connect", f"{PROJECT}_cluster", victim)
     back = watch.until("the worker is back", lambda: len(watch.alive) == nodes, PATIENCE)
     return Fault("compose: worker cut off, then back", whole, detected, back)

@@ -64,7 +64,8 @@ class Session:
 def served(mark: str, token: str, call: str) -> bool:
     """Whether one of the processes answers a call to whom has the token."""
     return any(
-        not socket.on_loopback and rpc(socket.here, f"/ray.rpc.{call}", token) == "OK"
+        # what is still starting listens, and answers nobody
+        not socket.on_loopback and rpc(socket.here, f"/ray.rpc.{call}", token, timeout=2.0) == "OK"
         for socket in listeners(carriers_of(mark))
     )
 
