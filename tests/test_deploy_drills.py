@@ -79,6 +79,7 @@ def deployed(container: dict[str, object], folder: Path, given: dict[str, str]) 
 
 
 @pytest.mark.s3
+@pytest.mark.long
 def test_mlflow_as_deployed(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pod = overlay("cpu")["Deployment", "mlflow"]["spec"]["template"]["spec"]
     database = f"sqlite:///{tmp_path}/mlflow.db"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from drill_study import Outcome
+from drill_study import STEPS, Outcome
 from hosts import Host, Process, missing, network, until
 from network_study import FIRST, NetworkStudy, quiet_outcome
 from ray_hosts import RayHosts, health_settings, ray_hosts
@@ -71,7 +71,8 @@ def on_the_way(cluster: RayHosts, study: NetworkStudy) -> Process:
     """A sweep that has stored something, and whose every host trains, beyond its first checkpoints."""
     driver = study.sweep(cluster)
     reach(driver, study.store.identities, "something is stored")
-    reach(driver, lambda: all(far(study, host) for host in cluster.workers), "all hosts train")
+    first = cluster.workers[0]
+    reach(driver, lambda: all(far(study, host) for host in cluster.workers) and early(study, first), "all hosts train")
     return driver
 
 
@@ -83,6 +84,12 @@ def reach(driver: Process, condition: Callable[[], object], what: str) -> None:
 def far(study: NetworkStudy, host: Host) -> bool:
     batch = study.training(host.name)
     return batch is not None and batch.step >= 11
+
+
+def early(study: NetworkStudy, host: Host) -> bool:
+    """Whether a host's training is not so near its end that it would end before the host is found to be lost."""
+    batch = study.training(host.name)
+    return batch is not None and batch.step <= STEPS - 25
 
 
 def ended_well(driver: Process) -> None:
@@ -216,8 +223,8 @@ def lose(
     reached = max(batch.step for batch in study.asked() if batch.horizon == hit.horizon)
     since = time.time()
     blow(victim)
-    study.quick()  # what else is to be done is soon done: the time to the second start is that of finding out
     until(lambda: cluster.died(victim, since) or driver.poll() is not None, 150.0, "the head takes it for dead")
+    study.quick()  # not before: a worker outlives its raylet by a moment, in which it would end its work
     ended_well(driver)
     again = [b for b in study.asked() if b.horizon == hit.horizon and b.host != victim.name]
     assert again, driver.said()

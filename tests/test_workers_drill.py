@@ -94,7 +94,9 @@ def workers_at(drill: Drill, step: int) -> list[Asked]:
     return list({batch.pid: batch for batch in drill.asked() if batch.step >= step}.values())
 
 
-@pytest.mark.parametrize(("strategy", "horizons"), [("data", LONG), ("replicas", LONG[:1])])
+@pytest.mark.parametrize(
+    ("strategy", "horizons"), [("data", LONG), pytest.param("replicas", LONG[:1], marks=pytest.mark.long)]
+)
 def test_a_killed_worker_costs_the_time_since_the_checkpoint(
     tmp_path: Path, strategy: str, horizons: list[int]
 ) -> None:
