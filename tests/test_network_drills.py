@@ -106,9 +106,11 @@ LOSSES: dict[str, Callable[[Host], None]] = {
     "host's power cut": Host.power_off,
     "host cut off the network": Host.unplug,
 }
+SHORT = "host's power cut"
+"""The one that CI runs: the drill of the local cluster cuts connections, too."""
 
 
-@pytest.mark.parametrize("fault", LOSSES)
+@pytest.mark.parametrize("fault", [pytest.param(f, marks=[] if f == SHORT else pytest.mark.long) for f in LOSSES])
 def test_the_work_of_a_lost_host_goes_on_elsewhere(
     fault: str, cluster: RayHosts, study: NetworkStudy, undisturbed: Outcome, tally: Tally
 ) -> None:
@@ -117,6 +119,7 @@ def test_the_work_of_a_lost_host_goes_on_elsewhere(
     come_back(cluster, cluster.workers[0])
 
 
+@pytest.mark.long
 @pytest.mark.skipif(DEFAULTS not in os.environ, reason=f"two minutes for Ray's own settings; {DEFAULTS}=1 runs it")
 def test_a_partition_with_rays_own_health_settings(
     server: S3Server, tmp_path: Path, study: NetworkStudy, undisturbed: Outcome, tally: Tally
@@ -160,6 +163,7 @@ def passing_faults(cluster: RayHosts) -> dict[str, Callable[[], None]]:
     }
 
 
+@pytest.mark.long
 def test_what_goes_by_costs_time_and_nothing_else(
     cluster: RayHosts, study: NetworkStudy, undisturbed: Outcome, tally: Tally
 ) -> None:
@@ -185,6 +189,7 @@ def test_what_goes_by_costs_time_and_nothing_else(
     assert (lost, rerun, equal) == (0, 0, True)
 
 
+@pytest.mark.long
 def test_a_sweep_goes_on_under_a_new_head(
     cluster: RayHosts, study: NetworkStudy, undisturbed: Outcome, tally: Tally
 ) -> None:
@@ -233,7 +238,8 @@ def lose(
     tally.record(name, 1, lost, rerun, equal, detected=(dead or since) - since, recovered=again[0].when - since)
     assert dead is not None
     assert again[0].step >= reached - 10, (reached, again[0])  # from its checkpoint
-    assert study.failures_counted() == 0  # it was no fault of the trials
+    # it was no fault of the trials; but workers end with their raylet, before the head knows that their node is lost
+    assert study.failures_counted() <= (1 if blow is raylet_killed else 0)
     assert (lost, rerun, equal) == (0, 0, True)
 
 
