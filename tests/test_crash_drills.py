@@ -134,7 +134,7 @@ BLOWS: dict[str, Blow] = {
 @pytest.mark.parametrize(
     ("verb", "kinds"),
     [
-        ("resume", (MIDDLE, BETWEEN, TERM)),
+        pytest.param("resume", (MIDDLE, BETWEEN, TERM), marks=pytest.mark.long),
         ("sweep", (BETWEEN, CUT, MIDDLE, INT)),
         ("resume", (CLUSTER, CLUSTER)),
     ],

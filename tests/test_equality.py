@@ -91,7 +91,7 @@ def relative(one: Any, two: Any) -> float:
 
 
 @pytest.mark.drill
-@pytest.mark.parametrize("activation", ["linear", "tanh"])
+@pytest.mark.parametrize("activation", ["linear", pytest.param("tanh", marks=pytest.mark.long)])
 def test_one_class_gives_equal_bits_and_other_code_paths_agree_to_a_millionth(activation: str, tmp_path: Path) -> None:
     """Code for lesser processors, of torch, its matrix library, numpy and our kernels; and no kernels.
 
