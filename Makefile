@@ -49,7 +49,7 @@ export PYTHONUNBUFFERED := 1
 
 help: ## this list
 	@printf 'memsweep: can this recurrent model hold this memory, and does it stay that way when its weights move?\n\n'
-	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
 	@printf '\n  make sweep STUDY=quickstart ARGS="training.seeds=10"\n  make test ARGS="-k house -x"\n'
 
 env: ## make or refresh .venv (TORCH=system: use the torch that is installed, add nothing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,20 @@ def wait_for(
         assert time.monotonic() < last, "waited in vain"
         assert ended() is None, "the process ended too soon"
         time.sleep(0.1)
+
+
+def descendants_of(pid: int) -> set[int]:
+    """A living process and all that it started, and they; also those whose environment a new title has overwritten."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            after_name = stat.read_text().rpartition(")")[2].split()
+            parents[int(stat.parent.name)] = int(after_name[1])
+    found, fresh = {pid}, {pid}
+    while fresh:
+        fresh = {child for child, parent in parents.items() if parent in fresh} - found
+        found |= fresh
+    return found
 
 
 def carriers_of(token: str) -> list[int]:

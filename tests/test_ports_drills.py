@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from listening import Listener, fetched, http, listeners, rpc
-from processes import carriers_of, wait_for
+from processes import carriers_of, descendants_of, wait_for
 from sweeping import ROOT, environment
 from tracking_server import free_port
 
@@ -61,12 +61,12 @@ class Session:
         return [socket for socket in self.sockets if not socket.on_loopback]
 
 
-def served(mark: str, token: str, call: str) -> bool:
-    """Whether one of the processes answers a call to whom has the token."""
+def served(pid: int, token: str, call: str) -> bool:
+    """Whether a process, or one below it, answers a call to whom has the token."""
     return any(
         # what is still starting listens, and answers nobody
         not socket.on_loopback and rpc(socket.here, f"/ray.rpc.{call}", token, timeout=2.0) == "OK"
-        for socket in listeners(carriers_of(mark))
+        for socket in listeners(descendants_of(pid))
     )
 
 
@@ -89,8 +89,10 @@ def session() -> Iterator[Session]:
         token = process.stdout.readline().strip()
         assert len(token) == 64
         # Ray's agents go on starting while the session is in use
-        wait_for(lambda: {"worker", "agent"} <= {part for part, call in PROBES.items() if served(mark, token, call)})
-        yield Session(token, listeners(carriers_of(mark)))
+        wait_for(
+            lambda: {"worker", "agent"} <= {part for part, call in PROBES.items() if served(process.pid, token, call)}
+        )
+        yield Session(token, listeners(descendants_of(process.pid)))
     finally:
         process.stdin.close()
         try:
