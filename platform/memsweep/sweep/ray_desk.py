@@ -57,13 +57,11 @@ class Look:
         fraction: of the current order that is done: the mean over the workers.
         peak_memory: the most bytes that one of the workers has held.
         deliveries: rank -> what it delivered for the current order.
-        started: whether every worker has asked for an order.
     """
 
     fraction: float
     peak_memory: int
     deliveries: dict[int, Delivery]
-    started: bool
 
 
 class Desk:
@@ -76,7 +74,6 @@ class Desk:
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._orders: list[Order | None] = []
-        self._asked: set[int] = set()
         self._fractions: dict[int, float] = {}
         self._peaks: dict[int, int] = {}
         self._deliveries: dict[int, Delivery] = {}
@@ -91,11 +88,9 @@ class Desk:
             self._deliveries.clear()
             self._news.notify_all()
 
-    async def order(self, rank: int, number: int) -> Order | None:
+    async def order(self, number: int) -> Order | None:
         """The order of this number, as soon as it is there."""
         async with self._news:
-            self._asked.add(rank)
-            self._news.notify_all()
             await self._news.wait_for(lambda: len(self._orders) > number)
             return self._orders[number]
 
@@ -119,7 +114,6 @@ class Desk:
                 sum(self._fractions.values()) / self._workers,
                 max(self._peaks.values(), default=0),
                 dict(self._deliveries),
-                len(self._asked) == self._workers,
             )
 
     async def close(self) -> None:

@@ -42,7 +42,7 @@ def work(config: dict[str, Any]) -> None:
     registry.discover(Path(job.workspace))
     number = 0
     with memory_limit(job.memory), patient():
-        while (order := ray.get(desk.order.remote(rank, number))) is not None:
+        while (order := ray.get(desk.order.remote(number))) is not None:
             number += 1
             delivery = _delivery(job, order, rank, workers, desk)
             ray.get(desk.deliver.remote(rank, delivery))
