@@ -78,11 +78,11 @@ def main(rank: int, folder: Path, activation: str, how: str) -> None:
     crew = Drifting() if how == "apart" else GroupCrew()
     try:
         found = run_share([config(activation)], seat=Seat(rank, 2, crew), **options)
+        torch.save(found, folder / f"found.{rank}")
     except CrewApartError as error:
         (folder / f"apart.{rank}").write_text(str(error))
-        return
-    torch.save(found, folder / f"found.{rank}")
-    distributed.destroy_process_group()
+    finally:
+        distributed.destroy_process_group()  # else gloo's threads may abort the process on its way out
 
 
 def results(folder: Path, activation: str) -> Any:

@@ -77,6 +77,24 @@ def test_names_sizes_and_folders(place: Place) -> None:
     assert not place.exists("records")
 
 
+def test_a_folder_that_is_being_made_is_empty_or_has_its_files(tmp_path: Path) -> None:
+    """Arrow looks twice, and fails where a folder comes between."""
+    place, folder, done = Place(str(tmp_path)), tmp_path / "lease", threading.Event()
+
+    def come_and_go() -> None:
+        while not done.is_set():
+            folder.mkdir()
+            folder.rmdir()
+
+    other = threading.Thread(target=come_and_go)
+    other.start()
+    try:
+        assert all(place.names("lease") == {} for _ in range(20_000))
+    finally:
+        done.set()
+        other.join()
+
+
 @pytest.mark.drill
 def test_more_names_than_one_page_of_a_listing(place: Place) -> None:
     """S3 lists a thousand names at a time."""

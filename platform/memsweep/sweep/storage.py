@@ -221,6 +221,8 @@ class Place:
             return patiently(lambda: self.files.get_file_info(FileSelector(self.path(folder), allow_not_found=True)))
         except NotADirectoryError:
             return []
+        except FileNotFoundError:  # although that is allowed: the folder was made between two looks of Arrow's
+            return []
 
     def _make_folder(self, path: str) -> None:
         """The folder of a file; a bucket has none, and would get an object in its place."""
