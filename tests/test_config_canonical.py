@@ -14,7 +14,7 @@ from config_study import ROOT, scaled_parameterization
 from memsweep import registry
 from memsweep.config.canonical import flatten, to_dict, trial_from_dict
 from memsweep.config.reflect import hints
-from memsweep.config.schema import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
+from memsweep.config.schema import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig, Turn
 from memsweep.errors import ConfigError
 
 registry.discover(ROOT)
@@ -45,6 +45,22 @@ def _scalars(cls: type) -> st.SearchStrategy[dict[str, Any]]:
 
 
 @st.composite
+def trainings(draw: st.DrawFn) -> TrainingConfig:
+    """Trainings that may end early and may have turned before; both at validations, the turns in order."""
+    every, length = draw(st.integers(1, 9)), draw(st.integers(1, 9))
+    turned = sorted(draw(st.sets(st.integers(1, length - 1)))) if length > 1 else []
+    turns = tuple(Turn(until=every * at, **draw(_required(Turn))) for at in turned)
+    early = draw(st.booleans())
+    steps = {"until": every * length if early else 0, "steps": every * (length + early), "validate_every": every}
+    return TrainingConfig(**{**draw(_scalars(TrainingConfig)), **steps, "turns": turns})
+
+
+def _required(cls: type) -> st.SearchStrategy[dict[str, float]]:
+    names = [field.name for field in dataclasses.fields(cls) if hints(cls)[field.name] is float]
+    return st.fixed_dictionaries({name: st.floats(1e-9, 1e4) for name in names})
+
+
+@st.composite
 def trials(draw: st.DrawFn) -> TrialConfig:
     kernel = draw(st.sampled_from(sorted(KERNELS)))
     given_fields = {"rate": st.floats(1e-6, 1e6), "exponent": st.floats(1e-6, 10.0)}
@@ -60,7 +76,7 @@ def trials(draw: st.DrawFn) -> TrialConfig:
     return TrialConfig(
         task=TASK.Config(**{**draw(_scalars(TASK.Config)), "kernel": kernel, **parameters}),
         model=MODEL.Config(**model),
-        training=TrainingConfig(**draw(_scalars(TrainingConfig))),
+        training=draw(trainings()),
         perturbation=PerturbationConfig(
             **{
                 **draw(_scalars(PerturbationConfig)),

@@ -127,9 +127,9 @@ def test_what_must_be_given_is_named(tmp_path: Path) -> None:
 
 
 def test_unknown_sections_are_named(tmp_path: Path) -> None:
-    found = problems(tmp_path, BASE + "\ntraning: {steps: 3}\nsearch: {}")
+    found = problems(tmp_path, BASE + "\ntraning: {steps: 3}\nsweep: {}")
     assert [("'traning'" in line, "Did you mean 'training'?" in line) for line in found[:1]] == [(True, True)]
-    assert "no section 'search'" in found[1]
+    assert "no section 'sweep'" in found[1]
 
 
 def test_a_part_is_a_name_or_a_mapping_with_its_fields(tmp_path: Path) -> None:

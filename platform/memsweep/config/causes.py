@@ -28,9 +28,11 @@ class Causes:
     Args:
         axes: the axes of the combinations.
         known: problems that were told already, of the base configuration; they are not told again.
+        home: section of the study file that the values come from.
     """
 
-    def __init__(self, axes: Axes, known: Sequence[Problem] = ()) -> None:
+    def __init__(self, axes: Axes, known: Sequence[Problem] = (), home: str = "grid") -> None:
+        self._home = home
         self._axes = axes
         self._known = set(known)
         self._cases: dict[tuple[str, str], _Case] = {}
@@ -64,10 +66,10 @@ class Causes:
         problem = case.problem
         for axis in case.seen:
             if problem.kind == VALUE and axis.startswith(f"{problem.path}."):
-                return sentence(f"grid.{axis}", f"names no field: {problem.path} has no fields below it here")
+                return sentence(f"{self._home}.{axis}", f"names no field: {problem.path} has no fields below it here")
             if problem.kind == UNKNOWN and (axis == problem.path or axis.startswith(f"{problem.path}.")):
-                where = self._where(case).replace(" (in the grid)", "").replace("in the grid, ", "")
-                return sentence(f"grid.{axis}", f"names no field: {problem.rule}", "", where)
+                where = self._where(case).replace(f" (in the {self._home})", "").replace(f"in the {self._home}, ", "")
+                return sentence(f"{self._home}.{axis}", f"names no field: {problem.rule}", "", where)
         return sentence(problem.path, problem.rule, _listed([got for got in case.got if got]), self._where(case))
 
     def _where(self, case: _Case) -> str:
@@ -81,8 +83,8 @@ class Causes:
             if len(indices) < len(values) and not obvious:
                 words.append(f"{axis}={_listed([show(values[index]) for index in sorted(indices)])}")
         if words:
-            return f" (in the grid, with {', '.join(words)})"
-        return " (in the grid)" if related else ""
+            return f" (in the {self._home}, with {', '.join(words)})"
+        return f" (in the {self._home})" if related else ""
 
 
 def _listed(words: Sequence[Any]) -> str:

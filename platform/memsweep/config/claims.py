@@ -1,4 +1,4 @@
-"""What somebody published about the conditions of a study: the ``claims`` section of a study file.
+"""What is claimed about a study: its ``claims`` section, a published table, or sentences that compare cells, or both.
 
 Claims are compared with the verdicts in the report, and decide nothing: no trial's identity contains them. ::
 
@@ -6,26 +6,32 @@ Claims are compared with the verdicts in the report, and decide nothing: no tria
       source: README of the method's repository
       rows:
         - {name: Diagonal RNN, where: {model: diagonal_rnn, parameterization: direct}, exponential: stable}
+      compare:
+        - radius(exp) > radius(direct) at width 8
 
-Each row names the conditions that it speaks of (``where``) and gives a verdict for each kernel.
+Each row names the conditions that it speaks of (``where``) and gives a verdict for each kernel. Without a table, the
+section may be the list of sentences itself (see ``memsweep.config.sentences``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from memsweep import registry
+from memsweep.config.comparisons import Comparison
 from memsweep.config.problems import join, sentence, show
 from memsweep.config.reflect import keys, part_config
+from memsweep.config.sentences import EXAMPLE, GrammarError, Sentence, parsed
 from memsweep.errors import did_you_mean, one_of
 
 CLAIMS = "claims"
 COLUMNS = ("task", "kernel", "rate", "exponent", "model", "activation", "parameterization", "normalize")
 """What a row's ``where`` may speak of: the condition columns of the report."""
 VERDICTS = ("stable", "unstable")
-_NAME, _WHERE, _ROWS, _SOURCE = "name", "where", "rows", "source"
+_NAME, _WHERE, _ROWS, _SOURCE, _COMPARE = "name", "where", "rows", "source", "compare"
+_KEYS = (_SOURCE, _ROWS, _COMPARE)
 _REGISTERED = {"task": registry.TASK, "model": registry.MODEL, "parameterization": registry.PARAMETERIZATION}
 
 
@@ -53,15 +59,17 @@ class Claim:
 
 @dataclass(frozen=True)
 class Claims:
-    """A published table.
+    """A published table, comparisons of cells, or both.
 
     Attributes:
-        source: where it was published, in words.
-        rows: in the order of publication.
+        source: where the table was published, in words; empty without a table.
+        rows: of the table, in the order of publication.
+        compare: the sentences, in the order in which they are written.
     """
 
-    source: str
-    rows: tuple[Claim, ...]
+    source: str = ""
+    rows: tuple[Claim, ...] = ()
+    compare: tuple[Comparison, ...] = ()
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -69,40 +77,85 @@ class Claims:
         return tuple(dict.fromkeys(kernel for row in self.rows for kernel in row.verdicts))
 
 
-def read_claims(data: Any, problems: list[str]) -> Claims | None:
+Resolve = Callable[[Sentence, str], Comparison | None]
+"""Looks up in the study what a sentence, which stands at a path of the study file, speaks of; None where it fails."""
+
+
+def read_claims(data: Any, problems: list[str], resolve: Resolve | None = None) -> Claims | None:
     """The ``claims`` section of a study; None when there is none or it is wrong.
 
     Args:
         data: plain data, None where the study has no claims.
         problems: gets one sentence for everything that is wrong.
+        resolve: looks names up; None: sentences are checked for their grammar and left out.
     """
     if data is None:
         return None
     before = len(problems)
+    if isinstance(data, list | tuple):
+        compare = _sentences(data, CLAIMS, problems, resolve)
+        return Claims(compare=compare) if len(problems) == before else None
     if not isinstance(data, Mapping):
-        problems.append(sentence(CLAIMS, f"must be a mapping with the keys {_SOURCE} and {_ROWS}", show(data)))
+        rule = f"must be a mapping with the keys {_SOURCE} and {_ROWS}, or a list of sentences such as {EXAMPLE}"
+        problems.append(sentence(CLAIMS, rule, show(data)))
         return None
     for key in data:
-        if key not in (_SOURCE, _ROWS):
-            hint = did_you_mean(key, (_SOURCE, _ROWS))
-            problems.append(sentence(join(CLAIMS, key), f"no such field.{hint} Fields: {_SOURCE}, {_ROWS}"))
+        if key not in _KEYS:
+            hint = did_you_mean(key, _KEYS)
+            problems.append(sentence(join(CLAIMS, key), f"no such field.{hint} Fields: {', '.join(_KEYS)}"))
+    compare = ()
+    if _COMPARE in data:
+        compare = _sentences(data[_COMPARE], join(CLAIMS, _COMPARE), problems, resolve)
+    source, rows = ("", ()) if _COMPARE in data and not {_SOURCE, _ROWS} & data.keys() else _table(data, problems)
+    return Claims(source, rows, compare) if len(problems) == before else None
+
+
+def _table(data: Mapping[str, Any], problems: list[str]) -> tuple[str, tuple[Claim, ...]]:
     source, rows = data.get(_SOURCE), data.get(_ROWS)
     if not isinstance(source, str) or not source.strip():
         problems.append(sentence(join(CLAIMS, _SOURCE), "must say in words where this was published", show(source)))
     if not isinstance(rows, list | tuple) or not rows:
         problems.append(sentence(join(CLAIMS, _ROWS), "must be a list of at least one row", show(rows)))
+        return str(source), ()
+    return str(source), tuple(_row(row, f"{CLAIMS}.{_ROWS}[{index}]", problems) for index, row in enumerate(rows))
+
+
+def _sentences(data: Any, path: str, problems: list[str], resolve: Resolve | None) -> tuple[Comparison, ...]:
+    if not isinstance(data, list | tuple) or not data:
+        problems.append(sentence(path, f"must be a list of at least one sentence such as {EXAMPLE}", show(data)))
+        return ()
+    found: dict[str, Comparison] = {}
+    for index, text in enumerate(data):
+        here = f"{path}[{index}]"
+        read = _sentence(text, here, problems)
+        if read is not None and read.text in found:
+            problems.append(sentence(here, "repeats an earlier sentence. Take one of them out", show(read.text)))
+        elif read is not None and resolve is not None and (meant := resolve(read, here)) is not None:
+            found[read.text] = meant
+    return tuple(found.values())
+
+
+def _sentence(text: Any, path: str, problems: list[str]) -> Sentence | None:
+    if not isinstance(text, str):
+        problems.append(sentence(path, f"must be a sentence such as {EXAMPLE}, as text", show(text)))
         return None
-    made = [_row(row, f"{CLAIMS}.{_ROWS}[{index}]", problems) for index, row in enumerate(rows)]
-    return Claims(str(source), tuple(made)) if len(problems) == before else None
+    try:
+        return parsed(text)
+    except GrammarError as error:
+        cut = "" if "(" in text else ". In a list in brackets a comma begins a new entry: put the sentence in quotes"
+        problems.append(sentence(path, f"{show(text)} {error}{cut}"))
+        return None
 
 
 def claims_to_dict(claims: Claims) -> dict[str, Any]:
-    """Plain data in the form of the study file; ``read_claims`` reads it back."""
+    """Plain data: a table in the form of the study file, which ``read_claims`` reads back, and what was compared."""
     rows = [
         {_NAME: row.name, _WHERE: {column: list(row.where[column]) for column in row.where}, **row.verdicts}
         for row in claims.rows
     ]
-    return {_SOURCE: claims.source, _ROWS: rows}
+    table = {_SOURCE: claims.source, _ROWS: rows} if rows else {}
+    compare = [comparison.to_dict() for comparison in claims.compare]
+    return {**table, **({_COMPARE: compare} if compare else {})}
 
 
 def claims_from_dict(data: Any) -> Claims | None:
@@ -115,9 +168,10 @@ def claims_from_dict(data: Any) -> Claims | None:
             where={column: tuple(values) for column, values in row[_WHERE].items()},
             verdicts={kernel: str(verdict) for kernel, verdict in row.items() if kernel not in (_NAME, _WHERE)},
         )
-        for row in data[_ROWS]
+        for row in data.get(_ROWS, ())
     ]
-    return Claims(str(data[_SOURCE]), tuple(rows))
+    compare = [Comparison.from_dict(comparison) for comparison in data.get(_COMPARE, ())]
+    return Claims(str(data.get(_SOURCE, "")), tuple(rows), tuple(compare))
 
 
 def _row(row: Any, path: str, problems: list[str]) -> Claim:

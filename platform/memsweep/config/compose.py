@@ -10,21 +10,25 @@ from memsweep import registry
 from memsweep.config import axes as grid_axes
 from memsweep.config import studies
 from memsweep.config.check import INVALID, build
-from memsweep.config.claims import CLAIMS, read_claims
+from memsweep.config.claims import CLAIMS
 from memsweep.config.grid import expand
+from memsweep.config.matching import study_claims
 from memsweep.config.merge import merged, put
-from memsweep.config.overrides import GRID, Overrides, fix, leaves, parse
+from memsweep.config.overrides import GRID, SEARCH, Overrides, fix, leaves, parse
 from memsweep.config.problems import Problem, sentence, show
 from memsweep.config.protocols import MATCHED, PROTOCOL, for_models, laid_under, protocol_name
 from memsweep.config.reflect import keys, shape
 from memsweep.config.schema import ResourcesConfig, SweepConfig, TrialConfig
+from memsweep.config.search_checks import confirm_problems, search_problems
+from memsweep.config.search_overrides import overlaid
+from memsweep.config.searching import CONFIRM, completed, read_confirm, read_search
 from memsweep.config.sharing import sharing_problems
 from memsweep.config.source import read, resolve
 from memsweep.config.words import MOST_VALUES, too_deep
 from memsweep.errors import ConfigError, did_you_mean
 
 _MOST_PROBLEMS, _LONGEST_PROBLEM, _MOST_LOOKED_AT = 30, 600, 5_000
-TOP_LEVEL = ("name", PROTOCOL, *keys(TrialConfig), GRID, "resources", CLAIMS)
+TOP_LEVEL = ("name", PROTOCOL, *keys(TrialConfig), GRID, "resources", CLAIMS, SEARCH, CONFIRM)
 
 
 def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path()) -> SweepConfig:
@@ -34,7 +38,9 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
         study: a name in the workspace's search_spaces/, or the path of a YAML file.
         overrides: words in Hydra's grammar. ``training.steps=100`` sets a value, and where the grid sweeps that path
             the axis shrinks to it; ``model.width=2,4`` and ``grid.model.width=[2,4]`` make or replace an axis;
-            ``~grid.task.horizon`` takes an axis out.
+            ``~grid.task.horizon`` takes an axis out. ``search.trials=40`` and
+            ``search.training.learning_rate={log_uniform:[1e-4,1e-2]}`` change the search, ``~search`` takes it out; a
+            searched field that gets a value or an axis is searched no more.
         workspace: folder that holds search_spaces/ and tasks/.
 
     Raises:
@@ -59,8 +65,9 @@ def _loaded(path: Path, study: str, overrides: Sequence[str], workspace: Path) -
     problems = words.problems
     try:
         written = _over_protocol(read(path, words.groups), words)
+        search = overlaid(written.pop(SEARCH, None), words)
         axes = _axes(written.get(GRID), written, words)
-        data = resolve({**_overridden(written, words), GRID: axes}, path)
+        data = resolve({**_overridden(written, words), GRID: axes, SEARCH: search}, path)
     except ConfigError as error:
         raise ConfigError([*problems, *error.problems], error.source) from error
     sweep = _build(data, path.stem, problems)
@@ -161,6 +168,8 @@ def _build(data: Mapping[str, Any], stem: str, problems: list[str]) -> dict[str,
     if problems and _count(data[GRID]) > _MOST_LOOKED_AT:
         return None  # it takes seconds, and the study is wrong in any case
     axes = grid_axes.valid(data[GRID], problems)
+    search, confirm = read_search(data[SEARCH], problems), read_confirm(data.get(CONFIRM), problems)
+    trial = completed(trial, axes, search.space) if search is not None else trial
     protocol = protocol_name(data.get(PROTOCOL, MATCHED), problems)
     rows = expand(trial, axes, problems, for_models=for_models(protocol))
     found: list[Problem] = []
@@ -168,7 +177,11 @@ def _build(data: Mapping[str, Any], stem: str, problems: list[str]) -> dict[str,
     problems += map(str, found)
     if resources is not INVALID:
         problems += sharing_problems(resources, rows)
-    claims = read_claims(data.get(CLAIMS), problems)
+    if search is not None:
+        problems += search_problems(search, rows, axes, trial, resources, name)
+    if confirm is not None:
+        problems += confirm_problems(confirm, search, rows, searches=data[SEARCH] is not None)
+    claims = study_claims(data.get(CLAIMS), rows, axes, search, problems)
     if problems or resources is INVALID:
         return None
     return {
@@ -178,4 +191,6 @@ def _build(data: Mapping[str, Any], stem: str, problems: list[str]) -> dict[str,
         "resources": resources,
         "claims": claims,
         "protocol": protocol,
+        "search": search,
+        "confirm": confirm,
     }

@@ -14,9 +14,12 @@ from typing import Any
 
 from memsweep import registry
 from memsweep.config import studies
+from memsweep.config.describe_search import NOTE, counted, searched_lines
 from memsweep.config.problems import show
 from memsweep.config.reflect import default, hints, key_of, nested, parts, registered_kind
 from memsweep.config.schema import ResourcesConfig, SweepConfig, TrialConfig
+from memsweep.config.search import ConfirmConfig, SearchConfig
+from memsweep.config.searching import CONFIRM, SEARCH
 from memsweep.config.values import NAMES
 from memsweep.errors import ConfigError, did_you_mean, one_of
 
@@ -29,6 +32,8 @@ LISTED = {
 }
 """The plural on the command line -> the kind."""
 
+_NOTES = {SEARCH: NOTE}
+"""Section -> what its class does not say of it."""
 _INDENT = " " * 6
 _LIMITS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
 
@@ -54,7 +59,11 @@ def describe(name: str, workspace: Path) -> str:
         ConfigError: nothing has this name; the message lists what can be described.
     """
     texts = [_describe_part(kind, known) for kind, known in parts() if known == name]
-    texts += [_describe_config(f"section {name}", config) for known, config in _sections().items() if known == name]
+    texts += [
+        _describe_config(f"section {name}", config, textwrap.fill(_NOTES.get(name, ""), _columns()))
+        for known, config in _sections().items()
+        if known == name
+    ]
     if name in studies.names(workspace):
         texts.append(_describe_study(name, workspace))
     if texts:
@@ -70,7 +79,8 @@ def describe(name: str, workspace: Path) -> str:
 
 def _sections() -> dict[str, type]:
     found = {key_of(field): nested(hints(TrialConfig)[field.name]) for field in dataclasses.fields(TrialConfig)}
-    return {key: config for key, config in found.items() if config is not None} | {"resources": ResourcesConfig}
+    whole = {"resources": ResourcesConfig, SEARCH: SearchConfig, CONFIRM: ConfirmConfig}
+    return {key: config for key, config in found.items() if config is not None} | whole
 
 
 def _describe_part(kind: str, name: str) -> str:
@@ -149,10 +159,11 @@ def _describe_study(name: str, workspace: Path) -> str:
 
     path = studies.find(name, workspace)
     sweep: SweepConfig = load_study(name, (), workspace)
-    rows = f"{len(sweep.rows)} row{'s' if len(sweep.rows) != 1 else ''}"
+    rows = counted(len(sweep.rows), "row" if sweep.search is None else "cell")
     axes = [f"  {axis:<28}  {', '.join(_word(value) for value in values)}" for axis, values in sweep.grid.items()]
+    searched = searched_lines(sweep.search, sweep.confirm) if sweep.search is not None else []
     return "\n".join(
-        [f"{STUDY} {name}", *([sweep.description] if sweep.description else []), f"{path}", "", rows, *axes]
+        [f"{STUDY} {name}", *([sweep.description] if sweep.description else []), f"{path}", "", rows, *axes, *searched]
     )
 
 

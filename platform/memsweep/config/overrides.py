@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from memsweep.config.merge import dependents, put
 from memsweep.config.problems import show
@@ -18,8 +18,13 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
 GRID = "grid"
+SEARCH = "search"
 _LONGEST_REASON = 100
 _FORM = "Write key=value, for example training.steps=100, model.width=2,4,8 or 'name=\"my study\"'"
+
+
+REMOVED: Final = object()
+"""Stands for the value of a field that an override takes out."""
 
 
 @dataclass
@@ -31,6 +36,7 @@ class Overrides:
         axes: (dotted path, values) of the grid, new or replaced.
         removed: dotted paths to take out of the base.
         removed_axes: dotted paths to take out of the grid ("" for all of it).
+        search: (dotted path below ``search``, value) in the order of the command line; REMOVED takes a field out.
         groups: words for Hydra itself: they choose a file of a config group.
         problems: sentences.
     """
@@ -39,6 +45,7 @@ class Overrides:
     axes: list[tuple[str, Any]] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     removed_axes: list[str] = field(default_factory=list)
+    search: list[tuple[str, Any]] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -78,6 +85,8 @@ def _sort(override: Override, word: str, folder: Path, result: Overrides) -> Non
         result.problems.append(f"the override {show(word)} cannot be read ({deep}). Make it flatter.")
     elif path == GRID or path.startswith(f"{GRID}."):
         _sort_grid(override, path.removeprefix(GRID).removeprefix("."), word, result)
+    elif path == SEARCH or path.startswith(f"{SEARCH}."):
+        _sort_search(override, path.removeprefix(SEARCH).removeprefix("."), word, result)
     elif override.is_delete():
         result.removed.append(path)
     elif override.is_sweep_override():
@@ -106,6 +115,18 @@ def _sort_grid(override: Override, path: str, word: str, result: Overrides) -> N
             result.axes += leaves(path, value)
         else:
             result.problems.append(f"the override {show(word)} gives no axes. Write {GRID}.model.width=[2,4].")
+
+
+def _sort_search(override: Override, path: str, word: str, result: Overrides) -> None:
+    if override.is_delete():
+        result.search.append((path, REMOVED))
+    elif override.is_sweep_override():
+        result.problems.append(
+            f"the override {show(word)} lists values for a search, which has one of each setting. Write one value, "
+            f"{SEARCH}.trials=40 say, or a domain: '{SEARCH}.training.learning_rate={{log_uniform: [1e-4, 1e-1]}}'."
+        )
+    else:
+        result.search.append((path, override.value()))
 
 
 def leaves(path: str, value: Any) -> list[tuple[str, Any]]:

@@ -14,8 +14,25 @@ from typing import Any
 from memsweep import registry
 from memsweep.config.claims import Claims
 from memsweep.config.fields import setting
+from memsweep.config.search import ConfirmConfig, Search
 
 LINEAR_PENALTY, NONLINEAR_PENALTY = 1e-2, 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """Settings of a stretch of training that lie before the present ones: a row's lineage, part of its identity."""
+
+    until: int = setting(doc="step before which they held", at_least=1)
+    learning_rate: float = setting(doc="AdamW's step size", above=0.0, at_most=1e4)
+    weight_decay: float = setting(doc="AdamW's decoupled weight decay", at_least=0.0)
+    clip: float = setting(doc="largest gradient norm of one replica", above=0.0)
+    amplitude_penalty: float = setting(doc="weight of |encoder|^2 + |readout|^2", at_least=0.0)
+    margin_penalty: float = setting(doc="weight of relu(1 - stability margin)", at_least=0.0)
+
+
+TURNING = tuple(field.name for field in dataclasses.fields(Turn) if field.name != "until")
+"""Fields of training that can change on the way."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +54,15 @@ class TrainingConfig:
         choices=("minibatch", "population"),
     )
     learning_rate: float = setting(0.01, "AdamW's step size at the start", above=0.0, at_most=1e4)
+    until: int = setting(
+        0,
+        "step after which training ends early although steps, over which the learning rate falls, are more (0: all "
+        "steps); schedulers of a search set it",
+        at_least=0,
+    )
+    turns: tuple[Turn, ...] = setting(
+        (), "settings of earlier steps, under population-based training, which sets them; in order"
+    )
     schedule: str = setting(
         "cosine",
         "learning rate over the steps: cosine (down to 0), constant, or plateau (times plateau_factor when the "
@@ -86,6 +112,25 @@ class TrainingConfig:
         500, "steps between checkpoints, from which an interrupted pack continues", at_least=1, cosmetic=True
     )
     dtype: str = setting("float64", "float64, or float32 for screening only", choices=("float64", "float32"))
+
+    @property
+    def end(self) -> int:
+        """Optimizer steps after which training ends: ``until``, or all of them."""
+        return min(self.until, self.steps) if self.until else self.steps
+
+    def problems(self) -> Iterable[str]:
+        every = f"a multiple of validate_every ({self.validate_every})"
+        if self.until and self.until >= self.steps:
+            yield f"until ({self.until}) must be smaller than steps ({self.steps}); 0 trains for all of them"
+        if self.until % self.validate_every:
+            yield f"until ({self.until}) must be {every}: what is measured then is the best validated state"
+        turned = [turn.until for turn in self.turns]
+        if turned != sorted(set(turned)):
+            yield f"turns must end at larger and larger steps, got {', '.join(map(str, turned))}"
+        if turned and turned[-1] >= self.end:
+            yield f"turns must end before the training does (step {self.end}), got {turned[-1]}"
+        if odd := [step for step in turned if step % self.validate_every]:
+            yield f"turns must end at {every}, got {', '.join(map(str, odd))}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,6 +336,8 @@ class SweepConfig:
         description: the comment lines at the top of the study file.
         claims: what was published about these conditions, for the report; None where the study claims nothing.
         protocol: the preset under the study's own settings (memsweep.config.protocols).
+        search: what is searched; the rows are then the cells in which, or over which, it is searched.
+        confirm: how the winners are measured anew; None where they are not.
     """
 
     name: str
@@ -300,3 +347,5 @@ class SweepConfig:
     description: str = ""
     claims: Claims | None = None
     protocol: str = "matched"
+    search: Search | None = None
+    confirm: ConfirmConfig | None = None

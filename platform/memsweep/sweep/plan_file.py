@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,18 +16,21 @@ from memsweep.config.canonical import to_dict, trial_from_dict
 from memsweep.config.check import checked
 from memsweep.config.claims import claims_from_dict, claims_to_dict
 from memsweep.config.schema import ResourcesConfig, SweepConfig
-from memsweep.errors import StoreError
+from memsweep.config.searching import confirm_from_dict, search_from_dict, search_to_dict
+from memsweep.errors import ConfigError, StoreError
 from memsweep.sweep.record import OtherSchemaError, from_json, sealed, to_json, unsealed
 from memsweep.sweep.storage import Place, explained
 
 if TYPE_CHECKING:
     from memsweep.config.claims import Claims
+    from memsweep.config.search import ConfirmConfig, Search
     from memsweep.sweep.plan import Plan
 
 FILES = ("plan.copy.json", "plan.json")
 """In the order in which they are written."""
-SCHEMA = 2
-"""1: without grid, resources and tracking, which only ``resume`` and its kin need."""
+SCHEMA, SEARCHED = 2, 3
+"""1: without grid, resources and tracking, which only ``resume`` and its kin need. 3: with a search, whose rows are no
+grid; plans without one are still written as 2."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,9 @@ class StoredPlan:
         tracking: params and tags of the sweep's own run in MLflow.
         provenance: when, and by which code, the plan was made.
         serial: one more than the plan before it.
+        cells: canonical configs of the grid that is searched, in its order; the rows are then the search's.
+        search: what is searched.
+        confirm: how the winners are measured anew.
     """
 
     study: str
@@ -53,6 +59,9 @@ class StoredPlan:
     tracking: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     serial: int = 0
+    cells: Sequence[Mapping[str, Any]] = ()
+    search: Search | None = None
+    confirm: ConfirmConfig | None = None
 
     def sweep(self) -> SweepConfig:
         """The study as its study file once said it.
@@ -68,17 +77,23 @@ class StoredPlan:
             )
         return SweepConfig(
             name=self.study,
-            rows=tuple(trial_from_dict(config) for config in self.rows.values()),
+            rows=tuple(map(trial_from_dict, self.rows.values() if self.search is None else self.cells)),
             grid={path: tuple(values) for path, values in self.grid.items()},
             resources=checked(ResourcesConfig, self.resources, "the stored resources"),
             description=self.description,
             claims=self.claims,
             protocol=self.protocol,
+            search=self.search,
+            confirm=self.confirm,
         )
 
 
 def write_plan(
-    place: Place | Path, plan: Plan, provenance: Mapping[str, Any], tracking: Mapping[str, Any] | None = None
+    place: Place | Path,
+    plan: Plan,
+    provenance: Mapping[str, Any],
+    tracking: Mapping[str, Any] | None = None,
+    sweep: SweepConfig | None = None,
 ) -> None:
     """Write a plan before anything of it runs; it replaces the plan of an earlier sweep of the study.
 
@@ -87,13 +102,15 @@ def write_plan(
         plan: the rows, and what is known of the study.
         provenance: when, and by which code.
         tracking: ``params`` and ``tags`` of the sweep's own run in MLflow.
+        sweep: the study, where it searches: its rows are the cells, and the plan's are what was suggested so far.
 
     Raises:
         StoreError: the storage cannot take it.
     """
     place = Place.at(place)
+    searched = _searched(sweep) if sweep is not None and sweep.search is not None else {}
     content = {
-        "schema": SCHEMA,
+        "schema": SEARCHED if searched else SCHEMA,
         "serial": _next_serial(place),
         "study": plan.study,
         "description": plan.description,
@@ -104,11 +121,20 @@ def write_plan(
         "resources": to_dict(plan.resources),
         "tracking": tracking or {},
         "provenance": provenance,
+        **searched,
     }
     data = to_json(sealed(json.loads(json.dumps(content, default=_plain))), "the plan")
     with explained("write", place):
         for name in FILES:
             place.write(name, data)
+
+
+def _searched(sweep: SweepConfig) -> dict[str, Any]:
+    return {
+        "search": search_to_dict(sweep.search) if sweep.search is not None else None,
+        "confirm": to_dict(sweep.confirm) if sweep.confirm is not None else None,
+        "cells": [to_dict(cell) for cell in sweep.rows],
+    }
 
 
 def _next_serial(place: Place) -> int:
@@ -154,9 +180,9 @@ def read_plan(place: Place | Path) -> StoredPlan | None:
 
 
 def _plan(data: dict[str, Any], where: str) -> StoredPlan:
-    if data.get("schema") not in (1, SCHEMA):
+    if data.get("schema") not in (1, SCHEMA, SEARCHED):
         refusal = OtherSchemaError if type(data.get("schema")) is int else StoreError
-        raise refusal(f"{where} has schema {data.get('schema')!r}; this version of memsweep reads 1 and {SCHEMA}.")
+        raise refusal(f"{where} has schema {data.get('schema')!r}; this version of memsweep reads 1 to {SEARCHED}.")
     unsealed(data, where)
     try:
         return StoredPlan(
@@ -170,7 +196,12 @@ def _plan(data: dict[str, Any], where: str) -> StoredPlan:
             tracking=data.get("tracking") or {},
             provenance=data.get("provenance") or {},
             serial=int(data.get("serial", 0)),
+            cells=tuple(data.get("cells") or ()),
+            search=search_from_dict(data.get("search")),
+            confirm=confirm_from_dict(data.get("confirm")),
         )
+    except ConfigError as error:
+        raise StoreError(f"{where} holds a search that this version cannot read: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StoreError(f"{where} is no plan ({type(error).__name__}: {error}).") from error
 
