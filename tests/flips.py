@@ -16,7 +16,7 @@ from memsweep.config.canonical import flatten, to_dict
 from memsweep.config.chain import predecessor
 from memsweep.config.check import checked
 from memsweep.config.reflect import hints, key_of, registered_kind
-from memsweep.config.schema import ChainConfig, PerturbationConfig, TrainingConfig, TrialConfig
+from memsweep.config.schema import ChainConfig, PerturbationConfig, TrainingConfig, TrialConfig, Turn
 from memsweep.errors import MemsweepError
 
 Path = tuple[str, ...]
@@ -40,7 +40,12 @@ def bases(images: str) -> list[TrialConfig]:
     rest = {"training": training, "perturbation": perturbation}
     task, model = part("task", "linear_functional", horizon=12), part("model", "diagonal_rnn", width=3)
     chain = ChainConfig(along="model.width", first=1.0, earlier=(2, 4))
-    found = [TrialConfig(task=task, model=model, **rest), TrialConfig(task=task, model=model, chain=chain, **rest)]
+    turn = Turn(until=5, learning_rate=0.1, weight_decay=0.1, clip=0.1, amplitude_penalty=0.1, margin_penalty=0.1)
+    turned = dataclasses.replace(training, steps=50, validate_every=5, until=20, turns=(turn,))
+    found = [
+        TrialConfig(task=task, model=model, **rest | {"training": turned})
+    ]  # the first: it alone has turns to flip
+    found += [TrialConfig(task=task, model=model, **rest), TrialConfig(task=task, model=model, chain=chain, **rest)]
     for name in registry.names("task"):
         fields = {"folder": images} if name == "images" else {}
         found.append(TrialConfig(task=part("task", name, **fields), model=model, **rest))
@@ -206,5 +211,9 @@ def _leaves(config: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
             if registered_kind(field) is not None:
                 yield here, value.name
             yield from _leaves(value, here)
+        elif isinstance(value, tuple) and any(map(dataclasses.is_dataclass, value)):
+            yield here, len(value)
+            for index, item in enumerate(value):
+                yield from _leaves(item, (*here, str(index)))
         else:
             yield here, value

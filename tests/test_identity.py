@@ -31,6 +31,7 @@ from memsweep.config.claims import Claims
 from memsweep.config.fields import setting
 from memsweep.config.reflect import default, keys
 from memsweep.config.schema import ChainConfig, ResourcesConfig, SweepConfig, TrialConfig
+from memsweep.config.search import ConfirmConfig, Domain, Search, SearchConfig
 from memsweep.errors import ConfigError, RegistryError
 from memsweep.sweep import fingerprint, imports
 from memsweep.sweep.fingerprint import EXEMPT, NUMBER_FOLDERS, code_fingerprint, engine_files
@@ -111,8 +112,12 @@ def test_resources_and_the_words_of_a_study_change_neither_identity_nor_bit(tmp_
     others["words"] = dataclasses.replace(
         plain, grid={"model.width": (3,)}, description="x", protocol="published", claims=Claims("a paper", ())
     )
+    domain = Domain("log_uniform", 1e-4, 1e-1)
+    search = Search(SearchConfig(), {"training.learning_rate": domain})
+    others["search"] = dataclasses.replace(plain, search=search, confirm=ConfirmConfig())
     words = {field.name for field in dataclasses.fields(SweepConfig)} - {"rows", "resources"}
-    assert words == {"name", "grid", "description", "claims", "protocol"}, "is it part of the identity?"
+    known = {"name", "grid", "description", "claims", "protocol", "search", "confirm"}
+    assert words == known, "is it part of the identity?"
     (row,) = identified(plain)
     tables = []
     for name, sweep in {"plain": plain, **others}.items():

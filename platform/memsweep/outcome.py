@@ -28,8 +28,9 @@ _EXPLANATIONS = {
         "Lower training.learning_rate or training.clip if the divergence is not itself the finding."
     ),
     Outcome.STOPPED_EARLY: (
-        "Every replica went training.patience validations without improvement; the best state was measured. "
-        "Raise training.patience (0 never stops) if the loss was still falling."
+        "Every replica ended before all steps: after training.patience validations without improvement, below "
+        "training.stop_below, or at training.until, which a search's scheduler sets; the best state was measured. "
+        "Raise training.patience (0 never stops) or leave training.until out if the loss was still falling."
     ),
     Outcome.OUT_OF_MEMORY: (
         "The trial asked for more memory than the worker had, running alone. "

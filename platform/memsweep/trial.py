@@ -21,6 +21,7 @@ from memsweep.learning import layout
 from memsweep.learning.checkpoints import Checkpoint, Slot
 from memsweep.learning.crew import Crew, CrewSlot
 from memsweep.learning.ensemble import Ensemble, Replica
+from memsweep.learning.handover import Handover
 from memsweep.learning.loop import train
 from memsweep.learning.objectives import Task
 from memsweep.learning.parts import ProblemInParts
@@ -160,6 +161,8 @@ def run_share(
     seat: Seat = Seat(),
     shards: int = 1,
     checkpoint: Slot | None = None,
+    handed: Sequence[Slot | None] | None = None,
+    kept: Sequence[Slot | None] | None = None,
     progress: Callable[[float], None] | None = None,
     company: bool = True,
     device: str = "cpu",
@@ -173,6 +176,9 @@ def run_share(
         shards: parts in which each batch is computed; with a crew, one for each of its workers.
         checkpoint: place to continue an interrupted training from, and to write to; of this share alone, or of the
             whole crew.
+        handed: for each trial, where the state may lie that an earlier row left, of the same settings up to its end;
+            the training begins with it where all trials have one of the same step. The numbers are the same either way.
+        kept: for each trial, where its state at the end goes; neither with several workers.
         progress: called with the fraction done, 0 ... 1.
         company: the trials may run beside others elsewhere, so they run at the fixed shapes of all packs. False is for
             trials that never do (chained ones): exactly their replicas, no dummies.
@@ -189,6 +195,8 @@ def run_share(
             f"the model {first.model.name!r} draws random numbers in training (dropout), which the parts of a batch "
             "would share: use resources.strategy=replicas with it"
         )
+    if (handed or kept) and seat.workers > 1:
+        raise ValueError("states are handed on by one worker alone: resources.workers must be 1 with a scheduler")
     keep_freed_memory()
     with phase("data"):
         tasks, groups = _assembled(configs, company=company)
@@ -206,6 +214,7 @@ def run_share(
                 trained_on,
                 first.training,
                 checkpoint=_checkpoint(configs, checkpoint, seat, shards),
+                handover=_handover(configs, handed, kept, shards),
                 progress=progress and (lambda done: progress(fraction * done)),
             )
         if crew is not None:  # all have trained all replicas, and each measures its own
@@ -238,6 +247,18 @@ def _checkpoint(configs: Sequence[TrialConfig], slot: Slot | None, seat: Seat, s
     elif seat.workers > 1:
         key += f", share {seat.rank} of {seat.workers}"
     return Checkpoint(slot, key if shards == 1 else f"{key}, {shards} parts")
+
+
+def _handover(
+    configs: Sequence[TrialConfig],
+    handed: Sequence[Slot | None] | None,
+    kept: Sequence[Slot | None] | None,
+    shards: int,
+) -> Handover | None:
+    if not handed and not kept:
+        return None
+    nowhere = [None] * len(configs)
+    return Handover(configs, handed or nowhere, kept or nowhere, shards)
 
 
 def _draws_in_training(config: TrialConfig) -> bool:

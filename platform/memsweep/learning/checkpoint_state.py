@@ -32,7 +32,7 @@ _TENSOR_OVERHEAD = 1024
 
 def state_of(key: str, learners: list[Learner], step: int) -> dict[str, Any]:
     """All that a training of ``key`` needs to go on after ``step`` steps."""
-    return {"key": key, "step": step, "learners": [_compact(_state(learner)) for learner in learners]}
+    return {"key": key, "step": step, "learners": [compact(_state(learner)) for learner in learners]}
 
 
 def restore(learner: Learner, state: dict[str, Any]) -> None:
@@ -46,20 +46,20 @@ def restore(learner: Learner, state: dict[str, Any]) -> None:
     learner.history = state["history"]
 
 
-def _compact(value: Any) -> Any:
+def compact(value: Any) -> Any:
     """The same without what lies around a tensor in memory, which would be stored with it."""
     if isinstance(value, Tensor):
         return value if value.untyped_storage().nbytes() == value.nbytes else value.clone()
     if isinstance(value, dict):
-        return {key: _compact(inner) for key, inner in value.items()}
-    return type(value)(map(_compact, value)) if isinstance(value, list | tuple) else value
+        return {key: compact(inner) for key, inner in value.items()}
+    return type(value)(map(compact, value)) if isinstance(value, list | tuple) else value
 
 
 def _state(learner: Learner) -> dict[str, Any]:
-    return _fixed(learner) | {"samples": learner.criterion.samples, "history": learner.history}
+    return fixed_part(learner) | {"samples": learner.criterion.samples, "history": learner.history}
 
 
-def _fixed(learner: Learner) -> dict[str, Any]:
+def fixed_part(learner: Learner) -> dict[str, Any]:
     """The part of a learner's state whose shape does not change in training."""
     return {name: getattr(learner, name) for name in _TENSORS} | {
         "optimizer": learner.optimizer.state(),
@@ -76,10 +76,10 @@ def checked(
     Raises:
         UnusableError: something in ``state`` is not what this pack would have written.
     """
-    _keys(state, ("key", "step", "learners"), "the file")
+    must_hold(state, ("key", "step", "learners"), "the file")
     if state["key"] != key:
         raise UnusableError("belongs to another pack")
-    step = _number(state["step"], training.steps, "step")
+    step = whole_number(state["step"], training.end, "step")
     if step == 0:
         raise UnusableError("holds no training")
     if type(state["learners"]) is not list or len(state["learners"]) != len(learners):
@@ -91,33 +91,37 @@ def checked(
 
 
 def _checked_learner(saved: Any, learner: Learner, step: int, training: TrainingConfig) -> dict[str, Any]:
-    fixed = _fixed(learner)
-    _keys(saved, (*fixed, "samples", "history"), "a learner")
-    found = {name: _like(saved[name], pattern, step, name) for name, pattern in fixed.items()}
+    fixed = fixed_part(learner)
+    must_hold(saved, (*fixed, "samples", "history"), "a learner")
+    found = {name: like(saved[name], pattern, step, name) for name, pattern in fixed.items()}
     criterion, loss = learner.criterion, learner.loss
     ratios = criterion.largest.new_empty(criterion.exists.shape)
     samples = _list(saved["samples"], _most_validations(training), "samples")
     history = _list(saved["history"], _most_validations(training), "history")
-    found["samples"] = [_like(sample, ratios, step, "samples") for sample in samples]
-    found["history"] = [_like(row, (0, loss, loss), step, "history") for row in history]
+    found["samples"] = [like(sample, ratios, step, "samples") for sample in samples]
+    found["history"] = [like(row, (0, loss, loss), step, "history") for row in history]
     at = [row[0] for row in found["history"]]
     if at != sorted(set(at)):
         raise UnusableError("does not fit: the steps of its history are out of order")
     return found
 
 
-def _like(value: Any, pattern: Any, step: int, name: str) -> Any:
-    """``value``, which must have the pattern's structure, types and shapes; a whole number is at most ``step``."""
+def like(value: Any, pattern: Any, step: int, name: str) -> Any:
+    """``value``, which must have the pattern's structure, types and shapes; a whole number is at most ``step``.
+
+    Raises:
+        UnusableError: it does not.
+    """
     if isinstance(pattern, Tensor):
         return _tensor(value, pattern, name)
     if isinstance(pattern, dict):
-        _keys(value, tuple(pattern), name)
-        return {key: _like(value[key], inner, step, f"{name}.{key}") for key, inner in pattern.items()}
+        must_hold(value, tuple(pattern), name)
+        return {key: like(value[key], inner, step, f"{name}.{key}") for key, inner in pattern.items()}
     if isinstance(pattern, tuple):
         if type(value) is not tuple or len(value) != len(pattern):
             raise UnusableError(f"does not fit: {name} must have {len(pattern)} entries a row")
-        return tuple(_like(item, inner, step, name) for item, inner in zip(value, pattern, strict=True))
-    return _number(value, step, name)
+        return tuple(like(item, inner, step, name) for item, inner in zip(value, pattern, strict=True))
+    return whole_number(value, step, name)
 
 
 def _tensor(value: Any, pattern: Tensor, name: str) -> Tensor:
@@ -130,14 +134,14 @@ def _tensor(value: Any, pattern: Tensor, name: str) -> Tensor:
     return value.detach().clone().to(pattern.device)
 
 
-def _number(value: Any, most: int, name: str) -> int:
+def whole_number(value: Any, most: int, name: str) -> int:
     if type(value) is not int or not 0 <= value <= most:
         got = f"{value:.6g}" if type(value) is int and abs(value) < 10**15 else type(value).__name__
         raise UnusableError(f"does not fit: {name} must be a whole number from 0 to {most}, got {got}")
     return value
 
 
-def _keys(value: Any, names: tuple[str, ...], where: str) -> None:
+def must_hold(value: Any, names: tuple[str, ...], where: str) -> None:
     if type(value) is not dict or set(value) != set(names):
         raise UnusableError(f"does not fit: {where} must hold {', '.join(names)} and nothing else")
 
@@ -154,19 +158,19 @@ def most_bytes(learners: list[Learner], training: TrainingConfig) -> int:
     for learner in learners:
         criterion = learner.criterion
         ratios = criterion.exists.numel() * criterion.largest.element_size()
-        total += _size(_fixed(learner))
+        total += size_of(fixed_part(learner))
         total += rows * (ratios + _TENSOR_OVERHEAD) + 2 * rows * (learner.loss.nbytes + _TENSOR_OVERHEAD)
     return total
 
 
 def _most_validations(training: TrainingConfig) -> int:
-    return math.ceil(training.steps / training.validate_every) + 1  # one before the first step
+    return math.ceil(training.end / training.validate_every) + 1  # one before the first step
 
 
-def _size(value: Any) -> int:
+def size_of(value: Any) -> int:
     if isinstance(value, Tensor):
         return value.nbytes + _TENSOR_OVERHEAD
-    return sum(map(_size, value.values())) if isinstance(value, dict) else 64
+    return sum(map(size_of, value.values())) if isinstance(value, dict) else 64
 
 
 def _short(dtype: torch.dtype) -> str:

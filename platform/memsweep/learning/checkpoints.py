@@ -67,7 +67,7 @@ class Checkpoint:
                     "checkpoint %s cannot be written (%s): training goes on; if it is interrupted, it continues from "
                     "the last one that was written",
                     self.slot,
-                    _one_line(error),
+                    one_line(error),
                 )
 
     def load(self, learners: list[Learner], training: TrainingConfig) -> int:
@@ -91,12 +91,13 @@ class Checkpoint:
             _log.warning("checkpoint %s %s: training starts again", self.slot, error)
             return 0
         except (OSError, StoreError) as error:
-            _log.warning("checkpoint %s cannot be read (%s): training starts again", self.slot, _one_line(error))
+            _log.warning("checkpoint %s cannot be read (%s): training starts again", self.slot, one_line(error))
             return 0
         for learner, state in zip(learners, states, strict=True):
             restore(learner, state)
         return step
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """What an error says, short enough for a line of a log."""
     return f"{type(error).__name__}: {error}".splitlines()[0][:300]

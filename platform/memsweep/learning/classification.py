@@ -53,6 +53,7 @@ class SequentialImages(Task):
     beyond the number of images gives all of them, once.
     """
 
+    reports = ("accuracy",)
     classes = 10
 
     @abstractmethod

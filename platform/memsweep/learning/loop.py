@@ -10,17 +10,16 @@ import torch
 from torch import Tensor
 
 from memsweep.config.schema import TrainingConfig
-from memsweep.learning import pruning
+from memsweep.learning import history, pruning
 from memsweep.learning.checkpoints import Checkpoint
 from memsweep.learning.ensemble import Ensemble, stability_margin
+from memsweep.learning.handover import Handover
 from memsweep.learning.learner import Learner
 from memsweep.learning.optimizer import clipped, scheduled
 from memsweep.learning.problem import Problem
+from memsweep.learning.stretches import Settings, rates_at, settings_at
 from memsweep.learning.training_data import TrainingData
 from memsweep.streams import VALIDATION, Stream
-
-HISTORY_ROWS = 100
-"""Most history rows of one replica: enough for a curve, small enough for a tracking server."""
 
 
 def train(
@@ -29,11 +28,13 @@ def train(
     training: TrainingConfig,
     *,
     checkpoint: Checkpoint | None = None,
+    handover: Handover | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> list[Learner]:
-    """Train every replica; the best validated state of each is kept.
+    """Train every replica up to ``training.end``; the best validated state of each is kept.
 
-    A replica whose loss becomes infinite or NaN has diverged: it stops where it was, and the others go on.
+    A replica whose loss becomes infinite or NaN has diverged: it stops where it was, and the others go on. What is
+    true of a training that ends before all its steps is true of the whole one at that step, bit for bit.
 
     Args:
         ensembles: of one program; they see the same batches.
@@ -41,6 +42,8 @@ def train(
         training: of the pack; per-replica learning rates come from the replicas.
         checkpoint: place to continue from, if it holds a state of this pack, and to write to on the way.
             A continued run ends with the very same numbers.
+        handover: states of the trials to begin from, where they are further than the checkpoint, and places for the
+            trials' states at the end. One that begins from them, too, ends with the very same numbers.
         progress: called with the fraction done.
     """
     learners = [Learner.start(ensemble, problem) for ensemble in ensembles]
@@ -52,10 +55,15 @@ def train(
     )
     batches = TrainingData(problem, training)
     first = checkpoint.load(learners, training) if checkpoint else 0
+    if handover:
+        first = handover.load(learners, training, first)
     if first == 0:
         _validate(learners, problem, validation, 0, training)
-    for step in range(first, training.steps):
+    for step in range(first, training.end):
+        _turn(learners, step, training)
         if not any(bool(learner.live.any()) for learner in learners):
+            for later in range(step + 1, training.end):  # those who ended are judged as beside others who train on
+                _turn(learners, later, training)
             break
         data = validation if population else batches.batch(step)
         for learner in learners:
@@ -64,9 +72,11 @@ def train(
         if done % training.validate_every == 0 or done == training.steps:
             _validate(learners, problem, validation, done, training)
             if progress:
-                progress(done / training.steps)
-        if checkpoint and done % training.checkpoint_every == 0 and done < training.steps:
+                progress(done / training.end)
+        if checkpoint and done % training.checkpoint_every == 0 and done < training.end:
             checkpoint.save(learners, done)
+    if handover:
+        handover.save(learners, training)  # before modes are merged: a training that goes on does not know of it
     if training.merge_redundant:
         for learner in learners:
             _merge_redundant(learner, problem, validation, training)
@@ -85,73 +95,90 @@ def _merge_redundant(learner: Learner, problem: Problem, data: Any, training: Tr
     for mode in order[:, :-1].unbind(1):
         weights = pruning.merged(ensemble, learner.best_weights, mode, strongest)
         loss = learner.losses(problem, data, weights, ensemble.real & ~learner.diverged)
-        objective = _selected(learner, weights, loss, training)
+        objective = _selected(learner, weights, loss, training.select, training)
         redundant = pruning.removable(ensemble, mode, strongest) & ~learner.diverged & (objective <= allowed)
         learner.best = torch.where(redundant, objective, learner.best)
         learner.best_loss = torch.where(redundant, loss, learner.best_loss)
         learner.best_weights = torch.where(redundant.unsqueeze(-1), weights, learner.best_weights)
 
 
+@torch.no_grad()
+def _turn(learners: list[Learner], step: int, training: TrainingConfig) -> None:
+    """Where the penalties turn, what was best so far is judged anew: values under different penalties are no match."""
+    before, now = settings_at(training, step - 1), settings_at(training, step)
+    if training.select == "loss" or _penalties(before) == _penalties(now):
+        return
+    for learner in learners:
+        learner.best = learner.best_loss + _penalty(learner, learner.best_weights, now)
+
+
+def _penalties(settings: Settings) -> tuple[float | None, float]:
+    return settings.amplitude_penalty, settings.margin_penalty
+
+
 def _step(learner: Learner, problem: Problem, data: Any, step: int, training: TrainingConfig) -> None:
+    settings = settings_at(training, step)
     weights, model = learner.weights, learner.ensemble.model
     model.train()
     model.stir(learner.seeds, step)
     loss, gradient = learner.descent(problem, data)
     model.eval()
-    _add_penalty_gradient(learner, gradient, training)
+    _add_penalty_gradient(learner, gradient, settings)
     learner.criterion.observe(weights, gradient, learner.running, keep=step % training.validate_every == 0)
     # the largest entry is finite where all are: one pass, and nothing but a number a row to write
     healthy = torch.isfinite(loss) & torch.isfinite(torch.linalg.vector_norm(gradient, math.inf, dim=-1))
     learner.diverged |= learner.running & ~healthy
     learner.running &= healthy
     moving = learner.running.unsqueeze(-1) & learner.ensemble.exists
-    gradient = clipped(torch.where(moving, gradient, 0.0), training.clip)
-    rate = learner.rates * scheduled(step, training.steps, training.schedule) * learner.plateau.factor
-    learner.weights = learner.optimizer.update(weights, gradient, rate, training.weight_decay, moving)
+    gradient = clipped(torch.where(moving, gradient, 0.0), settings.clip)
+    rate = (
+        rates_at(learner.rates, settings) * scheduled(step, training.steps, training.schedule) * learner.plateau.factor
+    )
+    learner.weights = learner.optimizer.update(weights, gradient, rate, settings.weight_decay, moving)
     learner.steps += learner.running
     learner.loss = loss
 
 
-def _penalty(learner: Learner, weights: Tensor, training: TrainingConfig) -> Tensor:
+def _penalty(learner: Learner, weights: Tensor, settings: Settings) -> Tensor:
     penalty = torch.zeros_like(weights[:, 0])
-    if training.amplitude_penalty:
+    if settings.amplitude_penalty:
         squares = torch.where(learner.amplitudes, weights, 0.0).square().sum(-1)
-        penalty = penalty + training.amplitude_penalty * squares
-    if training.margin_penalty:
-        penalty = penalty + _margin_penalty(learner, weights, training)
+        penalty = penalty + settings.amplitude_penalty * squares
+    if settings.margin_penalty:
+        penalty = penalty + _margin_penalty(learner, weights, settings)
     return penalty
 
 
-def _margin_penalty(learner: Learner, weights: Tensor, training: TrainingConfig) -> Tensor:
+def _margin_penalty(learner: Learner, weights: Tensor, settings: Settings) -> Tensor:
     margin = stability_margin(learner.ensemble, weights, alive=True)
-    return training.margin_penalty * torch.relu(1.0 - margin)
+    return settings.margin_penalty * torch.relu(1.0 - margin)
 
 
-def _add_penalty_gradient(learner: Learner, gradient: Tensor, training: TrainingConfig) -> None:
+def _add_penalty_gradient(learner: Learner, gradient: Tensor, settings: Settings) -> None:
     """Add the gradient of ``_penalty`` at the learner's weights to ``gradient``, ``[rows, size]``, in its place."""
     weights = learner.weights
-    if training.amplitude_penalty:
-        gradient.add_(torch.where(learner.amplitudes, weights, 0.0), alpha=2.0 * training.amplitude_penalty)
-    if training.margin_penalty:
+    if settings.amplitude_penalty:
+        gradient.add_(torch.where(learner.amplitudes, weights, 0.0), alpha=2.0 * settings.amplitude_penalty)
+    if settings.margin_penalty:
         leaf = weights.detach().requires_grad_(True)
-        penalty = _margin_penalty(learner, leaf, training)
+        penalty = _margin_penalty(learner, leaf, settings)
         if penalty.requires_grad:  # not of a model without eigenvalues
             gradient += torch.autograd.grad(penalty.sum(), leaf)[0]
 
 
-def _selected(learner: Learner, weights: Tensor, loss: Tensor, training: TrainingConfig) -> Tensor:
+def _selected(learner: Learner, weights: Tensor, loss: Tensor, select: str, settings: Settings) -> Tensor:
     """What the kept state is the least of, ``[rows]``."""
-    return loss if training.select == "loss" else loss + _penalty(learner, weights, training)
+    return loss if select == "loss" else loss + _penalty(learner, weights, settings)
 
 
 @torch.no_grad()
 def _validate(learners: list[Learner], problem: Problem, data: Any, step: int, training: TrainingConfig) -> None:
-    every = max(1, math.ceil(training.steps / HISTORY_ROWS))
+    settings = settings_at(training, step - 1)  # those of the stretch that ends here, if one does
     for learner in learners:
         loss = learner.losses(problem, data, learner.weights, learner.live)
         learner.diverged |= learner.running & ~torch.isfinite(loss)
         learner.running &= torch.isfinite(loss)
-        objective = _selected(learner, learner.weights, loss, training)
+        objective = _selected(learner, learner.weights, loss, training.select, settings)
         better = learner.running & (objective < learner.best)
         learner.best = torch.where(better, objective, learner.best)
         learner.best_loss = torch.where(better, loss, learner.best_loss)
@@ -161,14 +188,15 @@ def _validate(learners: list[Learner], problem: Problem, data: Any, step: int, t
         if training.patience:
             learner.running &= learner.stale < training.patience
         if step:  # the loss of the initial weights is no epoch of training
-            _reduce_and_stop(learner, loss, step, training)
-        if not learner.history or step - learner.history[-1][0] >= every or step == training.steps:
+            _reduce_and_stop(learner, loss, step, training, settings)
+        if history.keeps(training, step, learner.history[-1][0] if learner.history else None):
             learner.history.append((step, learner.loss, loss))
 
 
-def _reduce_and_stop(learner: Learner, loss: Tensor, step: int, training: TrainingConfig) -> None:
+def _reduce_and_stop(learner: Learner, loss: Tensor, step: int, training: TrainingConfig, settings: Settings) -> None:
     if training.schedule == "plateau":
         learner.plateau.observe(loss, training.plateau_factor, training.plateau_patience)
-        learner.running &= learner.rates * learner.plateau.factor >= training.smallest_rate
+        rates = rates_at(learner.rates, settings) * learner.plateau.factor
+        learner.running &= rates >= training.smallest_rate
     if step >= training.smallest_steps:
         learner.running &= ~(loss < training.stop_below)

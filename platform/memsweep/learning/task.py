@@ -40,6 +40,8 @@ class Task(ABC):
     """Config fields in which the tasks of one pack may differ: the inputs must not depend on them."""
     knows_population: ClassVar[bool] = False
     """The expected loss of a linear model has a closed form on this task (see LinearFunctionalTask)."""
+    reports: ClassVar[tuple[str, ...]] = ()
+    """Names of what ``metrics`` gives, in its order: a study may search for ``test_<name>`` and compare by it."""
 
     def __init__(self, config: Any) -> None:
         self.config = config
@@ -91,7 +93,7 @@ class Task(ABC):
         return 0.0
 
     def metrics(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """What is worth knowing beside the loss, by name, averaged over the batch: ``[N]`` each; none by default.
+        """What is worth knowing beside the loss, averaged over the batch: ``[N]`` each, by the names in ``reports``.
 
         Args:
             outputs: ``[N, B, T, O]``, any leading dimensions.

@@ -135,6 +135,7 @@ def _summary(
     return {
         "replicas": len(found),
         "diverged_replicas": sum(m.outcome is Outcome.DIVERGED for m in found),
+        "steps": max(m.steps for m in found),
         "zero_loss": zero_loss,
         "error": float(frame["error"].median(skipna=False)),
         "relative_error": float((frame["error"] / zero_loss).median(skipna=False)),

@@ -109,7 +109,8 @@ def _states(group: Sequence[TrialConfig]) -> float:
 
 def _cut(config: TrialConfig) -> TrialConfig:
     """The same shapes, hardly any steps; a chain's carried value has no part in shapes."""
-    training = dataclasses.replace(config.training, steps=min(config.training.steps, STEPS), validate_every=1)
+    steps = min(config.training.steps, STEPS)
+    training = dataclasses.replace(config.training, steps=steps, until=0, turns=(), validate_every=1)
     perturbation = dataclasses.replace(config.perturbation, ascent_steps=min(config.perturbation.ascent_steps, 1))
     return dataclasses.replace(config, training=training, perturbation=perturbation, chain=None)
 

@@ -37,9 +37,9 @@ def shared(trial: TrialConfig) -> float:
     """The part that does not grow with the number of trials of the program: worth more, the more trials share it."""
     training, horizon = trial.training, _horizon(trial)
     if not trial.has_closed_form:
-        return training.steps * (_SEQUENCES if _compiled(trial) else _PLAIN_CALL * horizon)
+        return training.end * (_SEQUENCES if _compiled(trial) else _PLAIN_CALL * horizon)
     products = horizon**2 * (training.batch_size + horizon) if training.objective == "minibatch" else 0.0
-    return training.steps * (_STEP + _STATISTICS * products)
+    return training.end * (_STEP + _STATISTICS * products)
 
 
 def _by_response(trials: Sequence[TrialConfig]) -> float:
@@ -51,7 +51,7 @@ def _by_response(trials: Sequence[TrialConfig]) -> float:
     padded = [slots(width, SLOTS) * width * math.ceil(count / slots(width, SLOTS)) for width, count in replicas.items()]
     states = sum(padded) * _horizon(first)
     moved = _evaluations(first.perturbation)
-    return first.training.steps * _RESPONSE * states + moved * (_MOVED * len(padded) + _RESPONSE_MOVED * states)
+    return first.training.end * _RESPONSE * states + moved * (_MOVED * len(padded) + _RESPONSE_MOVED * states)
 
 
 def _by_sequences(trials: Sequence[TrialConfig]) -> float:
@@ -61,8 +61,8 @@ def _by_sequences(trials: Sequence[TrialConfig]) -> float:
     groups = math.ceil(sum(trial.training.seeds for trial in trials) / SAMPLED_SLOTS)
     trained, tested = states * training.batch_size, states * first.perturbation.test_size
     if _compiled(first):
-        return training.steps * _STATE * trained + moved * (_MOVED * groups + _STATE_MOVED * tested)
-    return training.steps * _PLAIN_STATE * trained + moved * (_PLAIN_CALL * horizon * groups + _PLAIN_STATE * tested)
+        return training.end * _STATE * trained + moved * (_MOVED * groups + _STATE_MOVED * tested)
+    return training.end * _PLAIN_STATE * trained + moved * (_PLAIN_CALL * horizon * groups + _PLAIN_STATE * tested)
 
 
 def _evaluations(perturbation: PerturbationConfig) -> float:

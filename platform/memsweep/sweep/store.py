@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MLFLOW_DATABASE, MLFLOW_ARTIFACTS = "mlflow.db", "mlartifacts"
 """Names beside the studies in the results folder, which no study's folder may take."""
 
-CHECKPOINTS = "checkpoints"
+CHECKPOINTS, STATES = "checkpoints", "states"
 
 _IDENTITY = re.compile(r"[0-9A-Za-z_-]{1,128}")
 _LONGEST_FOLDER_NAME = 255  # bytes: the limit of every common file system
@@ -296,6 +296,22 @@ class Store:
         """
         with explained("write", self.place):
             (self.place / CHECKPOINTS).delete_all()
+
+    def state_slot(self, identity: str) -> PlaceSlot:
+        """Where the state is kept at which this trial ended, for a row of its search that goes on from there."""
+        return self.place.slot(_file(STATES, identity, "pt"))
+
+    def forget_states(self, identities: Iterable[str] | None = None) -> None:
+        """Delete the states of these trials (None: all): no row will go on from them. They may be gone already.
+
+        Raises:
+            StoreError: the storage does not allow it.
+        """
+        with explained("write", self.place):
+            if identities is None:
+                (self.place / STATES).delete_all()
+                return
+            at_once(lambda identity: self.state_slot(identity).delete(), list(identities))
 
     def _commit(self, files: Mapping[str, bytes]) -> None:
         with explained("write", self.place):
