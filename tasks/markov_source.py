@@ -105,6 +105,8 @@ class MarkovSource(Task):
                     f"at most {HISTORIES} are allowed: lower symbols or order"
                 )
 
+    reports = ("bits_per_symbol",)
+
     @property
     def horizon(self) -> int:
         return self.config.horizon

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 THRESHOLDS = (0.01, 0.03, 0.10)
 """Errors, as fractions of the zero predictor's loss, at which a radius is read."""
+THRESHOLD = min(THRESHOLDS)
+"""The one that stands for a radius where only one number is wanted: in figures, searches and comparisons."""
 VALID_ERROR = 0.005
 """Largest unperturbed error, as a fraction of the zero predictor's loss, of a model that approximates its target."""
 ABOVE, BELOW, BETWEEN, NOT_CENSORED = "above", "below", "between", ""

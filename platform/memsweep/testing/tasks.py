@@ -94,6 +94,11 @@ class TaskSuite:
         squares = weights.unsqueeze(-1) * (answer - batch.targets).square()
         torch.testing.assert_close(task.loss(answer, batch), squares.sum() / len(answer), rtol=1e-12, atol=0.0)
 
+    def test_reports_names_the_metrics(self) -> None:
+        """A study whose objective no metric has is refused before anything runs: by this list."""
+        task, batch = self.build(), self.batch()
+        assert tuple(task.metrics(task.oracle(batch.inputs), batch)) == task.reports
+
     def test_loss_and_metrics_keep_leading_dimensions(self) -> None:
         task, batch = self.build(), self.batch()
         answer = task.oracle(batch.inputs)
