@@ -13,8 +13,8 @@ from pathlib import Path
 from benchmarks import harness
 
 NAMES = ("peak", "step", "perturbation", "budget", "horizon", "study", "durability")
-LONG = ("scale",)
-"""Those that take an hour and need servers: run when they are named."""
+LONG = ("scale", "search")
+"""Those that take long, or need servers: run when they are named."""
 
 
 def main() -> None:
