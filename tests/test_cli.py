@@ -116,7 +116,14 @@ def test_every_flag_arrives(asked: list[argparse.Namespace], workspace: Path) ->
     assert main(["report", "out/small", "--results", "out", "-v"]) == 0
     assert main(["retry", "small", "--force", "--inline", "--results", "s3://bucket/x"]) == 0
     assert main(["extend", "small", "training.seeds=10", "--address", "auto", *place, "model.width=2,4"]) == 0
-    plain, inline, joined, plan, report, retry, extend = asked
+    limits = ["--max-hours", "0.5", "--max-trials", "3", "--max-failures", "1"]
+    assert main(["resume", "small", *limits]) == 0
+    assert main(["submit", "small", *limits, *place]) == 0
+    assert main(["plan", "small", "--no-probe", *place]) == 0
+    plain, inline, joined, plan, report, retry, extend, *limited, unmeasured = asked
+    assert [(one.max_hours, one.max_trials, one.max_failures) for one in limited] == [(0.5, 3, 1)] * 2
+    assert (plain.max_hours, plain.max_trials, plain.max_failures) == (None, None, None)
+    assert (plan.no_probe, unmeasured.no_probe) == (False, True)
     assert (plain.inline, plain.address, plain.dashboard, plain.no_reuse, plain.overrides) == (
         False,
         None,
@@ -144,6 +151,12 @@ def test_every_flag_arrives(asked: list[argparse.Namespace], workspace: Path) ->
         (("sweep", "small", "--inline", "--address", "auto"), "not allowed with"),
         (("list", "task"), "invalid choice: 'task'"),
         (("report", "small", "a=1"), "unrecognized arguments: a=1"),
+        (("sweep", "small", "--max-hours", "0"), "above 0 (0.5 is half an hour), got '0'"),
+        (("sweep", "small", "--max-hours", "inf"), "above 0"),
+        (("resume", "small", "--max-trials", "1.5"), "a whole number from 1 is expected, got '1.5'"),
+        (("extend", "small", "--max-failures", "0"), "a whole number from 1"),
+        (("plan", "small", "--max-hours", "1"), "unrecognized arguments: --max-hours"),
+        (("sweep", "small", "--no-probe"), "unrecognized arguments: --no-probe"),
     ],
 )
 def test_a_wrong_command_line_ends_with_2(

@@ -155,7 +155,7 @@ grid: {model.width: [2, 4, 8]}
 
 def test_the_plan_says_which_protocol_it_is_under(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "study.yaml").write_text(SMALL)
-    words = ["plan", str(tmp_path / "study.yaml"), "--results", str(tmp_path), "--workspace", str(ROOT)]
+    words = ["plan", str(tmp_path / "study.yaml"), "--no-probe", "--results", str(tmp_path), "--workspace", str(ROOT)]
     assert main(words) == 0
     assert "protocol: published" in capsys.readouterr().out
     assert main([*words, "protocol=matched"]) == 0

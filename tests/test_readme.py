@@ -160,6 +160,8 @@ def run_memsweep(arguments: list[str], workspace: Path) -> Iterator[str]:
         return
     if positional[:1] == ["sweep"] and not is_help:
         arguments = [*arguments, *([] if "--inline" in arguments else ["--inline"]), *tiny(arguments)]
+    if positional[:1] == ["plan"] and not is_help:
+        arguments = [*arguments, "--no-probe"]
     done = shell([sys.executable, "-m", "memsweep", *arguments], workspace, 240)
     if done.returncode or not done.stdout.strip():
         yield f"exit {done.returncode} of: memsweep {shlex.join(arguments)}\n{done.stdout}{done.stderr}"

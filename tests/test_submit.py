@@ -25,7 +25,7 @@ from memsweep.cli import main
 from memsweep.cli.arguments import parse
 from memsweep.commands.follow import Follower
 from memsweep.commands.places import LostResultsError, join_cluster, refuse_lost
-from memsweep.commands.submit import _ended, _job_name
+from memsweep.commands.submit import _ended, _job_name, _prepared
 from memsweep.sweep.ray_job import in_job, job_name
 from memsweep.sweep.ray_session import AddressError, cluster_of
 from memsweep.sweep.redaction import is_secret_name
@@ -227,6 +227,7 @@ def test_a_study_that_would_not_arrive_is_refused(
         (("small", "a=1", "--do", "resume"), "takes no overrides"),
         (("small", "--force"), "--do retry alone"),
         (("small", "--no-reuse", "--do", "extend"), "--do sweep alone"),
+        (("small", "--do", "report", "--max-hours", "1"), "--do report computes nothing"),
         (("small", "--results", "results"), "which the cluster deletes"),
         (("small", "--results", f"s3://me:{SECRET}@bucket/x"), "address with credentials"),
         (("small", f'name="http://me:{SECRET}@host/"'), "address with credentials"),
@@ -323,6 +324,12 @@ def test_names_of_jobs_are_readable_and_unique() -> None:
     assert _job_name("ü").startswith("memsweep-study-")
 
 
+def test_limits_go_with_the_job(workspace: Path) -> None:
+    words = ["submit", "small", "--workspace", str(workspace), "--max-hours", "2", "--max-trials", "1000000"]
+    job, _, _ = _prepared(parse(words, dict.fromkeys(_names())))
+    assert job.command.endswith("sweep small --max-hours 2.0 --max-trials 1000000")
+
+
 def test_the_exit_code_is_the_jobs(capsys: pytest.CaptureFixture[str]) -> None:
     assert _ended(State("SUCCEEDED", exit_code=0), "j", quiet=False) == 0
     assert _ended(State("FAILED", "the log", 2), "j", quiet=False) == 2
@@ -333,6 +340,8 @@ def test_the_exit_code_is_the_jobs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no environment" in capsys.readouterr().err
     assert _ended(State("STOPPED", study="small"), "j", quiet=False) == 130
     assert "memsweep submit small --do resume" in capsys.readouterr().out
+    assert _ended(State("FAILED", "the log", 3, study="small"), "j", quiet=False) == 3
+    assert "stopped at a limit; what was finished is kept" in capsys.readouterr().out
 
 
 LOG = (

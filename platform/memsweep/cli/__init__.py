@@ -21,7 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the words after the program's name (None: the process's own).
 
     Returns:
-        The exit code: 0 done, 1 some trials failed, 2 a configuration or command line that cannot run, 130 stopped.
+        The exit code: 0 done, 1 some trials failed, 2 a configuration or command line that cannot run, 3 stopped at
+        a limit, 130 stopped.
     """
     args = parse(argv, {"list": _list, "describe": _describe} | dict.fromkeys(STUDY_VERBS, _command))
     try:

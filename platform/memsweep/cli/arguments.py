@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -75,12 +76,22 @@ def _add_plan(command: argparse.ArgumentParser) -> None:
     command.add_argument("study", metavar="STUDY", help="a name in search_spaces/, or the path of a YAML file")
     command.add_argument("overrides", metavar="OVERRIDE", nargs="*", help="key=value; see below")
     _add_places(command)
-    command.add_argument("--no-reuse", action="store_true", help="compute every row anew, whatever is stored")
+    _add_no_reuse(command)
+    command.add_argument(
+        "--no-probe", action="store_true", help="measure nothing: hours by the cost model, memory and disk unknown"
+    )
 
 
 def _add_sweep(command: argparse.ArgumentParser) -> None:
-    _add_plan(command)
+    command.add_argument("study", metavar="STUDY", help="a name in search_spaces/, or the path of a YAML file")
+    command.add_argument("overrides", metavar="OVERRIDE", nargs="*", help="key=value; see below")
+    _add_places(command)
+    _add_no_reuse(command)
     _add_launch(command)
+
+
+def _add_no_reuse(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--no-reuse", action="store_true", help="compute every row anew, whatever is stored")
 
 
 def _add_extend(command: argparse.ArgumentParser) -> None:
@@ -109,6 +120,41 @@ def _add_launch(command: argparse.ArgumentParser) -> None:
         help="join a running Ray cluster: auto, or host:port (in a Ray job: the job's cluster, by itself)",
     )
     command.add_argument("--dashboard", action="store_true", help="start Ray's dashboard on 127.0.0.1")
+    command.add_argument(
+        "--optuna",
+        metavar="URL",
+        default=os.environ.get("MEMSWEEP_OPTUNA") or None,
+        help="show a search in this Optuna storage: sqlite:///search.db, postgresql://... ($MEMSWEEP_OPTUNA)",
+    )
+    _add_limits(command)
+
+
+def _add_limits(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--max-hours", metavar="H", type=_hours, help="stop after so many hours; exit code 3")
+    command.add_argument("--max-trials", metavar="N", type=_count, help="stop after N rows got a result; exit code 3")
+    command.add_argument(
+        "--max-failures", metavar="N", type=_count, help="stop once N rows have failed for good; exit code 3"
+    )
+
+
+def _hours(word: str) -> float:
+    try:
+        hours = float(word)
+    except ValueError:
+        hours = math.nan
+    if not 0 < hours < math.inf:
+        raise argparse.ArgumentTypeError(f"hours are a number above 0 (0.5 is half an hour), got {word!r}")
+    return hours
+
+
+def _count(word: str) -> int:
+    try:
+        count = int(word)
+    except ValueError:
+        count = 0
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"a whole number from 1 is expected, got {word!r}")
+    return count
 
 
 def _add_stored(command: argparse.ArgumentParser) -> None:
@@ -129,6 +175,7 @@ def _add_submit(command: argparse.ArgumentParser) -> None:
     command.add_argument("--runtime-env", metavar="FILE", help="Ray's runtime environment (deploy/runtime_env.yaml)")
     command.add_argument("--no-reuse", action="store_true", help="as for sweep")
     command.add_argument("--force", action="store_true", help="as for retry")
+    _add_limits(command)
     until = command.add_mutually_exclusive_group()
     until.add_argument("--detach", action="store_true", help="come back once the job is handed in")
     until.add_argument("--wait", action="store_true", help="wait for the end without showing the log")

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 MAIN = """\
 Can a recurrent model, with this parameterization, hold this memory, and does it stay that way when its weights move?
 
-A study file in search_spaces/ names a task, a model and a grid. memsweep trains every row of the grid, perturbs the
-trained weights, and answers stable, unstable or inconclusive, with the figures behind the answer."""
+A study file in search_spaces/ names a task, a model and a grid, and may search settings in each cell of the grid and
+confirm the best on fresh seeds. memsweep trains every row, perturbs the trained weights, and answers stable, unstable
+or inconclusive, with the figures behind the answer."""
 
 EXAMPLES = """\
 examples:
   memsweep list studies
-  memsweep plan quickstart                      what would run; nothing is started
+  memsweep plan quickstart                      what would run, and how long; writes nothing
   memsweep sweep quickstart                     run it and print the verdicts
   memsweep sweep quickstart model.width=2,4,8   the same with another grid axis
   memsweep describe diagonal_rnn                what can be set, with defaults and limits
@@ -44,12 +45,16 @@ class Text:
 
 COMMANDS = {
     "plan": Text(
-        "show what a sweep would run; starts and writes nothing",
+        "show what a sweep would run, and how long it would take",
         "Check a study and list its rows: which are done, which share results with other studies, and how the "
-        "rest is\npacked. Every mistake in the study file and the overrides is reported at once (exit code 2).",
+        "rest is\npacked. Every mistake in the study file and the overrides is reported at once (exit code 2).\n\n"
+        "Then a probe runs a few steps of the costliest programs, for at most 20 s and outside of any results, and "
+        "says\nhow many hours, how much memory and how much disk the study will take on this machine, and how sure "
+        "that is.",
         f"""\
 examples:
   memsweep plan quickstart
+  memsweep plan quickstart --no-probe
   memsweep plan quickstart training.seeds=10 model.width=2,4
   memsweep plan drafts/mine.yaml --results /data/results
 
@@ -60,12 +65,15 @@ examples:
         "Run every row of a study that has no result yet, then write the report and print the verdict table.\n"
         "Ctrl-C keeps what is finished; the same command, or memsweep resume, goes on from there.\n"
         "In a Ray job (memsweep submit) it joins the job's cluster by itself; RAY_ADDRESS alone never moves it.\n"
-        "Exit code: 0 all rows done, 1 some failed, 2 the study or a resource request is wrong, 130 stopped.",
+        "--max-hours, --max-trials and --max-failures stop this run as Ctrl-C does; they change no result.\n"
+        "Exit code: 0 all rows done, 1 some failed, 2 the study or a resource request is wrong, 3 stopped at a limit\n"
+        "with work left, 130 stopped.",
         f"""\
 examples:
   memsweep sweep quickstart
   memsweep sweep quickstart training.seeds=10 'name="ten seeds"'
   memsweep sweep quickstart --inline model.width=4 task.horizon=50
+  memsweep sweep quickstart --max-hours 2 --max-failures 5
   memsweep sweep quickstart --address auto --results /shared/results
 
 {OVERRIDES}""",
@@ -174,6 +182,7 @@ examples:
   memsweep describe linear_functional
   memsweep describe exp
   memsweep describe training
+  memsweep describe search
   memsweep describe quickstart""",
     ),
 }

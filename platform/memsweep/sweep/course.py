@@ -1,4 +1,4 @@
-"""The course of a run: its rounds, and what became of every trial."""
+"""The course of a run: what it runs again and again, and what became of every trial."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memsweep.config.canonical import to_dict
 from memsweep.outcome import Outcome
@@ -19,6 +19,7 @@ from memsweep.sweep.failure import NODE_LOST
 from memsweep.sweep.identity import Arithmetic, pack_identity
 from memsweep.sweep.job import Failure, PackJob, PackReport
 from memsweep.sweep.journal import Journal, State
+from memsweep.sweep.limits import Bound, Limits, interrupts_kept
 from memsweep.sweep.phases import Phases
 from memsweep.sweep.progress import Ledger, Snapshot
 from memsweep.sweep.resources import threads
@@ -52,6 +53,7 @@ class Course:
         journal: where every row's state is noted.
         on_progress: told the state after every event.
         deliver: told the identity of every new result.
+        bound: the limits of the run.
 
     Attributes:
         results: identity -> outcome of each trial that has a result now.
@@ -67,13 +69,15 @@ class Course:
         journal: Journal,
         on_progress: Callable[[Snapshot], None],
         deliver: Callable[[str], None],
+        bound: Bound | None = None,
     ) -> None:
         self.results: dict[str, str] = {}
         self.failures: dict[str, Failure] = {}
         self.phases = Phases()
         self._store, self._journal, self._on_progress, self._deliver = store, journal, on_progress, deliver
-        self._jobs = _jobs(plan, workspace, store.place.uri)
-        self._cost = {trial.identity: pack.cost / len(pack.trials) for pack in plan.packs for trial in pack.trials}
+        self._workspace, self._bound = workspace, bound or Bound(Limits())
+        self._waiting = _jobs(plan, workspace, store.place.uri)
+        self._cost = _costs(plan)
         self._ledger = Ledger(len(plan.trials), len(plan.done), sum(self._cost.values()))
         self._deaths: Counter[str] = Counter()  # by trial
         self._node_losses: Counter[str] = Counter()  # by pack
@@ -82,33 +86,87 @@ class Course:
         self._lonely: list[PackJob] = []
         self._beside_others = False
 
+    def add(self, plan: Plan) -> None:
+        """Go on with a plan that has more trials: its packs wait now; its other trials have ended."""
+        self._note_new(plan)
+        costs = _costs(plan)
+        self._cost |= costs
+        self._waiting += _jobs(plan, self._workspace, self._store.place.uri)
+        self._ledger.grown(len(plan.trials), len(plan.done - self.results.keys()), sum(costs.values()))
+        self._show()
+
+    def _note_new(self, plan: Plan) -> None:
+        """Write into the journal what it does not know yet, or took for cancelled."""
+        rows, waiting = self._journal.rows, {trial.identity for pack in plan.packs for trial in pack.trials}
+        names = [trial.identity for trial in plan.trials]
+        fresh = [name for name in names if name not in rows or rows[name].state is State.CANCELLED]
+        outcomes = self._store.outcomes(plan.done.intersection(fresh))
+        ended = set(fresh) - outcomes.keys() - waiting
+        failures = self._store.failures() if ended else {}
+        for name in fresh:
+            failed = failures[name]["outcome"] if name in ended and name in failures else State.QUEUED
+            self._journal.note([name], State(outcomes.get(name, failed)))
+
     def run(self, backend: Backend) -> None:
+        """Run the packs that wait, as many of their trials as may get a result.
+
+        Raises:
+            KeyboardInterrupt: the run was stopped, or a limit was reached and something is left; ``results`` and
+                ``failures`` hold what had ended.
+        """
+        self._show()
+        while self._waiting:
+            self._stop_if_over()
+            self._run(backend, self._served())
+
+    def _served(self) -> list[PackJob]:
+        """The jobs that may be run now, taken from those that wait; the last of them is cut where a limit says so."""
+        room = self._bound.room(len(self.results))
+        if room is None:
+            jobs, self._waiting = self._waiting, []
+            return jobs
+        jobs = []
+        while room and self._waiting:
+            job, *others = self._waiting
+            first, rest = job.members[:room], job.members[room:]
+            jobs.append(_of(job, first) if rest else job)
+            self._waiting = [_of(job, rest), *others] if rest else others
+            room -= len(first)
+        return jobs
+
+    def _stop_if_over(self) -> None:
+        if self._bound.over(len(self.results), len(self.failures)):
+            raise KeyboardInterrupt
+
+    def _run(self, backend: Backend, jobs: list[PackJob]) -> None:
         """All packs; then what failed, in a way that another try can mend or explain; then that one at a time.
 
         A pack whose worker died goes on from its checkpoint. The members of a pack that failed run alone each, so that
         only the culprit fails; so do those of a pack whose worker dies again. What a chain lacks stays together: its
         trials need one another's results, and never shared a program.
-
-        Raises:
-            KeyboardInterrupt: the run was stopped; ``results`` and ``failures`` hold what had ended.
         """
         self._beside_others = backend.slots > 1
-        self._show()
-        backend.run(self._jobs, backend.slots, self)
+        self._give(backend, jobs, backend.slots)
         while self._next:
+            self._stop_if_over()
             jobs, self._next = self._next, []
             self._again(backend, jobs, backend.slots, "after a failure")
         self._beside_others = False
         while self._lonely or self._next:
+            self._stop_if_over()
             jobs, self._lonely, self._next = [*self._lonely, *self._next], [], []
             self._again(backend, jobs, 1, "one at a time, after a failure")
 
     def _again(self, backend: Backend, jobs: list[PackJob], at_once: int, how: str) -> None:
         count = sum(len(job.members) for job in jobs)
         self._ledger.note = f"{count} trial{'s' if count > 1 else ''} again, {how}"
-        backend.run(jobs, at_once, self)
+        self._give(backend, jobs, at_once)
         self._ledger.note = ""
         self._show()
+
+    def _give(self, backend: Backend, jobs: list[PackJob], at_once: int) -> None:
+        with interrupts_kept():
+            backend.run(jobs, at_once, self)
 
     def started(self, job: PackJob) -> None:
         self._ledger.started(job.pack, sum(self._cost[name] for name, _ in job.members))
@@ -176,7 +234,7 @@ class Course:
     def ended(self, *, interrupted: bool) -> None:
         """All workers are gone. What they stored before their packs had ended counts like any other result."""
         if interrupted:
-            names = [name for job in self._jobs for name, _ in job.members if name not in self.results]
+            names = [name for name in self._cost if name not in self.results]
             self._settle({name: self._stored(name) for name in names if self._store.has(name)})
             running = [name for name in names if self._journal.rows[name].state is State.RUNNING]
             self._journal.note(running, State.PREEMPTED)
@@ -221,15 +279,25 @@ class Course:
         self._ledger.settled(self._cost[name], failed=True)
         self._journal.note([name], State(failure["outcome"]), failure=failure)
         self._store.fail(name, {"study": job.study, "time": provenance.now(), **failure})
+        left = len(self._cost) > len(self.results) + len(self.failures)
+        if left and not self._bound.reached and self._bound.over(0, len(self.failures)):
+            self._bound.stop()
 
     def _show(self) -> None:
         self._on_progress(self._ledger.snapshot())
 
 
 def _alone(job: PackJob, name: str) -> PackJob:
-    return replace(
-        job, pack=pack_identity([name]), members=tuple(member for member in job.members if member[0] == name)
-    )
+    return _of(job, tuple(member for member in job.members if member[0] == name))
+
+
+def _of(job: PackJob, members: tuple[tuple[str, dict[str, Any]], ...]) -> PackJob:
+    """The job with these of its members, as a pack of their own."""
+    return replace(job, pack=pack_identity(name for name, _ in members), members=members)
+
+
+def _costs(plan: Plan) -> dict[str, float]:
+    return {trial.identity: pack.cost / len(pack.trials) for pack in plan.packs for trial in pack.trials}
 
 
 def _chained(job: PackJob) -> bool:
@@ -251,6 +319,7 @@ def _jobs(plan: Plan, workspace: Path, folder: str) -> list[PackJob]:
             revision=revision,
             workers=plan.resources.workers,
             arithmetic=Arithmetic.of(plan.resources),
+            after=tuple((trial.identity, trial.after) for trial in pack.trials if trial.after),
         )
         for pack in plan.packs
     ]

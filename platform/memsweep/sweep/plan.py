@@ -31,11 +31,20 @@ _WORTH_SHARING = 5.0  # a program is not cut into parts whose own work is less t
 
 @dataclass(frozen=True)
 class PlannedTrial:
-    """A trial, its identity, and the arithmetic that the identity names."""
+    """A trial of a plan.
+
+    Attributes:
+        identity: its identity.
+        config: its config.
+        arithmetic: what the identity names of the place where it is computed.
+        after: identity of the trial whose kept state it may go on from; empty where it starts anew. It saves time and
+            changes no number.
+    """
 
     identity: str
     config: TrialConfig
     arithmetic: Arithmetic = ON_CPU
+    after: str = ""
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,10 @@ class Ledger:
         self._settled = 0.0
         self.note = ""
 
+    def grown(self, total: int, reused: int, work: float) -> None:
+        """The plan has become another: trials and reused ones now, and the cost of what has been added."""
+        self._total, self._reused, self._work = total, reused, self._work + work
+
     def started(self, job: str, cost: float) -> None:
         """A job has been given to a worker."""
         now = self._clock()

@@ -1,4 +1,4 @@
-"""Runs a plan: all packs, then the members of packs that failed, each alone, so that only the culprit fails."""
+"""Runs plans, one after another: all packs, then the members of packs that failed, each alone, to find the culprit."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from memsweep.sweep.delivery import OnResult, delivery
 from memsweep.sweep.inline import InlineBackend
 from memsweep.sweep.job import Failure, execute_pack
 from memsweep.sweep.journal import Journal, read_rows, settled
+from memsweep.sweep.limits import Bound, Limits
 from memsweep.sweep.phases import Profile
 from memsweep.sweep.progress import Snapshot
 from memsweep.sweep.resources import slots, this_machine
@@ -52,6 +53,7 @@ class RunSummary:
         finished: identity -> outcome of each trial that has a result now and had none before.
         failed: identity -> failure of each trial that has none.
         interrupted: whether it was stopped before its end; what is finished is kept.
+        limit: the limit that stopped it, in words; empty where none did.
         lost: why the place where it ran is gone; empty where it is not.
         profile: where the time went.
     """
@@ -59,6 +61,7 @@ class RunSummary:
     finished: Mapping[str, str] = field(default_factory=dict)
     failed: Mapping[str, Failure] = field(default_factory=dict)
     interrupted: bool = False
+    limit: str = ""
     lost: str = ""
     profile: Profile = field(default_factory=Profile)
 
@@ -73,6 +76,14 @@ class RunSummary:
         return sum(outcome == Outcome.DIVERGED for outcome in self.finished.values())
 
 
+Follow = Callable[[RunSummary], "Plan | None"]
+"""Asked for the next plan when all packs of the last have ended; told what the run has done so far.
+
+A plan that follows has all trials so far and more, of the same study and with the same resources; its packs are what
+is still to run, its ``done`` what has a result. None: that was all.
+"""
+
+
 def run(
     plan: Plan,
     *,
@@ -82,8 +93,10 @@ def run(
     on_progress: Callable[[Snapshot], None] = lambda snapshot: None,
     on_result: OnResult = lambda record, tables: None,
     work: Work = execute_pack,
+    limits: Limits | None = None,
+    follow: Follow = lambda summary: None,
 ) -> RunSummary:
-    """Run everything in a plan that has no result yet.
+    """Run everything in a plan that has no result yet, and in the plans that follow it.
 
     Args:
         plan: what to run.
@@ -94,6 +107,11 @@ def run(
         on_result: called once per new result with its record and its tables, in one background thread, in order;
             what it raises is raised here at the end, after all packs have run.
         work: what a worker does with a job; must be picklable for Ray.
+        limits: how much this run may do (None: no limit), with all plans that follow.
+        follow: what comes after a plan, on the same workers; asked before anything starts where a plan has no packs.
+
+    Returns:
+        What was done, all plans together.
 
     Raises:
         ConfigError: the resources of a pack are not there and never will be; nothing has been started.
@@ -102,12 +120,15 @@ def run(
     """
     workspace = Path(workspace).resolve()
     store = Store(Place.at(results) / folder_name(plan.study))
-    if not plan.packs:
-        if plan.trials:
-            _journal(plan, store)
-        return RunSummary()
+    while not plan.packs:
+        if (following := follow(RunSummary())) is None:
+            if plan.trials:
+                _journal(plan, store)
+            return RunSummary()
+        plan = following
     course: Course | None = None
-    interrupted, lost, slots_there = False, "", 1
+    ended, interrupted, lost, slots_there = False, False, "", 1
+    bound = Bound(limits or Limits())
     with delivery(store, on_result) as deliver:
         began = time.monotonic()
         try:
@@ -118,16 +139,29 @@ def run(
                 terminate_like_ctrl_c(),
             ):
                 slots_there = backend.slots
-                course = Course(plan, workspace, store, _journal(plan, store), on_progress, deliver)
-                course.run(backend)
+                course = Course(plan, workspace, store, _journal(plan, store), on_progress, deliver, bound)
+                with bound.watch():
+                    _all_plans(course, backend, follow)
+                    ended = True
         except KeyboardInterrupt as interruption:
-            interrupted = True
+            interrupted = not (ended and bound.reached)  # hours that were over when all had ended stopped nothing
             lost = str(interruption) if isinstance(interruption, ClusterLost) else ""
         if course is None:
             return RunSummary(interrupted=True)
         course.ended(interrupted=interrupted)
         profile = Profile(course.phases.seconds, slots_there, time.monotonic() - began)
-    return RunSummary(course.results, course.failures, interrupted, lost, profile)
+    limit = bound.reached if interrupted and not lost else ""
+    return RunSummary(course.results, course.failures, interrupted, limit, lost, profile)
+
+
+def _all_plans(course: Course, backend: Backend, follow: Follow) -> None:
+    following: Plan | None
+    while True:
+        course.run(backend)
+        following = follow(RunSummary(dict(course.results), dict(course.failures)))
+        if following is None:
+            return
+        course.add(following)
 
 
 def _journal(plan: Plan, store: Store) -> Journal:
