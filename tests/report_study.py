@@ -98,13 +98,13 @@ def write_study(
     trials = []
     for index, (condition, horizon, width) in enumerate(product(conditions, horizons, widths)):
         identity = f"{index:032x}"
-        config = _config(condition, horizon, width, seeds)
+        config = config_of(condition, horizon, width, seeds)
         trials.append({"identity": identity, "config": config})
         if index in failed:
             failure = {"identity": identity, "outcome": "failed", "traceback": failed[index]}
             (folder / "failures" / f"{identity}.json").write_text(json.dumps(failure))
         if index not in without:
-            _write_trial(folder, name, identity, config, condition, (horizon, width, seeds), balls, provenance or {})
+            write_trial(folder, name, identity, config, condition, (horizon, width, seeds), balls, provenance or {})
     plan = {"schema": 1, "study": name, "description": "expected: as constructed", "trials": trials, "provenance": {}}
     plan |= {"claims": claims, "protocol": "published"}
     (folder / "plan.json").write_text(json.dumps(plan))
@@ -113,7 +113,7 @@ def write_study(
     return [trial["identity"] for trial in trials]
 
 
-def _config(condition: Condition, horizon: int, width: int, seeds: int) -> dict[str, Any]:
+def config_of(condition: Condition, horizon: int, width: int, seeds: int) -> dict[str, Any]:
     rate, exponent = condition.decay
     task = {"name": condition.task, "kernel": condition.kernel, "rate": rate, "exponent": exponent, "horizon": horizon}
     model: dict[str, Any] = {"name": condition.model, "width": width, **condition.model_fields}
@@ -143,7 +143,7 @@ def _replica(condition: Condition, seed: int, seeds: int) -> dict[str, Any]:
     return row
 
 
-def _write_trial(
+def write_trial(
     folder: Path,
     name: str,
     identity: str,
@@ -153,6 +153,7 @@ def _write_trial(
     balls: Sequence[str],
     provenance: Mapping[str, Any],
 ) -> None:
+    """Write a trial's record and tables; its seeds begin with the config's first."""
     horizon, width, seeds = size
     rate, exponent = condition.decay
     named = {
@@ -178,11 +179,12 @@ def _write_trial(
                 {"identity": identity, "seed": seed, "lag": lags, "learned": learned, "target": condition.target(lags)}
             )
         )
-    pd.DataFrame(curves, columns=None if curves else [*named, "seed", "ball", "radius", "error"]).to_parquet(
-        folder / "curves" / f"{identity}.parquet"
-    )
-    pd.DataFrame(replicas).to_parquet(folder / "replicas" / f"{identity}.parquet")
-    pd.concat(memory).to_parquet(folder / "memory" / f"{identity}.parquet")
+    names = None if curves else [*named, "seed", "ball", "radius", "error"]
+    tables = {"curves": pd.DataFrame(curves, columns=names), "replicas": pd.DataFrame(replicas)}
+    tables["memory"] = pd.concat(memory)
+    for part, table in tables.items():
+        table["seed"] += config["training"]["first_seed"]
+        table.to_parquet(folder / part / f"{identity}.parquet")
     record = {
         **{"schema": 1, "identity": identity, "study": name, "outcome": "done", "config": config, "summary": {}},
         "provenance": {

@@ -118,7 +118,7 @@ def test_infinite_errors_have_a_rail_and_censored_radii_do_not_vanish(tmp_path: 
     assert "below" in paths.radii.read_text()
 
 
-def _look(path: Path, chromium: str, width: int) -> tuple[dict[str, Any], list[str]]:
+def look(path: Path, chromium: str, width: int) -> tuple[dict[str, Any], list[str]]:
     """What a browser measures on the page, and the addresses that it asked for."""
     from playwright.sync_api import sync_playwright
 
@@ -147,7 +147,7 @@ def _look(path: Path, chromium: str, width: int) -> tuple[dict[str, Any], list[s
 def test_a_browser_shows_the_page_without_sideways_scrolling_or_network(
     hostile: report.ReportPaths, chromium: str, width: int
 ) -> None:
-    seen, asked = _look(hostile.page, chromium, width)
+    seen, asked = look(hostile.page, chromium, width)
     assert seen["page"] <= seen["window"] == width
     assert seen["broken"] == 0
     assert seen["narrow"] >= 300

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from memsweep.config.schema import ResourcesConfig, SweepConfig
     from memsweep.errors import StoreError
     from memsweep.report import ReportPaths
+    from memsweep.search.history import SearchHistory
+    from memsweep.sweep.estimate import Estimate
     from memsweep.sweep.journal import Row
     from memsweep.sweep.lease import Holder
     from memsweep.sweep.phases import Profile
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from memsweep.sweep.reuse import Reason
     from memsweep.sweep.runner import RunSummary
     from memsweep.sweep.storage import Place
+    from memsweep.sweep.waves import Wave
 
 
 def print_plan(
@@ -69,7 +73,6 @@ def print_plan(
     more = f" and {len(made.packs) - 8} more" if len(made.packs) > 8 else ""
     left = len(made.trials) - len(made.done)
     replicas = sum(trial.config.training.seeds for pack in made.packs for trial in pack.trials)
-    resources = made.resources
     print(f"study {made.study}: {len(made.trials)} trials, {len(made.done)} done or reused, {left} to run")
     if reasons:
         from memsweep.sweep.reuse import by_reason, examples
@@ -82,6 +85,89 @@ def print_plan(
     print(
         f"to run: {replicas} replicas in {len(made.packs)} packs" + (f"; work shares {shares}{more}" if shares else "")
     )
+    _print_asked(made.resources)
+
+
+def print_search_plan(sweep: SweepConfig, waves: Sequence[Wave], stored: int) -> None:
+    """The cells of a search, how many rows it may have at most, and how many are expected.
+
+    Args:
+        sweep: a study with a search.
+        waves: what it is expected to run.
+        stored: results that the study's folder holds already.
+    """
+    from memsweep.sweep.waves import stages
+
+    search, confirm, cells = sweep.search, sweep.confirm, len(sweep.rows)
+    if search is None:
+        raise ValueError(f"the study {sweep.name!r} searches nothing")
+    settings = search.settings
+    each = stages(search, sweep.rows[0].training.steps)
+    searched = f"{counted(settings.trials, 'suggestion')} of {settings.algorithm}, {settings.batch} at once"
+    where = f"in each of {counted(cells, 'cell')}" if settings.scope == "cell" else f"for all {counted(cells, 'cell')}"
+    print(f"study {sweep.name}: {searched}, {where}")
+    print(f"searched: {', '.join(search.space)}; for {', '.join(settings.objective)}")
+    if len(each) > 1:
+        steps = ", ".join(str(stage.until) for stage in each)
+        print(f"{settings.scheduler.name} looks after {steps} steps: at most {len(each)} rows for a suggestion")
+    most = cells * settings.trials * len(each)
+    again = cells * confirm.top if confirm is not None else 0
+    expected = sum(len(pack.trials) * wave.times for wave in waves for pack in wave.packs) - again
+    about = f", about {expected:.0f} expected" if len(each) > 1 else ""
+    print(f"to run: at most {counted(most, 'row')} of {sweep.rows[0].training.seeds} replicas{about}")
+    if confirm is not None:
+        print(f"then {counted(again, 'row')} of {confirm.seeds} fresh replicas to confirm the best of each cell")
+    if stored:
+        print(f"{counted(stored, 'result')} stored already: what the search asks for again is not run again")
+    _print_asked(sweep.resources)
+
+
+def print_estimate(made: Estimate, stored: float, *, probed: bool) -> None:
+    """How long the work will take, how much memory and disk, and how sure that is.
+
+    Args:
+        made: the estimate.
+        stored: bytes of a row of this study's stored results; 0 where there is none.
+        probed: something was to be measured.
+    """
+    from memsweep.sweep.view import duration
+
+    gib, mib, kib = 2**30, 2**20, 2**10
+    alone = f"{duration(made.work)} of one pack after the other"
+    if made.seconds is None:
+        print(f"expected: {alone}; this machine cannot hold a pack, so its hours follow from the cluster's")
+    else:
+        at_once = f"{counted(made.slots, 'pack')} at once"
+        print(f"expected on this machine, {at_once}: {duration(made.seconds)} ({alone})")
+        print(f"  and some {10 + made.starting:.0f} s for Ray and its workers to start")
+    kinds, measured = made.kinds
+    if measured:
+        others = "" if measured == kinds else f", {made.measured:.0%} of the work; the others by the cost model"
+        print(f"  measured on {measured} of {counted(kinds, 'kind')} of programs{others}")
+        print(f"  right within a factor of {made.factor:g}, where nothing else runs and no training ends early")
+    else:
+        why = "nothing was measured" if probed else "nothing was measured (--no-probe)"
+        near = (
+            f"within a factor of {made.factor:g} for models of one recurrent layer, ten times too short for deep ones"
+        )
+        print(f"  by the cost model alone, which is right {near}: {why}")
+    for sentence in made.why_not:
+        print(f"  {sentence}")
+    if made.memory:
+        together = f", {made.slots} at once {made.slots * made.memory / gib:.2f} GiB" if made.slots > 1 else ""
+        print(f"memory: {made.memory / mib:.0f} MiB for the largest pack beyond its bare process{together} (measured)")
+    else:
+        print("memory: not measured")
+    disk, how = (stored, "as its stored rows") if stored else (made.disk, "measured on rows of full size")
+    if disk:
+        total = disk * made.rows
+        size = f"{total / gib:.2f} GiB" if total >= gib else f"{total / mib:.1f} MiB"
+        print(f"disk: {size}, {disk / kib:.0f} KiB a row ({how}); MLflow's copy and the report not counted")
+    else:
+        print("disk: not measured")
+
+
+def _print_asked(resources: ResourcesConfig) -> None:
     asked = f"{resources.cpus:g} CPU, {resources.card:g} GPU"
     print(f"each pack asks for {asked}" + (f" for each of {resources.workers} workers" * (resources.workers > 1)))
 
@@ -126,8 +212,9 @@ def print_status(
     who: tuple[Holder, float] | None,
     failures: Mapping[str, Any],
     damaged: Mapping[str, StoreError],
+    search: SearchHistory | None = None,
 ) -> None:
-    """How many rows are in each state, what failed or is damaged and why, and who is at work."""
+    """How many rows are in each state, how far a search is, what failed or is damaged and why, and who is at work."""
     from collections import Counter
 
     from memsweep.sweep.journal import Row, State
@@ -140,6 +227,8 @@ def print_status(
     for state in State:
         if count := counts[state] + (cancelled if state is State.CANCELLED else 0):
             print(f"  {count:>6} {state.value.replace('_', ' '):<14} {state.explanation}")
+    if search is not None:
+        _print_search(search)
     for name, failure in failures.items():
         if name in of_plan:
             times = f" ({of_plan[name].failures} times in the same way)" if of_plan[name].failures > 1 else ""
@@ -149,10 +238,20 @@ def print_status(
     if who is not None:
         print(f"at work: {who[0]}, last heard {who[1]:.0f} s ago")
         return
-    print(
-        "nobody is at work on it"
-        + (f"; to finish it: memsweep resume {word(plan.study)}" if done < len(of_plan) else "")
-    )
+    left = done < len(of_plan) or (search is not None and not search.ended)
+    print("nobody is at work on it" + (f"; to finish it: memsweep resume {word(plan.study)}" if left else ""))
+
+
+def _print_search(search: SearchHistory) -> None:
+    from collections import Counter
+
+    from memsweep.search.members import MemberState
+
+    states = Counter(member.state for member in search.members)
+    ended = len(search.members) - states[MemberState.RUNNING]
+    parts = [f"{states[state]} {state}" for state in MemberState if states[state]]
+    rest = "the winners are known" if search.ended else "more rounds follow"
+    print(f"search: {ended} of {counted(len(search.members), 'suggestion')} ended ({', '.join(parts)}); {rest}")
 
 
 def counted(count: int, noun: str) -> str:
@@ -191,6 +290,23 @@ def print_end(made: Plan, summary: RunSummary, paths: ReportPaths, seconds: floa
         print(f"{len(summary.failed) - 5} more failed: the report has every traceback", file=sys.stderr)
     print(f"report:    {shown(paths.page)}{_also(paths)}")
     print(f"verdicts:  {shown(paths.verdicts)}")
+
+
+def print_stop(summary: RunSummary, left: int, study: str) -> None:
+    """What stopped a run before its end, what is left, and how to go on.
+
+    Args:
+        summary: of the run.
+        left: rows of the plan that have neither a result nor failed for good in this run; a search may ask for more.
+        study: its name.
+    """
+    kept = "what is finished is kept. Run the same command again to go on, or: memsweep resume " + word(study)
+    if summary.lost:
+        print(f"{summary.lost}; {kept}", file=sys.stderr)
+    elif summary.limit:
+        print(f"stopped at a limit: {summary.limit}. {counted(left, 'row')} left; {kept}")
+    elif summary.interrupted:
+        print(f"interrupted: {kept}")
 
 
 def _also(paths: ReportPaths) -> str:

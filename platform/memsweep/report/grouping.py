@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,14 @@ _SHOWN_ELSEWHERE = (
     "training.checkpoint_every",  # cosmetic: it cannot change a number
 )
 _SEEDS = ("training.seeds", "training.first_seed")
+OF_A_SEARCH = ("training.until", "training.turns", *_SEEDS, "training.data_seed")
+"""Fields of a search's rows that tell no conditions apart, beside what is searched."""
+
+_COLUMN_FIELDS = {
+    **{name: f"model.{name}" for name in ("activation", "parameterization", "normalize")},
+    **{"rate": "task.rate", "exponent": "task.exponent"},
+}
+_SEARCHED = dict.fromkeys(("activation", "parameterization"), "searched")
 
 
 @dataclass(frozen=True)
@@ -46,18 +54,27 @@ class Grouping:
         return table.assign(**values)
 
 
-def find_grouping(records: Mapping[str, Mapping[str, Any]], replicas: pd.DataFrame) -> Grouping:
+def find_grouping(
+    records: Mapping[str, Mapping[str, Any]], replicas: pd.DataFrame, ignored: Collection[str] = ()
+) -> Grouping:
     """Find the fields that vary within a study beside its condition columns.
 
     A field becomes a column when it differs between trials of one width and horizon, or between conditions. One
     that is tied to width or horizon (fewer steps for wide models) stays out: as a column it would leave each
     condition a single width. Seeds are pooled, unless two trials would then claim the same seed.
+
+    Args:
+        records: identity -> record; of each, its config.
+        replicas: the table of all of them.
+        ignored: dotted paths of fields that tell nothing apart, whatever they do: those that a search has set.
     """
     from memsweep.config.canonical import flatten
 
     flat = {identity: {k: _hashable(v) for k, v in flatten(r["config"]).items()} for identity, r in records.items()}
     points = _points(replicas)
-    names = sorted({name for fields in flat.values() for name in fields if not _fixed(name)})
+    names = sorted(
+        {name for fields in flat.values() for name in fields if not _fixed(name) and not _within(name, ignored)}
+    )
     columns: list[str] = []
     coupled: list[str] = []
     for name in names:
@@ -66,7 +83,9 @@ def find_grouping(records: Mapping[str, Mapping[str, Any]], replicas: pd.DataFra
         role = _role({identity: flat[identity].get(name) for identity in flat}, points)
         (columns if role == "column" else coupled).append(name)
     if _collide(replicas, points, {i: tuple(flat[i].get(name) for name in columns) for i in flat}):
-        columns += [name for name in _SEEDS if len({fields.get(name) for fields in flat.values()}) > 1]
+        columns += [
+            name for name in _SEEDS if name not in ignored and len({fields.get(name) for fields in flat.values()}) > 1
+        ]
     columns.sort()
     extra = {identity: {name: fields.get(name) for name in columns} for identity, fields in flat.items()}
     return Grouping(extra=extra, columns=tuple(columns), coupled=tuple(coupled))
@@ -81,6 +100,24 @@ def group(table: pd.DataFrame, columns: Iterable[str]) -> Iterator[tuple[dict[st
         yield {name: plain_value(value) for name, value in zip(names, key, strict=True)}, part
 
 
+def hidden(searched: Collection[str]) -> dict[str, str | None]:
+    """The columns of CONDITION whose fields were searched -> what stands there instead.
+
+    The winners of all widths are one condition, whatever each of them took. A column of text says ``searched``, one
+    of another type is empty.
+    """
+    return {
+        column: _SEARCHED.get(column)
+        for column, path in _COLUMN_FIELDS.items()
+        if any(_within(field, (path,)) for field in searched)
+    }
+
+
+def of_winners(conditions: Mapping[str, Any], searched: Collection[str]) -> dict[str, Any]:
+    """The condition columns of one winner of a search (see ``hidden``)."""
+    return {**conditions, **hidden(searched)}
+
+
 def plain_value(value: Any) -> Any:
     """A cell as a Python value: NumPy scalars unwrapped, every kind of null as None."""
     if hasattr(value, "item"):
@@ -91,7 +128,11 @@ def plain_value(value: Any) -> Any:
 
 
 def _fixed(name: str) -> bool:
-    return name in _SEEDS or any(name == known or name.startswith(known + ".") for known in _SHOWN_ELSEWHERE)
+    return name in _SEEDS or _within(name, _SHOWN_ELSEWHERE)
+
+
+def _within(name: str, paths: Iterable[str]) -> bool:
+    return any(name == path or name.startswith(path + ".") for path in paths)
 
 
 def _hashable(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memsweep.sweep.storage import at_once
@@ -21,16 +21,22 @@ _NEEDED = ("curves", "replicas")
 class LiveVerdicts:
     """Notes what has finished and judges a condition when it is complete.
 
+    Of a search, only what measures its winners anew is judged: those trials alone are given, when they are known.
+
     Args:
-        trials: identity and config of every trial of the plan.
+        trials: identity and config of every trial that verdicts are made from.
         read: some stored tables of a result (``Store.tables``). With it nothing but names is kept until a condition is
             complete; without it the tables that were given are, which for a large study is all of them.
+        searched: dotted paths of what was searched, where the trials are the winners of a search: neither these
+            fields nor fresh seeds tell conditions apart.
     """
 
-    def __init__(self, trials: Iterable[tuple[str, TrialConfig]], read: Read | None = None) -> None:
+    def __init__(
+        self, trials: Iterable[tuple[str, TrialConfig]], read: Read | None = None, searched: Collection[str] = ()
+    ) -> None:
         listed = list(trials)
         self._read = read
-        self._group = _conditions(dict(listed))
+        self._group = _conditions(dict(listed), searched)
         self._waiting: dict[Condition, set[str]] = {}
         for identity, group in self._group.items():
             self._waiting.setdefault(group, set()).add(identity)
@@ -46,10 +52,11 @@ class LiveVerdicts:
             tables: its ``curves`` and ``replicas``; needed where ``read`` was not given.
 
         Returns:
-            A line per ball when this was the last trial of its condition, else nothing.
+            A line per ball when this was the last trial of its condition, else nothing; nothing, too, for a trial
+            that no verdict is made from, such as a suggestion of a search.
         """
-        group = self._group[identity]
-        if identity not in self._waiting[group]:
+        group = self._group.get(identity)
+        if group is None or identity not in self._waiting[group]:
             return []
         self._waiting[group].remove(identity)
         self._members.setdefault(group, []).append(identity)
@@ -94,22 +101,23 @@ def _named(configs: Sequence[TrialConfig]) -> tuple[str, ...]:
     return tuple(name for name in names if name == "parameterization" or len({row[name] for row in rows}) > 1)
 
 
-def _conditions(trials: Mapping[str, TrialConfig]) -> dict[str, Condition]:
+def _conditions(trials: Mapping[str, TrialConfig], searched: Collection[str]) -> dict[str, Condition]:
     """identity -> the condition that the report will put this trial into."""
     import pandas as pd
 
     from memsweep.config.canonical import to_dict
-    from memsweep.report.grouping import CONDITION, find_grouping
+    from memsweep.report.grouping import CONDITION, OF_A_SEARCH, find_grouping, of_winners
     from memsweep.trial import conditions
 
-    rows = {identity: conditions(config) for identity, config in trials.items()}
+    ignored = {*searched, *OF_A_SEARCH} if searched else ()
+    rows = {identity: of_winners(conditions(config), ignored) for identity, config in trials.items()}
     replicas = [
         {"identity": identity, **rows[identity], "seed": config.training.first_seed + index}
         for identity, config in trials.items()
         for index in range(config.training.seeds)
     ]
     records = {identity: {"config": to_dict(config)} for identity, config in trials.items()}
-    grouping = find_grouping(records, pd.DataFrame(replicas))
+    grouping = find_grouping(records, pd.DataFrame(replicas), ignored)
     return {
         identity: (
             *(row[name] for name in ("task", *CONDITION)),

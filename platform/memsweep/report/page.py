@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import pandas as pd
 
-from memsweep.report import provenance, view, view_losses
+from memsweep.report import provenance, view, view_compared, view_losses, view_search
 from memsweep.report.answer import answers, joined
 from memsweep.report.draw_radius import SHOWN_THRESHOLD
 from memsweep.report.findings import Finding
@@ -22,6 +23,8 @@ from memsweep.report.overview import overview
 from memsweep.report.panels import Gallery, Panel, legend_mark, svg
 from memsweep.report.published import Comparison
 from memsweep.report.rates import RateStudy
+from memsweep.report.search_pictures import SearchPicture
+from memsweep.report.searched import Searched
 from memsweep.report.study import Study
 from memsweep.report.style import number
 from memsweep.report.view_published import published_tables
@@ -48,11 +51,13 @@ class Galleries:
     sections: tuple[Section, ...]
     memory: Gallery
     rates: Gallery
+    search: tuple[SearchPicture, ...] = ()
 
     @property
     def all(self) -> tuple[Gallery, ...]:
         """In the order of the page."""
-        return (*(g for section in self.sections for g in (section.error, section.radius)), self.memory, self.rates)
+        stability = (gallery for section in self.sections for gallery in (section.error, section.radius))
+        return (*stability, self.memory, self.rates, *(picture.gallery for picture in self.search))
 
 
 @dataclass(frozen=True)
@@ -60,17 +65,24 @@ class Contents:
     """Everything that a report says.
 
     Attributes:
+        study: as its folder holds it.
+        measured: the part of it that speaks for it: of a search, the winners alone; else all of it.
+        searched: the search beside its results; None for a study that searches nothing.
         findings: all conditions and balls that were measured.
         comparisons: with the published claims.
+        compared: claims that compare cells, tested; without rows where the study has none.
         losses: the rows worth showing.
         rates: the curves of a study of learning rates.
     """
 
     study: Study
+    measured: Study
+    searched: Searched | None
     grouping: Grouping
     labels: Labels
     findings: Sequence[Finding]
     comparisons: Sequence[Comparison]
+    compared: pd.DataFrame
     losses: Sequence[LossRow]
     rates: Sequence[RateStudy]
 
@@ -89,7 +101,10 @@ def render(contents: Contents, galleries: Galleries) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    compared = _compared(contents.compared)
     words = {**_head(contents), **_tables(contents), **_pictures(galleries), "rule": _rule()}
+    words |= {"search": _search(contents.searched, galleries), "compared": compared}
+    words["answers"] += [compared["counted"]] if compared else []
     return environment.get_template("page.html.j2").render(words)
 
 
@@ -104,7 +119,7 @@ def _head(contents: Contents) -> dict[str, Any]:
         "coupled": contents.grouping.coupled,
         "following": labels.following,
         "missing": provenance.missing(study),
-        "unusual": provenance.unusual(study),
+        "unusual": provenance.unusual(contents.measured),
         "facts": provenance.facts(study),
         "trials": provenance.trials(study),
     }
@@ -139,6 +154,31 @@ def _pictures(galleries: Galleries) -> dict[str, Any]:
         "memory": _gallery(galleries.memory),
         "rate_pictures": _gallery(galleries.rates),
     }
+
+
+def _search(searched: Searched | None, galleries: Galleries) -> dict[str, Any] | None:
+    if searched is None:
+        return None
+    return {
+        "sentences": view_search.sentences(searched),
+        "space": view_search.space_text(searched),
+        "winners": view_search.winner_table(searched),
+        "front": view_search.front_table(searched),
+        "fresh": searched.fresh,
+        "ranks": any(winner.rank > 1 for winner in searched.winners),
+        "objectives": [name.replace("_", " ") for name in searched.objectives],
+        "pictures": [
+            {"title": picture.title, "words": picture.words, "gallery": _gallery(picture.gallery)}
+            for picture in galleries.search
+        ],
+    }
+
+
+def _compared(compared: pd.DataFrame) -> dict[str, Any] | None:
+    if compared.empty:
+        return None
+    claims = view_compared.claim_rows(compared)
+    return {"claims": claims, "counted": view_compared.counted(claims), "tone": view_compared.TONES}
 
 
 def _rule() -> dict[str, Any]:

@@ -14,6 +14,8 @@ from memsweep.config.claims import Claims
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
 from memsweep.report.stored import read_results
+from memsweep.search.history import SearchHistory
+from memsweep.search.history import read as read_search
 from memsweep.sweep.plan_file import read_plan
 from memsweep.sweep.storage import Place, explained
 from memsweep.sweep.store import Store
@@ -51,6 +53,7 @@ class Study:
         claims: what was published about the conditions; None where the study file claims nothing.
         protocol: the preset under the study's settings; empty where the plan does not say.
         left_out: stored results that the plan does not name (older code, other overrides).
+        search: what was searched, and how it went; None for a study that searches nothing.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Study:
     plan_provenance: Mapping[str, Any]
     claims: Claims | None
     protocol: str
+    search: SearchHistory | None = None
 
     @property
     def damaged(self) -> int:
@@ -107,6 +111,7 @@ def load_study(where: Place | Path) -> Study:
         plan_provenance=plan.provenance if plan else {},
         claims=plan.claims if plan else None,
         protocol=plan.protocol if plan else "",
+        search=read_search(place, plan) if plan else None,
     )
 
 

@@ -24,6 +24,7 @@ from memsweep.report.overview import MANY
 from memsweep.report.style import clean, slope_text
 from memsweep.report.terminal_grid import BOUND_KEY, STYLES, SYMBOLS, bound_mark, frame_slope, labels_of, verdict_grids
 from memsweep.report.terminal_more import loss_lines, published_grids
+from memsweep.report.terminal_search import claim_parts, search_parts
 from memsweep.report.view import percent
 
 _WIDEST, _PLAIN, _NAME = 120, 110, 24
@@ -39,6 +40,12 @@ def verdict_table(source: ReportPaths | pd.DataFrame, *, width: int | None = Non
     buffer = io.StringIO()
     console = Console(file=buffer, width=width, force_terminal=colour, no_color=not colour, highlight=False)
     losses = isinstance(source, ReportPaths) and source.losses is not None
+    if isinstance(source, ReportPaths) and source.winners is not None:
+        for part in search_parts(source.said, pd.read_csv(source.winners)):
+            console.print(part)
+    if isinstance(source, ReportPaths) and source.compared is not None:
+        for part in claim_parts(pd.read_csv(source.compared)):
+            console.print(part)
     if frame.empty:
         console.print(NOT_ASKED.partition(";")[0] + "." if losses else NOTHING)
     else:
