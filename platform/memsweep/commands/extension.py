@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import Any
 
 from memsweep.config.chain import predecessor
 from memsweep.config.schema import SweepConfig, TrialConfig
+from memsweep.config.search import Search
 from memsweep.errors import MemsweepError
 from memsweep.sweep.identity import identifying
 
@@ -35,11 +37,48 @@ def extended(stored: SweepConfig, wider: SweepConfig) -> SweepConfig:
             "the rows to be added would take their chained value from rows that are not there: more values of the "
             f"chain's axis and more seeds at once. Extend {stored.name!r} in two steps, the axis first."
         )
+    return dataclasses.replace(wider, rows=(*stored.rows, *added), grid=_wider_grid(stored, wider))
+
+
+def prolonged(stored: SweepConfig, wider: SweepConfig) -> SweepConfig:
+    """The search of the stored study with more suggestions, more cells, or other confirmations.
+
+    Raises:
+        MemsweepError: nothing is added, or the search itself is another one, which would begin anew.
+    """
+    if stored.search is None or wider.search is None:
+        raise MemsweepError(
+            f"the stored plan of {stored.name!r} {'searches' if stored.search else 'searches nothing'}, and the study "
+            f"now {'searches' if wider.search else 'searches nothing'}: run it as a sweep (memsweep sweep)."
+        )
+    before, after = stored.search, wider.search
+    trials = max(before.settings.trials, after.settings.trials)
+    if _of(after, before.settings.trials) != before:
+        raise MemsweepError(
+            f"the search of {stored.name!r} is another one than the stored one: only search.trials, confirm and the "
+            "grid can be extended. Run it as a sweep (memsweep sweep); rows that both have are reused."
+        )
+    added = [row for row in wider.rows if row not in stored.rows]
+    if not added and trials == before.settings.trials and wider.confirm == stored.confirm:
+        raise MemsweepError(
+            f"nothing to add: the search of {stored.name!r} has {trials} suggestions in each of its cells already. "
+            "Name more (search.trials=40), more values of an axis (model.width=2,4,16), or more confirmations "
+            "(confirm.seeds=20)."
+        )
+    rows = (*stored.rows, *added)
+    return dataclasses.replace(wider, rows=rows, grid=_wider_grid(stored, wider), search=_of(after, trials))
+
+
+def _of(search: Search, trials: int) -> Search:
+    return dataclasses.replace(search, settings=dataclasses.replace(search.settings, trials=trials))
+
+
+def _wider_grid(stored: SweepConfig, wider: SweepConfig) -> dict[str, tuple[Any, ...]]:
     grid = dict(stored.grid)
     for path, values in wider.grid.items():
         here = [json.dumps(value, default=str) for value in grid.get(path, ())]
         grid[path] = (*grid.get(path, ()), *(value for value in values if json.dumps(value, default=str) not in here))
-    return dataclasses.replace(wider, rows=(*stored.rows, *added), grid=grid)
+    return grid
 
 
 def _but_seeds(row: TrialConfig) -> str:

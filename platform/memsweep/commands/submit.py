@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.commands.follow import Follower
+from memsweep.sweep.limits import LIMIT_REACHED
 from memsweep.sweep.submission import Job, JobServer, State, SubmissionError, server_address
 from memsweep.sweep.submission_secrets import refuse_secrets
 
@@ -81,8 +82,13 @@ def _prepared(args: argparse.Namespace) -> tuple[Job, Parcel, str]:
     words = ["python", "-m", "memsweep", args.do, study, *args.overrides]
     words += ["--results", args.results] if args.results else []
     words += [flag for flag, on in (("--no-reuse", args.no_reuse), ("--force", args.force)) if on]
+    words += [word for flag, limit in _limits(args).items() if limit is not None for word in (flag, str(limit))]
     name = _job_name(metadata["study"])
     return Job(name, shlex.join(words), parcel.runtime_env(given), metadata), parcel, what
+
+
+def _limits(args: argparse.Namespace) -> dict[str, float | None]:
+    return {f"--max-{name}": getattr(args, f"max_{name}") for name in ("hours", "trials", "failures")}
 
 
 def _job_name(study: str) -> str:
@@ -107,11 +113,13 @@ def _watch(server: JobServer, name: str, study: str, *, quiet: bool) -> int:
 
 def _ended(state: State, name: str, *, quiet: bool) -> int:
     code = state.exit_code
+    go_on = f"what was finished is kept. Go on: memsweep submit {state.study or 'STUDY'} --do resume"
     if state.status == "STOPPED":
-        print(
-            f"{name}: stopped; what was finished is kept. Go on: memsweep submit {state.study or 'STUDY'} --do resume"
-        )
+        print(f"{name}: stopped; {go_on}")
         return INTERRUPTED
+    if code == LIMIT_REACHED:
+        print(f"{name}: stopped at a limit; {go_on}")
+        return LIMIT_REACHED
     if state.status == "SUCCEEDED":
         print(f"{name}: done")
         return 0
@@ -164,6 +172,10 @@ def _refuse_misplaced(args: argparse.Namespace) -> None:
         raise SubmissionError("--no-reuse goes with --do sweep alone.")
     if args.force and args.do != "retry":
         raise SubmissionError("--force goes with --do retry alone.")
+    if args.do in ("sync", "report") and (
+        given := [flag for flag, limit in _limits(args).items() if limit is not None]
+    ):
+        raise SubmissionError(f"{given[0]} limits what is computed, and --do {args.do} computes nothing.")
     if args.results and "://" not in args.results and not os.path.isabs(args.results):
         raise SubmissionError(
             f"results would go to {args.results!r} in the job's own folder, which the cluster deletes. Give a bucket "

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memsweep import registry
-from memsweep.commands.extension import extended
-from memsweep.commands.run import Intent, carry_out
+from memsweep.commands.extension import extended, prolonged
+from memsweep.commands.run import carry_out
+from memsweep.commands.start import Intent
 from memsweep.commands.stored import find_study, stored_plan
 from memsweep.config.compose import load_study
 from memsweep.errors import MemsweepError
@@ -19,6 +20,7 @@ from memsweep.sweep.store import folder_name
 
 if TYPE_CHECKING:
     from memsweep.config.schema import SweepConfig
+    from memsweep.sweep.plan import PlannedTrial
     from memsweep.sweep.plan_file import StoredPlan
     from memsweep.sweep.store import Store
 
@@ -26,14 +28,14 @@ if TYPE_CHECKING:
 def sweep(args: argparse.Namespace) -> int:
     """Run a study: plan, train, measure, judge, report. Returns the exit code."""
     study = load_study(args.study, args.overrides, Path(args.workspace))
-    return carry_out(Intent(study, identified(study), no_reuse=args.no_reuse), args, Place.at(args.results))
+    return carry_out(Intent(study, _rows(study), no_reuse=args.no_reuse), args, Place.at(args.results))
 
 
 def resume(args: argparse.Namespace) -> int:
     """Finish the stored plan of a study; needs no study file."""
     store, plan = _stored(args)
     study = _unchanged(plan)
-    return carry_out(Intent(study, identified(study), tracking=plan.tracking, plan=plan), args, store.place.parent)
+    return carry_out(Intent(study, _rows(study), tracking=plan.tracking, plan=plan), args, store.place.parent)
 
 
 def retry(args: argparse.Namespace) -> int:
@@ -44,7 +46,7 @@ def retry(args: argparse.Namespace) -> int:
     ended_badly = {State.FAILED, State.OUT_OF_MEMORY}
     failed = {name for name, row in rows.items() if row.state in ended_badly} | store.failures().keys()
     only = frozenset(failed - stored)
-    intent = Intent(study, identified(study), only, poisoned_too=args.force, tracking=plan.tracking, plan=plan)
+    intent = Intent(study, _rows(study), only, poisoned_too=args.force, tracking=plan.tracking, plan=plan)
     return carry_out(intent, args, store.place.parent)
 
 
@@ -53,8 +55,14 @@ def extend(args: argparse.Namespace) -> int:
     wider = load_study(args.study, args.overrides, Path(args.workspace))
     results = Place.at(args.results)
     plan = stored_plan(find_study(wider.name, results))
-    study = extended(_unchanged(plan), wider)
-    return carry_out(Intent(study, identified(study), plan=plan), args, results)
+    before = _unchanged(plan)
+    study = prolonged(before, wider) if before.search or wider.search else extended(before, wider)
+    return carry_out(Intent(study, _rows(study), plan=plan), args, results)
+
+
+def _rows(study: SweepConfig) -> tuple[PlannedTrial, ...]:
+    """The rows of a grid; a search makes its own as it goes."""
+    return identified(study) if study.search is None else ()
 
 
 def _stored(args: argparse.Namespace) -> tuple[Store, StoredPlan]:
@@ -76,6 +84,8 @@ def _unchanged(plan: StoredPlan) -> SweepConfig:
         MemsweepError: it would not.
     """
     study = plan.sweep()
+    if study.search is not None:  # its rows are compared when its rounds have been gone through
+        return study
     trials = identified(study)
     if changed := sum(trial.identity not in plan.rows for trial in trials):
         raise MemsweepError(

@@ -1,0 +1,157 @@
+"""A search as a verb carries it out: rounds of rows, whatever of them is stored already, and the plan of the next."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from memsweep.errors import MemsweepError
+from memsweep.search.campaign import Campaign, Warm
+from memsweep.search.ledger import FOLDER
+from memsweep.sweep.plan import Plan, PlannedTrial, make_plan
+from memsweep.sweep.plan_file import StoredPlan
+from memsweep.sweep.reusable import Reuse, reusable
+from memsweep.sweep.storage import Place, explained
+from memsweep.sweep.store import Store
+
+if TYPE_CHECKING:
+    from memsweep.config.schema import SweepConfig, TrialConfig
+    from memsweep.sweep.runner import RunSummary
+
+
+class Searching:
+    """The rows of a study with a search, as far as they are known.
+
+    Args:
+        sweep: the study.
+        store: its results.
+        results: the folder of all studies.
+        plan: the stored plan that this goes on with; None where there need be none.
+        no_reuse: compute every row anew.
+
+    Raises:
+        MemsweepError: the rows of the stored plan are other trials to what is installed now.
+    """
+
+    def __init__(
+        self,
+        sweep: SweepConfig,
+        store: Store,
+        results: Place,
+        plan: StoredPlan | None = None,
+        *,
+        no_reuse: bool = False,
+    ) -> None:
+        self._sweep, self._store, self._results, self._no_reuse = sweep, store, results, no_reuse
+        self._looked_at: set[str] = set()
+        self.reuse = Reuse(frozenset(), {}, {})
+        if no_reuse:
+            _set_aside(store)
+        self.campaign = Campaign(sweep, store, _warm(sweep, results))
+        self._stored = plan
+
+    @property
+    def trials(self) -> tuple[PlannedTrial, ...]:
+        """Every row so far."""
+        return tuple(self.campaign.trials.values())
+
+    def grow(self, failed: Collection[str]) -> bool:
+        """Go through the rounds as far as results allow.
+
+        Args:
+            failed: identities that have no result and will get none now.
+
+        Returns:
+            Whether there is something to run.
+        """
+        while self.campaign.advance(failed):
+            self._reuse()
+        if self._stored is not None:
+            self._refuse_changed(self._stored)
+            self._stored = None
+        missing = {trial.identity for trial in self.campaign.present} - self.reuse.all - set(failed)
+        return any(not self._store.has(identity) for identity in missing)
+
+    def plan(self, apart: Collection[str]) -> Plan:
+        """All rows so far, with the packs of the present round.
+
+        Args:
+            apart: identities without a result that are not to be run now.
+        """
+        present = self.campaign.present
+        done = self._store.identities() & self.campaign.trials.keys()
+        made = make_plan(self._sweep, present, {t.identity for t in present} & done, apart)
+        return dataclasses.replace(made, trials=self.trials, done=frozenset(done))
+
+    def follow(
+        self, left_alone: Collection[str], on_rows: Callable[[Plan, Collection[str]], None]
+    ) -> Callable[[RunSummary], Plan | None]:
+        """What the runner asks after each round: the plan of the next one.
+
+        Args:
+            left_alone: identities that have failed too often to be tried again.
+            on_rows: told the plan of each new round, to write it down before it runs, and which of its new rows have a
+                result.
+        """
+
+        def next_plan(summary: RunSummary) -> Plan | None:
+            known, rounds = set(self.campaign.trials), self.campaign.rounds
+            more = self.grow({*left_alone, *summary.failed})
+            made = self.plan(left_alone)
+            if self.campaign.rounds != rounds:
+                on_rows(made, made.done - known)
+            return made if more else None
+
+        return next_plan
+
+    def news(self) -> list[str]:
+        """What a person wants to hear when a round begins: how far the search is, and what it found last."""
+        return self.campaign.news()
+
+    def _reuse(self) -> None:
+        """Take what other studies have of the present rows, and set damaged results aside, so that they run anew."""
+        new = [trial for trial in self.campaign.present if trial.identity not in self._looked_at]
+        self._looked_at |= {trial.identity for trial in new}
+        found = reusable(new, self._store, self._results, no_reuse=self._no_reuse)
+        for identity in sorted(found.damaged):
+            self._store.set_aside(identity)
+        for identity, folder in found.elsewhere.items():
+            self._store.adopt(Store(folder), identity)
+        self.reuse = Reuse(
+            self.reuse.here | found.here,
+            self.reuse.elsewhere | found.elsewhere,
+            self.reuse.damaged | found.damaged,
+        )
+
+    def _refuse_changed(self, plan: StoredPlan) -> None:
+        if changed := sum(identity not in self.campaign.trials for identity in plan.rows):
+            raise MemsweepError(
+                f"{changed} of the {len(plan.rows)} rows of {plan.study!r} are other trials to what is installed now: "
+                "the code that makes the numbers, or the version of torch, numpy or Optuna, has changed since the plan "
+                f"was made. Bring back what made it, or run the study with today's: memsweep sweep {plan.study}."
+            )
+
+
+def _warm(sweep: SweepConfig, results: Place) -> Callable[[TrialConfig], Warm]:
+    """What an earlier study found in a cell, where ``search.warm_start`` names one.
+
+    Raises:
+        MemsweepError: there is no such study.
+    """
+    if sweep.search is None or not sweep.search.settings.warm_start:
+        return lambda cell: ()
+    from memsweep.commands.stored import find_study
+    from memsweep.search.warm import Earlier
+
+    return Earlier(find_study(sweep.search.settings.warm_start, results), sweep.search)
+
+
+def _set_aside(store: Store) -> None:
+    """Begin a search anew: every result, and what its rounds decided, goes out of the way."""
+    for identity in store.identities():
+        store.set_aside(identity)
+    store.forget_checkpoints()
+    store.forget_states()
+    with explained("write", store.place):
+        (store.place / FOLDER).delete_all()
