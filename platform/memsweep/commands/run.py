@@ -57,6 +57,7 @@ def carry_out(intent: Intent, args: argparse.Namespace, results: Place) -> int:
     """
     from memsweep.sweep.lease import held
     from memsweep.sweep.preflight import preflight
+    from memsweep.sweep.ray_session import import_ray
     from memsweep.sweep.signals import terminate_like_ctrl_c
     from memsweep.sweep.tracking.place import tracking_uri
 
@@ -66,6 +67,8 @@ def carry_out(intent: Intent, args: argparse.Namespace, results: Place) -> int:
     tracking_uri(None, results)  # a wrong one is refused here, before anything is written
     store = store_of(results, intent.sweep.name)
     preflight(results)
+    if not args.inline and intent.sweep.search is not None:
+        import_ray(args.address)  # schedulers want it before there is a session
     loss = _Loss()
     with terminate_like_ctrl_c(), held(store.place, loss):
         try:

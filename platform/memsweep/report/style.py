@@ -135,6 +135,13 @@ def figure(value: float, digits: int = 3) -> str:
     return "–" if math.isnan(value) else "∞" if math.isinf(value) else f"{value:.{digits}g}"
 
 
+def with_interval(value: float, low: float, high: float) -> str:
+    """``0.12 [0.1, 0.2]``; where the interval is the whole line, there were too few seeds for one."""
+    if low == -math.inf and high == math.inf:
+        return f"{figure(value)} [too few seeds]"
+    return f"{figure(value)} [{figure(low)}, {figure(high)}]"
+
+
 def slope_text(slope: Slope) -> str:
     """``−0.59 [−0.66, −0.55]``; a dash with an infinite interval where censoring hides it; or ``not available``."""
     if all(map(math.isnan, (slope.estimate, slope.low, slope.high))):

@@ -9,7 +9,7 @@ import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
-from memsweep.report.style import clean, figure
+from memsweep.report.style import clean, figure, with_interval
 from memsweep.report.view_compared import TONES, claim_rows
 from memsweep.report.view_search import gap_text
 
@@ -40,7 +40,7 @@ def search_parts(said: Sequence[str], winners: pd.DataFrame) -> list[Table | Tex
 
 def _confirmed(row: dict[Any, Any]) -> tuple[str, str]:
     value, low, high = (float(row[name]) for name in ("confirmed", "confirmed_low", "confirmed_high"))
-    text = f"{figure(value)} [{figure(low)}, {figure(high)}]" if row["seeds"] else "–"
+    text = with_interval(value, low, high) if row["seeds"] else "–"
     return text, gap_text(float(row["gap"]), float(row["search"]))
 
 

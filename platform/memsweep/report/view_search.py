@@ -11,7 +11,7 @@ from memsweep.config.search import CHOICE, LOG_INT, LOG_UNIFORM, NONE, Domain
 from memsweep.report.answer import joined
 from memsweep.report.cells import ALL_CELLS, brief, last, settings_text
 from memsweep.report.searched import Searched, on_front
-from memsweep.report.style import figure, number
+from memsweep.report.style import figure, number, with_interval
 from memsweep.report.winners import Winner, Worth
 from memsweep.search.members import MemberState
 from memsweep.stability.optimism import mean_gap
@@ -56,11 +56,10 @@ def winner_table(searched: Searched) -> list[dict[str, Any]]:
 def worth_texts(worth: Worth) -> dict[str, str]:
     """``search``, ``confirmed`` with its interval, ``gap`` in percent of the search value, and ``seeds``, as texts."""
     known, found = worth.seeds > 0, worth.found
-    interval = f" [{figure(found.low)}, {figure(found.high)}]" if known else ""
     return {
         "objective": worth.objective.replace("_", " "),
         "search": figure(found.search),
-        "confirmed": f"{figure(found.confirmed)}{interval}" if known else "–",
+        "confirmed": with_interval(found.confirmed, found.low, found.high) if known else "–",
         "gap": gap_text(found.gap, found.search) if known else "–",
         "seeds": f"{worth.search_seeds} / {worth.seeds}" if known else str(worth.search_seeds),
     }

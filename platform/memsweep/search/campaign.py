@@ -127,7 +127,7 @@ class Campaign:
         parts += [text for text in best if text] if len(best) == 1 else []
         if self.ended:
             confirming = sum(1 for row in self.rows if row.rank)
-            parts += [f"{confirming} rows measure the winners anew"] if confirming else []
+            parts += [f"winners to measure anew: {confirming}"] if confirming else []
         rounds = max(running.block.round for running in self._blocks)
         return [f"search, round {rounds}: {', '.join(parts)}"]
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from memsweep.config.search import ASHA, HYPERBAND, MEDIAN, NONE, SchedulerConfig
+from memsweep.sweep.ray_session import import_ray
 
 Decisions = dict[int, int | None]
 """Number of a suggestion -> optimizer step to which it trains next, or None: it trains no more."""
@@ -162,6 +163,7 @@ class _Asha(_Looked):
             step *= self._config.reduction
 
     def _theirs(self) -> Any:
+        import_ray()
         from ray.tune.schedulers import AsyncHyperBandScheduler
 
         return AsyncHyperBandScheduler(
@@ -189,6 +191,7 @@ class _Median(_Looked):
             step += self._config.interval
 
     def _theirs(self) -> Any:
+        import_ray()
         from ray.tune.schedulers import MedianStoppingRule
 
         return MedianStoppingRule(
@@ -205,6 +208,7 @@ class _HyperBand(Scheduler):
     """
 
     def __init__(self, config: SchedulerConfig, steps: int, multiple: int = 1) -> None:
+        import_ray()
         from ray.tune.schedulers import HyperBandScheduler
 
         super().__init__(config, steps, multiple)

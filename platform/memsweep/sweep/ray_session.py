@@ -83,16 +83,8 @@ def ray_session(address: str | None, *, dashboard: bool = False) -> Iterator[Wat
     Raises:
         MemsweepError: the cluster cannot be joined, or Ray cannot start; nothing is left running.
     """
-    before = dict(os.environ)
-    for name, value in (_QUIET | _authentication(address)).items():
-        os.environ.setdefault(name, value)
-    if address == "auto" and "://" in os.environ.get("RAY_ADDRESS", ""):
-        del os.environ["RAY_ADDRESS"]  # a job server's, which Ray would take for the cluster's
-    try:
-        import ray  # noqa: F401  (before its loggers are quietened)
-
-        for name in ("ray", "ray.tune", "ray.train", "ray.data"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
+    with _settings(address):
+        import_ray(address)
         with _tamed():
             try:
                 with interrupts_held():
@@ -103,6 +95,29 @@ def ray_session(address: str | None, *, dashboard: bool = False) -> Iterator[Wat
                     yield watch
             finally:
                 _shut_down()
+
+
+def import_ray(address: str | None = None) -> None:
+    """Import Ray as a session at this address needs it: quiet, and with the settings that it reads once and for all.
+
+    Whoever wants something of Ray before there is a session calls this first.
+    """
+    with _settings(address):
+        import ray  # noqa: F401  (before its loggers are quietened)
+    for name in ("ray", "ray.tune", "ray.train", "ray.data"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+@contextmanager
+def _settings(address: str | None) -> Iterator[None]:
+    """What Ray reads from the environment, while it is wanted; what somebody else has set stays."""
+    before = dict(os.environ)
+    for name, value in (_QUIET | _authentication(address)).items():
+        os.environ.setdefault(name, value)
+    if address == "auto" and "://" in os.environ.get("RAY_ADDRESS", ""):
+        del os.environ["RAY_ADDRESS"]  # a job server's, which Ray would take for the cluster's
+    try:
+        yield
     finally:
         _restore(before)
 
