@@ -28,7 +28,6 @@ from memsweep import console  # noqa: E402
 from memsweep.config.compose import load_study  # noqa: E402
 from memsweep.report import page  # noqa: E402
 from memsweep.report.assemble import _contents  # noqa: E402
-from memsweep.report.grouping import find_grouping  # noqa: E402
 from memsweep.report.live import LiveVerdicts  # noqa: E402
 from memsweep.report.study import load_study as load_stored  # noqa: E402
 from memsweep.sweep.job import PackJob  # noqa: E402
@@ -106,7 +105,7 @@ def _stages(folder: Path, rates: int) -> Iterator[tuple[str, Count]]:
 
     def report() -> None:
         study = load_stored(store.folder)
-        contents = _contents(study, find_grouping(study.records, study.tables["replicas"]))
+        contents = _contents(study)
         assert len(contents.findings) == 5 * rates
         assert page._head(contents)
         assert page._tables(contents)
