@@ -11,8 +11,10 @@ import pytest
 
 from memsweep.config.schema import TrialConfig
 from memsweep.config.suggested import config_of
-from memsweep.errors import ConfigError
+from memsweep.errors import ConfigError, MemsweepError
+from memsweep.search.campaign import Campaign
 from memsweep.search.members import MemberState, Suggestion, Told
+from memsweep.sweep.identity import identity
 from search_study import Remembered, finish, loss, study, table
 
 SCHEDULERS = {
@@ -130,6 +132,35 @@ def test_other_results_make_other_rounds(tmp_path: Path) -> None:
     expected = table(finish(sweep, other, loss=upside_down))
     first.losses.clear()
     assert table(finish(sweep, first, loss=upside_down)) == expected
+
+
+def test_other_code_takes_nothing_from_the_ledger_unless_the_study_is_swept_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep, store = study(tmp_path), Remembered(tmp_path / "r")
+    finish(sweep, store)
+    folder = tmp_path / "r" / "search"
+    before = {path: path.read_bytes() for path in folder.rglob("*.json")}
+    monkeypatch.setattr("memsweep.search.campaign.identity", lambda config, arithmetic: f"x{identity(config)}")
+    with pytest.raises(MemsweepError, match="are other trials to what is installed now"):
+        Campaign(sweep, store, same_code=True).advance(())
+    assert {path: path.read_bytes() for path in folder.rglob("*.json")} == before
+    assert finish(sweep, store).ended
+
+
+def test_equal_rows_of_two_members_run_once(tmp_path: Path) -> None:
+    """Two of a population may take over the same member, and both come to the end of the domain."""
+    narrow = "search.training.learning_rate={uniform: [0.01, 0.011]}"
+    always = "search.scheduler={name: pbt, interval: 100, quantile: 0.5, resample: 0}"
+    sweep = study(tmp_path, narrow, always, "search.trials=8", "~grid.model.width", "~confirm")
+    store, twice = Remembered(tmp_path / "r"), 0
+    for _ in range(9):
+        campaign = finish(sweep, store, rounds=1)
+        names = [trial.identity for trial in campaign.present]
+        assert len(names) == len(set(names))
+        twice += 8 - len(names)
+    assert twice > 0
+    assert {row.number for row in campaign.rows if not row.until} == set(range(8))
 
 
 @pytest.mark.parametrize("name", [name for name in SCHEDULERS if name != "pbt"])

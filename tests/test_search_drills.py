@@ -59,3 +59,20 @@ def test_a_search_survives_the_death_of_everything(tmp_path: Path, tally: Tally,
     tally.record(f"everything killed in a search ({scheduler})", faults, lost + gone, rerun + again, equal)
     assert equal
     assert (lost + gone, rerun + again) == (0, 0)
+
+
+def test_what_failed_in_a_search_is_told_as_failed_and_can_be_tried_again(tmp_path: Path) -> None:
+    fails = text("asha").replace("training.learning_rate: {log_uniform: [1e-3, 0.3]}", "task.mood: {choice: [12, 13]}")
+    drill = Drill.make(tmp_path / "drill", fails)
+    ended = drill.command("sweep", STUDY, "--inline")
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert "ZeroDivisionError: a mood of 13" in ended.stderr
+    assert "4 of 8 suggestions ended, 2 failed" in ended.stdout  # the space has no more
+    before, asked = ledger(drill), len(drill.asked())
+    again = drill.command("retry", STUDY, "--inline")
+    assert again.returncode == 1
+    assert "ZeroDivisionError: a mood of 13" in again.stderr
+    assert ledger(drill) == before
+    assert len(drill.asked()) == asked  # nothing but what failed was tried
+    assert "2 failed" in drill.command("status", STUDY).stdout
+    assert drill.command("resume", STUDY, "--inline").returncode == 0  # the search itself is over

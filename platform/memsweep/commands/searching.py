@@ -6,11 +6,9 @@ import dataclasses
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from memsweep.errors import MemsweepError
 from memsweep.search.campaign import Campaign, Warm
 from memsweep.search.ledger import FOLDER
 from memsweep.sweep.plan import Plan, PlannedTrial, make_plan
-from memsweep.sweep.plan_file import StoredPlan
 from memsweep.sweep.reusable import Reuse, reusable
 from memsweep.sweep.storage import Place, explained
 from memsweep.sweep.store import Store
@@ -27,11 +25,8 @@ class Searching:
         sweep: the study.
         store: its results.
         results: the folder of all studies.
-        plan: the stored plan that this goes on with; None where there need be none.
+        same_code: go on with the rounds that are stored, and with no other code than theirs.
         no_reuse: compute every row anew.
-
-    Raises:
-        MemsweepError: the rows of the stored plan are other trials to what is installed now.
     """
 
     def __init__(
@@ -39,8 +34,8 @@ class Searching:
         sweep: SweepConfig,
         store: Store,
         results: Place,
-        plan: StoredPlan | None = None,
         *,
+        same_code: bool = False,
         no_reuse: bool = False,
     ) -> None:
         self._sweep, self._store, self._results, self._no_reuse = sweep, store, results, no_reuse
@@ -48,8 +43,7 @@ class Searching:
         self.reuse = Reuse(frozenset(), {}, {})
         if no_reuse:
             _set_aside(store)
-        self.campaign = Campaign(sweep, store, _warm(sweep, results))
-        self._stored = plan
+        self.campaign = Campaign(sweep, store, _warm(sweep, results), same_code=same_code)
 
     @property
     def trials(self) -> tuple[PlannedTrial, ...]:
@@ -64,25 +58,30 @@ class Searching:
 
         Returns:
             Whether there is something to run.
+
+        Raises:
+            MemsweepError: the rows of the stored rounds are other trials to what is installed now, and should not be.
+            StoreError: the storage cannot be read or written.
         """
         while self.campaign.advance(failed):
             self._reuse()
-        if self._stored is not None:
-            self._refuse_changed(self._stored)
-            self._stored = None
         missing = {trial.identity for trial in self.campaign.present} - self.reuse.all - set(failed)
         return any(not self._store.has(identity) for identity in missing)
 
-    def plan(self, apart: Collection[str]) -> Plan:
+    def plan(self, apart: Collection[str], again: Collection[str] = ()) -> Plan:
         """All rows so far, with the packs of the present round.
 
         Args:
             apart: identities without a result that are not to be run now.
+            again: identities of earlier rounds that are to be run nevertheless.
         """
-        present = self.campaign.present
+        present = list({t.identity: t for t in (*self.campaign.present, *self._named(again))}.values())
         done = self._store.identities() & self.campaign.trials.keys()
         made = make_plan(self._sweep, present, {t.identity for t in present} & done, apart)
         return dataclasses.replace(made, trials=self.trials, done=frozenset(done))
+
+    def _named(self, names: Collection[str]) -> list[PlannedTrial]:
+        return [self.campaign.trials[name] for name in sorted(names) if name in self.campaign.trials]
 
     def follow(
         self, left_alone: Collection[str], on_rows: Callable[[Plan, Collection[str]], None]
@@ -123,14 +122,6 @@ class Searching:
             self.reuse.elsewhere | found.elsewhere,
             self.reuse.damaged | found.damaged,
         )
-
-    def _refuse_changed(self, plan: StoredPlan) -> None:
-        if changed := sum(identity not in self.campaign.trials for identity in plan.rows):
-            raise MemsweepError(
-                f"{changed} of the {len(plan.rows)} rows of {plan.study!r} are other trials to what is installed now: "
-                "the code that makes the numbers, or the version of torch, numpy or Optuna, has changed since the plan "
-                f"was made. Bring back what made it, or run the study with today's: memsweep sweep {plan.study}."
-            )
 
 
 def _warm(sweep: SweepConfig, results: Place) -> Callable[[TrialConfig], Warm]:

@@ -109,13 +109,13 @@ def _grid(intent: Intent, store: Store, results: Place, rows: Mapping[str, Row])
 def _search(intent: Intent, store: Store, results: Place, rows: Mapping[str, Row]) -> Start:
     from memsweep.commands.searching import Searching
 
-    same = intent.plan if intent.plan is not None and intent.plan.sweep() == intent.sweep else None
-    searching = Searching(intent.sweep, store, results, same, no_reuse=intent.no_reuse)
+    goes_on = intent.plan is not None
+    searching = Searching(intent.sweep, store, results, same_code=goes_on, no_reuse=intent.no_reuse)
     poisoned = frozenset(name for name, row in rows.items() if row.poisoned)
     left_alone = frozenset() if intent.poisoned_too or intent.no_reuse else poisoned
     searching.grow(left_alone)
     unwanted = _unwanted(intent, searching.trials)
-    made = searching.plan(left_alone | unwanted)
+    made = searching.plan(left_alone | unwanted, intent.only or ())
     left_alone &= searching.campaign.trials.keys() - searching.reuse.all
     return Start(made, searching.reuse, left_alone, len(unwanted - made.done), searching)
 

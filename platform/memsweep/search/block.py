@@ -153,7 +153,7 @@ class Block:
     def _wanted(self) -> int:
         """Suggestions that may be asked for now; members that wait for others take nobody's place."""
         settings = self._search.settings
-        training = [m for n, m in self.members.items() if m.state is MemberState.RUNNING]
+        training = [member for member in self.members.values() if member.state is MemberState.RUNNING]
         busy = sum(not member.waits for member in training) + len(self._goes_on)
         batch = settings.trials if settings.scheduler.name == PBT else settings.batch
         return 0 if self._exhausted else max(0, min(batch - busy, settings.trials - len(self.members)))

@@ -16,7 +16,7 @@ from memsweep.config.schema import Turn
 from memsweep.config.search import CELL, PBT
 from memsweep.config.searching import confirm_data_seed, confirm_first_seed, modes
 from memsweep.config.suggested import config_of, fixed_of, fresh
-from memsweep.errors import ConfigError
+from memsweep.errors import ConfigError, MemsweepError
 from memsweep.search.block import Block
 from memsweep.search.ledger import Entry, Heard, Ledger, Round
 from memsweep.search.members import MemberState, SearchRow, Suggestion, Told
@@ -61,6 +61,7 @@ class Campaign:
         sweep: a study with a search.
         store: its results.
         warm: results of an earlier study, by ``search.warm``.
+        same_code: the rounds of the ledger are to be gone on with, and not to be gone through anew by other code.
 
     Attributes:
         rows: every row so far, in order; by identity what it is in the search.
@@ -68,12 +69,20 @@ class Campaign:
         trials: the same rows for the plan, each identity once.
     """
 
-    def __init__(self, sweep: SweepConfig, store: Store, warm: Callable[[TrialConfig], Warm] = lambda cell: ()) -> None:
+    def __init__(
+        self,
+        sweep: SweepConfig,
+        store: Store,
+        warm: Callable[[TrialConfig], Warm] = lambda cell: (),
+        *,
+        same_code: bool = False,
+    ) -> None:
         if sweep.search is None:
             raise ValueError(f"the study {sweep.name!r} searches nothing")
         self.rows: list[SearchRow] = []
         self.trials: dict[str, PlannedTrial] = {}
         self._sweep, self.search, self._modes = sweep, sweep.search, modes(sweep.search)
+        self._same_code = same_code
         self._arithmetic = Arithmetic.of(sweep.resources)
         self._outcomes = Outcomes(store, sweep.search.settings.objective)
         together: list[tuple[int, ...]] = [(index,) for index in range(len(sweep.rows))]
@@ -89,6 +98,10 @@ class Campaign:
 
         Returns:
             Whether a block has got on.
+
+        Raises:
+            MemsweepError: the rows of the ledger are other trials to what is installed now, and should not be.
+            StoreError: the storage cannot be read or written.
         """
         before = self.rounds
         for running in self._blocks:
@@ -99,7 +112,8 @@ class Campaign:
     @property
     def present(self) -> list[PlannedTrial]:
         """The rows of the present round of every block, finished or not."""
-        return [self.trials[row.identity] for running in self._blocks for row in running.rows]
+        names = dict.fromkeys(row.identity for running in self._blocks for row in running.rows)
+        return [self.trials[name] for name in names]
 
     @property
     def ended(self) -> bool:
@@ -140,10 +154,6 @@ class Campaign:
             f"{name} {value:.4g}" for name, value in zip(self.search.settings.objective, values, strict=True)
         )
 
-    def told(self) -> dict[int, list[tuple[Suggestion, Told]]]:
-        """Block -> what its sampler has heard."""
-        return {running.number: running.block.told() for running in self._blocks}
-
     def _running(self, number: int, cells: tuple[int, ...], store: Store, warm: Callable[[Any], Warm]) -> _Running:
         first = self._sweep.rows[cells[0]]
         key = _key(self.search, [self._sweep.rows[cell] for cell in cells])
@@ -166,6 +176,12 @@ class Campaign:
         block.hear(heard, known.closed if holds else None)
         made = known if holds else block.go_on()
         rows = [row for entry in made.entries for row in self._rows(running, entry)]
+        if holds and self._same_code and rows != list(known.rows):
+            raise MemsweepError(
+                f"rows that the search of {self._sweep.name!r} has trained are other trials to what is installed now: "
+                "the code that makes the numbers, or the version of torch or numpy, has changed since. Bring back what "
+                f"made them, or run the study with today's: memsweep sweep {self._sweep.name}."
+            )
         if not made.entries:
             rows, running.confirming = self._winners(running), True
         entry = dataclasses.replace(made, heard=heard, ended=dict(block.ended), rows=tuple(rows))
