@@ -96,6 +96,8 @@ def _drive(intent: Intent, args: argparse.Namespace, results: Place, store: Stor
     rows = read_rows(store.place)
     start = begin(intent, store, results, rows)
     console.print_difference(start.plan, rows, start.reuse, start.left_alone, start.not_now)
+    if start.searching is not None and start.searching.warmth:
+        print(f"  {start.searching.warmth}")
     revision = provenance.code_revision(Path(args.workspace).resolve())
     tracking = intent.tracking or {"params": _sweep_params(intent.sweep), "tags": {"code_revision": revision}}
     written = partial(

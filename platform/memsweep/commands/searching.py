@@ -15,6 +15,7 @@ from memsweep.sweep.store import Store
 
 if TYPE_CHECKING:
     from memsweep.config.schema import SweepConfig, TrialConfig
+    from memsweep.search.warm import Earlier
     from memsweep.sweep.runner import RunSummary
 
 
@@ -27,6 +28,11 @@ class Searching:
         results: the folder of all studies.
         same_code: go on with the rounds that are stored, and with no other code than theirs.
         no_reuse: compute every row anew.
+
+    Attributes:
+        campaign: the search.
+        reuse: which of its rows had a result.
+        warmth: what an earlier study had to say, in a sentence; empty where none was asked.
     """
 
     def __init__(
@@ -43,7 +49,9 @@ class Searching:
         self.reuse = Reuse(frozenset(), {}, {})
         if no_reuse:
             _set_aside(store)
-        self.campaign = Campaign(sweep, store, _warm(sweep, results), same_code=same_code)
+        earlier = _earlier(sweep, results)
+        self.campaign = Campaign(sweep, store, earlier or _nothing, same_code=same_code)
+        self.warmth = earlier.news() if earlier else ""
 
     @property
     def trials(self) -> tuple[PlannedTrial, ...]:
@@ -124,18 +132,22 @@ class Searching:
         )
 
 
-def _warm(sweep: SweepConfig, results: Place) -> Callable[[TrialConfig], Warm]:
-    """What an earlier study found in a cell, where ``search.warm_start`` names one.
+def _earlier(sweep: SweepConfig, results: Place) -> Earlier | None:
+    """The study whose results the sampler hears first, where ``search.warm_start`` names one.
 
     Raises:
         MemsweepError: there is no such study.
     """
     if sweep.search is None or not sweep.search.settings.warm_start:
-        return lambda cell: ()
+        return None
     from memsweep.commands.stored import find_study
     from memsweep.search.warm import Earlier
 
     return Earlier(find_study(sweep.search.settings.warm_start, results), sweep.search)
+
+
+def _nothing(cell: TrialConfig) -> Warm:
+    return ()
 
 
 def _set_aside(store: Store) -> None:

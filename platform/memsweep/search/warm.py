@@ -46,9 +46,11 @@ class Earlier:
         records = sorted(store.records(), key=lambda record: str(record["identity"]))
         self._rows = {str(record["identity"]): flatten(record["config"]) for record in records}
         self._heard: set[str] = set()
+        self._cells = 0
 
     def __call__(self, cell: TrialConfig) -> list[tuple[Suggestion, Told]]:
         """What the sampler of a cell hears first, numbered from below up to -1; the same at every call."""
+        self._cells += 1
         wanted = flatten(to_dict(cell))
         longest: dict[str, tuple[int, str, dict[str, Any]]] = {}
         for identity, row in self._rows.items():
@@ -66,7 +68,9 @@ class Earlier:
         return found
 
     def news(self) -> str:
-        """How many of the earlier rows were heard, in a sentence; of those asked for so far."""
+        """How many of the earlier rows were heard, in a sentence; empty where no cell has asked."""
+        if not self._cells:
+            return ""
         left = len(self._rows) - len(self._heard)
         text = f"{len(self._heard)} earlier rows start the search"
         return f"{text}; {left} lie outside of its cells or domains" if left else text
