@@ -229,7 +229,8 @@ def _sweep_params(sweep_config: SweepConfig) -> dict[str, Any]:
     from memsweep.config.search import Search
     from memsweep.config.searching import search_to_dict
 
-    params: dict[str, Any] = {"trials": len(sweep_config.rows), "protocol": sweep_config.protocol}
+    counted = "trials" if sweep_config.search is None else "cells"
+    params: dict[str, Any] = {counted: len(sweep_config.rows), "protocol": sweep_config.protocol}
     params |= {f"grid.{path}": json.dumps(values, default=str) for path, values in sweep_config.grid.items()}
     params |= {f"resources.{name}": value for name, value in vars(sweep_config.resources).items()}
     for part, section in (("search", sweep_config.search), ("confirm", sweep_config.confirm)):
