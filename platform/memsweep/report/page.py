@@ -21,7 +21,7 @@ from memsweep.report.labels import Labels
 from memsweep.report.losses import LossRow
 from memsweep.report.overview import overview
 from memsweep.report.panels import Gallery, Panel, legend_mark, svg
-from memsweep.report.published import Comparison
+from memsweep.report.published import ClaimedVerdict
 from memsweep.report.rates import RateStudy
 from memsweep.report.search_pictures import SearchPicture
 from memsweep.report.searched import Searched
@@ -81,7 +81,7 @@ class Contents:
     grouping: Grouping
     labels: Labels
     findings: Sequence[Finding]
-    comparisons: Sequence[Comparison]
+    comparisons: Sequence[ClaimedVerdict]
     compared: pd.DataFrame
     losses: Sequence[LossRow]
     rates: Sequence[RateStudy]

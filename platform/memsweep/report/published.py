@@ -27,7 +27,7 @@ class Agreement(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ClaimedVerdict:
     """One claim about one kernel, beside one finding that it speaks of (None: the study has no such condition)."""
 
     claim: Claim
@@ -50,7 +50,7 @@ class Comparison:
         return Agreement.AGREES if verdict.value == self.claimed else Agreement.DISAGREES
 
 
-def compare(claims: Claims | None, findings: Sequence[Finding]) -> list[Comparison]:
+def compare(claims: Claims | None, findings: Sequence[Finding]) -> list[ClaimedVerdict]:
     """Every claim with every finding that it speaks of, in the order of the published table."""
     comparisons = []
     for claim in claims.rows if claims is not None else ():
@@ -58,7 +58,7 @@ def compare(claims: Claims | None, findings: Sequence[Finding]) -> list[Comparis
             spoken_of: list[Finding | None] = [
                 f for f in findings if f.condition["kernel"] == kernel and claim.covers(f.condition)
             ]
-            comparisons += [Comparison(claim, kernel, finding) for finding in spoken_of or [None]]
+            comparisons += [ClaimedVerdict(claim, kernel, finding) for finding in spoken_of or [None]]
     return comparisons
 
 
@@ -73,13 +73,13 @@ def _words(kind: Agreement, count: int) -> str:
     return kind.value.removesuffix("s") if verb and count != 1 else kind.value
 
 
-def published_frame(comparisons: Sequence[Comparison], extra: Sequence[str]) -> pd.DataFrame:
+def published_frame(comparisons: Sequence[ClaimedVerdict], extra: Sequence[str]) -> pd.DataFrame:
     """One row per comparison: PUBLISHED_COLUMNS, then the study's extra columns."""
     rows = [_row(comparison) for comparison in comparisons]
     return pd.DataFrame(rows, columns=[*PUBLISHED_COLUMNS, *extra])
 
 
-def _row(comparison: Comparison) -> dict[str, Any]:
+def _row(comparison: ClaimedVerdict) -> dict[str, Any]:
     row: dict[str, Any] = {"published": comparison.claim.name, "claimed_kernel": comparison.kernel}
     row |= {"claimed": comparison.claimed, "agreement": comparison.agreement.value}
     return row | (verdict_row(comparison.finding) if comparison.finding is not None else {})

@@ -9,7 +9,7 @@ from memsweep.report.answer import MOVES
 from memsweep.report.findings import BALLS
 from memsweep.report.labels import Labels
 from memsweep.report.overview import Cell, cell
-from memsweep.report.published import Comparison, counted
+from memsweep.report.published import ClaimedVerdict, counted
 from memsweep.report.study import Study
 
 
@@ -47,7 +47,7 @@ class PublishedTable:
     rows: tuple[PublishedRow, ...]
 
 
-def published_tables(study: Study, comparisons: Sequence[Comparison], labels: Labels) -> list[PublishedTable]:
+def published_tables(study: Study, comparisons: Sequence[ClaimedVerdict], labels: Labels) -> list[PublishedTable]:
     """One table per ball that was measured; none for a study without claims."""
     if study.claims is None:
         return []
@@ -71,7 +71,7 @@ def published_tables(study: Study, comparisons: Sequence[Comparison], labels: La
 
 
 def _lines(
-    comparisons: Sequence[Comparison], kernels: Sequence[str], labels: Labels
+    comparisons: Sequence[ClaimedVerdict], kernels: Sequence[str], labels: Labels
 ) -> tuple[tuple[str, tuple[tuple[PublishedCell, ...], ...]], ...]:
     by_machine: dict[str, dict[str, list[PublishedCell]]] = {}
     for comparison in comparisons:
