@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import pandas as pd
@@ -61,7 +62,7 @@ def rounds(results: Path) -> dict[str, bytes]:
 
 def same(one: Path, other: Path) -> None:
     """Two searches did and found the same, bit for bit."""
-    assert sorted(rows(one)) == sorted(rows(other))
+    assert rows(one) == rows(other)
     assert rounds(one) == rounds(other)
     for name in TABLES:
         pd.testing.assert_frame_equal(
@@ -81,6 +82,28 @@ def test_a_search_that_is_stopped_again_and_again_ends_with_the_same_table(file:
         assert code == 3
     assert code == 0
     same(results, whole)
+
+
+@pytest.mark.drill
+@pytest.mark.s3
+@pytest.mark.usefixtures("s3")
+def test_a_search_in_a_bucket_is_the_one_on_a_disk(
+    file: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ledger, too, stopped and gone on with."""
+    monkeypatch.chdir(tmp_path)  # the database of runs lies in the working folder
+    uri = f"s3://studies/{uuid.uuid4().hex}"
+    words = ["--results", uri, "--workspace", str(ROOT), "--inline"]
+    assert main(["sweep", str(file), "--max-trials", "7", *words]) == 3
+    assert main(["resume", STUDY, *words]) == 0
+    place = Place.at(uri) / STUDY
+    plan = read_plan(place)
+    assert plan is not None
+    assert list(plan.rows) == rows(whole)
+    for name, content in rounds(whole).items():
+        assert place.read(f"search/{name}") == content
+    for name in TABLES:
+        pd.testing.assert_frame_equal(Store(place).table(name), Store(whole / STUDY).table(name), check_exact=True)
 
 
 def test_the_same_command_again_does_nothing(file: Path, whole: Path, capsys: pytest.CaptureFixture[str]) -> None:

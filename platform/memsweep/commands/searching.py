@@ -56,7 +56,7 @@ class Searching:
     @property
     def trials(self) -> tuple[PlannedTrial, ...]:
         """Every row so far."""
-        return tuple(self.campaign.trials.values())
+        return tuple(self.campaign.in_order)
 
     def grow(self, failed: Collection[str]) -> bool:
         """Go through the rounds as far as results allow.

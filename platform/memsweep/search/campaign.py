@@ -80,6 +80,7 @@ class Campaign:
         if sweep.search is None:
             raise ValueError(f"the study {sweep.name!r} searches nothing")
         self.rows: list[SearchRow] = []
+        self._places: dict[str, tuple[int, int, int]] = {}
         self.trials: dict[str, PlannedTrial] = {}
         self._sweep, self.search, self._modes = sweep, sweep.search, modes(sweep.search)
         self._same_code = same_code
@@ -108,6 +109,11 @@ class Campaign:
             if not running.confirming:
                 self._step(running, failed)
         return self.rounds > before
+
+    @property
+    def in_order(self) -> list[PlannedTrial]:
+        """Every trial so far, by round and block: the same order however often the search was interrupted."""
+        return [self.trials[name] for name in sorted(self._places, key=self._places.__getitem__)]
 
     @property
     def present(self) -> list[PlannedTrial]:
@@ -187,6 +193,9 @@ class Campaign:
         entry = dataclasses.replace(made, heard=heard, ended=dict(block.ended), rows=tuple(rows))
         if entry.to_json() != known.to_json():
             running.ledger.write(block.round, entry)
+        for index, row in enumerate(rows):
+            place = (block.round, running.number, index)
+            self._places[row.identity] = min(place, self._places.get(row.identity, place))
         block.take(entry)
         running.entries, running.rows = made.entries, rows
         self.rows += rows
