@@ -12,9 +12,11 @@ import pytest
 from memsweep.config.schema import TrialConfig
 from memsweep.config.suggested import config_of
 from memsweep.errors import ConfigError, MemsweepError
+from memsweep.search import history
 from memsweep.search.campaign import Campaign
 from memsweep.search.members import MemberState, Suggestion, Told
 from memsweep.sweep.identity import identity
+from memsweep.sweep.storage import Place
 from search_study import Remembered, finish, loss, study, table
 
 SCHEDULERS = {
@@ -210,6 +212,10 @@ def test_settings_that_make_no_trial_fail(tmp_path: Path, monkeypatch: pytest.Mo
     assert {row.cell for row in campaign.rows if row.rank} == {0, 1}
     assert len({(row.block, row.number) for row in campaign.rows}) < 20
     assert table(finish(sweep, Remembered(tmp_path / "r"))) == table(campaign)
+    found = history.members(Place.at(tmp_path / "r"), campaign.keys)
+    states = Counter(member.state for member in found)
+    assert states[MemberState.FAILED] == sum(not member.rows for member in found) > 0
+    assert sum(states.values()) == 20
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
@@ -284,7 +290,6 @@ def test_a_population_hands_on_its_lineage(tmp_path: Path) -> None:
 
 def test_states_say_how_suggestions_ended(tmp_path: Path) -> None:
     from memsweep.search.ledger import Ledger
-    from memsweep.sweep.storage import Place
 
     sweep = study(tmp_path, *SCHEDULERS["asha"], "search.trials=9", "search.batch=9", "~grid.model.width")
     finish(sweep, Remembered(tmp_path / "r"), failing={4})

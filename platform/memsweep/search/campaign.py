@@ -190,7 +190,7 @@ class Campaign:
             )
         if not made.entries:
             rows, running.confirming = self._winners(running), True
-        entry = dataclasses.replace(made, heard=heard, ended=dict(block.ended), rows=tuple(rows))
+        entry = dataclasses.replace(made, heard=heard, ended=dict(block.ended), rows=tuple(rows), block=running.number)
         if entry.to_json() != known.to_json():
             running.ledger.write(block.round, entry)
         for index, row in enumerate(rows):

@@ -62,8 +62,8 @@ def read(place: Place, plan: StoredPlan) -> SearchHistory | None:
     if plan.search is None:
         return None
     blocks = [ledger.read_all() for ledger in _ledgers(place)]
-    rounds = [b for b in blocks if b and any(row.identity in plan.rows for row in b[0].rows)]
-    rounds.sort(key=lambda block: block[0].rows[0].block)
+    rounds = [b for b in blocks if any(row.identity in plan.rows for one in b for row in one.rows)]
+    rounds.sort(key=lambda block: block[0].block)
     settings = plan.search.settings
     return SearchHistory(
         members=tuple(member for block in rounds for member in _members(block)),
@@ -116,14 +116,14 @@ def _members(rounds: Sequence[Round]) -> Iterator[Member]:
                 ranks[row.number] = row.rank
             else:
                 rows.setdefault(row.number, []).append(row)
-    block = rounds[0].rows[0].block
+    block = rounds[0].block
     for number, suggestion in suggestions.items():
         now = replace(suggestion, values=entries[number].values)
         news = heard.get(number, Heard(number, 0, None))
         yield Member(
             block,
             now,
-            tuple(rows[number]),
+            tuple(rows.get(number, ())),
             news.values,
             news.steps,
             states.get(number, MemberState.RUNNING),

@@ -70,6 +70,7 @@ class Round:
         rows: of the entries, one in each cell of the block.
         closed: when the news came, nobody was to enter any more, for all suggestions had been made.
         exhausted: the sampler had nothing more to suggest.
+        block: number of its block in the study.
     """
 
     heard: tuple[Heard, ...] = ()
@@ -79,6 +80,7 @@ class Round:
     rows: tuple[SearchRow, ...] = ()
     closed: bool = False
     exhausted: bool = False
+    block: int = 0
 
     def same_news(self, heard: Sequence[Heard]) -> bool:
         """Whether it was decided on these news; NaN equals NaN."""
@@ -94,6 +96,7 @@ class Round:
             "rows": [asdict(row) for row in self.rows],
             "closed": self.closed,
             "exhausted": self.exhausted,
+            "block": self.block,
         }
 
 
@@ -189,6 +192,7 @@ def _round(data: bytes, where: str) -> Round:
             rows=tuple(SearchRow(**row) for row in content["rows"]),
             closed=bool(content["closed"]),
             exhausted=bool(content["exhausted"]),
+            block=int(content["block"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(f"{where} is no round of a search ({type(error).__name__}: {error}).") from error
