@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import contextlib
 import http.server
 import io
 import itertools
 import json
 import os
 import re
+import signal
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
@@ -30,7 +33,7 @@ from memsweep.sweep.ray_job import in_job, job_name
 from memsweep.sweep.ray_session import AddressError, cluster_of
 from memsweep.sweep.redaction import is_secret_name
 from memsweep.sweep.storage import Place
-from memsweep.sweep.submission import DEFAULT_ADDRESS, State, SubmissionError, server_address
+from memsweep.sweep.submission import DEFAULT_ADDRESS, State, SubmissionError, _beside, server_address
 from memsweep.sweep.submission_parcel import ENGINE, EXCLUDES, MOST_BYTES, Parcel, mib
 from memsweep.sweep.submission_secrets import refuse_secrets
 from sweeping import BASE, ROOT
@@ -487,3 +490,24 @@ def _names() -> list[str]:
 def test_sizes_are_readable() -> None:
     assert mib(0) == "0.0 MiB"
     assert mib(5 * 2**20) == "5.0 MiB"
+
+
+def test_ctrl_c_ends_what_passes_over_cancellations() -> None:
+    """In the main thread asyncio makes a cancellation of it, which a library may swallow."""
+    over = threading.Event()
+
+    async def stubborn() -> None:
+        while not over.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.05)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    threading.Timer(5.0, over.set).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _beside(stubborn)
+        assert not over.is_set()
+    finally:
+        over.set()
+        signal.signal(signal.SIGINT, before)

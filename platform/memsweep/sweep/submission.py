@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import logging
 import os
+import threading
 import time
 import urllib.parse
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -193,14 +195,16 @@ class JobServer:
     def follow(self, name: str, on_text: Any) -> State:
         """Give every piece of the job's log to ``on_text``, as it comes; the state in which the job ended.
 
-        A connection that breaks is made again, and what has been given is not given twice.
+        A connection that breaks is made again, and what has been given is not given twice. Ctrl-C ends it at any time.
         """
-        given = 0
+        given, left = 0, False
 
         async def once() -> None:
             nonlocal given
             passed = 0
             async for text in self.log(name):
+                if left:
+                    return
                 fresh = text[max(0, given - passed) :]
                 passed += len(text)
                 if fresh:
@@ -208,11 +212,34 @@ class JobServer:
                     on_text(fresh)
 
         while True:
-            asyncio.run(once())
+            try:
+                _beside(once)
+            except KeyboardInterrupt:
+                left = True
+                raise
             state = self.state(name)
             if state.ended:
                 return state
             time.sleep(1.0)
+
+
+def _beside(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a coroutine in another thread, and wait for it in this one.
+
+    In the main thread asyncio makes a cancellation of SIGINT, and a library that passes over it swallows Ctrl-C.
+    """
+    ended: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            asyncio.run(work())
+        except BaseException as error:
+            ended.set_exception(error)
+        else:
+            ended.set_result(None)
+
+    threading.Thread(target=run, name="memsweep-log", daemon=True).start()
+    ended.result()
 
 
 def quieten() -> None:
