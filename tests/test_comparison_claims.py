@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from memsweep.config.comparisons import Comparison
 from memsweep.config.matching import study_claims
 from memsweep.config.search import Domain, Search, SearchConfig
 from memsweep.config.sentences import GrammarError, Item, parsed
-from memsweep.report.compared import COMPARED_COLUMNS, claim_verdicts, compare_cells, compared_frame
+from memsweep.report.compared import COMPARED_COLUMNS, Compared, compare_cells, compared_frame
 from memsweep.report.study import Study, load_study
+from memsweep.stability.comparison import Support, in_words
 from memsweep.sweep.plan import identified, make_plan
 from memsweep.sweep.plan_file import write_plan
 from report_study import Condition, write_study
@@ -186,6 +188,12 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     conditions = [Condition(parameterization="direct", base=0.1), Condition(parameterization="exp", base=0.3)]
     write_study(folder, conditions, widths=(4, 8), horizons=(50, 100), seeds=8, memory=False)
     return load_study(folder)
+
+
+def claim_verdicts(found: Sequence[Compared]) -> dict[str, str]:
+    """Each claim's text and what the table says of it."""
+    rows = compared_frame(found).to_dict("records")
+    return {row["claim"]: in_words(Support(row["verdict"]), row["more_seeds"]) for row in rows}
 
 
 def comparison(text: str, metric: str, op: str = ">", **at: int) -> Comparison:

@@ -208,13 +208,18 @@ def test_the_prefix_is_what_the_steps_follow_from_and_nothing_else():
     assert len(set(hashes)) == len(hashes)
 
 
-@pytest.fixture(scope="module")
-def handed() -> tuple[TrialConfig, bytes, TrialResult]:
+def begun_and_whole() -> tuple[TrialConfig, bytes, TrialResult]:
     """A trial, the state of its first 20 steps, and its whole result."""
     config, slot = linear()[0], Held()
     run_pack([until(config, 20)], kept=[slot])
     assert slot.data is not None
     return config, slot.data, run_pack([config])[0]
+
+
+@pytest.fixture(scope="module")
+def handed() -> tuple[TrialConfig, bytes, TrialResult]:
+    """See ``begun_and_whole``."""
+    return begun_and_whole()
 
 
 def test_a_program_begins_where_all_its_trials_are_or_from_nothing(handed):

@@ -18,17 +18,14 @@ from memsweep.learning.handover import Handover
 from memsweep.learning.learner import Learner
 from memsweep.trial import TrialResult, run_pack
 from test_checkpoints import Held, signed
-from test_handover import begun, linear, until
+from test_handover import begun, begun_and_whole, until
 from test_until import assert_same
 
 
 @pytest.fixture(scope="module")
 def handed() -> tuple[TrialConfig, bytes, TrialResult]:
-    """A trial, the state of its first 20 steps, and its whole result."""
-    config, slot = linear()[0], Held()
-    run_pack([until(config, 20)], kept=[slot])
-    assert slot.data is not None
-    return config, slot.data, run_pack([config])[0]
+    """See ``begun_and_whole``."""
+    return begun_and_whole()
 
 
 def loaded(config: TrialConfig, data: bytes) -> tuple[int, bool]:

@@ -78,11 +78,6 @@ def compare_cells(
     return tuple(Compared(*pair, judged=found) for pair, found in zip(pairs, judged(tests), strict=True))
 
 
-def claim_verdicts(compared: Sequence[Compared]) -> dict[str, str]:
-    """Each claim's text and what follows for it: ``supported``, ``underpowered: needs 7 more seeds``."""
-    return {text: in_words(*found) for text, found in _by_claim(compared).items()}
-
-
 def compared_frame(compared: Sequence[Compared]) -> pd.DataFrame:
     """One row per pair of cells, with ``COMPARED_COLUMNS``."""
     claims = _by_claim(compared)

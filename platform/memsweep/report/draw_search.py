@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -81,17 +81,17 @@ def legend(styles: dict[str, LineStyle]) -> tuple[tuple[str, LineStyle], ...]:
     return tuple(styles.items()) if len(styles) > 1 else ()
 
 
-def value_scale(ax: Axes, values: Sequence[float], which: str = "y") -> None:
+def value_scale(ax: Axes, values: Sequence[float], which: Literal["x", "y"] = "y") -> None:
     """A logarithmic axis for positive values that span much, a linear one for all others."""
     known = [value for value in values if math.isfinite(value)]
     if known and min(known) > 0 and max(known) > _FACTOR * min(known):
         log_axis(ax, which, label_between=max(known) < 200 * min(known))
-        ax.tick_params(axis="y", which="minor", labelsize=6.5)
+        ax.tick_params(axis=which, which="minor", labelsize=6.5)
         return
     axis = ax.xaxis if which == "x" else ax.yaxis
     axis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
-    ax.tick_params(axis=which, labelsize=6.5)  # type: ignore[arg-type]
+    ax.tick_params(axis=which, labelsize=6.5)
 
 
 def field_scale(ax: Axes, searched: Searched, field: str, which: str) -> None:

@@ -45,11 +45,6 @@ class Evolved:
     donor: int
     values: Mapping[str, Any]
 
-    @property
-    def took_over(self) -> bool:
-        """Whether it goes on from another's weights."""
-        return self.donor != self.number
-
 
 def evolve(
     members: Sequence[PopulationMember], space: Mapping[str, Domain], config: SchedulerConfig, seed: int, step: int

@@ -182,7 +182,7 @@ def main(folder: Path) -> None:
                 return
             try:
                 tell(place=place, measured=dataclasses.asdict(measured(job, left / (len(jobs) - position), bare)))
-            except Exception as error:
+            except Exception as error:  # of the task's or the model's code: the other jobs are measured all the same
                 tell(place=place, error=f"{type(error).__name__}: {error}"[:300])
 
 
