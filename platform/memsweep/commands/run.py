@@ -67,8 +67,9 @@ def carry_out(intent: Intent, args: argparse.Namespace, results: Place) -> int:
     tracking_uri(None, results)  # a wrong one is refused here, before anything is written
     store = store_of(results, intent.sweep.name)
     preflight(results)
-    if not args.inline and intent.sweep.search is not None:
-        import_ray(args.address)  # schedulers want it before there is a session
+    search = intent.sweep.search
+    if search is not None and search.settings.scheduler.by_ray and not args.inline:
+        import_ray(args.address)  # wanted before there is a session
     loss = _Loss()
     with terminate_like_ctrl_c(), held(store.place, loss):
         try:

@@ -112,6 +112,11 @@ class SchedulerConfig:
         0.25, "pbt: chance that a setting is drawn anew instead of multiplied by 0.8 or 1.2", at_least=0.0, at_most=1.0
     )
 
+    @property
+    def by_ray(self) -> bool:
+        """Whether one of Ray Tune's classes decides."""
+        return self.name not in (NONE, PBT)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SearchConfig:

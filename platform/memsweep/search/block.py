@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from memsweep.config.search import NONE, PBT
+from memsweep.config.search import PBT
 from memsweep.search.ledger import Entry, Heard, Round
 from memsweep.search.members import MemberState, Suggestion, Told
 from memsweep.search.winners import best
@@ -78,9 +78,9 @@ class Block:
         self._key = key
         settings = search.settings
         self._scheduler = (
-            None
-            if settings.scheduler.name in (NONE, PBT)
-            else scheduler(settings.scheduler, training.steps, training.validate_every)
+            scheduler(settings.scheduler, training.steps, training.validate_every)
+            if settings.scheduler.by_ray
+            else None
         )
         self.ended: dict[int, MemberState] = {}
         self._goes_on: dict[int, int] = {}
