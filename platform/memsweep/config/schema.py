@@ -24,15 +24,33 @@ class Turn:
     """Settings of a stretch of training that lie before the present ones: a row's lineage, part of its identity."""
 
     until: int = setting(doc="step before which they held", at_least=1)
-    learning_rate: float = setting(doc="AdamW's step size", above=0.0, at_most=1e4)
-    weight_decay: float = setting(doc="AdamW's decoupled weight decay", at_least=0.0)
-    clip: float = setting(doc="largest gradient norm of one replica", above=0.0)
+    learning_rate: float = setting(doc="the optimizer's step size", above=0.0, at_most=1e4)
+    weight_decay: float = setting(doc="the optimizer's weight decay", at_least=0.0)
+    clip: float = setting(doc="largest gradient norm of one replica (0: no limit)", at_least=0.0)
     amplitude_penalty: float = setting(doc="weight of |encoder|^2 + |readout|^2", at_least=0.0)
     margin_penalty: float = setting(doc="weight of relu(1 - stability margin)", at_least=0.0)
 
 
 TURNING = tuple(field.name for field in dataclasses.fields(Turn) if field.name != "until")
 """Fields of training that can change on the way."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupConfig:
+    """Settings of the optimizer for one group of weights; what is left out is as for all others."""
+
+    learning_rate: float | None = setting(None, "step size at the start", above=0.0, at_most=1e4)
+    weight_decay: float | None = setting(None, "weight decay", at_least=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupsConfig:
+    """Groups of weights that may have settings of their own; models say which weights are in them."""
+
+    orthogonal: GroupConfig = setting(
+        doc="what an orthogonal matrix is made of (orthogonal_rnn, exp_rnn, nn_rnn)", factory=GroupConfig
+    )
+    triangle: GroupConfig = setting(doc="the strictly upper part of a non-normal matrix (nn_rnn)", factory=GroupConfig)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +71,21 @@ class TrainingConfig:
         "linear models on tasks that know it; no sampling noise, so a different objective)",
         choices=("minibatch", "population"),
     )
-    learning_rate: float = setting(0.01, "AdamW's step size at the start", above=0.0, at_most=1e4)
+    optimizer: str = setting(
+        "adamw",
+        "adamw (weight decay apart from the gradient), adam or rmsprop (weight decay added to the gradient), each as "
+        "torch.optim has it",
+        choices=("adamw", "adam", "rmsprop"),
+    )
+    beta1: float = setting(0.9, "share of the mean gradient that adamw and adam keep", at_least=0.0, below=1.0)
+    beta2: float = setting(
+        0.999, "share of the mean squared gradient that adamw and adam keep", at_least=0.0, below=1.0
+    )
+    alpha: float = setting(0.99, "share of the mean squared gradient that rmsprop keeps", at_least=0.0, below=1.0)
+    learning_rate: float = setting(0.01, "the optimizer's step size at the start", above=0.0, at_most=1e4)
+    groups: GroupsConfig = setting(
+        doc="learning rates and weight decays of some weights, where they differ from the others'", factory=GroupsConfig
+    )
     until: int = setting(
         0,
         "step after which training ends early although steps, over which the learning rate falls, are more (0: all "
@@ -74,8 +106,10 @@ class TrainingConfig:
     smallest_rate: float = setting(
         0.0, "stop a replica whose learning rate a plateau has brought below this (0: never)", at_least=0.0
     )
-    weight_decay: float = setting(0.0, "AdamW's decoupled weight decay", at_least=0.0)
-    clip: float = setting(0.5, "largest gradient norm of one replica; larger gradients are scaled down", above=0.0)
+    weight_decay: float = setting(0.0, "the optimizer's weight decay", at_least=0.0)
+    clip: float = setting(
+        0.5, "largest gradient norm of one replica; larger gradients are scaled down (0: no limit)", at_least=0.0
+    )
     amplitude_penalty: float | None = setting(
         None,
         "weight of |encoder|^2 + |readout|^2 in the objective: prunes redundant modes, whose unidentified rates "

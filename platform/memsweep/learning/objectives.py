@@ -10,7 +10,7 @@ from memsweep.learning.classification import ORDERS, Labelled, SequentialImages
 from memsweep.learning.functionals import FunctionalTask, KernelTask, LinearFunctionalTask
 from memsweep.learning.kernels import KERNELS, PARAMETERS, Kernel, KernelConfig
 from memsweep.learning.losses import last_step_accuracy, last_step_cross_entropy, summed_cross_entropy
-from memsweep.learning.task import Batch, Task
+from memsweep.learning.task import Batch, CarriedTask, Task
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "TRAIN",
     "VALIDATION",
     "Batch",
+    "CarriedTask",
     "FunctionalTask",
     "Kernel",
     "KernelConfig",

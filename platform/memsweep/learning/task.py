@@ -88,6 +88,13 @@ class Task(ABC):
     def chance(self) -> float:
         """Expected loss of the best model that ignores its input: the level that errors are compared with."""
 
+    def memoryless_loss(self) -> float:
+        """Expected loss of the best model that sees each input and forgets it: what a memory must beat.
+
+        Drawn beside every curve; the level of ``chance`` unless the task says otherwise.
+        """
+        return self.chance()
+
     def best_loss(self) -> float:
         """Expected loss of the right answers: 0 unless the targets hold noise that no input tells."""
         return 0.0
@@ -108,3 +115,21 @@ class Task(ABC):
 
         Proves in the conformance suite that the task can be solved from its inputs.
         """
+
+
+class CarriedTask(Task):
+    """Long sequences, read window by window of T steps: what a model holds at the end of one window begins the next.
+
+    Training goes through as many sequences as a batch has rows, side by side: batch ``index`` goes on where the one
+    before it ended, row by row, unless it ``begins``. A batch of another stream holds several windows of each of its
+    sequences: ``runs`` sequences in turn, the windows of one behind each other. The gradient stops at the beginning of
+    a window (truncated backpropagation through time).
+    """
+
+    @abstractmethod
+    def begins(self, index: int, size: int) -> bool:
+        """Whether training batch ``index`` of ``size`` rows starts over, with states of zero."""
+
+    @abstractmethod
+    def runs(self, size: int) -> int:
+        """Sequences in a batch of ``size`` windows that is not for training: a divisor of the windows in it."""

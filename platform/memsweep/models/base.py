@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -30,6 +30,16 @@ class Part(enum.StrEnum):
     """A scale inside the model that is none of the others, such as a trained normalization."""
 
 
+class Group(enum.StrEnum):
+    """Weights that the optimizer treats alike: ``training.groups`` may give them settings of their own."""
+
+    REST = "rest"
+    ORTHOGONAL = "orthogonal"
+    """What an orthogonal matrix is made of: steps on it turn all states, so that it wants smaller ones."""
+    TRIANGLE = "triangle"
+    """The strictly upper part of a non-normal matrix, which weight decay keeps from growing."""
+
+
 @dataclass(frozen=True)
 class Role:
     """Meaning of one weight tensor.
@@ -39,12 +49,14 @@ class Role:
         axes: a name per dimension; dimensions named ``width`` are padded with zeros in an ensemble of mixed widths.
         diagonal: the tensor is the diagonal of a matrix, so its spectral norm is its largest entry.
         rate: the entries are raw weights of decay rates, on which a parameterization acts.
+        group: whose settings the optimizer takes for it.
     """
 
     part: Part
     axes: tuple[str, ...]
     diagonal: bool = False
     rate: bool = False
+    group: Group = Group.REST
 
 
 @dataclass(frozen=True)
@@ -180,6 +192,48 @@ class Model(nn.Module, ABC):
     def from_modal(self, weights: Weights) -> dict[str, Tensor]:
         """Inverse of ``modal``."""
         return dict(weights)
+
+    def penalty(self, weights: Weights) -> Tensor | None:
+        """What a model adds to its own objective, ``[N, ...]``, differentiable; None: nothing."""
+        return None
+
+    @classmethod
+    def carries(cls, config: Any) -> bool:
+        """Whether such a model can go on from the states in which it ended (``outputs_from``)."""
+        return False
+
+    def outputs_from(self, weights: Weights, inputs: Tensor, states: Tensor | None) -> tuple[Tensor, Tensor]:
+        """``outputs`` of models that begin in given states; asked of models that carry them.
+
+        Args:
+            weights, inputs: as for ``outputs``.
+            states: ``[N, ..., B, M]``, before the first step; None: zeros.
+
+        Returns:
+            ``[N, ..., B, T, O]``, and the states after the last step, ``[N, ..., B, M]``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not carry its states")
+
+    def jacobians(self, weights: Weights, inputs: Tensor) -> Iterator[Tensor] | None:
+        """dh_t / dh_{t-1} along the sequences, from the last step back to the second.
+
+        Args:
+            weights: stacked, ``[N, *shape]``.
+            inputs: ``[B, T, I]``.
+
+        Returns:
+            T - 1 matrices ``[N, B, M, M]``, row i the derivative of state i; None where the model does not say.
+        """
+        return None
+
+    def gradient_bound(self, weights: Weights, horizon: int) -> Tensor | None:
+        """A bound of ||dh_T / dh_{T-k}|| for k = 0 ... T-1 that holds for all inputs, ``[N, T]``; None: none is known.
+
+        Args:
+            weights: stacked, ``[N, *shape]``.
+            horizon: T.
+        """
+        return None
 
     def stir(self, seeds: Sequence[int], step: int) -> None:
         """Prepare the random numbers of one training step, one seed per replica (dropout); most models have none."""
