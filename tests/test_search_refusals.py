@@ -57,7 +57,7 @@ REFUSED = [
     ("search: {training.clip: {log_int: [2, 4]}}", "the field takes fractions. Take log_uniform"),
     ("search: {model.activation: {int: [2, 4]}}", "the field takes none. Take {choice: [...]}"),
     ("search: {model.parameterization: {int: [2, 4]}}", "the field takes none"),
-    ("search: {training.clip: {uniform: [0, 1]}}", "training.clip: must be above 0.0, got 0.0"),
+    ("search: {training.clip: {uniform: [-1, 1]}}", "training.clip: must be at least 0.0, got -1.0"),
     ("search: {training.learning_rate: {uniform: [1, 1e5]}}", "must be at most 10_000"),
     ("search: {model.activation: {choice: [tanh, tan]}}", 'got "tan" (did you mean'),
     ("search: {training.seeds: {int: [1, 4]}}", "counts the replicas"),
@@ -214,7 +214,7 @@ def test_all_problems_are_told_at_once() -> None:
     assert heads == ["a study has no section 'traning'. Did you mean 'training'? Sections", *heads[1:]]
     assert heads[1:] == ["search.training.clip.uniform", "search.trials", "search.objective", "confirm.seeds"]
     found = refusals(
-        f"{BASE}\nsearch: {{model.width: {{int: [2, 1]}}, training.clip: {{uniform: [0, 1]}}, scheduler: {{name: asha, "
+        f"{BASE}\nsearch: {{model.width: {{int: [2, 1]}}, training.clip: {{uniform: [-1, 1]}}, scheduler: {{name: asha, "
         "grace: 7}, training.weight_decay: {uniform: [-1, 0], when: {model.width: 1}}}\nconfirm: {top: 21}"
     )
     heads = [line.split(": ")[0] for line in found]

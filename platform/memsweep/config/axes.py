@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from memsweep.config.problems import join, sentence, show
@@ -12,6 +12,14 @@ from memsweep.config.schema import TrialConfig
 from memsweep.errors import did_you_mean
 
 Axes = dict[str, tuple[Any, ...]]
+
+ROWS = "rows"
+"""The axis whose values are whole rows: settings of several sections that belong together."""
+
+
+def root(axis: str) -> str:
+    """The path under which an axis sets the fields in its values; empty for ``rows``, whose values name sections."""
+    return "" if axis == ROWS else axis
 
 
 def flattened(grid: Any, problems: list[str]) -> dict[str, Any]:
@@ -56,18 +64,30 @@ def valid(written: Mapping[str, Any], problems: list[str]) -> Axes:
 def _problem(path: str, values: Any) -> str | None:
     section = path.split(".")[0]
     sections = keys(TrialConfig)
+    if path == ROWS:
+        return _rows_problem(values, sections)
     if section not in sections:
         reason = (
             "holds for the whole study and cannot be swept"
             if section in ("name", "resources", "protocol", "claims", "search", "confirm")
             else "no such field"
         )
-        start = f"A path of the grid begins with {', '.join(sections)}"
+        start = f"A path of the grid begins with {', '.join(sections)}, or is {ROWS}"
         return sentence(f"grid.{path}", f"{reason}.{did_you_mean(section, sections)} {start}")
     if not isinstance(values, list | tuple):
         return sentence(f"grid.{path}", "must be a list of the values to try: [...]", show(values))
     if not values:
         return sentence(f"grid.{path}", "is empty. Give it at least one value, or leave the axis out")
+    return None
+
+
+def _rows_problem(values: Any, sections: Iterable[str]) -> str | None:
+    rule = f"must be a list of rows, each a mapping of sections ({', '.join(sections)}) to their settings"
+    if not isinstance(values, list | tuple) or not values:
+        return sentence(f"grid.{ROWS}", rule, show(values))
+    for row in values:
+        if not isinstance(row, Mapping) or not row or not set(row) <= set(sections):
+            return sentence(f"grid.{ROWS}", rule, show(row))
     return None
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from memsweep import registry
+from memsweep.config.axes import root
 from memsweep.config.canonical import to_dict
 from memsweep.config.comparisons import MISSING, at_path, fits
 from memsweep.config.schema import TrialConfig
@@ -59,7 +60,7 @@ class Cells:
         """What an axis of the grid sets: itself, or the fields in its values where they are mappings."""
         found: dict[str, None] = {}
         for value in self.grid[axis]:
-            found |= dict.fromkeys(_leaves(value, axis))
+            found |= dict.fromkeys(_leaves(value, root(axis)))
         return tuple(found)
 
     def value(self, row: TrialConfig, path: str) -> Any:
@@ -110,4 +111,4 @@ def _leaves(value: Any, path: str) -> Iterator[str]:
         yield path
     else:
         for key, inner in value.items():
-            yield from _leaves(inner, f"{path}.{key}")
+            yield from _leaves(inner, f"{path}.{key}".lstrip("."))

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from memsweep.config.axes import Axes
+from memsweep.config.axes import ROWS, Axes
 from memsweep.config.causes import Causes
 from memsweep.config.chain import CHAIN
 from memsweep.config.chaining import check, drafted, link
@@ -120,8 +120,8 @@ class _Section:
         self.values: dict[Indices, Any] = {}
         self._usual = usual or {}
         self._base = {field.name: base.get(field.name, None if default(field) is None else {})}
-        self._own = [number for number, path in enumerate(axes) if path.split(".")[0] == field.name]
-        self._axes = {path: values for path, values in axes.items() if path.split(".")[0] == field.name}
+        self._own = [number for number, path in enumerate(axes) if _sets(path, axes[path], field.name)]
+        self._axes = {path: values for path, values in axes.items() if _sets(path, values, field.name)}
         known = self._base_problems() if self._axes else []
         problems += map(str, known)
         if any(problem.path == field.name for problem in known):
@@ -142,9 +142,12 @@ class _Section:
     def _build(self, causes: Causes, combinations: Iterable[tuple[Indices, dict[str, int]]]) -> None:
         distinct: dict[Any, Any] = {}
         # Groups first, then the fields inside them, whatever the order of the axes.
-        order = sorted(range(len(self._axes)), key=lambda number: list(self._axes)[number].count("."))
-        paths = [path.split(".") for path in self._axes]
-        lists = list(self._axes.values())
+        order = sorted(range(len(self._axes)), key=lambda number: _depth(list(self._axes)[number]))
+        paths = [[self.field.name] if path == ROWS else path.split(".") for path in self._axes]
+        lists = [
+            [row.get(self.field.name, {}) for row in values] if path == ROWS else values
+            for path, values in self._axes.items()
+        ]
         for indices, at in combinations:
             entry: dict[str, Any] = {}
             for number in order:
@@ -170,6 +173,15 @@ class _Section:
         found: list[Problem] = []
         self._make(self._base, found)
         return [problem for problem in found if problem.kind not in (REQUIRED, WHOLE)]
+
+
+def _sets(axis: str, values: Iterable[Any], section: str) -> bool:
+    """Whether an axis sets fields of a section."""
+    return any(section in row for row in values) if axis == ROWS else axis.split(".")[0] == section
+
+
+def _depth(axis: str) -> int:
+    return -1 if axis == ROWS else axis.count(".")
 
 
 def _all(axes: Axes) -> Iterator[tuple[Indices, dict[str, int]]]:

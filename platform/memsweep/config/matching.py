@@ -70,6 +70,8 @@ def _field(item: Item, cells: Cells) -> tuple[str, str]:
     found = [axis for axis in cells.axes if _ends(axis, name)] or [path for path in cells.paths if _ends(path, name)]
     if name in found:
         found = [name]
+    highest = min((path.count(".") for path in found), default=0)
+    found = [path for path in found if path.count(".") == highest]  # a section's own field before one of its parts
     if len(found) > 1:
         return name, f"{name!r} may be {_listed(found)}: write more of its path"
     if not found:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from memsweep.config.axes import ROWS
 from memsweep.config.merge import dependents, put
 from memsweep.config.problems import show
 from memsweep.config.reflect import keys
@@ -174,7 +175,7 @@ def fix(axes: dict[str, Any], path: str, value: Any, config: type | None) -> set
         return set().union(*[fix(axes, f"{path}.{key}", inner, config) for key, inner in value.items()])
     dropped = _depends_on_axis(axes, path, config)
     carried = False
-    for group in [group for group in axes if path.startswith(f"{group}.") and isinstance(axes[group], list)]:
+    for group in [group for group in axes if _holds(group, path) and isinstance(axes[group], list)]:
         _narrow(axes, group, path.removeprefix(f"{group}.").split("."), value, config)
         carried |= group in axes and "." in group  # a nested part of another name replaces the base's part
     if carried or dropped:
@@ -187,21 +188,35 @@ def _depends_on_axis(axes: Mapping[str, Any], path: str, config: type | None) ->
     section, _, key = path.partition(".")
     field = keys(config).get(key) if config is not None else None
     decider = field.metadata.get("depends_on") if field is not None else None
-    return decider is not None and (section in axes or f"{section}.{decider}" in axes)
+    return decider is not None and any(name in axes for name in (section, f"{section}.{decider}", ROWS))
+
+
+def _holds(group: str, path: str) -> bool:
+    """Whether the values of an axis may set the field at a path below it."""
+    return group == ROWS or path.startswith(f"{group}.")
 
 
 def _narrow(axes: dict[str, Any], group: str, at: list[str], value: Any, config: type | None) -> None:
-    entries = axes[group]
+    entries, below = axes[group], config if "." not in group else None
     kept = [entry for entry in entries if _at(entry, at) in (value, _ABSENT)]
     if not any(_at(entry, at) == value for entry in entries):
         kept = []
         for entry in entries:
-            stripped = _without(entry, at, value, config if "." not in group else None)
+            stripped = _stripped(entry, at, value, config) if group == ROWS else _without(entry, at, value, below)
             if stripped not in kept:
                 kept.append(stripped)
     axes[group] = kept
     if kept == [{}]:
         del axes[group]
+
+
+def _stripped(row: Any, at: list[str], value: Any, config: type | None) -> Any:
+    """A whole row without one field of one of its sections."""
+    section, *path = at
+    if not isinstance(row, Mapping) or section not in row or not path:
+        return row
+    rest = _without(row[section], path, value, config)
+    return {key: rest if key == section else inner for key, inner in row.items() if key != section or rest}
 
 
 _ABSENT = object()

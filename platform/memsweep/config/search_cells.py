@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memsweep.config.axes import Axes
+from memsweep.config.axes import Axes, root
 from memsweep.config.problems import sentence, show
 from memsweep.config.reflect import keys
 from memsweep.config.schema import TrialConfig
@@ -77,7 +77,7 @@ def lost(cell: Cell, trials: Sequence[TrialConfig], touched: Sequence[str], said
         touched: paths that suggestions set, from ``touched_by``.
         said: paths that the study's base sets, from ``set_by``.
     """
-    on_axes = dict.fromkeys(leaf for axis, value in cell.entry.items() for leaf in leaves(axis, value))
+    on_axes = dict.fromkeys(leaf for axis, value in cell.entry.items() for leaf in leaves(root(axis), value))
     for path in {**dict.fromkeys(said), **on_axes}:
         if any(meet(path, leaf) for leaf in touched) or (path not in on_axes and _depends(path, cell.config)):
             continue

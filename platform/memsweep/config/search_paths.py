@@ -6,7 +6,7 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from memsweep.config.axes import Axes
+from memsweep.config.axes import Axes, root
 from memsweep.config.chain import CHAIN
 from memsweep.config.problems import sentence
 from memsweep.config.reflect import hints, keys, registered_kind, shape
@@ -37,7 +37,7 @@ def path_problems(space: Space, axes: Axes) -> Iterator[str]:
             elif _is_cosmetic(leaf):
                 yield sentence(at, f"{leaf} cannot change a trial's numbers. Take it out of the search")
             for axis, values in axes.items():
-                if any(meet(leaf, other) for value in values for other in leaves(axis, value)):
+                if any(meet(leaf, other) for value in values for other in leaves(root(axis), value)):
                     rule = f"is set by the axis {axis} of the grid, too. Take it out of one of them"
                     yield sentence(at, rule if leaf == path else f"{leaf} {rule}")
 
@@ -90,7 +90,7 @@ def _is_cosmetic(path: str) -> bool:
 def leaves(path: str, value: Any) -> Iterator[str]:
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
-            yield from leaves(f"{path}.{key}", inner)
+            yield from leaves(f"{path}.{key}".lstrip("."), inner)
     else:
         yield f"{path}.name" if isinstance(value, str) and "." not in path else path
 

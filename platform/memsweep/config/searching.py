@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from memsweep.config.axes import Axes
+from memsweep.config.axes import ROWS, Axes
 from memsweep.config.canonical import to_dict
 from memsweep.config.chain import CHAIN
 from memsweep.config.check import INVALID, build
@@ -142,7 +142,8 @@ def completed(base: Mapping[str, Any], axes: Axes, space: Mapping[str, Domain]) 
     data = merged(TrialConfig, base, {})
     for path in sorted(space, key=lambda path: path.count(".")):
         section = path.split(".")[0]
-        entries = [{section: value} for value in axes.get(section, ())]
+        rows = [row[section] for row in axes.get(ROWS, ()) if section in row]
+        entries = [{section: value} for value in (*axes.get(section, ()), *rows)]
         drafts = [data, *(merged(TrialConfig, data, entry) for entry in entries)]
         if path not in axes and any(_missing(TrialConfig, draft, path.split(".")) for draft in drafts):
             put(data, path.split("."), space[path].ends[0])

@@ -1,0 +1,76 @@
+"""The axis ``rows``: whole rows of a study, where settings of several sections belong together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from config_study import BASE as WHOLE
+from config_study import load, problems
+from memsweep.config.schema import SweepConfig
+
+BASE = WHOLE.replace(", parameterization: direct", "")
+GRID = """
+grid:
+  rows:
+    - {model: diagonal_rnn, training: {learning_rate: 0.1}}
+    - {model: {name: vanilla_rnn, activation: relu}, training: {learning_rate: 0.2, clip: 1}, task: {rate: 2.0}}
+  task.horizon: [50, 20]
+"""
+
+
+def _told(sweep: SweepConfig) -> list[tuple[str, float, float, float, int]]:
+    return [(row.model.name, row.training.learning_rate, row.training.clip, row.task.rate, row.task.horizon)
+            for row in sweep.rows]  # fmt: skip
+
+
+def test_a_row_sets_fields_of_several_sections_over_the_base(tmp_path: Path) -> None:
+    sweep = load(tmp_path, BASE + GRID)
+    rows = [("diagonal_rnn", 0.1, 0.5, 0.5), ("vanilla_rnn", 0.2, 1.0, 2.0)]
+    assert _told(sweep) == [(*row, horizon) for row in rows for horizon in (50, 20)]
+    assert {row.model.width for row in sweep.rows} == {4}  # the base's
+    assert sweep.rows[2].model.activation == "relu"
+
+
+def test_other_axes_lie_over_the_rows(tmp_path: Path) -> None:
+    sweep = load(tmp_path, BASE + GRID, "training.learning_rate=0.3,0.4", "task.horizon=50")
+    assert [found[:2] for found in _told(sweep)] == [
+        (name, rate) for name in ("diagonal_rnn", "vanilla_rnn") for rate in (0.3, 0.4)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("training.learning_rate=0.1", [("diagonal_rnn", 0.1, 0.5, 0.5)]),  # the rows that agree
+        ("training.learning_rate=0.7", [("diagonal_rnn", 0.7, 0.5, 0.5), ("vanilla_rnn", 0.7, 1.0, 2.0)]),
+        ("training.clip=3", [("diagonal_rnn", 0.1, 3.0, 0.5), ("vanilla_rnn", 0.2, 3.0, 2.0)]),
+        ("model.name=vanilla_rnn", [("vanilla_rnn", 0.2, 1.0, 2.0)]),
+        ("~grid.rows", [("diagonal_rnn", 0.01, 0.5, 0.5)]),
+    ],
+)
+def test_an_override_wins_over_the_rows(tmp_path: Path, override: str, expected: list[object]) -> None:
+    sweep = load(tmp_path, BASE + GRID, override, "task.horizon=50")
+    assert [found[:4] for found in _told(sweep)] == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ("[]", "must be a list of rows"),
+        ("[vanilla_rnn]", 'got "vanilla_rnn"'),
+        ("[{modl: vanilla_rnn}]", "each a mapping of sections (task, model,"),
+        ("[{training: {lerning_rate: 0.1}}]", "Did you mean 'learning_rate'?"),
+        ("[{model: vanilla_rnn}, {model: vanilla_rnn}]", "names a value twice"),
+    ],
+)
+def test_a_wrong_row_is_told(tmp_path: Path, rows: str, words: str) -> None:
+    assert any(words in text for text in problems(tmp_path, f"{BASE}grid: {{rows: {rows}}}"))
+
+
+def test_a_field_of_the_rows_cannot_be_searched_too(tmp_path: Path) -> None:
+    search = "search: {training.learning_rate: {log_uniform: [1e-3, 1e-1]}, trials: 4}"
+    told = problems(tmp_path, BASE + GRID + search)
+    assert any("is set by the axis rows of the grid, too" in text for text in told)
+    assert not problems(tmp_path, BASE + GRID + search.replace("learning_rate", "margin_penalty"))
