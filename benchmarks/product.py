@@ -91,7 +91,7 @@ class Pack:
         assert isinstance(task, LinearFunctionalTask)
         problem = problem_for([task], config.has_closed_form, getattr(torch, config.training.dtype))
         population = problem.population() if config.training.objective == "population" else None
-        learners = [Learner.start(group, problem) for group in groups]
+        learners = [Learner.start(group, problem, config.training) for group in groups]
         drawn = problem.sequences(Stream(config.training.data_seed, TRAIN), 0, config.training.batch_size)
         return Pack(config, task, problem, learners, drawn, population)
 
@@ -100,7 +100,7 @@ class Pack:
         return self.problem.sequences(Stream(self.config.training.data_seed, TRAIN), 1, self.config.training.batch_size)
 
     def step(self) -> None:
-        """One full optimizer step of every model: statistics of the batch, loss, penalty, gradient, clip, AdamW."""
+        """One full optimizer step of every model: statistics of the batch, loss, penalty, gradient, clip, optimizer."""
         data = self.problem.prepared(self.drawn) if self.population is None else self.population
         for learner in self.learners:
             loop._step(learner, self.problem, data, self.done, self.config.training)

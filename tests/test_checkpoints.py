@@ -56,7 +56,7 @@ class Held:
 
 def started() -> tuple[list[Learner], Problem]:
     (ensemble,), problem = stacked([model_config(width=width) for width in (2, 3)])
-    return [Learner.start(ensemble, problem)], problem
+    return [Learner.start(ensemble, problem, TRAINING)], problem
 
 
 @cache

@@ -147,7 +147,7 @@ claims:
         "claims.compare[4]: names model.parameterization on a side and behind 'at'. Keep one of them.",
         "claims.compare[5]: radius_weights needs weights among perturbation.balls.",
         "claims.compare[6]: the study has no metric test_accuracy: its tasks report no metrics.",
-        "claims.compare[7]: 'name' may be task.name, model.name, model.parameterization.name: write more of its path.",
+        "claims.compare[7]: 'name' may be task.name, model.name: write more of its path.",
         'claims.compare[8]: "radius(exp) >" cannot be read as a claim such as radius(exp) > radius(direct) at width 8',
         "claims.compare[9]: must be a sentence such as",
         "claims.compare[11]: repeats an earlier sentence.",

@@ -33,7 +33,7 @@ def test_a_step_of_training_leaves_no_tensor_behind(activation, monkeypatch):
         with shapes, torch.device(SOMEWHERE):
             there = dataclasses.replace(group, **tensors).to(SOMEWHERE)
             problem = problem_for([task], config.has_closed_form, torch.float64)
-            learner = Learner.start(there, problem)
+            learner = Learner.start(there, problem, config.training)
             data = problem.data(Stream(0, VALIDATION), 0, 8)
             loop._step(learner, problem, data, 0, config.training)
             loop._validate([learner], problem, data, 1, config.training)

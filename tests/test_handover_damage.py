@@ -31,7 +31,7 @@ def handed() -> tuple[TrialConfig, bytes, TrialResult]:
 def loaded(config: TrialConfig, data: bytes) -> tuple[int, bool]:
     """The step at which a training of ``config`` would begin with this state, and whether its learners were touched."""
     (ensemble,), problem = stacked([config.model, config.model], config.task, rows=lambda width: 4)
-    learner = Learner.start(ensemble, problem)
+    learner = Learner.start(ensemble, problem, config.training)
     before = learner.weights.clone()
     step = Handover([config], [Held(data)], [None]).load([learner], config.training, 0)
     return step, not torch.equal(before, learner.weights) or learner.optimizer.step > 0

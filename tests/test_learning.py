@@ -14,7 +14,6 @@ from memsweep.config.schema import TrainingConfig
 from memsweep.learning.checkpoints import Checkpoint
 from memsweep.learning.ensemble import build, stability_margin
 from memsweep.learning.loop import train
-from memsweep.learning.optimizer import AdamW, clipped
 from memsweep.learning.problem import SampledProblem
 from memsweep.streams import TEST, TRAIN, Stream
 from memsweep.sweep.storage import Place
@@ -32,28 +31,6 @@ def test_streams_never_meet():
     assert len(np.unique(np.concatenate(draws))) == 12 * 1000
     again = Stream(1, TEST).generator(1).standard_normal(1000)
     np.testing.assert_array_equal(again, draws[3 * 3 + 1])
-
-
-def test_adamw_is_torchs():
-    generator = torch.Generator().manual_seed(0)
-    weights = torch.randn(2, 5, dtype=torch.float64, generator=generator)
-    gradients = torch.randn(6, 2, 5, dtype=torch.float64, generator=generator)
-    rates = torch.tensor([0.1, 0.003], dtype=torch.float64)
-    mine, state = weights.clone(), AdamW.like(weights)
-    for gradient in gradients:
-        mine = state.update(mine, gradient, rates, 0.1, torch.ones_like(weights, dtype=torch.bool))
-    for row, rate in enumerate(rates.tolist()):
-        theirs = torch.nn.Parameter(weights[row].clone())
-        optimizer = torch.optim.AdamW([theirs], lr=rate, weight_decay=0.1)
-        for gradient in gradients:
-            theirs.grad = gradient[row].clone()
-            optimizer.step()
-        torch.testing.assert_close(mine[row], theirs.detach(), rtol=1e-10, atol=1e-12)
-
-
-def test_clip_is_per_replica():
-    gradient = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
-    torch.testing.assert_close(clipped(gradient, 1.0), torch.tensor([[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]))
 
 
 @pytest.mark.parametrize("objective", ["minibatch", "population"])

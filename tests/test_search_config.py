@@ -172,7 +172,9 @@ def test_a_suggestion_is_laid_over_a_cell_like_an_entry_of_a_grid(tmp_path: Path
     assert config_of(cell, {}) == cell
     part = config_of(cell, {"model.parameterization.b": 0.25, "model.parameterization": "best"}).model.parameterization
     assert (part.name, part.a, part.b) == ("best", 1.0, 0.25)
-    with pytest.raises(ConfigError, match=r"suggestion training.clip=-1:\n.*training.clip: must be at least 0.0, got -1"):
+    with pytest.raises(
+        ConfigError, match=r"suggestion training.clip=-1:\n.*training.clip: must be at least 0.0, got -1"
+    ):
         config_of(cell, {"training.clip": -1})
 
 

@@ -214,8 +214,8 @@ def test_all_problems_are_told_at_once() -> None:
     assert heads == ["a study has no section 'traning'. Did you mean 'training'? Sections", *heads[1:]]
     assert heads[1:] == ["search.training.clip.uniform", "search.trials", "search.objective", "confirm.seeds"]
     found = refusals(
-        f"{BASE}\nsearch: {{model.width: {{int: [2, 1]}}, training.clip: {{uniform: [-1, 1]}}, scheduler: {{name: asha, "
-        "grace: 7}, training.weight_decay: {uniform: [-1, 0], when: {model.width: 1}}}\nconfirm: {top: 21}"
+        f"{BASE}\nsearch: {{model.width: {{int: [2, 1]}}, training.clip: {{uniform: [-1, 1]}}, scheduler: {{name: "
+        "asha, grace: 7}, training.weight_decay: {uniform: [-1, 0], when: {model.width: 1}}}\nconfirm: {top: 21}"
     )
     heads = [line.split(": ")[0] for line in found]
     assert heads == ["search.model.width.int", "training.clip", "search.scheduler.grace", "confirm.top"]

@@ -15,7 +15,8 @@ from memsweep.learning.checkpoints import Checkpoint
 from memsweep.learning.ensemble import stability_margin
 from memsweep.learning.learner import Learner
 from memsweep.learning.loop import train
-from memsweep.learning.optimizer import AdamW, Plateau
+from memsweep.learning.optimizer import AdamW
+from memsweep.learning.plateau import Plateau
 from memsweep.learning.problem import SampledProblem
 from memsweep.learning.training_data import TrainingData
 from memsweep.models.base import Part
@@ -168,7 +169,7 @@ def test_a_step_descends_the_loss_and_both_penalties(monkeypatch):
     monkeypatch.setattr(AdamW, "update", lambda self, weights, gradient, *rest: seen.append(gradient) or weights)
     train([ensemble], problem, options)
     weights = ensemble.initial.clone().requires_grad_()
-    learner = Learner.start(ensemble, problem)
+    learner = Learner.start(ensemble, problem, options)
     loss = learner.losses(problem, problem.data(Stream(0, TRAIN), 0, 16), weights, ensemble.real)
     amplitudes = ensemble.layout.select(Part.ENCODER, Part.READOUT)
     squares = (weights * amplitudes).square().sum(-1)

@@ -166,7 +166,7 @@ def test_a_step_in_parts_leaves_no_tensor_behind(monkeypatch: pytest.MonkeyPatch
     with shapes, torch.device("lazy:0"):
         there = restricted(dataclasses.replace(group, **tensors), range(1)).to("lazy:0")
         problem = ProblemInParts(problem_for([task], config.has_closed_form, torch.float64), 3)
-        learner = Learner.start(there, problem)
+        learner = Learner.start(there, problem, config.training)
         data = problem.data(Stream(0, VALIDATION), 0, 8)
         loop._step(learner, problem, data, 0, config.training)
         loop._validate([learner], problem, data, 1, config.training)

@@ -25,7 +25,7 @@ _EXPLANATIONS = {
     Outcome.DONE: "Trained for all of its steps, and measured.",
     Outcome.DIVERGED: (
         "At least one replica's loss became infinite or NaN; its errors are recorded as inf. "
-        "Lower training.learning_rate or training.clip if the divergence is not itself the finding."
+        "Lower training.learning_rate or training.clip (0 is no limit) if the divergence is not itself the finding."
     ),
     Outcome.STOPPED_EARLY: (
         "Every replica ended before all steps: after training.patience validations without improvement, below "

@@ -195,6 +195,11 @@ def run_share(
             f"the model {first.model.name!r} draws random numbers in training (dropout), which the parts of a batch "
             "would share: use resources.strategy=replicas with it"
         )
+    if shards > 1 and _task_class(first).carries_states:
+        raise ValueError(
+            f"the task {first.task.name!r} carries states from batch to batch, whose parts are not the same sequences "
+            "everywhere: use resources.strategy=replicas with it"
+        )
     if (handed or kept) and seat.workers > 1:
         raise ValueError("states are handed on by one worker alone: resources.workers must be 1 with a scheduler")
     keep_freed_memory()
@@ -292,8 +297,12 @@ def _assembled(configs: Sequence[TrialConfig], *, company: bool) -> tuple[list[T
 
 
 def _task(config: TrialConfig) -> Task:
-    task_class: type[Task] = registry.get(registry.TASK, config.task.name)
-    return task_class(config.task)
+    return _task_class(config)(config.task)
+
+
+def _task_class(config: TrialConfig) -> type[Task]:
+    found: type[Task] = registry.get(registry.TASK, config.task.name)
+    return found
 
 
 def _slots(config: TrialConfig, task: Task) -> Callable[[int], int] | None:
@@ -307,6 +316,8 @@ def _slots(config: TrialConfig, task: Task) -> Callable[[int], int] | None:
 def _in_one_pass(config: TrialConfig, task: Task) -> bool:
     """Whether the model's loss and gradient come from one pass of kernels that know which replicas are live."""
     model = _model_class(config)
+    if task.carries_states:  # which the kernels do not take
+        return False
     return issubclass(model, LayerModel) and model.is_layer(config.model) and task.squared_weights() is not None
 
 

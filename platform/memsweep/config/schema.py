@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from memsweep import registry
+from memsweep.config.carrying import carrying_problems
 from memsweep.config.claims import Claims
 from memsweep.config.fields import setting
+from memsweep.config.groups import GroupsConfig, group_problems
 from memsweep.config.search import ConfirmConfig, Search
 
 LINEAR_PENALTY, NONLINEAR_PENALTY = 1e-2, 1e-3
@@ -33,24 +35,6 @@ class Turn:
 
 TURNING = tuple(field.name for field in dataclasses.fields(Turn) if field.name != "until")
 """Fields of training that can change on the way."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupConfig:
-    """Settings of the optimizer for one group of weights; what is left out is as for all others."""
-
-    learning_rate: float | None = setting(None, "step size at the start", above=0.0, at_most=1e4)
-    weight_decay: float | None = setting(None, "weight decay", at_least=0.0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupsConfig:
-    """Groups of weights that may have settings of their own; models say which weights are in them."""
-
-    orthogonal: GroupConfig = setting(
-        doc="what an orthogonal matrix is made of (orthogonal_rnn, exp_rnn, nn_rnn)", factory=GroupConfig
-    )
-    triangle: GroupConfig = setting(doc="the strictly upper part of a non-normal matrix (nn_rnn)", factory=GroupConfig)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +149,15 @@ class TrainingConfig:
             yield f"turns must end before the training does (step {self.end}), got {turned[-1]}"
         if odd := [step for step in turned if step % self.validate_every]:
             yield f"turns must end at {every}, got {', '.join(map(str, odd))}"
+        yield from self._unused()
+
+    def _unused(self) -> Iterable[str]:
+        """Settings of another optimizer than the one that is named."""
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for name in ("beta1", "beta2") if self.optimizer == "rmsprop" else ("alpha",):
+            if (value := getattr(self, name)) != defaults[name]:
+                users = "rmsprop" if name == "alpha" else "adamw or adam"
+                yield f"{name} is {value:g}, but {self.optimizer} has none: leave it out, or set optimizer to {users}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -349,6 +342,8 @@ class TrialConfig:
                 "perturbation.projected puts rates in the place of raw weights, but with model.discretization discrete "
                 "the weight of direct is the eigenvalue itself: use exact or euler, or projected false"
             )
+        yield from group_problems(self.training.groups, self.model)
+        yield from carrying_problems(self.task, self.model, self.training.train_size)
         if self.has_closed_form:
             return
         pair = f"the task {self.task.name} with the model {self.model.name} has no closed form of its expected loss"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from memsweep import registry
 from memsweep.config.problems import sentence
 from memsweep.config.schema import ResourcesConfig, TrialConfig
 
@@ -22,6 +23,12 @@ def _of(trial: TrialConfig, workers: int) -> Iterator[str]:
             "resources.strategy",
             "data shares out the sequences of a step, and with training.objective: population there are none. Take "
             "strategy: replicas",
+        )
+    if registry.get(registry.TASK, trial.task.name).carries_states:
+        yield sentence(
+            "resources.strategy",
+            f"data shares out the sequences of a step, but those of the task {trial.task.name} go on from batch to "
+            "batch, with states that stay where they are. Take strategy: replicas",
         )
     for name in ("batch_size", "validation_size"):
         if (size := getattr(training, name)) < workers:

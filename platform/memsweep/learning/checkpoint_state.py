@@ -42,6 +42,7 @@ def restore(learner: Learner, state: dict[str, Any]) -> None:
     for part in ("optimizer", "plateau"):
         for name, value in state[part].items():
             setattr(getattr(learner, part), name, value)
+    learner.carried = state.get("carried")
     learner.criterion.largest, learner.criterion.samples = state["largest"], state["samples"]
     learner.history = state["history"]
 
@@ -61,7 +62,9 @@ def _state(learner: Learner) -> dict[str, Any]:
 
 def fixed_part(learner: Learner) -> dict[str, Any]:
     """The part of a learner's state whose shape does not change in training."""
+    carried = {} if learner.carried is None else {"carried": learner.carried}
     return {name: getattr(learner, name) for name in _TENSORS} | {
+        **carried,
         "optimizer": learner.optimizer.state(),
         "plateau": learner.plateau.state(),
         "largest": learner.criterion.largest,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from memsweep.learning.layout import Layout, bucket, padded
-from memsweep.models.base import Model, Part, Signature
+from memsweep.models.base import Group, Model, Part, Signature
 from memsweep.streams import Stream
 
 
@@ -62,9 +62,9 @@ class Ensemble:
         tensors = {name: getattr(self, name).to(device) for name in ("initial", "exists", "real")}
         return replace(self, model=self.model.to(device), **tensors)
 
-    def select(self, *parts: Part) -> Tensor:
-        """Which entries of the flat weights belong to these parts: ``[size]``, bool."""
-        return self.layout.select(*parts).to(self.initial.device)
+    def select(self, *of: Part | Group) -> Tensor:
+        """Which entries of the flat weights belong to one of these parts or groups: ``[size]``, bool."""
+        return self.layout.select(*of).to(self.initial.device)
 
     def spread(self, values: Sequence[Any]) -> Tensor:
         """One value per replica as a tensor ``[rows, ...]``, the dummies repeating the first."""

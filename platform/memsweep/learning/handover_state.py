@@ -130,7 +130,8 @@ def _restore(learner: Learner, rows: Rows, step: int, training: TrainingConfig) 
     state: dict[str, Any] = {name: value for name, value in rows.items() if "." not in name}
     for part in ("optimizer", "plateau"):
         state[part] = {name.partition(".")[2]: value for name, value in rows.items() if name.startswith(f"{part}.")}
-    state["optimizer"]["step"] = step  # one update a step
+    if "step" in learner.optimizer.state():
+        state["optimizer"]["step"] = step  # one update a step
     trained, validated = (rows[name].unbind(1) for name in ("train_losses", "validation_losses"))
     state["history"] = list(zip(history.kept_until(training, step), trained, validated, strict=True))
     state["samples"] = list(rows["samples"].unbind(1))

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from memsweep.models.base import Part, Role
+from memsweep.models.base import Group, Part, Role
 
 SMALLEST_BUCKET = 8
 LARGEST_FULL_BUCKET = 64
@@ -77,11 +77,11 @@ class Layout:
         """Inverse of ``named``: a new tensor ``[..., size]``."""
         return torch.cat([named[s.name].flatten(-len(s.shape)) for s in self.segments], -1)
 
-    def select(self, *parts: Part) -> Tensor:
-        """Which entries belong to these parts: ``[size]``, bool."""
+    def select(self, *of: Part | Group) -> Tensor:
+        """Which entries belong to one of these parts or groups: ``[size]``, bool."""
         chosen = torch.zeros(self.size, dtype=torch.bool)
         for segment in self.segments:
-            chosen[segment.start : segment.stop] = segment.role.part in parts
+            chosen[segment.start : segment.stop] = segment.role.part in of or segment.role.group in of
         return chosen
 
 

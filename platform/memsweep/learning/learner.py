@@ -9,9 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from memsweep.config.schema import TrainingConfig
 from memsweep.learning.criterion import GradientOverWeight
 from memsweep.learning.ensemble import Ensemble
-from memsweep.learning.optimizer import AdamW, Plateau
+from memsweep.learning.groups import GroupSettings
+from memsweep.learning.optimizer import Optimizer, optimizer_for
+from memsweep.learning.plateau import Plateau
 from memsweep.learning.problem import Problem
 from memsweep.models.base import Part
 
@@ -22,6 +25,8 @@ class Learner:
 
     Attributes:
         weights, best_weights: ``[rows, size]``, now and at the best validation.
+        optimizer: its state.
+        groups: settings of some weights that are not the training's.
         best: ``[rows]``, least validated objective: validation loss plus penalties (inf before the first). Without
             the penalties a state whose redundant modes are not pruned yet would win.
         best_loss: ``[rows]``, the validation loss of that state.
@@ -32,6 +37,7 @@ class Learner:
         amplitudes: ``[size]``, bool: the weights of encoders and readouts, which pay the amplitude penalty.
         plateau: the learning rates' factors under the schedule ``plateau``.
         criterion: gradients over weights along the way.
+        carried: ``[rows, B, M]``, the states with which the next batch goes on; None where the task carries none.
         history: (step, train losses ``[rows]``, validation losses ``[rows]``).
     """
 
@@ -40,7 +46,8 @@ class Learner:
     rates: Tensor
     weights: Tensor
     best_weights: Tensor
-    optimizer: AdamW
+    optimizer: Optimizer
+    groups: GroupSettings
     best: Tensor
     best_loss: Tensor
     best_step: Tensor
@@ -52,10 +59,11 @@ class Learner:
     amplitudes: Tensor
     plateau: Plateau
     criterion: GradientOverWeight
+    carried: Tensor | None = None
     history: list[tuple[int, Tensor, Tensor]] = field(default_factory=list)
 
     @staticmethod
-    def start(ensemble: Ensemble, problem: Problem) -> Learner:
+    def start(ensemble: Ensemble, problem: Problem, training: TrainingConfig) -> Learner:
         rows, weights = ensemble.rows, ensemble.initial
         replicas = ensemble.replicas
         return Learner(
@@ -64,7 +72,8 @@ class Learner:
             rates=ensemble.spread([replica.learning_rate for replica in replicas]).to(weights.dtype),
             weights=weights.clone(),
             best_weights=weights.clone(),
-            optimizer=AdamW.like(weights),
+            optimizer=optimizer_for(weights, training),
+            groups=GroupSettings.of(ensemble, training),
             best=torch.full((rows,), math.inf, dtype=weights.dtype),
             best_loss=torch.full((rows,), math.inf, dtype=weights.dtype),
             best_step=torch.zeros(rows, dtype=torch.long),
@@ -76,6 +85,7 @@ class Learner:
             amplitudes=ensemble.select(Part.ENCODER, Part.READOUT),
             plateau=Plateau.start(rows, weights.dtype),
             criterion=GradientOverWeight.start(ensemble),
+            carried=problem.first_states(ensemble.model, ensemble.layout.named(weights), training.batch_size),
         )
 
     @property
@@ -101,6 +111,8 @@ class Learner:
     def descent(self, problem: Problem, data: Any) -> tuple[Tensor, Tensor]:
         """Losses ``[rows]`` of the weights as they are, and their gradients ``[rows, size]``, the caller's to change.
 
+        What the models hold at the end of the batch is kept for the next one.
+
         The weights are differentiated name by name: through the flat tensor, every name would cost a gradient of
         the flat tensor's size.
         """
@@ -108,7 +120,7 @@ class Learner:
         live = self.live
 
         def descent(part: Any) -> list[Tensor]:
-            loss = problem.loss(self.ensemble.model, named, part, self.targets, live)
+            loss, self.carried = problem.loss_from(self.ensemble.model, named, part, self.targets, self.carried, live)
             # a model may leave a weight out of its output; its gradient is zero
             found = torch.autograd.grad(loss.sum(), list(named.values()), allow_unused=True, materialize_grads=True)
             return [loss.detach(), self.ensemble.layout.flat(dict(zip(named, found, strict=True)))]

@@ -15,10 +15,12 @@ from memsweep.learning.checkpoints import Checkpoint
 from memsweep.learning.ensemble import Ensemble, stability_margin
 from memsweep.learning.handover import Handover
 from memsweep.learning.learner import Learner
-from memsweep.learning.optimizer import clipped, scheduled
+from memsweep.learning.optimizer import clipped
+from memsweep.learning.plateau import scheduled
 from memsweep.learning.problem import Problem
 from memsweep.learning.stretches import Settings, rates_at, settings_at
 from memsweep.learning.training_data import TrainingData
+from memsweep.models.base import Model
 from memsweep.streams import VALIDATION, Stream
 
 
@@ -46,7 +48,7 @@ def train(
             trials' states at the end. One that begins from them, too, ends with the very same numbers.
         progress: called with the fraction done.
     """
-    learners = [Learner.start(ensemble, problem) for ensemble in ensembles]
+    learners = [Learner.start(ensemble, problem, training) for ensemble in ensembles]
     population = training.objective == "population"
     validation = (
         problem.population()
@@ -131,27 +133,41 @@ def _step(learner: Learner, problem: Problem, data: Any, step: int, training: Tr
     learner.running &= healthy
     moving = learner.running.unsqueeze(-1) & learner.ensemble.exists
     gradient = clipped(torch.where(moving, gradient, 0.0), settings.clip)
-    rate = (
-        rates_at(learner.rates, settings) * scheduled(step, training.steps, training.schedule) * learner.plateau.factor
+    factor = scheduled(step, training.steps, training.schedule)
+    rates = learner.groups.rates(rates_at(learner.rates, settings)) * factor * learner.plateau.factor.unsqueeze(-1)
+    learner.weights = learner.optimizer.update(
+        weights,
+        gradient,
+        learner.groups.spread(rates),
+        learner.groups.decay(settings.weight_decay, weights),
+        moving,
     )
-    learner.weights = learner.optimizer.update(weights, gradient, rate, settings.weight_decay, moving)
     learner.steps += learner.running
     learner.loss = loss
 
 
 def _penalty(learner: Learner, weights: Tensor, settings: Settings) -> Tensor:
+    """What the objective has beside the loss, ``[rows]``."""
     penalty = torch.zeros_like(weights[:, 0])
     if settings.amplitude_penalty:
         squares = torch.where(learner.amplitudes, weights, 0.0).square().sum(-1)
         penalty = penalty + settings.amplitude_penalty * squares
     if settings.margin_penalty:
         penalty = penalty + _margin_penalty(learner, weights, settings)
+    if _adds_its_own(learner.ensemble.model):
+        own = learner.ensemble.model.penalty(learner.ensemble.layout.named(weights))
+        penalty = penalty if own is None else penalty + own
     return penalty
 
 
 def _margin_penalty(learner: Learner, weights: Tensor, settings: Settings) -> Tensor:
     margin = stability_margin(learner.ensemble, weights, alive=True)
     return settings.margin_penalty * torch.relu(1.0 - margin)
+
+
+def _adds_its_own(model: Model) -> bool:
+    """Whether the model's class says what it adds to its objective: of others, no weights are unpacked for it."""
+    return type(model).penalty is not Model.penalty
 
 
 def _add_penalty_gradient(learner: Learner, gradient: Tensor, settings: Settings) -> None:
@@ -164,6 +180,17 @@ def _add_penalty_gradient(learner: Learner, gradient: Tensor, settings: Settings
         penalty = _margin_penalty(learner, leaf, settings)
         if penalty.requires_grad:  # not of a model without eigenvalues
             gradient += torch.autograd.grad(penalty.sum(), leaf)[0]
+    if _adds_its_own(learner.ensemble.model):
+        _add_own_gradient(learner, gradient)
+
+
+def _add_own_gradient(learner: Learner, gradient: Tensor) -> None:
+    layout = learner.ensemble.layout
+    named = {name: value.requires_grad_(True) for name, value in layout.named(learner.weights).items()}
+    penalty = learner.ensemble.model.penalty(named)
+    if penalty is not None and penalty.requires_grad:
+        found = torch.autograd.grad(penalty.sum(), list(named.values()), allow_unused=True, materialize_grads=True)
+        gradient += layout.flat(dict(zip(named, found, strict=True)))
 
 
 def _selected(learner: Learner, weights: Tensor, loss: Tensor, select: str, settings: Settings) -> Tensor:

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from memsweep.learning.objectives import Batch, LinearFunctionalTask, Stream, Task
+from memsweep.learning.accumulated import Accumulated
+from memsweep.learning.objectives import Batch, CarriedTask, LinearFunctionalTask, Stream, Task
 from memsweep.models.base import Model, Weights, as_layer, as_linear, leading_shape, repeated
 from memsweep.recurrence.align import aligned
 from memsweep.recurrence.gram import Gram
@@ -74,6 +75,39 @@ class Problem(ABC):
         Returns:
             ``[N, ...]``.
         """
+
+    def first_states(self, model: Model, weights: Weights, size: int) -> Tensor | None:
+        """What models hold before the first training step.
+
+        Args:
+            model, weights: as for ``loss``, without copies.
+            size: sequences in a training batch.
+
+        Returns:
+            ``[N, size, M]``; None where every batch stands for itself: all problems but those of a ``CarriedTask``.
+        """
+        del model, weights, size
+        return None
+
+    def loss_from(
+        self,
+        model: Model,
+        weights: Weights,
+        data: Any,
+        targets: Tensor,
+        states: Tensor | None,
+        live: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """``loss`` of models that go on from the batch before.
+
+        Args:
+            states: ``[N, ..., B, M]``, in which they ended it; None: where nothing is carried, and for zeros.
+
+        Returns:
+            The losses, and the states after this batch, without gradient; None where nothing is carried.
+        """
+        del states
+        return self.loss(model, weights, data, targets, live), None
 
     def summed(
         self, data: Any, compute: Callable[[Any], Sequence[Tensor]], weights: Tensor, live: Tensor
@@ -187,47 +221,16 @@ class SampledProblem(Problem):
         return None if loss is None else loss.unflatten(0, leading)
 
     def _by_chunks(self, model: Model, weights: Weights, data: Batch, live: Tensor | None) -> Tensor:
-        leading = leading_shape(model, weights)
-        wanted = torch.is_grad_enabled() and any(value.requires_grad for value in weights.values())
-        own = {name: value.detach().requires_grad_(wanted) for name, value in weights.items()}
-        total = next(iter(weights.values())).new_zeros(leading)
-        gradients = [torch.zeros_like(value) for value in own.values()] if wanted else []
+        found = Accumulated(model, weights)
         for part in self._chunks(data):
             share = part.inputs.shape[0] / data.inputs.shape[0]
-            loss = self.task.loss(_outputs(model, own, part.inputs, live), part) * share
-            total += loss.detach()
-            if wanted:
-                # a model may leave a weight out of its output; its gradient is zero
-                found = torch.autograd.grad(loss.sum(), list(own.values()), allow_unused=True)
-                for gradient, more in zip(gradients, found, strict=True):
-                    if more is not None:
-                        gradient += more
-        if wanted:
-            total = _KnownGradient.apply(total, *gradients, *weights.values())
-        return total
+            found.add(self.task.loss(_outputs(model, found.own, part.inputs, live), part) * share)
+        return found.loss()
 
 
 def _outputs(model: Model, weights: Weights, inputs: Tensor, live: Tensor | None) -> Tensor:
     single = as_layer(model)
     return model.outputs(weights, inputs) if single is None else single.outputs(weights, inputs, live)
-
-
-class _KnownGradient(torch.autograd.Function):
-    """A loss ``[N, ...]`` whose gradient by stacked weights was computed with it, chunk by chunk."""
-
-    @staticmethod
-    def forward(ctx: Any, loss: Tensor, *gradients_and_weights: Tensor) -> Tensor:
-        ctx.save_for_backward(*gradients_and_weights[: len(gradients_and_weights) // 2])
-        return loss.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
-        (grad_N,) = grads
-        scaled = [
-            gradient * grad_N.view(*grad_N.shape, *[1] * (gradient.ndim - grad_N.ndim))
-            for gradient in ctx.saved_tensors
-        ]
-        return None, *[None] * len(scaled), *scaled
 
 
 def problem_for(tasks: Sequence[Task], exact: bool, dtype: torch.dtype) -> Problem:
@@ -240,4 +243,8 @@ def problem_for(tasks: Sequence[Task], exact: bool, dtype: torch.dtype) -> Probl
     """
     if exact:
         return QuadraticProblem([task for task in tasks if isinstance(task, LinearFunctionalTask)], dtype)
+    if isinstance(tasks[0], CarriedTask):
+        from memsweep.learning.carried import CarriedProblem  # which is a SampledProblem
+
+        return CarriedProblem(tasks[0], dtype)
     return SampledProblem(tasks[0], dtype)

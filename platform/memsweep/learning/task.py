@@ -40,6 +40,8 @@ class Task(ABC):
     """Config fields in which the tasks of one pack may differ: the inputs must not depend on them."""
     knows_population: ClassVar[bool] = False
     """The expected loss of a linear model has a closed form on this task (see LinearFunctionalTask)."""
+    carries_states: ClassVar[bool] = False
+    """Models go on with the states in which they ended the batch before (see CarriedTask)."""
     reports: ClassVar[tuple[str, ...]] = ()
     """Names of what ``metrics`` gives, in its order: a study may search for ``test_<name>`` and compare by it."""
 
@@ -125,6 +127,8 @@ class CarriedTask(Task):
     sequences: ``runs`` sequences in turn, the windows of one behind each other. The gradient stops at the beginning of
     a window (truncated backpropagation through time).
     """
+
+    carries_states: ClassVar[bool] = True
 
     @abstractmethod
     def begins(self, index: int, size: int) -> bool:

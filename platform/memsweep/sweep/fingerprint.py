@@ -42,6 +42,8 @@ EXEMPT = {
     "config/check.py": "builds configs, and every value of what it builds is in the identity",
     "config/values.py": "reads single values, and every value is in the identity",
     "config/fields.py": "declares fields; defaults and values are in the identity",
+    "config/groups.py": "declares fields of the optimizer's groups, and refuses; every value is in the identity",
+    "config/carrying.py": "refuses what a task cannot run with",
     "config/reflect.py": "lists the fields of a config, and every one of them is in the identity",
     "config/problems.py": "words of errors alone",
     "config/claims.py": "published verdicts, shown beside ours in the report; no trial sees them",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from memsweep import registry
 from memsweep.config.canonical import to_dict
-from memsweep.learning.objectives import Batch, Task
+from memsweep.learning.objectives import Batch, CarriedTask, Task
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 
 
@@ -123,3 +123,29 @@ class TaskSuite:
         whole = {"loss": task.loss(answer, batch)} | task.metrics(answer, batch)
         for name, value in whole.items():
             torch.testing.assert_close(value, first[name] / 3 + 2 * second[name] / 3)
+
+    def test_a_carried_task_goes_on_from_window_to_window(self) -> None:
+        """Two windows are one of twice the length, in training and in the sequences of an evaluation."""
+        task = self.build()
+        if not isinstance(task, CarriedTask):
+            return
+        steps = max(2, task.horizon // 8)  # so that there are several windows in little data
+        short, long = (type(task)(dataclasses.replace(task.config, horizon=count)) for count in (steps, 2 * steps))
+        assert [short.begins(index, 4) for index in (0, 1)] == [True, False]
+        two = [short.draw(Stream(0, TRAIN), index, 4).inputs for index in (0, 1)]
+        assert torch.equal(torch.cat(two, 1), long.draw(Stream(0, TRAIN), 0, 4).inputs)
+        for stream in (VALIDATION, TEST):
+            first = short.draw(Stream(0, stream), 0, 64).inputs.unflatten(0, (short.runs(64), -1))[0]
+            assert torch.equal(first[:2].flatten(0, 1), long.draw(Stream(0, stream), 0, 64).inputs[0])
+
+    def test_a_carried_task_has_all_rows_in_every_batch(self) -> None:
+        """States belong to rows; a batch of an evaluation holds as many windows of each of its sequences."""
+        task = self.build()
+        if not isinstance(task, CarriedTask):
+            return
+        for size in (1, 4, 10):
+            assert all(len(task.draw(Stream(0, TRAIN), index, size).inputs) == size for index in range(3))
+            for stream in (VALIDATION, TEST):
+                held = len(task.draw(Stream(0, stream), 0, size).inputs)
+                assert 1 <= task.runs(size) <= held <= size
+                assert held % task.runs(size) == 0
