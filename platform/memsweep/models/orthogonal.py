@@ -1,8 +1,11 @@
-"""Orthogonal matrices: the exponential of skew ones, for training, and random ones, to start from.
+"""Orthogonal matrices: what makes them of unconstrained weights, for training, and random ones, to start from.
 
-exp(S) of a skew-symmetric S is a rotation, and every rotation is one (Lezcano-Casado and Martinez-Rubio,
-arXiv 1901.08428). It is computed by scaling and squaring, exp(S) = exp(S / 2^k)^(2^k), with a Taylor polynomial whose
-rest is far below rounding. Each matrix takes its own k, and its bits do not depend on the others of the batch;
+``exponential`` and ``cayley`` take skew-symmetric matrices S to rotations: every rotation is an exp(S) (Lezcano-Casado
+and Martinez-Rubio, arXiv 1901.08428), and every one that turns no plane by 180 degrees a Cayley transform
+(I + S)^-1 (I - S). ``polar`` takes any matrix to the orthogonal one nearest to it, of either determinant.
+
+The exponential is computed by scaling and squaring, exp(S) = exp(S / 2^k)^(2^k), with a Taylor polynomial whose rest
+is far below rounding. Each matrix takes its own k, and its bits do not depend on the others of the batch;
 differentiated, this costs a fraction of torch.linalg.matrix_exp, whose derivative exponentiates matrices of twice the
 size.
 
@@ -19,8 +22,22 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+EXPONENTIAL, CAYLEY = "exponential", "cayley"
 _ORDER = 4  # of a block of the Taylor polynomial, which has _ORDER^2 + 1 terms
 _MOST_SQUARINGS = 50  # beyond, rounding leaves no digit of the angles
+
+
+def triangle_skew(generator_NMM: Tensor) -> Tensor:
+    """The skew matrix A = triu(G, 1) - triu(G, 1)^T of a generator G; what is not strictly above its diagonal is idle.
+
+    Args:
+        generator_NMM: G, any square matrices.
+
+    Returns:
+        Tensor ``[..., M, M]``; what is not finite in the idle part of G does not reach it.
+    """
+    upper_NMM = generator_NMM.triu(1)
+    return upper_NMM - upper_NMM.mT
 
 
 def rotation(generator_NMM: Tensor) -> Tensor:
@@ -32,7 +49,18 @@ def rotation(generator_NMM: Tensor) -> Tensor:
     Returns:
         Tensor ``[..., M, M]``; NaN where A is not finite.
     """
-    skew_NMM = (generator_NMM - generator_NMM.mT) / 2.0
+    return exponential((generator_NMM - generator_NMM.mT) / 2.0)
+
+
+def exponential(skew_NMM: Tensor) -> Tensor:
+    """exp(S), orthogonal with determinant 1 where S is skew-symmetric, differentiable.
+
+    Args:
+        skew_NMM: S; zero rows and columns leave their axes where they are.
+
+    Returns:
+        Tensor ``[..., M, M]``; NaN where S is not finite.
+    """
     norm_N11 = skew_NMM.detach().abs().sum(-1).amax(-1)[..., None, None]
     _, exponent = torch.frexp(norm_N11)
     squarings = (exponent + 1).clamp(0, _MOST_SQUARINGS)
@@ -40,6 +68,69 @@ def rotation(generator_NMM: Tensor) -> Tensor:
     power_NMM = _taylor(skew_NMM * torch.ldexp(torch.ones_like(norm_N11), -squarings))
     result_NMM: Tensor = _Squared.apply(power_NMM, squarings)
     return result_NMM
+
+
+def cayley(skew_NMM: Tensor) -> Tensor:
+    """(I + S)^-1 (I - S), orthogonal with determinant 1 where S is skew-symmetric, differentiable.
+
+    Args:
+        skew_NMM: S; zero rows and columns leave their axes where they are.
+
+    Returns:
+        Tensor ``[..., M, M]``; NaN where S is not finite.
+    """
+    identity_MM = torch.eye(skew_NMM.shape[-1], dtype=skew_NMM.dtype, device=skew_NMM.device)
+    known_N11 = _finite(skew_NMM)
+    inverse_NMM, _ = torch.linalg.inv_ex(identity_MM + torch.where(known_N11, skew_NMM, 0.0))
+    # the same matrix, and its derivative takes two products instead of another solution
+    return torch.where(known_N11, 2.0 * inverse_NMM - identity_MM, torch.nan)
+
+
+def polar(matrix_NMM: Tensor) -> Tensor:
+    """The orthogonal matrix nearest to A, the factor Q of A = Q H with H symmetric and positive, differentiable.
+
+    det Q has the sign of det A. Of a singular matrix several are nearest: one of them, and where the rank falls short
+    by two or more the gradient is not finite.
+
+    Args:
+        matrix_NMM: A, any square matrices.
+
+    Returns:
+        Tensor ``[..., M, M]``; NaN where A is not finite.
+    """
+    factor_NMM: Tensor = _Polar.apply(matrix_NMM)
+    return factor_NMM
+
+
+class _Polar(torch.autograd.Function):
+    """Q = U V^T of the decomposition A = U diag(s) V^T.
+
+    dQ = U [ (U^T dA V - V^T dA^T U)_ij / (s_i + s_j) ] V^T. Written by hand: the derivatives of U and V alone divide
+    by s_i - s_j, and at an orthogonal A, where training starts, all s are equal.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, matrix_NMM: Tensor) -> Tensor:
+        known_N11 = _finite(matrix_NMM)
+        left_NMM, values_NM, right_NMM = torch.linalg.svd(torch.where(known_N11, matrix_NMM, 0.0))
+        ctx.save_for_backward(known_N11, left_NMM, values_NM, right_NMM)
+        return torch.where(known_N11, left_NMM @ right_NMM, torch.nan)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Any) -> Tensor:
+        known_N11, left_NMM, values_NM, right_NMM = ctx.saved_tensors
+        inner_NMM = left_NMM.mT @ grads[0].contiguous() @ right_NMM.mT
+        turn_NMM = inner_NMM - inner_NMM.mT
+        sums_NMM = values_NM.unsqueeze(-1) + values_NM.unsqueeze(-2)
+        # the diagonal of the turn is 0: of a singular A it would be 0 / 0
+        sums_NMM.diagonal(dim1=-2, dim2=-1).fill_(1.0)
+        return torch.where(known_N11, left_NMM @ (turn_NMM / sums_NMM) @ right_NMM, torch.nan)
+
+
+def _finite(matrix_NMM: Tensor) -> Tensor:
+    """Which matrices are finite throughout: ``[..., 1, 1]``."""
+    return matrix_NMM.detach().isfinite().all(-1).all(-1)[..., None, None]
 
 
 class _Squared(torch.autograd.Function):

@@ -27,6 +27,7 @@ from memsweep.models import initialization
 from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Weights, leading_shape
 from memsweep.models.gauge import balanced_as_a_whole, driven_response
 from memsweep.models.orthogonal import random_symmetric
+from memsweep.models.spectrum import eigenvalues
 from memsweep.recurrence.layer import Layer
 from memsweep.recurrence.scan import scan
 from memsweep.registry import register_model
@@ -113,7 +114,7 @@ class VanillaRNN(LayerModel):
     def eigenvalues(self, weights: Weights) -> Tensor:
         """Of W_hh of all layers and directions, complex: the recurrence linearized at state 0."""
         names = [name for name in self.roles(self.config) if name.startswith("weight_hh")]
-        return torch.cat([_eigenvalues(weights[name]) for name in names], -1)
+        return torch.cat([eigenvalues(weights[name]) for name in names], -1)
 
     @classmethod
     def is_layer(cls, config: Config) -> bool:
@@ -143,6 +144,20 @@ class VanillaRNN(LayerModel):
             x_NBTF = torch.cat(found, -1) if len(found) > 1 else found[0]
         answers_NBTO = torch.einsum("nbtf,nof->nbto", x_NBTF, flat["readout_weight"])
         return (answers_NBTO + flat["readout_bias"][:, None, None]).unflatten(0, leading)
+
+    @classmethod
+    def carries(cls, config: Config) -> bool:
+        return cls.is_layer(config)
+
+    def outputs_from(self, weights: Weights, inputs: Tensor, states: Tensor | None) -> tuple[Tensor, Tensor]:
+        leading, layer = leading_shape(self, weights), self.layer(weights)
+        drive_NBTM = torch.einsum("nmi,bti->nbtm", layer.encoder, inputs) + layer.bias[:, None, None]
+        if states is not None:  # what the recurrence makes of them is a part of the first step's drive
+            echo_NBM = states.flatten(0, len(leading) - 1) @ layer.matrix.mT
+            drive_NBTM = torch.cat([drive_NBTM[:, :, :1] + echo_NBM.unsqueeze(2), drive_NBTM[:, :, 1:]], 2)
+        states_NBTM = scan(drive_NBTM, layer.matrix, self.config.activation, leak=0.0)
+        answers_NBTO = torch.einsum("nbtm,nom->nbto", states_NBTM, layer.readout) + layer.offset[:, None, None]
+        return answers_NBTO.unflatten(0, leading), states_NBTM[:, :, -1].unflatten(0, leading)
 
     def _states(self, weights: Weights, place: str, x_NBTF: Tensor) -> Tensor:
         """States of one layer in one direction: ``[N, B, T, M]``, in the order of time."""
@@ -201,10 +216,3 @@ def _initial_layer(
         "bias_ih": np.zeros(width),
         "bias_hh": np.zeros(width),
     }
-
-
-def _eigenvalues(matrix_NMM: Tensor) -> Tensor:
-    """Eigenvalues ``[N..., M]``, complex; NaN where the matrix is not finite."""
-    known = torch.isfinite(matrix_NMM).all(-1).all(-1)
-    found_NM = torch.linalg.eigvals(torch.where(known[..., None, None], matrix_NMM, 0.0))
-    return torch.where(known.unsqueeze(-1), found_NM, torch.nan)

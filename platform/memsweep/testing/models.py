@@ -28,12 +28,16 @@ class ModelSuite:
         config: a Config to test instead of the default one.
         signature: sizes of the inputs and outputs that the model is tested with.
         causal: False for a config that is meant to see the future.
+        forgets: False for a linear config that may start with eigenvalues on the unit circle or beyond.
+        steps_alike: False for a config whose steps depend on their number, so that a sequence cut in two is another.
     """
 
     model: str
     config: Any = None
     signature = Signature(inputs=1, outputs=1, horizon=12)
     causal = True
+    forgets = True
+    steps_alike = True
 
     def model_class(self) -> type[Model]:
         found: type[Model] = registry.get(registry.MODEL, self.model)
@@ -85,6 +89,23 @@ class ModelSuite:
     def test_sequences_of_a_batch_do_not_mix(self) -> None:
         model, inputs = self.build(), self.inputs()
         torch.testing.assert_close(model(inputs)[1:2], model(inputs[1:2]), rtol=1e-12, atol=1e-12)
+
+    def test_carried_states_go_on_where_a_sequence_was_cut(self) -> None:
+        model, inputs = self.build(), self.inputs()
+        if not model.carries(self.model_config()):
+            return
+        weights = stacked(model)
+        whole, last = model.outputs_from(weights, inputs, None)
+        torch.testing.assert_close(whole, model.outputs(weights, inputs), rtol=1e-10, atol=1e-12)
+        before, states = model.outputs_from(weights, inputs[:, :5], None)
+        after, end = model.outputs_from(weights, inputs[:, 5:], states)
+        torch.testing.assert_close(before, whole[:, :, :5], rtol=1e-10, atol=1e-12)
+        if self.steps_alike:
+            torch.testing.assert_close(after, whole[:, :, 5:], rtol=1e-10, atol=1e-12)
+            torch.testing.assert_close(end, last, rtol=1e-10, atol=1e-12)
+        anew, _ = model.outputs_from(weights, inputs[:, 5:], torch.zeros_like(states))
+        assert not torch.allclose(after, anew)
+        torch.testing.assert_close(anew, model.outputs(weights, inputs[:, 5:]), rtol=1e-10, atol=1e-12)
 
     def test_gradients_are_finite_and_reach_every_weight(self) -> None:
         model = self.build()
@@ -236,7 +257,7 @@ class ModelSuite:
         model = self.build()
         linear = as_linear(model)
         eigenvalues = None if linear is None else linear.eigenvalues(stacked(model))
-        if linear is None or eigenvalues is None:
+        if linear is None or eigenvalues is None or not self.forgets:
             return
         largest = float(eigenvalues.abs().max())
         assert largest < 1.0

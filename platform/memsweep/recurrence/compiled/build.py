@@ -116,7 +116,8 @@ def _is_ours(folder: Path) -> bool:
 def _compile(compiler: str, real: str, path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
         made = Path(scratch) / path.name
-        command = [compiler, *_FLAGS, f"-DREAL={real}", str(_SOURCE / "kernels.cpp"), "-o", str(made)]
+        units = [str(path) for path in sources() if path.suffix == ".cpp"]
+        command = [compiler, *_FLAGS, f"-DREAL={real}", *units, "-o", str(made)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:

@@ -1,4 +1,4 @@
-"""The compiled library in this process: whether it is wanted, whether it is there, and its two functions."""
+"""The compiled library in this process: whether it is wanted, whether it is there, and its functions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def loaded(real: str) -> Any:
         return error
     except OSError as error:
         return CannotBuildError(f"the compiled recurrences cannot be loaded: {error}")
-    for function in (found.memsweep_layer, found.memsweep_series):
+    for function in (found.memsweep_layer, found.memsweep_series, found.memsweep_gained):
         function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_int
     return found
 
