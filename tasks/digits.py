@@ -1,4 +1,4 @@
-"""The handwritten digits that scikit-learn ships, read as sequences: a real data set that needs no download."""
+"""The handwritten digits that scikit-learn ships, read as sequences, in order or not: real data, no download."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from memsweep.config.fields import setting
-from memsweep.learning.objectives import ORDERS, TEST, TRAIN, VALIDATION, Labelled, SequentialImages, Stream
+from memsweep.learning.objectives import (
+    ORDERS,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    Labelled,
+    PermutedImages,
+    SequentialImages,
+    Stream,
+)
 from memsweep.registry import register_task
 
 HELD_OUT = 300  # images of the validation and of the test split, each; the other 1197 train
@@ -51,6 +60,31 @@ class Digits(SequentialImages):
     @property
     def permutation_seed(self) -> int:
         return self.config.permutation_seed
+
+    def load(self) -> Mapping[str, Labelled]:
+        return _splits()
+
+
+@register_task("permuted_digits")
+class PermutedDigits(PermutedImages):
+    """Say which digit an image of 8 x 8 pixels shows, after reading them one by one in a fixed disorder.
+
+    Permuted MNIST in small, for machines without its files.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Digits of scikit-learn, 64 pixels in a fixed disorder: 1197 to train on, 300 to validate, 300 to test."""
+
+        permutation_seed: int = setting(
+            1234,
+            "decides the permutation of the pixels, as that of permuted_mnist does (numpy's RandomState)",
+            at_least=1,
+            at_most=2**31 - 1,
+        )
+
+    shape = (8, 8, 1)
+    brightest = 16.0
 
     def load(self) -> Mapping[str, Labelled]:
         return _splits()

@@ -1,4 +1,4 @@
-"""MNIST, Fashion-MNIST and CIFAR-10 as sequences, from the files in which they are published.
+"""MNIST, Fashion-MNIST and CIFAR-10 as sequences, and permuted MNIST, from the files in which they are published.
 
 The files lie in a data folder, one folder for each data set, compressed (``.gz``) or not::
 
@@ -27,10 +27,20 @@ import numpy as np
 from torch import Tensor
 
 from memsweep.config.fields import setting
-from memsweep.learning.objectives import ORDERS, TEST, TRAIN, VALIDATION, Labelled, SequentialImages, Stream
+from memsweep.learning.objectives import (
+    DATA_VARIABLE,
+    ORDERS,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    Labelled,
+    PermutedImages,
+    SequentialImages,
+    Stream,
+    data_folder,
+)
 from memsweep.registry import register_task
 
-VARIABLE = "MEMSWEEP_DATA"
 LUMA = np.array([0.299, 0.587, 0.114])  # grey of red, green and blue, ITU-R BT.601
 
 
@@ -194,7 +204,7 @@ def _missing(folder: Path, archive: Archive) -> str | None:
     return (
         f"the folder {folder} lacks {', '.join(absent)}, of {archive.title}. Put the published files there, "
         f"as they are or compressed as .gz ({archive.train[0]} has {archive.size:,} bytes when not compressed), or say "
-        f"with the field folder, or with the environment variable {VARIABLE}, where the folder above it is"
+        f"with the field folder, or with the environment variable {DATA_VARIABLE}, where the folder above it is"
     )
 
 
@@ -232,8 +242,8 @@ class Images(SequentialImages):
         )
         grayscale: bool = setting(False, "cifar10 only: one grey number a pixel (0.299 R + 0.587 G + 0.114 B)")
         folder: str = setting(
-            factory=lambda: os.environ.get(VARIABLE, "data"),
-            doc=f"where the data sets' folders lie; ${VARIABLE} where that is set, else data",
+            factory=data_folder,
+            doc=f"where the data sets' folders lie; ${DATA_VARIABLE} where that is set, else data",
             cosmetic=True,
         )
 
@@ -274,3 +284,47 @@ class Images(SequentialImages):
 
     def sequences(self, images: np.ndarray) -> Tensor:
         return super().sequences(images @ LUMA[:, None] if self.config.grayscale else images)
+
+
+@register_task("permuted_mnist")
+class PermutedMnist(PermutedImages):
+    """Say which digit an image of MNIST shows, after reading its 784 pixels one by one in a fixed disorder.
+
+    The task of Le, Jaitly and Hinton (2015, arXiv 1504.00941), with the permutation of nnRNN's and the Stair RNN's
+    code. The 10 000 training images that validate are others than there, where numpy's generator went on.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """MNIST, pixel by pixel in a fixed disorder: 50 000 images to train on, 10 000 to validate, 10 000 to test."""
+
+        permutation_seed: int = setting(
+            1234,
+            "decides the permutation of the pixels; 1234: the published one (numpy's RandomState)",
+            at_least=1,
+            at_most=2**31 - 1,
+        )
+        folder: str = setting(
+            factory=data_folder,
+            doc=f"where the folder mnist lies; ${DATA_VARIABLE} where that is set, else data",
+            cosmetic=True,
+        )
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "folder", str(Path(self.folder).absolute()))
+
+        def problems(self) -> Iterable[str]:
+            """What is wrong with the files, one sentence each."""
+            return _inspected(Path(self.folder) / "mnist", ARCHIVES["mnist"])
+
+    shape = ARCHIVES["mnist"].shape
+    brightest = 255.0
+
+    @classmethod
+    def data_files(cls, config: Config) -> list[Path]:
+        """The files of MNIST, as far as they are there."""
+        archive = ARCHIVES["mnist"]
+        return _paths(Path(config.folder) / "mnist", (*archive.train, *archive.test))
+
+    def load(self) -> Mapping[str, Labelled]:
+        return _splits("mnist", Path(self.config.folder) / "mnist")

@@ -27,11 +27,11 @@ def part(kind: str, name: str, **fields: Any) -> Any:
     return registry.get(kind, name).Config(**fields)
 
 
-def bases(images: str) -> list[TrialConfig]:
+def bases(data: str) -> list[TrialConfig]:
     """Trials that together name every registered part and hold every section.
 
     Args:
-        images: a folder with the files of the images task.
+        data: a folder with the files of the tasks that read some.
     """
     training = TrainingConfig(
         seeds=2, steps=20, batch_size=16, validation_size=32, validate_every=10, checkpoint_every=3
@@ -46,9 +46,13 @@ def bases(images: str) -> list[TrialConfig]:
         TrialConfig(task=task, model=model, **rest | {"training": turned})
     ]  # the first: it alone has turns to flip
     found += [TrialConfig(task=task, model=model, **rest), TrialConfig(task=task, model=model, chain=chain, **rest)]
+    carrying = part("model", "exp_rnn", width=4)
+    where = {"folder": data, "file": f"{data}/text.txt"}
     for name in registry.names("task"):
-        fields = {"folder": images} if name == "images" else {}
-        found.append(TrialConfig(task=part("task", name, **fields), model=model, **rest))
+        source = registry.get("task", name)
+        fields = {field: place for field, place in where.items() if field in source.Config.__dataclass_fields__}
+        reader = carrying if source.carries_states else model
+        found.append(TrialConfig(task=part("task", name, **fields), model=reader, **rest))
     for name in registry.names("model"):
         found.append(TrialConfig(task=task, model=part("model", name), **rest))
     for name in registry.names("parameterization"):
@@ -145,16 +149,16 @@ def _of_hint(hint: Any, value: Any, field: dataclasses.Field[Any], words: tuple[
 
 
 def flipped(
-    base: TrialConfig, path: Path, owner: Any, field: dataclasses.Field[Any], folders: tuple[str, ...] = ()
+    base: TrialConfig, path: Path, owner: Any, field: dataclasses.Field[Any], texts: tuple[str, ...] = ()
 ) -> Pair | None:
     """Two allowed trials that differ in one field alone; where its other values need company, both keep it.
 
     Args:
         base: a trial that has the field.
         path, owner, field: as ``places`` gives them.
-        folders: texts to try where any text is allowed, beside the dotted paths of the trial's fields.
+        texts: to try where any text is allowed, beside the dotted paths of the trial's fields.
     """
-    words = (*folders, *flatten(to_dict(base)))
+    words = (*texts, *flatten(to_dict(base)))
     for company in _companies(base, path, words):
         found = [_allowed(to_dict(base), company)]
         for other in candidates(owner, field, words):

@@ -10,15 +10,18 @@ import pytest
 from image_files import write_mnist
 from memsweep import registry
 from memsweep.testing import ModelSuite, TaskSuite
+from text_files import write_ptb, write_text
 
 registry.discover(Path(__file__).parents[1])
 
 
 @pytest.fixture(scope="module", autouse=True)
 def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Data where tasks on published files look for it: real format, random pixels."""
+    """Data where tasks on published files look for it: real formats, random pixels and sentences."""
     folder = tmp_path_factory.mktemp("data")
     write_mnist(folder / "mnist")
+    write_ptb(folder / "ptb", lines=(400, 70, 70))
+    write_text(folder / "text.txt", lines=590)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEMSWEEP_DATA", str(folder))
         yield

@@ -30,7 +30,7 @@ from memsweep.config.check import checked
 from memsweep.config.claims import Claims
 from memsweep.config.fields import setting
 from memsweep.config.reflect import default, keys
-from memsweep.config.schema import ChainConfig, ResourcesConfig, SweepConfig, TrialConfig
+from memsweep.config.schema import ChainConfig, PerturbationConfig, ResourcesConfig, SweepConfig, TrialConfig
 from memsweep.config.search import ConfirmConfig, Domain, Search, SearchConfig
 from memsweep.errors import ConfigError, RegistryError
 from memsweep.sweep import fingerprint, imports
@@ -40,30 +40,34 @@ from memsweep.sweep.plan import identified, make_plan
 from memsweep.sweep.runner import Launch, run
 from memsweep.sweep.store import Store, folder_name
 from memsweep.trial import run_trial
+from text_files import write_ptb, write_text
 
 PACKAGE = Path(memsweep.__file__).parent
 
 
 @pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Two folders with the same small images."""
-    folders = [tmp_path_factory.mktemp(name) for name in ("images", "copy")]
+def data_folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Two folders with the same small images and texts."""
+    folders = [tmp_path_factory.mktemp(name) for name in ("data", "copy")]
     for name in ("mnist", "fashion_mnist"):
         write_mnist(folders[0] / name)
     write_cifar(folders[0] / "cifar10")
+    write_ptb(folders[0] / "ptb")
+    write_text(folders[0] / "text.txt")
     shutil.copytree(folders[0], folders[1], dirs_exist_ok=True)
     return str(folders[0]), str(folders[1])
 
 
 @pytest.fixture(scope="module")
-def flips(images: tuple[str, str]) -> dict[tuple[type, str], Pair | None]:
+def flips(data_folders: tuple[str, str]) -> dict[tuple[type, str], Pair | None]:
     """Every field of every config, with two trials that differ in it alone."""
     found: dict[tuple[type, str], Pair | None] = {}
-    for base in bases(images[0]):
+    one, copy = data_folders
+    for base in bases(one):
         for path, owner, field in places(base):
             name = (type(owner), field.name)
             if found.get(name) is None:
-                found[name] = flipped(base, path, owner, field, folders=images[1:])
+                found[name] = flipped(base, path, owner, field, texts=(copy, f"{copy}/text.txt"))
     return found
 
 
@@ -88,7 +92,9 @@ def test_a_cosmetic_field_changes_no_bit(flips: dict, tmp_path: Path) -> None:
     assert {name[1] for name in cosmetic} >= {"checkpoint_every", "folder"}
     for name in cosmetic:
         one, two = flips[name]
-        store = Store(tmp_path / name[1])
+        if name[1] in ("folder", "file"):  # decides what is read, and no more; there are several, of long sequences
+            one, two = (dataclasses.replace(each, perturbation=PerturbationConfig(balls=())) for each in (one, two))
+        store = Store(tmp_path / name[0].__qualname__ / name[1])
         results = [run_trial(config, checkpoint=store.slot(f"slot{n}")) for n, config in enumerate((one, two))]
         assert store.place.names("checkpoints").keys() == {"slot0.pt", "slot1.pt"}
         assert same_bits(*results), name
@@ -185,8 +191,8 @@ def without_defaults(data: dict[str, Any], config: Any) -> dict[str, Any]:
 
 @settings(deadline=None, max_examples=40)
 @given(data=st.data())
-def test_spelling_is_no_part_of_an_identity(images: tuple[str, str], data: st.DataObject) -> None:
-    config = data.draw(st.sampled_from(bases(images[0])))
+def test_spelling_is_no_part_of_an_identity(data_folders: tuple[str, str], data: st.DataObject) -> None:
+    config = data.draw(st.sampled_from(bases(data_folders[0])))
     plain = to_dict(config)
     short = without_defaults(plain, config)
     for spelt in (plain, short):
@@ -249,14 +255,14 @@ def test_nothing_slips_out_of_nested_configs() -> None:
 
 
 def test_the_files_that_a_task_reads_are_part_of_the_identity(
-    images: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data_folders: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where they lie does not count, and what they hold does: two data sets under one name share nothing."""
     task = registry.get("task", "images")
     write_mnist(tmp_path / "mnist", train=120)
     found = [
         identity(TrialConfig(task=task.Config(folder=str(folder)), model=trial().model))
-        for folder in (*images, tmp_path)
+        for folder in (*data_folders, tmp_path)
     ]
     assert found[0] == found[1] != found[2]
     (tmp_path / "mnist" / "t10k-labels-idx1-ubyte").write_bytes(b"other")

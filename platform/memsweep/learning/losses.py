@@ -1,4 +1,4 @@
-"""Losses of classification: of every step, summed, or of the last step alone.
+"""Losses of classification: of every step, summed or averaged, or of the last step alone.
 
 Letters: N leading dimensions (replicas, copies), B batch, T time, C classes.
 """
@@ -23,6 +23,19 @@ def summed_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
         ``[...]``, the logits' leading dimensions, in nats: one loss for every sequence.
     """
     return step_cross_entropy(logits, targets).sum(-1)
+
+
+def mean_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Negative log-likelihood of a step's class, averaged over the steps of a sequence.
+
+    Args:
+        logits: ``[..., T, C]``.
+        targets: class numbers, int64, ``[..., T]``; missing leading dimensions are broadcast.
+
+    Returns:
+        ``[...]``, in nats: one loss for every sequence.
+    """
+    return step_cross_entropy(logits, targets).mean(-1)
 
 
 def last_step_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
@@ -55,3 +68,20 @@ def last_step_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
         ``[...]``, 0 ... 1, in the logits' type.
     """
     return (logits[..., -1, :].argmax(-1) == targets).to(logits.dtype).mean(-1)
+
+
+def step_accuracy(logits: Tensor, targets: Tensor, counted: Tensor | None = None) -> Tensor:
+    """Share of the steps whose largest logit is the right class's.
+
+    Args:
+        logits: ``[..., B, T, C]``.
+        targets: class numbers, int64, ``[B, T]``.
+        counted: bool, ``[B, T]``: the steps that count, at least one of each sequence (None: all).
+
+    Returns:
+        ``[...]``, 0 ... 1, in the logits' type: the mean over the sequences of each one's share.
+    """
+    right = (logits.argmax(-1) == targets).to(logits.dtype)
+    if counted is None:
+        return right.mean((-2, -1))
+    return ((right * counted).sum(-1) / counted.sum(-1)).mean(-1)

@@ -1,0 +1,127 @@
+"""Copying memory: read some symbols, keep them through a delay, and say them again in their order.
+
+The layout of Arjovsky, Shah and Bengio (2016, arXiv 1511.06464), in the version of nnRNN's and the Stair RNN's code,
+for L symbols, delay D and labels 1 ... K (0 is the blank, K+1 the cue)::
+
+    inputs    L labels | D-1 blanks | the cue | L blanks
+    targets   L+D blanks                      | the L labels
+
+Letters: B batch, S steps = T + 2L (T the delay of the config), L length, K symbols, I inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.special
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from memsweep.config.fields import setting
+from memsweep.learning.objectives import Batch, Stream, Task, mean_cross_entropy, step_accuracy
+from memsweep.registry import register_task
+
+BLANK = 0
+SURE = 50.0  # nats by which the oracle's answer stands above the others
+
+
+@register_task("copying_memory")
+class CopyingMemory(Task):
+    """Say the symbols of the beginning again after a delay; cross entropy, averaged over all steps."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """How many symbols have to be kept, of how many kinds, and for how long."""
+
+        delay: int = setting(
+            200, "steps from the last symbol to the cue that asks for them, T", at_least=1, at_most=100_000
+        )
+        length: int = setting(10, "symbols to keep, L; a sequence has T + 2L steps", at_least=1, at_most=10_000)
+        symbols: int = setting(8, "kinds of symbols, K; the answers have K + 1 classes", at_least=2, at_most=254)
+        encoding: str = setting(
+            "scalar",
+            "what is read at a step: scalar (one number: 0 blank, 1 ... K, K+1 the cue), one_hot (K+2 numbers)",
+            choices=("scalar", "one_hot"),
+        )
+        variable: bool = setting(
+            False,
+            "each sequence's delay is drawn from 1 ... T, all alike; blanks behind its answer keep the length T + 2L",
+        )
+
+    reports = ("accuracy",)
+
+    @property
+    def horizon(self) -> int:
+        return self.config.delay + 2 * self.config.length
+
+    @property
+    def inputs(self) -> int:
+        return 1 if self.config.encoding == "scalar" else self.config.symbols + 2
+
+    @property
+    def outputs(self) -> int:
+        return self.config.symbols + 1
+
+    def draw(self, stream: Stream, index: int, size: int) -> Batch:
+        """Sequences ``[B, S, I]`` and the labels to answer, 0 ... K, ``[B, S]``."""
+        delay, length, cue = self.config.delay, self.config.length, self.config.symbols + 1
+        rng = stream.generator(index)
+        labels_BL = rng.integers(1, cue, (size, length))
+        delays_B = rng.integers(1, delay + 1, size) if self.config.variable else np.full(size, delay)
+        read_BS, wanted_BS = (np.full((size, self.horizon), BLANK, dtype=np.int64) for _ in range(2))
+        read_BS[:, :length] = labels_BL
+        read_BS[np.arange(size), length + delays_B - 1] = cue
+        answered_BL = length + delays_B[:, None] + np.arange(length)
+        np.put_along_axis(wanted_BS, answered_BL, labels_BL, axis=1)
+        return Batch(self._encoded(torch.from_numpy(read_BS)), torch.from_numpy(wanted_BS))
+
+    def _encoded(self, read_BS: Tensor) -> Tensor:
+        if self.config.encoding == "scalar":
+            return read_BS.unsqueeze(-1).to(torch.float64)
+        return one_hot(read_BS, self.inputs).to(torch.float64)
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return mean_cross_entropy(outputs, batch.targets).mean(-1)
+
+    def metrics(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """``accuracy``: the share of the symbols that are recalled, 0 ... 1; the blanks do not count."""
+        return {"accuracy": step_accuracy(outputs, batch.targets, batch.targets != BLANK)}
+
+    def chance(self) -> float:
+        """Loss of whoever knows the step but reads nothing, exact.
+
+        At step s a symbol is due with probability p_s, 0 or 1 where the delay is fixed: the entropy of the answer is
+        that of p_s, and ln K more where a symbol is due.
+        """
+        delay, length, symbols = self.config.delay, self.config.length, self.config.symbols
+        if not self.config.variable:
+            return self.memoryless_loss()
+        # the answer to delay d takes the steps L+d ... 2L+d-1: one of T intervals, all alike
+        first = np.arange(self.horizon) - 2 * length  # of step s, delays first+1 ... s-L ask for a symbol
+        due = np.clip(first + length, 0, delay) - np.clip(first, 0, delay)
+        share = due / delay
+        unsure = scipy.special.entr(share) + scipy.special.entr(1.0 - share)
+        return float((unsure + share * math.log(symbols)).mean())
+
+    def memoryless_loss(self) -> float:
+        """L ln K / (T + 2L): the published baseline, of whoever knows when symbols are due, and none of them.
+
+        With a fixed delay no model that forgets what it reads does better. With a variable one it would have to
+        remember the cue to come so far.
+        """
+        return self.config.length * math.log(self.config.symbols) / self.horizon
+
+    def oracle(self, inputs: Tensor) -> Tensor:
+        """Looks for the cue, and answers with the symbols that were read first, one by one; blanks elsewhere."""
+        scalar = self.config.encoding == "scalar"
+        answer = inputs.new_zeros(*inputs.shape[:2], self.outputs)
+        for row, sequence in enumerate(inputs):
+            read = (sequence[:, 0] if scalar else sequence.argmax(-1)).long().tolist()
+            asked = read.index(self.config.symbols + 1) + 1
+            said = [BLANK] * len(read)
+            said[asked : asked + self.config.length] = read[: self.config.length]
+            answer[row, range(len(said)), said] = SURE
+        return answer

@@ -1,0 +1,138 @@
+"""The Penn Treebank, character by character, from the files of its publication at this level (Mikolov et al., 2012).
+
+The files lie in a folder of the data folder, under one of their two names::
+
+    <folder>/ptb/train.txt, valid.txt, test.txt
+    <folder>/ptb/ptb.char.train.txt, ptb.char.valid.txt, ptb.char.test.txt
+
+A line is a sentence: its characters with a space between each two, ``_`` where a word ends. The end of a line is a
+symbol too, ``<eos>``. Nothing is downloaded. Files may be shorter than the published ones (5017, 393 and 442 thousand
+characters, 50 symbols).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from memsweep.config.fields import setting
+from memsweep.learning.objectives import DATA_VARIABLE, Corpus, TextTask, data_folder
+from memsweep.registry import register_task
+
+PARTS = ("train", "valid", "test")
+END_OF_LINE = "<eos>"
+WORDS = {"<unk>"}  # the one symbol of several characters that a file may hold
+FORMAT = (
+    "the Penn Treebank at the level of characters (text in UTF-8: a sentence a line, a space between each two "
+    "characters, _ between words)"
+)
+
+
+def _names(part: str) -> tuple[str, str]:
+    return f"{part}.txt", f"ptb.char.{part}.txt"
+
+
+def _paths(folder: Path) -> list[Path]:
+    """The files that are there, in their order."""
+    return [path for part in PARTS if (path := _found(folder, part))]
+
+
+def _found(folder: Path, part: str) -> Path | None:
+    return next((folder / name for name in _names(part) if (folder / name).is_file()), None)
+
+
+def _missing(folder: Path) -> str | None:
+    """The sentence that says which files are not there, or None."""
+    absent = [" or ".join(_names(part)) for part in PARTS if _found(folder, part) is None]
+    if not absent:
+        return None
+    return (
+        f"the folder {folder} lacks {', '.join(absent)}, of {FORMAT}. Put the published files "
+        f"there, or say with the field folder, or with the environment variable {DATA_VARIABLE}, where the "
+        "folder above it is"
+    )
+
+
+def _symbols(path: Path) -> list[str]:
+    """The symbols of a file, with one at the end of each line.
+
+    Raises:
+        ValueError: the file cannot be read, or has another format.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not {FORMAT}: its byte {error.start} fits into no character of UTF-8") from None
+    if text and not text.endswith("\n"):
+        text += "\n"
+    # before the ends of lines become symbols: a file that holds them already is another version
+    if strange := sorted(symbol for symbol in set(text.split()) - WORDS if len(symbol) > 1):
+        raise ValueError(
+            f"{path} is not {FORMAT}: it holds {strange[0]!r}, of {len(strange[0])} characters, where one is allowed "
+            f"({len(strange):,} such symbols in all; {END_OF_LINE} comes by itself at the end of each line). The "
+            "version with whole words has the same file names: get the one with characters"
+        )
+    return text.replace("\n", f" {END_OF_LINE} ").split()
+
+
+@functools.lru_cache(maxsize=2)
+def _corpus(files: tuple[tuple[Path, int], ...]) -> Corpus:
+    return Corpus.of(*(_symbols(path) for path, _ in files))
+
+
+@register_task("ptb")
+class PennTreebank(TextTask):
+    """Predict every next character of the Penn Treebank, with the state carried on from window to window."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """The three published files, read in windows of T symbols through which gradients flow (150 or 300, as
+        published). Symbols that the training file lacks count as one, the unknown."""
+
+        horizon: int = setting(150, "symbols of a window, T, through which gradients flow", at_least=2, at_most=100_000)
+        folder: str = setting(
+            factory=data_folder,
+            doc=f"where the folder ptb lies; ${DATA_VARIABLE} where that is set, else data",
+            cosmetic=True,
+        )
+
+        def __post_init__(self) -> None:
+            # a worker may run in another folder than the command that was given
+            object.__setattr__(self, "folder", str(Path(self.folder).absolute()))
+
+        def problems(self) -> Iterable[str]:
+            """What is wrong with the files, one sentence each."""
+            try:
+                corpus = self.corpus()
+            except ValueError as error:
+                yield str(error)
+                return
+            for sentence in corpus.short(self.horizon):
+                yield f"of the files in {Path(self.folder) / 'ptb'}, {sentence}: get them again, or lower the horizon"
+
+        def corpus(self) -> Corpus:
+            """The files' symbols, read once for all tasks.
+
+            Raises:
+                ValueError: files are missing or in another format, with a sentence that says what to do.
+            """
+            folder = Path(self.folder) / "ptb"
+            if missing := _missing(folder):
+                raise ValueError(missing)
+            return _corpus(tuple((path, path.stat().st_mtime_ns) for path in _paths(folder)))
+
+    @classmethod
+    def data_files(cls, config: Config) -> list[Path]:
+        """The three files, as far as they are there."""
+        return _paths(Path(config.folder) / "ptb")
+
+    @property
+    def horizon(self) -> int:
+        return self.config.horizon
+
+    def load(self) -> Corpus:
+        return self.config.corpus()
