@@ -28,7 +28,7 @@ def stored(place: Place, made: Path) -> list[str]:
         record = json.loads((made / "records" / f"{identity}.json").read_text())
         frames = {name: pd.DataFrame(columns=columns(name)) for name in TABLES}
         for name in ("curves", "replicas", "memory"):
-            frames[name] = pd.read_parquet(made / name / f"{identity}.parquet")[list(columns(name))]
+            frames[name] = pd.read_parquet(made / name / f"{identity}.parquet").reindex(columns=list(columns(name)))
         del record["schema"]
         assert Store(place).write(identity, record, frames)
     place.write("plan.json", (made / "plan.json").read_bytes())

@@ -70,15 +70,19 @@ def make_tables(identity: str) -> dict[str, pd.DataFrame]:
         for s in range(SEEDS)
         for r in RADII
     ]
-    measured = dict.fromkeys(("validation_loss", "error", "zero_loss", "margin", "slowest_rate"), math.nan)
+    measured = dict.fromkeys(("validation_loss", "error", "zero_loss", "memoryless_loss", "margin"), math.nan)
     replicas = [
         {**head, "seed": s, "outcome": "diverged", "steps": 7, "best_step": 5, **measured}
-        | {"encoder_norm": 1.0, "readout_norm": math.inf, "metric": None, "test_metric": math.nan}
+        | {"slowest_rate": math.nan, "encoder_norm": 1.0, "readout_norm": math.inf}
+        | {"metric": None, "test_metric": math.nan}
         | dict.fromkeys([f"gradient_over_weight_{name}" for name in ("max", "median", "q90")], 1.0)
         for s in range(SEEDS)
     ]
     memory = [
-        {"identity": identity, "seed": s, "lag": t, "learned": 0.1, "target": 0.2} for s in (0, 1) for t in (0, 1)
+        {"identity": identity, "seed": s, "lag": t, "learned": 0.1, "target": 0.2}
+        | {"gradient": 0.5, "gradient_bound": math.nan}
+        for s in (0, 1)
+        for t in (0, 1)
     ]
     history = [{"identity": identity, "seed": 0, "step": 50, "train_loss": 0.5, "validation_loss": math.inf}]
     frames = {"curves": curves, "replicas": replicas, "memory": memory, "history": history}

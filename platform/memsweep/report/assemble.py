@@ -11,14 +11,16 @@ from memsweep.report import ReportPaths
 from memsweep.report.answer import MOVES
 from memsweep.report.compared import compare_cells, compared_frame
 from memsweep.report.draw_error import error_gallery
+from memsweep.report.draw_gradients import gradient_gallery
 from memsweep.report.draw_memory import memory_gallery
 from memsweep.report.draw_radius import radius_gallery
 from memsweep.report.draw_rates import rate_gallery
+from memsweep.report.draw_training import training_gallery
 from memsweep.report.export import radii_frame, verdict_frame, write_csv
 from memsweep.report.findings import BALLS, Finding, find
 from memsweep.report.grouping import find_grouping
 from memsweep.report.labels import Labels
-from memsweep.report.losses import loss_frame, loss_rows
+from memsweep.report.losses import LossRow, loss_frame, loss_rows
 from memsweep.report.page import Contents, Galleries, Section, render
 from memsweep.report.panels import write_png
 from memsweep.report.publish import REPORT, drafted
@@ -65,6 +67,7 @@ def _contents(study: Study) -> Contents:
         findings=findings,
         comparisons=compare(study.claims, findings),
         compared=_compared(measured, searched),
+        trained=losses,
         losses=shown_losses(losses, findings, rates),
         rates=rates,
     )
@@ -100,7 +103,7 @@ def _write(folder: Path, contents: Contents) -> None:
 
 
 def _galleries(contents: Contents) -> Galleries:
-    labels = contents.labels
+    labels, tables = contents.labels, contents.measured.tables
     sections = []
     for ball in BALLS:
         part = [finding for finding in contents.findings if finding.ball == ball]
@@ -112,8 +115,15 @@ def _galleries(contents: Contents) -> Galleries:
         sections=tuple(sections),
         memory=memory_gallery(contents.findings, labels, "memory"),
         rates=rate_gallery(contents.rates, "learning-rates"),
+        training=training_gallery(_trained(contents), tables["history"], labels, "training"),
+        gradients=gradient_gallery(contents.trained, tables["memory"], labels, "gradients"),
         search=search_pictures(contents.study, contents.searched) if contents.searched is not None else (),
     )
+
+
+def _trained(contents: Contents) -> Sequence[LossRow]:
+    """The rows whose training is drawn: where the loss is the answer, and no curve over learning rates tells more."""
+    return [] if contents.asked or contents.rates else contents.losses
 
 
 def _asked(findings: Sequence[Finding]) -> list[Finding]:

@@ -12,7 +12,7 @@ from memsweep.report.draw_error import BESIDE, annotate_rail, rail_lane, rail_to
 from memsweep.report.losses import CRITERIA, LossRow, Spread
 from memsweep.report.panels import Gallery, Panel
 from memsweep.report.rates import RateStudy, rate_of
-from memsweep.report.style import MUTED, LineStyle, category_styles, log_axis, value_axis
+from memsweep.report.style import INK, MUTED, LineStyle, category_styles, log_axis, value_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,13 +54,17 @@ def _draw_loss(ax: Axes, study: RateStudy, styles: Mapping[str, LineStyle]) -> N
     rows = [row for line in study.lines.values() for row in line]
     finite = [v for row in rows for v in (row.loss.low, row.loss.middle, row.loss.high) if math.isfinite(v) and v > 0]
     zero = [row.zero_loss for row in rows if row.zero_loss > 0]
-    low, high = (min(finite) / 1.5, max([*finite, *zero]) * 1.5) if finite else (0.1, 10.0)
+    known = [row.memoryless for row in rows if row.memoryless > 0]
+    low, high = (min([*finite, *known]) / 1.5, max([*finite, *zero]) * 1.5) if finite else (0.1, 10.0)
     high = max(high, low * 10)
     diverged = any(row.diverged for row in rows)
     _axes(ax, study, low, rail_top(low, high) if diverged else high)
     if zero:
         ax.axhline(zero[0], color=MUTED, linewidth=0.8, zorder=0.5)
         ax.annotate("L₀", (1.02, zero[0]), xycoords=BESIDE, va="center", fontsize=6.5, color=MUTED)
+    for baseline in sorted({row.memoryless for row in rows if row.memoryless > 0} - set(zero)):
+        ax.axhline(baseline, color=INK, linewidth=0.9, zorder=0.5)
+        ax.annotate("memoryless", (0.01, baseline), xycoords=BESIDE, va="bottom", fontsize=6.5, color=MUTED)
     if diverged:
         annotate_rail(ax, high, rail_top(low, high))
     for index, (name, line) in enumerate(study.lines.items()):

@@ -11,6 +11,9 @@ _DECAY = ("rate", "exponent")
 _BETWEEN = " · "
 
 Condition = Mapping[str, Any]
+_FIRST = ("model.stair", "model.map", "model.initialization")  # what people call such a model by
+
+_PLAIN = {("model.stair", "none")}  # goes without saying: a model without gains
 
 
 class Labels:
@@ -30,10 +33,25 @@ class Labels:
         fixed = [name for name in names if name not in extra or name in self._task_extra]
         others = [name for name in extra if not name.startswith("task.")]
         # A field that only follows from the model, say, tells nothing apart: it is reported once, not in every label.
-        self._machine_extra = [name for name in others if self._varies_within(name, fixed)]
+        self._machine_extra = self._needed(others, fixed)
         self.following = tuple(name for name in others if name not in self._machine_extra)
         self._varied = [name for name in _MACHINE if self._varies(name) and not self._is_one_option(name)]
         self._memories: dict[tuple[Any, ...], str] = {}
+
+    def _needed(self, fields: Sequence[str], fixed: Sequence[str]) -> list[str]:
+        """The fields that tell conditions apart which agree in all the others: no more of them than it takes.
+
+        What names a model comes before how it was trained.
+        """
+        chosen: list[str] = []
+        for name in sorted(fields, key=_readability):
+            if self._varies_within(name, [*fixed, *chosen]):
+                chosen.append(name)
+        for name in reversed(list(chosen)):
+            rest = [other for other in chosen if other != name]
+            if not self._varies_within(name, [*fixed, *rest]):
+                chosen = rest
+        return [name for name in fields if name in chosen]
 
     def memory(self, condition: Condition) -> str:
         """The kernel (the task where there is none), with the fields that differ between its conditions."""
@@ -83,7 +101,7 @@ class Labels:
         parts += [
             f"{name.rpartition('.')[2]} {show(condition[name])}"
             for name in self._machine_extra
-            if condition[name] is not None
+            if condition[name] is not None and (name, condition[name]) not in _PLAIN
         ]
         return _BETWEEN.join(part for part in parts if part)
 
@@ -126,6 +144,11 @@ class Labels:
 def masked(condition: Condition, columns: Sequence[str]) -> dict[str, Any]:
     """A condition that says nothing in these columns."""
     return {name: None if name in columns else value for name, value in condition.items()}
+
+
+def _readability(name: str) -> tuple[int, bool]:
+    """Smaller for fields that say more to a reader."""
+    return _FIRST.index(name) if name in _FIRST else len(_FIRST), not name.startswith("model.")
 
 
 def _part(name: str, value: Any) -> str:

@@ -20,7 +20,10 @@ CRITERIA = ("gradient_over_weight_max", "gradient_over_weight_q90", "gradient_ov
 LOSS_COLUMNS = (
     *("task", *CONDITION, "width", "horizon", "seeds", "diverged", "loss", "loss_low", "loss_high", "relative_loss"),
     *("metric", "metric_value", "metric_low", "metric_high", *CRITERIA),
+    *("memoryless_loss", "below_memoryless"),
 )
+BELOW = 0.99
+"""A loss of more than this share of the memoryless baseline is at it: training noise moves it so far."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class LossRow:
         value: of the metric.
         criteria: name in CRITERIA -> the gradient-over-weight criterion over training.
         identities: the trials.
+        memoryless: loss of the best model that forgets each input; nan in results of older code.
+        below: how many seeds have a loss below ``BELOW`` of it.
     """
 
     condition: Mapping[str, Any]
@@ -69,6 +74,13 @@ class LossRow:
     value: Spread
     criteria: Mapping[str, Spread]
     identities: tuple[str, ...]
+    memoryless: float = math.nan
+    below: int = 0
+
+    @property
+    def beats_memoryless(self) -> bool:
+        """Whether all seeds are below the memoryless baseline."""
+        return self.below == self.seeds
 
 
 def loss_rows(study: Study, grouping: Grouping) -> list[LossRow]:
@@ -89,6 +101,8 @@ def _row(condition: Mapping[str, Any], size: Mapping[str, Any], seeds: pd.DataFr
     diverged = (seeds["outcome"] == Outcome.DIVERGED).to_numpy()
     loss = _losses(seeds)
     diverged = diverged | np.isinf(loss)
+    loss = np.where(diverged, math.inf, loss)
+    memoryless = float(seeds["memoryless_loss"].median()) if "memoryless_loss" in seeds else math.nan
     names = list(seeds["metric"].dropna().unique()) if "metric" in seeds else []
     return LossRow(
         condition=condition,
@@ -96,12 +110,14 @@ def _row(condition: Mapping[str, Any], size: Mapping[str, Any], seeds: pd.DataFr
         horizon=size.get("horizon"),
         seeds=len(seeds),
         diverged=int(diverged.sum()),
-        loss=Spread.of(np.where(diverged, math.inf, loss)),
+        loss=Spread.of(loss),
         zero_loss=float(seeds["zero_loss"].median()) if "zero_loss" in seeds else math.nan,
         metric=str(names[0]) if names else "",
         value=_spread(seeds, "test_metric"),
         criteria={name: _spread(seeds, name) for name in CRITERIA},
         identities=tuple(seeds["identity"].unique()),
+        memoryless=memoryless,
+        below=int((loss < BELOW * memoryless).sum()),
     )
 
 
@@ -123,4 +139,5 @@ def _plain(row: LossRow) -> dict[str, Any]:
     data |= {"relative_loss": row.loss.middle / row.zero_loss if row.zero_loss > 0 else math.nan}
     data |= {"metric": row.metric or None, "metric_value": row.value.middle}
     data |= {"metric_low": row.value.low, "metric_high": row.value.high}
-    return data | {name: spread.middle for name, spread in row.criteria.items()}
+    data |= {name: spread.middle for name, spread in row.criteria.items()}
+    return data | {"memoryless_loss": row.memoryless, "below_memoryless": row.below if row.memoryless > 0 else None}

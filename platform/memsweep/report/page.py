@@ -51,13 +51,16 @@ class Galleries:
     sections: tuple[Section, ...]
     memory: Gallery
     rates: Gallery
+    training: Gallery
+    gradients: Gallery
     search: tuple[SearchPicture, ...] = ()
 
     @property
     def all(self) -> tuple[Gallery, ...]:
         """In the order of the page."""
         stability = (gallery for section in self.sections for gallery in (section.error, section.radius))
-        return (*stability, self.memory, self.rates, *(picture.gallery for picture in self.search))
+        single = (self.memory, self.rates, self.training, self.gradients)
+        return (*stability, *single, *(picture.gallery for picture in self.search))
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,8 @@ class Contents:
         findings: all conditions and balls that were measured.
         comparisons: with the published claims.
         compared: claims that compare cells, tested; without rows where the study has none.
-        losses: the rows worth showing.
+        trained: the losses of all conditions.
+        losses: those of them worth showing.
         rates: the curves of a study of learning rates.
     """
 
@@ -83,6 +87,7 @@ class Contents:
     findings: Sequence[Finding]
     comparisons: Sequence[ClaimedVerdict]
     compared: pd.DataFrame
+    trained: Sequence[LossRow]
     losses: Sequence[LossRow]
     rates: Sequence[RateStudy]
 
@@ -104,6 +109,7 @@ def render(contents: Contents, galleries: Galleries) -> str:
     compared = _compared(contents.compared)
     words = {**_head(contents), **_tables(contents), **_pictures(galleries), "rule": _rule()}
     words |= {"search": _search(contents.searched, galleries), "compared": compared}
+    words["answers"] += view_losses.baseline_sentences(contents.losses, contents.labels)
     words["answers"] += [compared["counted"]] if compared else []
     return environment.get_template("page.html.j2").render(words)
 
@@ -153,6 +159,8 @@ def _pictures(galleries: Galleries) -> dict[str, Any]:
         ],
         "memory": _gallery(galleries.memory),
         "rate_pictures": _gallery(galleries.rates),
+        "training": _gallery(galleries.training),
+        "gradients": _gallery(galleries.gradients),
     }
 
 

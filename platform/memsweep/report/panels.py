@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LEGEND_COLUMNS = 6
+_LEGEND_MARK, _LEGEND_LETTERS = 0.5, 17.0  # of an entry: inches of its sample and of gaps, and letters per inch
 _LETTERS = 16.2  # of a title, per inch
 _PER_PICTURE = 12  # panels in one PNG: what a page of a paper can hold
 _DPI = 200
@@ -135,7 +136,8 @@ def _picture(gallery: Gallery, panels: Sequence[Panel], path: Path) -> None:
     columns = min(gallery.columns, len(panels))
     rows = math.ceil(len(panels) / columns)
     width, height = (max(getattr(panel, side) for panel in panels) for side in ("width", "height"))
-    legend_rows = math.ceil(len(gallery.legend) / _LEGEND_COLUMNS)
+    legend_columns = _legend_columns([label for label, _ in gallery.legend], width * columns)
+    legend_rows = math.ceil(len(gallery.legend) / legend_columns)
     with house_style():
         figure = Figure(figsize=(width * columns, (height + _TITLE) * rows + 0.22 * legend_rows))
         for index, panel in enumerate(panels):
@@ -149,8 +151,14 @@ def _picture(gallery: Gallery, panels: Sequence[Panel], path: Path) -> None:
             )
         if gallery.legend:
             handles = [Line2D([], [], label=clean(label), **style.line()) for label, style in gallery.legend]
-            figure.legend(handles=handles, loc="lower center", ncols=_LEGEND_COLUMNS, handlelength=3.5)
+            figure.legend(handles=handles, loc="lower center", ncols=legend_columns, handlelength=3.5)
         figure.savefig(path, dpi=_DPI, metadata={"Software": None})
+
+
+def _legend_columns(labels: Sequence[str], width: float) -> int:
+    """How many entries of a legend fit beside each other in a picture of this width, inches; at most 6."""
+    longest = max(map(len, labels), default=0)
+    return max(1, min(_LEGEND_COLUMNS, int(width / (_LEGEND_MARK + longest / _LEGEND_LETTERS))))
 
 
 def _data_address(figure: Figure) -> str:

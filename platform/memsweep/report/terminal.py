@@ -86,8 +86,9 @@ def _more(console: Console, source: ReportPaths) -> None:
 
 
 def _varied(frame: pd.DataFrame) -> list[str]:
-    """The columns that tell rows apart; kernel and parameterization are always shown."""
-    extra = [name for name in frame.columns if name not in VERDICT_COLUMNS]
+    """The columns that tell rows apart: kernel and parameterization always, what follows from others never."""
+    following = labels_of(frame)[0].following
+    extra = [name for name in frame.columns if name not in (*VERDICT_COLUMNS, *following)]
     names = [name for name in (*CONDITION, *extra) if frame[name].nunique(dropna=False) > 1]
     always = [name for name in ("kernel", "parameterization") if frame[name].notna().any()]
     kept = [name for name in (*CONDITION, *extra) if name in names or name in always]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -10,10 +11,11 @@ from rich.text import Text
 
 from memsweep.report.grouping import plain_value
 from memsweep.report.labels import Labels, show
-from memsweep.report.losses import LOSS_COLUMNS
+from memsweep.report.losses import BELOW, LOSS_COLUMNS
 from memsweep.report.published import PUBLISHED_COLUMNS, Agreement, counted
 from memsweep.report.style import clean, figure
 from memsweep.report.terminal_grid import KEY, STYLES, Grid, by_ball, cell_writer, labels_of, moving
+from memsweep.report.view import percent
 
 _MARKS: dict[str, tuple[str, str]] = {
     Agreement.AGREES: ("✓", "bold green"),
@@ -22,6 +24,11 @@ _MARKS: dict[str, tuple[str, str]] = {
 }
 _MARKS_KEY = "✓ agrees  ✗ disagrees  ? undecided"
 _MOST_LOSSES = 60
+_ALWAYS = ("under", "loss [smallest, largest]", "baseline", "below", "metric")
+_BASELINE = (
+    f"Medians over seeds. Below: seeds whose loss is more than {percent(1 - BELOW)} below the memoryless baseline, the "
+    "best that a model can do which forgets each input."
+)
 
 
 def published_grids(frame: pd.DataFrame, labels: Labels, width: int) -> list[Table | str]:
@@ -68,22 +75,56 @@ def _counts(frame: pd.DataFrame, ball: str) -> str:
 def loss_lines(frame: pd.DataFrame) -> list[Table | str]:
     """The final losses, from ``losses.csv``; the first 60 rows."""
     labels, conditions = labels_of(frame, LOSS_COLUMNS)
+    baseline = bool((frame["memoryless_loss"].notna() & frame["kernel"].isna()).any())
+    columns = _loss_columns(frame, labels, conditions)
+    if baseline:
+        columns = {name: cells for name, cells in columns.items() if name in _ALWAYS or len(set(map(str, cells))) > 1}
+    else:
+        columns = {name: cells for name, cells in columns.items() if name not in ("baseline", "below")}
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("task", "under", "width", "loss [smallest, largest]", "metric", "diverged"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=38)
-    for row, condition in list(zip(frame.to_dict("records"), conditions, strict=True))[:_MOST_LOSSES]:
-        loss, low, high = (_figure(row[key]) for key in ("loss", "loss_low", "loss_high"))
-        metric = plain_value(row["metric"])
-        table.add_row(
-            Text(clean(labels.memory(condition))),
-            Text(clean(labels.machine(condition))),
-            show(plain_value(row["width"])),
-            loss if low == high else f"{loss} [{low}, {high}]",
-            Text(clean(f"{metric} {_figure(row['metric_value'])}")) if metric else "",
-            f"{row['diverged']:.0f} of {row['seeds']:.0f}" if row["diverged"] else "",
-        )
+    for name in columns:
+        table.add_column(Text(name), no_wrap=True, overflow="ellipsis", max_width=38)  # no markup, whatever brackets
+    for cells in list(zip(*columns.values(), strict=True))[:_MOST_LOSSES]:
+        table.add_row(*cells)
     left_out = len(frame) - _MOST_LOSSES
-    return ["", table, *([f"{left_out} more are in losses.csv of the report."] if left_out > 0 else [])]
+    notes = [f"{left_out} more are in losses.csv of the report."] if left_out > 0 else []
+    return ["", table, *notes, *(["", _BASELINE] if baseline else [])]
+
+
+def _loss_columns(
+    frame: pd.DataFrame, labels: Labels, conditions: Sequence[Mapping[str, Any]]
+) -> dict[str, list[Text]]:
+    """The texts of all rows, by column."""
+    rows = frame.to_dict("records")
+    return {
+        "task": [Text(clean(labels.memory(condition))) for condition in conditions],
+        "under": [Text(clean(labels.machine(condition))) for condition in conditions],
+        "width": [Text(show(plain_value(row["width"]))) for row in rows],
+        "loss [smallest, largest]": [Text(_with_range(row, "loss", "loss_low", "loss_high", digits=4)) for row in rows],
+        "baseline": [Text(_figure(row["memoryless_loss"])) for row in rows],
+        "below": [_below(row) for row in rows],
+        "metric": [Text(clean(_metric(row))) for row in rows],
+        "diverged": [Text(f"{row['diverged']:.0f} of {row['seeds']:.0f}" if row["diverged"] else "") for row in rows],
+    }
+
+
+def _metric(row: Mapping[Hashable, Any]) -> str:
+    name = plain_value(row["metric"])
+    if not name:
+        return ""
+    return f"{str(name).replace('_', ' ')} {_with_range(row, 'metric_value', 'metric_low', 'metric_high', digits=3)}"
+
+
+def _with_range(row: Mapping[Hashable, Any], *names: str, digits: int) -> str:
+    middle, low, high = (figure(float(row[name]), digits=digits) for name in names)
+    return middle if low == high else f"{middle} [{low}, {high}]"
+
+
+def _below(row: Mapping[Hashable, Any]) -> Text:
+    if plain_value(row["below_memoryless"]) is None:
+        return Text("")
+    below, seeds = int(row["below_memoryless"]), int(row["seeds"])
+    return Text(f"{below} of {seeds}", style="bold green" if below == seeds else "")
 
 
 def _figure(value: Any) -> str:

@@ -6,12 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from memsweep.report.answer import joined
 from memsweep.report.findings import Finding
 from memsweep.report.labels import Labels, show
-from memsweep.report.losses import CRITERIA, LossRow, Spread
+from memsweep.report.losses import BELOW, CRITERIA, LossRow, Spread
 from memsweep.report.rates import RateStudy, rate_of
 from memsweep.report.style import figure
 from memsweep.report.view import percent
+
+_MOST_NAMED = 12
 
 
 def shown_losses(rows: Sequence[LossRow], findings: Sequence[Finding], rates: Sequence[RateStudy]) -> list[LossRow]:
@@ -28,8 +31,12 @@ def shown_losses(rows: Sequence[LossRow], findings: Sequence[Finding], rates: Se
 
 
 def loss_table(rows: Sequence[LossRow], labels: Labels) -> dict[str, Any]:
-    """``rows`` of texts, and which of the optional columns (``metric``, ``criterion``) have anything to show."""
+    """``rows`` of texts, and which optional columns (``metric``, ``baseline``, ``criterion``) have anything to show."""
     return {
+        "baseline": bool(compared_with_memoryless(rows)),
+        "at_baseline": percent(1 - BELOW),
+        "diverged": not compared_with_memoryless(rows) or any(row.diverged for row in rows),
+        "settings": settings_table(rows, labels),
         "metric": any(row.metric for row in rows),
         "criterion": any(not math.isnan(row.criteria[CRITERIA[0]].middle) for row in rows),
         "rows": [
@@ -40,13 +47,58 @@ def loss_table(rows: Sequence[LossRow], labels: Labels) -> dict[str, Any]:
                 "horizon": show(row.horizon),
                 "loss": spread_text(row.loss),
                 "relative": percent(row.loss.middle / row.zero_loss) if row.zero_loss > 0 else "–",
-                "metric": metric_text(row),
+                "metric": metric_text(row, spread=True),
+                "baseline": figure(row.memoryless),
+                "below": f"{row.below} of {row.seeds}" if row.memoryless > 0 else "",
+                "beats": row.beats_memoryless,
                 "diverged": diverged_text(row),
                 "criterion": " / ".join(figure(row.criteria[name].middle) for name in CRITERIA),
             }
             for row in rows
         ],
     }
+
+
+def settings_table(rows: Sequence[LossRow], labels: Labels) -> dict[str, Any]:
+    """The settings that follow from a row's name, which it therefore does not say: a column each."""
+    columns = [name for name in labels.following if len({row.condition[name] for row in rows}) > 1]
+    lines = {
+        (labels.memory(row.condition), labels.machine(row.condition)): [show(row.condition[name]) for name in columns]
+        for row in rows
+    }
+    return {
+        "columns": [name.removeprefix("training.").removeprefix("model.") for name in columns],
+        "rows": [(*names, cells) for names, cells in lines.items()],
+    }
+
+
+def compared_with_memoryless(rows: Sequence[LossRow]) -> list[LossRow]:
+    """The rows whose loss has a memoryless baseline to beat: of tasks that ask no question of a kernel."""
+    return [row for row in rows if row.memoryless > 0 and row.condition["kernel"] is None]
+
+
+def baseline_sentences(rows: Sequence[LossRow], labels: Labels) -> list[str]:
+    """Who is below the memoryless baseline, in a sentence per task."""
+    sentences = []
+    for memory in dict.fromkeys(labels.memory(row.condition) for row in rows):
+        part = [row for row in compared_with_memoryless(rows) if labels.memory(row.condition) == memory]
+        groups = {
+            "below the memoryless baseline in all seeds": [row for row in part if row.beats_memoryless],
+            "below it in some seeds": [row for row in part if 0 < row.below < row.seeds],
+            "at the memoryless baseline or above it in all seeds": [row for row in part if row.below == 0],
+        }
+        said = [f"{words}: {_named(members, labels)}" for words, members in groups.items() if members]
+        if said:
+            text = "; ".join(said)
+            sentences.append(f"On {memory}, {text}.")
+    return sentences
+
+
+def _named(rows: Sequence[LossRow], labels: Labels) -> str:
+    sizes = len({(row.width, row.horizon) for row in rows}) > 1
+    names = [labels.machine(row.condition) + (f" (width {show(row.width)})" if sizes else "") for row in rows]
+    names = list(dict.fromkeys(names))
+    return joined(names) if len(names) <= _MOST_NAMED else f"{len(names)} models"
 
 
 def rate_tables(studies: Sequence[RateStudy]) -> list[dict[str, Any]]:
@@ -69,12 +121,22 @@ def spread_text(spread: Spread) -> str:
     return f"{figure(spread.middle)} [{figure(spread.low)}, {figure(spread.high)}]"
 
 
-def metric_text(row: LossRow) -> str:
-    """``accuracy 93.1 %``, or a plain number for a metric that is no share; empty without a metric."""
+def metric_text(row: LossRow, *, spread: bool = False) -> str:
+    """``accuracy 93.1 %``, or a plain number for a metric that is no share; empty without a metric.
+
+    Args:
+        spread: with the smallest and the largest over seeds, where they differ.
+    """
     if not row.metric or math.isnan(row.value.middle):
         return ""
-    value = f"{100 * row.value.middle:.1f} %" if "accuracy" in row.metric else figure(row.value.middle)
-    return f"{row.metric} {value}"
+    share = "accuracy" in row.metric
+    middle, low, high = (_metric_figure(v, share) for v in (row.value.middle, row.value.low, row.value.high))
+    over_seeds = f" [{low}, {high}]" if spread and low != high else ""
+    return f"{row.metric.replace('_', ' ')} {middle}{over_seeds}{' %' if share else ''}"
+
+
+def _metric_figure(value: float, share: bool) -> str:
+    return f"{100 * value:.1f}" if share else figure(value)
 
 
 def diverged_text(row: LossRow) -> str:

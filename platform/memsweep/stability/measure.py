@@ -14,8 +14,10 @@ from memsweep.learning.ensemble import Ensemble, stability_margin
 from memsweep.learning.learner import Learner
 from memsweep.learning.problem import Problem
 from memsweep.learning.projection import projected
+from memsweep.learning.task import Batch
 from memsweep.models.base import Part
 from memsweep.outcome import Outcome
+from memsweep.stability.gradients import gradient_bounds, gradient_norms
 from memsweep.stability.memory import memory_function
 from memsweep.stability.perturbation import perturbation_error
 from memsweep.streams import TEST, Stream
@@ -23,7 +25,11 @@ from memsweep.streams import TEST, Stream
 
 @dataclass(frozen=True)
 class Measurement:
-    """What was measured on one replica; errors are inf, and figures of the trained weights nan, where it diverged."""
+    """What was measured on one replica; errors are inf, and figures of the trained weights nan, where it diverged.
+
+    Of every lag: the memory function, the norm of the gradient of the last state by the one so many steps before it,
+    and a bound of that norm; empty where the model does not say its matrices, or where no bound is known.
+    """
 
     seed: int
     outcome: Outcome
@@ -34,6 +40,8 @@ class Measurement:
     errors: dict[str, list[float]]
     metrics: dict[str, float]
     memory: list[float]
+    gradient: list[float]
+    gradient_bound: list[float]
     margin: float
     encoder_norm: float
     readout_norm: float
@@ -75,13 +83,18 @@ def measure(learner: Learner, problem: Problem, data: Any, config: TrialConfig) 
         named = ensemble.layout.named(weights)
         error = problem.loss(ensemble.model, named, data, learner.targets)
         metrics = problem.metrics(ensemble.model, named, data)
-        memory = memory_function(ensemble.model, named, ensemble.model.signature.horizon)
+        horizon = ensemble.model.signature.horizon
+        memory = memory_function(ensemble.model, named, horizon)
+        lost = [bool(diverged) for diverged in learner.diverged.tolist()]
+        alive = [not lost[row] for row in range(len(ensemble.replicas))]
+        gradients = gradient_norms(ensemble.model, named, _sequences(data, horizon, kept), alive)
+        bounds = gradient_bounds(ensemble.model, named, horizon)
         margin = stability_margin(ensemble, weights)
         norms = {part: _norms(trained, kept, part) for part in (Part.ENCODER, Part.READOUT)}
         criterion = learner.criterion.summary()
     found = []
     for row, replica in enumerate(ensemble.replicas):
-        diverged = bool(learner.diverged[row])
+        diverged = lost[row]
         stopped = not diverged and int(learner.steps[row]) < config.training.steps
         measurement = Measurement(
             seed=replica.seed,
@@ -94,6 +107,8 @@ def measure(learner: Learner, problem: Problem, data: Any, config: TrialConfig) 
             errors={ball: [math.inf if diverged else v for v in e[row].tolist()] for ball, e in errors.items()},
             metrics={name: math.nan if diverged else float(value[row]) for name, value in metrics.items()},
             memory=memory[row].tolist(),
+            gradient=[] if gradients is None else gradients[row].tolist(),
+            gradient_bound=[] if bounds is None or diverged else bounds[row].tolist(),
             margin=float(margin[row]),
             encoder_norm=float(norms[Part.ENCODER][row]),
             readout_norm=float(norms[Part.READOUT][row]),
@@ -107,6 +122,15 @@ def measure(learner: Learner, problem: Problem, data: Any, config: TrialConfig) 
         )
         found.append((replica.trial, measurement))
     return found
+
+
+def _sequences(data: Any, horizon: int, like: Tensor) -> Tensor:
+    """Sequences to follow a gradient along; where errors are exact the model is linear, and one is as good as another.
+
+    Returns:
+        ``[B, T, I]``.
+    """
+    return data.inputs if isinstance(data, Batch) else like.new_zeros(1, horizon, 1)
 
 
 def _finite_or_inf(value: float) -> float:

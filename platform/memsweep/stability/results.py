@@ -76,6 +76,7 @@ def result_of(config: TrialConfig, task: Task, found: list[Measurement]) -> Tria
         about
         | {"seed": m.seed, "outcome": str(m.outcome), "steps": m.steps, "best_step": m.best_step}
         | {"validation_loss": m.validation_loss, "error": m.error, "zero_loss": zero_loss}
+        | {"memoryless_loss": task.memoryless_loss()}
         | _metric(m)
         | {"margin": m.margin, "slowest_rate": _slowest_rate(m.margin)}
         | {"encoder_norm": m.encoder_norm, "readout_norm": m.readout_norm}
@@ -85,6 +86,7 @@ def result_of(config: TrialConfig, task: Task, found: list[Measurement]) -> Tria
     target = task.kernel().abs().tolist() if isinstance(task, LinearFunctionalTask) else None
     memory = [
         {"seed": m.seed, "lag": lag, "learned": value, "target": target[lag] if target else math.nan}
+        | {"gradient": _at(m.gradient, lag), "gradient_bound": _at(m.gradient_bound, lag)}
         for m in found
         for lag, value in enumerate(m.memory)
     ]
@@ -100,6 +102,11 @@ def result_of(config: TrialConfig, task: Task, found: list[Measurement]) -> Tria
         summary=_summary(found, replicas, zero_loss),
         tables={name: pd.DataFrame(rows) for name, rows in tables.items()},
     )
+
+
+def _at(values: list[float], lag: int) -> float:
+    """What was measured at a lag; nan where nothing was."""
+    return values[lag] if lag < len(values) else math.nan
 
 
 def _metric(measurement: Measurement) -> dict[str, Any]:
@@ -137,6 +144,7 @@ def _summary(
         "diverged_replicas": sum(m.outcome is Outcome.DIVERGED for m in found),
         "steps": max(m.steps for m in found),
         "zero_loss": zero_loss,
+        "memoryless_loss": float(frame["memoryless_loss"].iloc[0]),
         "error": float(frame["error"].median(skipna=False)),
         "relative_error": float((frame["error"] / zero_loss).median(skipna=False)),
         **{name: float(frame[name].median(skipna=False)) for name in medians},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from typing import TYPE_CHECKING
 
 from memsweep.errors import StoreError, one_of
@@ -52,6 +53,7 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "validation_loss": "float64",
         "error": "float64",
         "zero_loss": "float64",
+        "memoryless_loss": "float64",
         "margin": "float64",
         "slowest_rate": "float64",
         "encoder_norm": "float64",
@@ -62,7 +64,15 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "gradient_over_weight_median": "float64",
         "gradient_over_weight_q90": "float64",
     },
-    MEMORY: {"identity": "string", "seed": "int64", "lag": "int64", "learned": "float64", "target": "float64"},
+    MEMORY: {
+        "identity": "string",
+        "seed": "int64",
+        "lag": "int64",
+        "learned": "float64",
+        "target": "float64",
+        "gradient": "float64",
+        "gradient_bound": "float64",
+    },
     HISTORY: {
         "identity": "string",
         "seed": "int64",
@@ -71,6 +81,8 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "validation_loss": "float64",
     },
 }
+_LATER = {REPLICAS: ("memoryless_loss",), MEMORY: ("gradient", "gradient_bound")}
+"""Measured columns that came after the others and may be lacking, as in tables of older versions: all nan."""
 
 
 def columns(name: str) -> tuple[str, ...]:
@@ -110,7 +122,7 @@ def to_parquet(name: str, frame: pd.DataFrame | None, identity: str) -> bytes:
 
 
 def from_parquet(name: str, data: bytes, identity: str, where: str) -> pa.Table:
-    """The table in the bytes of a file, checked against the schema: what was written here, or nothing.
+    """The table in the bytes of a file, checked against the schema: what was written here or by an older version.
 
     Raises:
         StoreError: no Parquet; a column is missing, unknown or of another type; a value is null that may not be; a
@@ -126,6 +138,10 @@ def from_parquet(name: str, data: bytes, identity: str, where: str) -> pa.Table:
     except (pa.ArrowException, OSError) as error:
         raise StoreError(f"{where} is damaged ({error}). {MEND}") from error
     wanted = schema(name)
+    for column in _LATER.get(name, ()):
+        if column not in table.column_names:
+            unknown = pa.array([math.nan] * table.num_rows, wanted.field(column).type)
+            table = table.append_column(wanted.field(column), unknown)
     got = {field.name: str(field.type) for field in table.schema}
     expected = {field.name: str(field.type) for field in wanted}
     if got != expected:
@@ -147,6 +163,7 @@ def _to_arrow(name: str, frame: pd.DataFrame, identity: str) -> pa.Table:
     import pyarrow as pa
 
     wanted = schema(name)
+    frame = frame.assign(**{column: math.nan for column in _LATER.get(name, ()) if column not in frame})
     missing = [column for column in wanted.names if column not in frame.columns]
     extra = [str(column) for column in frame.columns if column not in wanted.names]
     if missing or extra:

@@ -1,0 +1,123 @@
+"""How much of a gradient is left further back: ||dh_T / dh_{T-k}||_2 of a trained model over the lag k.
+
+The matrices of the steps (``Model.jacobians``) are multiplied from the last step back, so that one product per sequence
+is held, and a product is scaled by a power of two, so that none under- or overflows on the way. A norm costs more
+than a product: norms are taken at ``measured_lags`` only.
+
+Letters: N replicas, B sequences, T time (horizon), I inputs, M width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from memsweep.models.base import Model, Weights
+
+SEQUENCES = (5, 3, 1)
+"""How many sequences the median is over: the first number that costs no more than ``_CHEAP``. Norms of one model differ
+little between sequences, and by an odd number the median is the norm of one of them."""
+NORMS = 64
+"""Lags at which norms are taken, of models up to width 256; of wider ones fewer, in proportion."""
+_WIDE = 256
+_CHEAP, _MOST = 1e11, 1e12  # multiplications and additions in the products of one replica: seconds, and about ten
+_NEAR, _SCALING = 8, 100  # exponents that are left as they are, and the largest of one step: float32 holds both
+
+
+def gradient_norms(model: Model, weights: Weights, inputs: Tensor, wanted: Sequence[bool]) -> Tensor | None:
+    """Measured norms, medians over a few of the sequences.
+
+    Replica by replica, so that no number depends on the company and memory is that of one.
+
+    Args:
+        model: of all replicas.
+        weights: stacked, ``[N, *shape]``.
+        inputs: ``[B, T, I]``, sequences to choose from.
+        wanted: ``[N]``, replicas to measure.
+
+    Returns:
+        ``[N, T]``, float64: nan of the other replicas, between the measured lags, beyond what the budget of work
+        reaches, and where a matrix is not finite. None where the model does not say its matrices.
+    """
+    steps, width = inputs.shape[1], int(model.config.width)
+    chosen = inputs[:: max(1, len(inputs) // _sequences(width, steps))][: _sequences(width, steps)]
+    lags = measured_lags(width, steps)
+    norms = torch.full((len(wanted), steps), math.nan, dtype=torch.float64)
+    for row in [row for row, asked in enumerate(wanted) if asked]:
+        single = {name: value[row : row + 1] for name, value in weights.items()}
+        found = _norms_of_one(model, single, chosen, lags)
+        if found is None:
+            return None
+        norms[row] = found
+    return norms
+
+
+def gradient_bounds(model: Model, weights: Weights, horizon: int) -> Tensor | None:
+    """``Model.gradient_bound`` of stacked models on the processor, ``[N, T]`` float64; None where none is known."""
+    bound = model.gradient_bound(weights, horizon)
+    return None if bound is None else bound.detach().to("cpu", torch.float64)
+
+
+def measured_lags(width: int, steps: int) -> list[int]:
+    """The lags at which norms are taken, increasing: all where they are few, else evenly spread in their logarithm.
+
+    The longest is ``steps - 1``, or what a model of this width can afford.
+    """
+    longest = min(steps - 1, int(_MOST / _operations(width)))
+    count = min(NORMS, max(2, NORMS * _WIDE // width))
+    if longest < count:
+        return list(range(longest + 1))
+    return sorted({0, *np.geomspace(1, longest, count - 1).round().astype(int).tolist()})
+
+
+def _sequences(width: int, steps: int) -> int:
+    work = _operations(width) * (steps - 1)
+    return next((count for count in SEQUENCES if count * work <= _CHEAP), SEQUENCES[-1])
+
+
+def _operations(width: int) -> float:
+    return 2.0 * width**3
+
+
+def _norms_of_one(model: Model, weights: Weights, inputs_BTI: Tensor, lags: Sequence[int]) -> Tensor | None:
+    matrices = model.jacobians(weights, inputs_BTI)
+    if matrices is None:
+        return None
+    norms_T = torch.full((inputs_BTI.shape[1],), math.nan, dtype=torch.float64)
+    norms_T[0] = 1.0
+    product_BMM: Tensor | None = None
+    exponents_B = np.zeros(len(inputs_BTI))
+    for lag, matrix_NBMM in enumerate(matrices, start=1):
+        if lag > lags[-1]:
+            break
+        step_BMM = matrix_NBMM[0]
+        product_BMM = step_BMM if product_BMM is None else product_BMM @ step_BMM
+        product_BMM, exponent_B = _scaled(product_BMM)
+        exponents_B += exponent_B.cpu().numpy()
+        if lag in lags:
+            if not torch.isfinite(product_BMM).all():
+                break
+            with np.errstate(over="ignore", under="ignore"):
+                norms_B = np.ldexp(_spectral(product_BMM), exponents_B.astype(int))
+            norms_T[lag] = float(np.median(norms_B))
+    return norms_T
+
+
+def _scaled(product_BMM: Tensor) -> tuple[Tensor, Tensor]:
+    """The products over powers of two near their largest entries, and these exponents."""
+    _, exponent_B = torch.frexp(product_BMM.abs().amax((-2, -1)))
+    exponent_B = torch.where(exponent_B.abs() > _NEAR, exponent_B.clamp(-_SCALING, _SCALING), 0)
+    if not exponent_B.any():
+        return product_BMM, exponent_B
+    return product_BMM * torch.exp2(-exponent_B.to(product_BMM.dtype))[:, None, None], exponent_B
+
+
+def _spectral(product_BMM: Tensor) -> np.ndarray:
+    """Largest singular values: by the Gram matrix, whose largest eigenvalue is as accurate and half the work."""
+    gram_BMM = product_BMM @ product_BMM.mT
+    largest: np.ndarray = torch.linalg.eigvalsh(gram_BMM)[..., -1].clamp(min=0).sqrt().cpu().double().numpy()
+    return largest
