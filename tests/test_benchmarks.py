@@ -14,8 +14,9 @@ import torch
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import __main__, harness, peak, product, step  # noqa: E402
+from benchmarks import __main__, harness, matrix_step, peak, product, step  # noqa: E402
 from benchmarks.published_loop import PublishedLoop, PublishedTraining  # noqa: E402
+from benchmarks.published_matrix import PublishedMatrix  # noqa: E402
 
 from memsweep.learning.optimizer import AdamW, clipped  # noqa: E402
 from memsweep.streams import TEST, Stream  # noqa: E402
@@ -78,6 +79,22 @@ def test_ten_published_steps_are_ten_of_our_optimizer(model, fields):
         flat = state.update(flat.detach(), clipped(gradient, config.training.clip), rate, 0.0, moving)
         # torch's clip adds 1e-6 to the norm, and ours does not
         torch.testing.assert_close(training.step(), loss.detach()[0], rtol=1e-7, atol=0.0)
+
+
+@pytest.mark.parametrize("case", matrix_step.cases()[:-1], ids=str)
+def test_the_plain_matrix_network_is_our_model(case):
+    ours = matrix_step.MatrixTraining(case.config(2, True))
+    plain = PublishedMatrix(ours.first())
+    published = plain.loss(ours.data.inputs, ours.data.targets)
+    published.backward()
+    (learner,) = ours.learners
+    loss, gradient = learner.descent(ours.problem, ours.data)
+    torch.testing.assert_close(loss[0], published.detach(), rtol=1e-10, atol=0.0)
+    for name, found in learner.ensemble.layout.named(gradient).items():
+        # an orthogonal matrix has no one largest singular value: the power iteration takes the gradient of another
+        if (case.model, name) != ("published_rnn_orth", "recurrent_weight"):
+            wanted = getattr(plain, name).grad
+            torch.testing.assert_close(found[0], wanted, rtol=1e-8, atol=1e-8 * float(wanted.norm()), msg=name)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +185,7 @@ def test_every_target_has_its_row():
 
 
 def test_benchmarks_run_and_write(tmp_path):
-    names = ["step", "perturbation", "peak", "horizon"]
+    names = ["step", "matrix_step", "perturbation", "peak", "horizon"]
     command = [sys.executable, "-m", "benchmarks", *names, "--quick", "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
@@ -182,6 +199,8 @@ def test_benchmarks_run_and_write(tmp_path):
         assert wanted <= set(row)
         assert row["ratio"] > 0
         assert row["milliseconds_per_model"] > 0
+    assert all(row["ratio"] > 0 for row in results["matrix_step"]["rows"])
+    assert {row["model"] for row in results["matrix_step"]["rows"]} == {case.model for case in matrix_step.cases()}
     assert {row["copies"] for row in results["perturbation"]["rows"]} == {631}
     assert {row["horizon"] for row in results["horizon"]["rows"]} == {16, 32}
 

@@ -71,6 +71,8 @@ def gained_scan(drive_NBTM: Tensor, matrix_NMM: Tensor, cell: Cell, before_NBM: 
     """
     _check(drive_NBTM, matrix_NMM, cell, before_NBM)
     horizon = drive_NBTM.shape[2]
+    if not horizon:
+        return drive_NBTM.clone()
     gains_NT = None if cell.gains is None else gains_of_steps(cell.gains, horizon)
     tensors = drive_NBTM, matrix_NMM, cell.threshold, gains_NT, before_NBM
     if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
