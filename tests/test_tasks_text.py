@@ -349,3 +349,16 @@ def test_without_a_text_of_ones_own_there_is_one_of_pythons(tmp_path: Path, monk
     assert not list(config().problems())
     write_text(tmp_path / "text.txt")
     assert config().file == str(tmp_path / "text.txt")
+
+
+def test_a_batch_that_the_text_cannot_feed_is_refused(tmp_path: Path) -> None:
+    write_text(tmp_path / "text.txt")
+    config = registry.get(registry.TASK, "char_text").Config(file=str(tmp_path / "text.txt"), horizon=20)
+    model = registry.get(registry.MODEL, "vanilla_rnn").Config(width=4)
+    held = len(registry.get(registry.TASK, "char_text")(config).corpus.parts[TRAIN]) // 21
+    told = {
+        size: [*TrialConfig(task=config, model=model, training=TrainingConfig(batch_size=size)).problems()]
+        for size in (held, held + 1)
+    }
+    assert not told[held]
+    assert f"are enough for {held} sequences of one window each" in told[held + 1][0]

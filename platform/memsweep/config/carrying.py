@@ -9,12 +9,11 @@ from memsweep import registry
 from memsweep.errors import one_of
 
 
-def carrying_problems(task: Any, model: Any, train_size: int) -> Iterator[str]:
+def carrying_problems(task: Any, model: Any, training: Any) -> Iterator[str]:
     """Why a model cannot be fitted to a task that carries states; nothing for other tasks.
 
     Args:
-        task, model: their Configs.
-        train_size: of the training.
+        task, model, training: their Configs.
     """
     if not registry.get(registry.TASK, task.name).carries_states:
         return
@@ -24,11 +23,25 @@ def carrying_problems(task: Any, model: Any, train_size: int) -> Iterator[str]:
             f"the task {task.name} reads long sequences window by window, and the model {model.name}, as it is set "
             f"here, cannot go on from the states of the window before. Models that can: {one_of(able)}"
         )
-    if train_size:
+    room = _room(task)
+    if room is not None and training.batch_size > room:
         yield (
-            f"training.train_size is {train_size}, but the sequences of the task {task.name} follow one another and "
-            "cannot be shuffled: use 0"
+            f"training.batch_size is {training.batch_size}, but the training data of the task {task.name} are enough "
+            f"for {room} sequences of one window each, side by side: use at most that, more data or a smaller horizon"
         )
+    if training.train_size:
+        yield (
+            f"training.train_size is {training.train_size}, but the sequences of the task {task.name} follow one "
+            "another and cannot be shuffled: use 0"
+        )
+
+
+def _room(task: Any) -> int | None:
+    try:
+        found: int | None = registry.get(registry.TASK, task.name)(task).room()
+    except ValueError:  # no data: the task's own Config says so
+        return None
+    return found
 
 
 def _carries_by_default(model: str) -> bool:

@@ -343,7 +343,7 @@ class TrialConfig:
                 "the weight of direct is the eigenvalue itself: use exact or euler, or projected false"
             )
         yield from group_problems(self.training.groups, self.model)
-        yield from carrying_problems(self.task, self.model, self.training.train_size)
+        yield from carrying_problems(self.task, self.model, self.training)
         if self.has_closed_form:
             return
         pair = f"the task {self.task.name} with the model {self.model.name} has no closed form of its expected loss"

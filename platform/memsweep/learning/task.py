@@ -134,6 +134,14 @@ class CarriedTask(Task):
     def begins(self, index: int, size: int) -> bool:
         """Whether training batch ``index`` of ``size`` rows starts over, with states of zero."""
 
+    def room(self) -> int | None:
+        """Training sequences that can be read side by side, at most; None: any number.
+
+        Raises:
+            ValueError: the task has no data.
+        """
+        return None
+
     @abstractmethod
     def runs(self, size: int) -> int:
         """Sequences in a batch of ``size`` windows that is not for training: a divisor of the windows in it."""

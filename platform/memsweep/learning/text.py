@@ -122,6 +122,9 @@ class TextTask(CarriedTask):
     def begins(self, index: int, size: int) -> bool:
         return index % self._windows(TRAIN, self._rows(TRAIN, size)) == 0
 
+    def room(self) -> int:
+        return self._rows(TRAIN, len(self.corpus.parts[TRAIN]))
+
     def runs(self, size: int) -> int:
         return min(RUNS, size, *(self._rows(name, RUNS) for name in SPLITS if name != TRAIN))
 
