@@ -79,6 +79,8 @@ def _measurement(config: TrialConfig, seed: int, horizon: int, chance: float) ->
         errors={ball: list(curve) for ball in config.perturbation.balls},
         metrics={},
         memory=[math.exp(-lag / 8) for lag in range(horizon)],
+        gradient=[1.0] * horizon,
+        gradient_bound=[1.0] * horizon,
         margin=0.1,
         encoder_norm=1.0,
         readout_norm=1.0,

@@ -93,6 +93,7 @@ def test_a_task_that_raises_or_exits_is_a_failure_with_its_traceback(tmp_path: P
             class Faulty:
                 pack_fields = frozenset()
                 knows_population = False
+                carries_states = False
                 @dataclass(frozen=True, kw_only=True)
                 class Config:
                     exits: bool = setting(False, "leave by sys.exit")
