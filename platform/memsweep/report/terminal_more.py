@@ -24,7 +24,8 @@ _MARKS: dict[str, tuple[str, str]] = {
 }
 _MARKS_KEY = "✓ agrees  ✗ disagrees  ? undecided"
 _MOST_LOSSES = 60
-_ALWAYS = ("under", "loss [smallest, largest]", "baseline", "below", "metric")
+_VARIED = ("task", "width", "diverged")
+"""Columns that are left out where all rows agree."""
 _BASELINE = (
     f"Medians over seeds. Below: seeds whose loss is more than {percent(1 - BELOW)} below the memoryless baseline, the "
     "best that a model can do which forgets each input."
@@ -72,18 +73,26 @@ def _counts(frame: pd.DataFrame, ball: str) -> str:
     return counted([Agreement(kind) for kind in kinds])
 
 
+_WHOLE = ("below", "diverged")
+"""Columns that stay whole where a table is too wide: a count that is cut off says nothing."""
+
+
 def loss_lines(frame: pd.DataFrame) -> list[Table | str]:
     """The final losses, from ``losses.csv``; the first 60 rows."""
     labels, conditions = labels_of(frame, LOSS_COLUMNS)
     baseline = bool((frame["memoryless_loss"].notna() & frame["kernel"].isna()).any())
     columns = _loss_columns(frame, labels, conditions)
     if baseline:
-        columns = {name: cells for name, cells in columns.items() if name in _ALWAYS or len(set(map(str, cells))) > 1}
+        columns = {
+            name: cells for name, cells in columns.items() if name not in _VARIED or len(set(map(str, cells))) > 1
+        }
     else:
         columns = {name: cells for name, cells in columns.items() if name not in ("baseline", "below")}
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in columns:
-        table.add_column(Text(name), no_wrap=True, overflow="ellipsis", max_width=38)  # no markup, whatever brackets
+    for name, texts in columns.items():
+        whole = max(len(name), *map(len, texts)) if name in _WHOLE else None
+        # Text: no markup, whatever brackets
+        table.add_column(Text(name), no_wrap=True, overflow="ellipsis", max_width=38, min_width=whole)
     for cells in list(zip(*columns.values(), strict=True))[:_MOST_LOSSES]:
         table.add_row(*cells)
     left_out = len(frame) - _MOST_LOSSES
@@ -96,6 +105,8 @@ def _loss_columns(
 ) -> dict[str, list[Text]]:
     """The texts of all rows, by column."""
     rows = frame.to_dict("records")
+    metrics = {str(name).replace("_", " ") for name in frame["metric"].dropna() if name}
+    metric = metrics.pop() if len(metrics) == 1 else ""  # the one that all have stands above its column
     return {
         "task": [Text(clean(labels.memory(condition))) for condition in conditions],
         "under": [Text(clean(labels.machine(condition))) for condition in conditions],
@@ -103,7 +114,7 @@ def _loss_columns(
         "loss [smallest, largest]": [Text(_with_range(row, "loss", "loss_low", "loss_high", digits=4)) for row in rows],
         "baseline": [Text(_figure(row["memoryless_loss"])) for row in rows],
         "below": [_below(row) for row in rows],
-        "metric": [Text(clean(_metric(row))) for row in rows],
+        clean(metric) or "metric": [Text(clean(_metric(row).removeprefix(f"{metric} "))) for row in rows],
         "diverged": [Text(f"{row['diverged']:.0f} of {row['seeds']:.0f}" if row["diverged"] else "") for row in rows],
     }
 
