@@ -150,6 +150,10 @@ class MarkovSource(Task):
         """T times the entropy of one symbol: exact, because the source is stationary."""
         return self.horizon * self.source.entropy(0)
 
+    def memoryless_loss(self) -> float:
+        """T times the entropy of a symbol given the one before it."""
+        return self.horizon * self.source.entropy(1)
+
     def best_loss(self) -> float:
         """Entropy of the targets given what was read: T times the entropy rate, more where fewer than k are known."""
         return sum(self.source.entropy(seen) for seen in range(1, self.horizon + 1))

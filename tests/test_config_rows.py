@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from config_study import BASE as WHOLE
-from config_study import load, problems
+from config_study import ROOT, load, problems
+from memsweep.config.describe import describe
 from memsweep.config.schema import SweepConfig
 
 BASE = WHOLE.replace(", parameterization: direct", "")
@@ -47,6 +48,8 @@ def test_other_axes_lie_over_the_rows(tmp_path: Path) -> None:
         ("training.learning_rate=0.7", [("diagonal_rnn", 0.7, 0.5, 0.5), ("vanilla_rnn", 0.7, 1.0, 2.0)]),
         ("training.clip=3", [("diagonal_rnn", 0.1, 3.0, 0.5), ("vanilla_rnn", 0.2, 3.0, 2.0)]),
         ("model.name=vanilla_rnn", [("vanilla_rnn", 0.2, 1.0, 2.0)]),
+        ("model=vanilla_rnn", [("vanilla_rnn", 0.2, 1.0, 2.0)]),
+        ("model=lru", [("lru", 0.1, 0.5, 0.5), ("lru", 0.2, 1.0, 2.0)]),  # the rows keep what is not the model's
         ("~grid.rows", [("diagonal_rnn", 0.01, 0.5, 0.5)]),
     ],
 )
@@ -74,3 +77,52 @@ def test_a_field_of_the_rows_cannot_be_searched_too(tmp_path: Path) -> None:
     told = problems(tmp_path, BASE + GRID + search)
     assert any("is set by the axis rows of the grid, too" in text for text in told)
     assert not problems(tmp_path, BASE + GRID + search.replace("learning_rate", "margin_penalty"))
+
+
+def test_an_override_may_empty_a_row(tmp_path: Path) -> None:
+    grid = "grid: {rows: [{training: {learning_rate: 0.1}}, {model: vanilla_rnn}]}"
+    sweep = load(tmp_path, BASE + grid, "training.learning_rate=0.7")
+    assert [found[:2] for found in _told(sweep)] == [("diagonal_rnn", 0.7), ("vanilla_rnn", 0.7)]
+
+
+def test_an_axis_of_names_leaves_the_fields_that_rows_set(tmp_path: Path) -> None:
+    grid = "grid: {model: [diagonal_rnn, vanilla_rnn], rows: [{model: {width: 3}}, {model: {width: 5}}]}"
+    found = [(row.model.name, row.model.width) for row in load(tmp_path, BASE + grid).rows]
+    assert found == [("diagonal_rnn", 3), ("diagonal_rnn", 5), ("vanilla_rnn", 3), ("vanilla_rnn", 5)]
+
+
+def test_claims_name_the_parts_of_rows(tmp_path: Path) -> None:
+    claims = "claims: [error(vanilla_rnn) < error(diagonal_rnn), error(name=vanilla_rnn) < error(name=diagonal_rnn)]\n"
+    claims = claims.replace("(name=", "(model.name=")
+    found = load(tmp_path, BASE + claims + GRID).claims
+    assert found is not None
+    assert [comparison.left for comparison in found.compare] == [
+        {"model": "vanilla_rnn"},
+        {"model.name": "vanilla_rnn"},
+    ]
+    assert all(comparison.same == ("task.horizon",) for comparison in found.compare)
+    twice = GRID.replace("  task.horizon", "    - {model: {name: vanilla_rnn, activation: tanh}}\n  task.horizon")
+    (told, _) = problems(tmp_path, BASE + claims + twice)
+    assert "several cells of one side differ in" in told
+    assert "model.activation" in told
+
+
+def test_a_chain_runs_along_no_rows(tmp_path: Path) -> None:
+    told = problems(tmp_path, f"{BASE}chain: {{along: rows, first: 1.0}}{GRID}")
+    assert any("whole rows have no order" in text for text in told)
+    told = problems(tmp_path, f"{BASE}grid: {{rows: [{{chain: {{along: model.width, first: 1.0}}}}]}}")
+    assert any("must be a list of rows" in text for text in told)
+
+
+def test_a_study_of_rows_is_described_row_by_row(tmp_path: Path) -> None:
+    text = describe("copying", ROOT)
+    assert text.count("\n    model.name=") == 8
+    assert "training.groups.orthogonal.learning_rate=1e-06" in text
+
+
+def test_a_study_that_cannot_run_hides_no_task_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMSWEEP_DATA", str(tmp_path))
+    text = describe("permuted_mnist", ROOT)
+    assert "permutation_seed" in text
+    assert "It cannot run as it is:" in text
+    assert "train-images-idx3-ubyte" in text

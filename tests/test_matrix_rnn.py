@@ -309,6 +309,15 @@ def test_a_matrix_that_diverged_leaves_the_others_alone() -> None:
         torch.testing.assert_close(found[[0, 2]], function(matrices[[0, 2]]))
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_at_an_orthogonal_matrix_the_gradient_of_the_norm_is_that_matrix(dtype: torch.dtype) -> None:
+    """Whatever rounding makes of singular values that are all 1."""
+    drawn = np.linalg.qr(np.random.default_rng(5).standard_normal((64, 64)))[0]
+    orthogonal = torch.from_numpy(drawn).to(dtype)
+    (found,) = torch.autograd.grad(spectral_norm(orthogonal.requires_grad_()), orthogonal)
+    torch.testing.assert_close(found, orthogonal.detach() / 64, rtol=0.0, atol=1e3 * torch.finfo(dtype).eps / 64)
+
+
 def test_the_gradient_of_the_norm_does_not_hang_on_rounding() -> None:
     """That of a matrix with one largest singular value is torch's; that of an orthogonal one is its share of itself."""
     rng = np.random.default_rng(5)

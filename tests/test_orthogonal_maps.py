@@ -119,3 +119,18 @@ def test_a_matrix_does_not_depend_on_the_others_of_a_batch(function: Callable[[T
         assert torch.equal(different[0], alike[0])
         assert torch.equal(backward.flip(0), alike)
     assert disturbed[0][[3, 5]].isnan().all()
+
+
+@pytest.mark.parametrize("name", ["exponential", "cayley", "polar"])
+def test_the_number_of_threads_changes_no_bit_of_a_map(name: str) -> None:
+    drawn = torch.from_numpy(np.random.default_rng(3).standard_normal((2, 256, 256))) / 16.0
+    given = drawn if name == "polar" else triangle_skew(drawn)
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            found.append({"exponential": exponential, "cayley": cayley, "polar": polar}[name](given))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*found)

@@ -65,7 +65,7 @@ def _problem(path: str, values: Any) -> str | None:
     section = path.split(".")[0]
     sections = keys(TrialConfig)
     if path == ROWS:
-        return _rows_problem(values, sections)
+        return _rows_problem(values, [name for name in sections if name != "chain"])
     if section not in sections:
         reason = (
             "holds for the whole study and cannot be swept"
@@ -86,7 +86,7 @@ def _rows_problem(values: Any, sections: Iterable[str]) -> str | None:
     if not isinstance(values, list | tuple) or not values:
         return sentence(f"grid.{ROWS}", rule, show(values))
     for row in values:
-        if not isinstance(row, Mapping) or not row or not set(row) <= set(sections):
+        if not isinstance(row, Mapping) or not set(row) <= set(sections):
             return sentence(f"grid.{ROWS}", rule, show(row))
     return None
 

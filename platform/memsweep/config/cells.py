@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from memsweep import registry
-from memsweep.config.axes import root
+from memsweep.config.axes import ROWS, root
 from memsweep.config.canonical import to_dict
 from memsweep.config.comparisons import MISSING, at_path, fits
 from memsweep.config.schema import TrialConfig
@@ -25,7 +25,7 @@ class Cells:
         search: what is searched in the cells.
 
     Attributes:
-        axes: those of the grid and the searched choices.
+        axes: those of the grid, ``rows`` taken apart by section, and the searched choices.
         searched: paths that are searched.
     """
 
@@ -35,7 +35,7 @@ class Cells:
         space = search.space if search is not None else {}
         self.searched = frozenset(space)
         choices = {path: domain.values for path, domain in space.items() if not domain.is_numeric}
-        self.axes: dict[str, Sequence[Any]] = {**axes, **choices}
+        self.axes: dict[str, Sequence[Any]] = {**_by_section(axes), **choices}
         self._known: dict[tuple[int, str], Any] = {}
 
     @cached_property
@@ -91,6 +91,15 @@ class Cells:
         """What all tasks report of each replica."""
         classes = {registry.get(registry.TASK, row.task.name) for row in self.rows}
         return frozenset.intersection(*(frozenset(getattr(each, "reports", ())[:1]) for each in classes))
+
+
+def _by_section(axes: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    """The axes, and in the place of ``rows`` one for each section that they name."""
+    found: dict[str, Sequence[Any]] = {axis: values for axis, values in axes.items() if axis != ROWS}
+    for section in dict.fromkeys(section for row in axes.get(ROWS, ()) for section in row):
+        told = {key(row[section]): row[section] for row in axes[ROWS] if section in row}
+        found[section] = [*found.get(section, ()), *told.values()]
+    return found
 
 
 def key(value: Any) -> str:

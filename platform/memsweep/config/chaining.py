@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from memsweep.config import values
-from memsweep.config.axes import Axes
+from memsweep.config.axes import ROWS, Axes
 from memsweep.config.canonical import flatten, to_dict
 from memsweep.config.chain import CHAIN, resolved, value_at
 from memsweep.config.problems import UNKNOWN, WHOLE, Problem, sentence, show
@@ -107,6 +107,9 @@ def _wrong_along(chain: ChainConfig, axes: Axes, parts: Mapping[str, Sequence[An
     if chain.along not in axes:
         rule = f"{show(chain.along)} is no axis of the grid.{did_you_mean(chain.along, axes)} Axes: {one_of(axes)}"
         yield Problem("chain.along", f"{rule}. Make it one, or {_WITHOUT}", kind=UNKNOWN)
+        return
+    if chain.along == ROWS:
+        yield Problem("chain.along", "whole rows have no order to carry along: name an axis of one field", kind=WHOLE)
         return
     section, _, rest = chain.along.partition(".")
     if section == CHAIN:

@@ -8,12 +8,13 @@ import shutil
 import textwrap
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from memsweep import registry
 from memsweep.config import studies
+from memsweep.config.axes import ROWS
 from memsweep.config.describe_search import NOTE, counted, searched_lines
 from memsweep.config.problems import show
 from memsweep.config.reflect import default, hints, key_of, nested, parts, registered_kind
@@ -65,7 +66,12 @@ def describe(name: str, workspace: Path) -> str:
         if known == name
     ]
     if name in studies.names(workspace):
-        texts.append(_describe_study(name, workspace))
+        try:
+            texts.append(_describe_study(name, workspace))
+        except ConfigError as error:
+            if not texts:
+                raise
+            texts.append(f"{STUDY} {name}\nIt cannot run as it is: {' '.join(error.problems)}")  # a part has its name
     if texts:
         return "\n\n".join(texts)
     groups = {plural: registry.names(kind) for plural, kind in LISTED.items() if kind != STUDY}
@@ -160,11 +166,26 @@ def _describe_study(name: str, workspace: Path) -> str:
     path = studies.find(name, workspace)
     sweep: SweepConfig = load_study(name, (), workspace)
     rows = counted(len(sweep.rows), "row" if sweep.search is None else "cell")
-    axes = [f"  {axis:<28}  {', '.join(_word(value) for value in values)}" for axis, values in sweep.grid.items()]
+    axes = [line for axis, values in sweep.grid.items() for line in _axis_lines(axis, values)]
     searched = searched_lines(sweep.search, sweep.confirm) if sweep.search is not None else []
     return "\n".join(
         [f"{STUDY} {name}", *([sweep.description] if sweep.description else []), f"{path}", "", rows, *axes, *searched]
     )
+
+
+def _axis_lines(axis: str, values: Sequence[Any]) -> list[str]:
+    if axis != ROWS:
+        return [f"  {axis:<28}  {', '.join(_word(value) for value in values)}"]
+    return [f"  {axis}", *(f"    {', '.join(_settings(row))}" for row in values)]
+
+
+def _settings(row: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """``model.name=rnn``, ``training.alpha=0.9``: a whole row, spelled out."""
+    for key, value in row.items():
+        if isinstance(value, Mapping):
+            yield from _settings(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}={_word(value)}"
 
 
 def _word(value: Any) -> str:

@@ -151,7 +151,9 @@ class _Section:
         for indices, at in combinations:
             entry: dict[str, Any] = {}
             for number in order:
-                put(entry, paths[number], lists[number][indices[number]])
+                value = lists[number][indices[number]]
+                # beside rows a bare name says which part it is, and leaves their fields of it
+                put(entry, paths[number], {"name": value} if isinstance(value, str) and ROWS in self._axes else value)
             found: list[Problem] = []
             value = self._make(merged(TrialConfig, self._base, entry), found)
             causes.add(found, at)

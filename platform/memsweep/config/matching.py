@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from memsweep.config.axes import ROWS
 from memsweep.config.cells import Cells, key
 from memsweep.config.claims import Claims, read_claims
 from memsweep.config.comparisons import Comparison, fits, metric_problems
@@ -114,8 +115,9 @@ def _pair_problems(meant: Comparison, path: str, cells: Cells) -> Iterator[str]:
     for rows, keys in zip((left, right), keyed, strict=True):
         if len(keys) < len(rows):
             open_axes = [axis for axis in cells.grid if not {*cells.fields(axis)} <= {*meant.same}]
-            axes = [axis for axis in open_axes if len({key(cells.value(row, axis)) for row in rows}) > 1]
-            rule = f"several cells of one side differ in {_listed(axes)} alone: name it on both sides or behind 'at'"
+            paths = [path for axis in open_axes for path in (cells.fields(axis) if axis == ROWS else (axis,))]
+            varied = [path for path in paths if len({key(cells.value(row, path)) for row in rows}) > 1]
+            rule = f"several cells of one side differ in {_listed(varied)} alone: name it on both sides or behind 'at'"
             yield sentence(path, rule)
             return
     if not keyed[0] & keyed[1]:

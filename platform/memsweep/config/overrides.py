@@ -176,6 +176,9 @@ def fix(axes: dict[str, Any], path: str, value: Any, config: type | None) -> set
     dropped = _depends_on_axis(axes, path, config)
     carried = False
     for group in [group for group in axes if _holds(group, path) and isinstance(axes[group], list)]:
+        if group == ROWS and "." not in path:
+            _choose(axes, path, value)
+            continue
         _narrow(axes, group, path.removeprefix(f"{group}.").split("."), value, config)
         carried |= group in axes and "." in group  # a nested part of another name replaces the base's part
     if carried or dropped:
@@ -219,6 +222,17 @@ def _stripped(row: Any, at: list[str], value: Any, config: type | None) -> Any:
     return {key: rest if key == section else inner for key, inner in row.items() if key != section or rest}
 
 
+def _choose(axes: dict[str, Any], section: str, name: Any) -> None:
+    """Keep the rows whose section has this name; where none has, the rows lose the section: it was another's."""
+    rows = [row for row in axes[ROWS] if _at(row, [section, "name"]) in (name, _ABSENT)]
+    if not any(_at(row, [section, "name"]) == name for row in rows):
+        rest = [{key: inner for key, inner in row.items() if key != section} for row in axes[ROWS]]
+        rows = [row for index, row in enumerate(rest) if row not in rest[:index]]
+    axes[ROWS] = rows
+    if rows == [{}]:
+        del axes[ROWS]
+
+
 _ABSENT = object()
 
 
@@ -233,6 +247,7 @@ def _at(entry: Any, path: Sequence[str]) -> Any:
 
 def _without(entry: Any, path: Sequence[str], value: Any, config: type | None) -> Any:
     """The entry without one field, and without what depended on that field's old value."""
+    entry = {"name": entry} if isinstance(entry, str) else entry
     if not isinstance(entry, Mapping) or _at(entry, path) is _ABSENT:
         return entry
     changed: dict[str, Any] = {}
@@ -240,5 +255,6 @@ def _without(entry: Any, path: Sequence[str], value: Any, config: type | None) -
     fallen = {path[0], *dependents(config, entry, changed)} if len(path) == 1 else set()
     rest = {key: inner for key, inner in entry.items() if key not in fallen}
     if len(path) > 1:
-        rest[path[0]] = _without(rest[path[0]], path[1:], value, None)
+        below = _without(rest.pop(path[0]), path[1:], value, None)
+        rest |= {path[0]: below} if below else {}
     return rest

@@ -141,8 +141,8 @@ class CarriedProblem(SampledProblem):
         assert isinstance(data, Windows), "please report this: windows of nobody's sequences"
         inputs_RWTI, targets_RW = (one.unflatten(0, (data.runs, -1)) for one in (data.inputs, data.targets))
         windows, after = inputs_RWTI.shape[1], []
-        for rows in torch.arange(data.runs, device="cpu").split(self.chunk):
-            first, last = int(rows[0]), int(rows[-1]) + 1
+        for first in range(0, data.runs, self.chunk):
+            last = min(first + self.chunk, data.runs)
             now = None if data.begins or states is None else states[..., first:last, :]
             for window in range(windows):
                 part = Batch(inputs_RWTI[first:last, window].contiguous(), targets_RW[first:last, window])

@@ -5,6 +5,7 @@ Letters: N leading dimensions (replicas, copies), B batch, T time, I inputs, C c
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -135,6 +136,17 @@ class SequentialImages(Task):
     def chance(self) -> float:
         """Entropy of the classes among the training images, in nats: ln 10 when all of ten are as frequent."""
         return float(scipy.stats.entropy(np.bincount(self.splits[TRAIN].labels)))
+
+    def memoryless_loss(self) -> float:
+        """Entropy of the class given the pixel that is read last, among the training images; nan where the last step
+        reads more than one number."""
+        if self.inputs > 1:
+            return math.nan
+        train = self.splits[TRAIN]
+        last = train.images.reshape(len(train.labels), -1)[:, self.places()[-1]]
+        seen = np.unique(last, return_inverse=True)[1]
+        pairs = np.bincount(seen * self.classes + train.labels)
+        return float(scipy.stats.entropy(pairs[pairs > 0]) - scipy.stats.entropy(np.bincount(seen)))
 
     def oracle(self, inputs: Tensor) -> Tensor:
         """The known class of each sequence, found among all sequences by its numbers; 50 nats above the others."""

@@ -243,7 +243,8 @@ def problem_for(tasks: Sequence[Task], exact: bool, dtype: torch.dtype) -> Probl
     """
     if exact:
         return QuadraticProblem([task for task in tasks if isinstance(task, LinearFunctionalTask)], dtype)
-    if isinstance(tasks[0], CarriedTask):
+    if tasks[0].carries_states:
+        assert isinstance(tasks[0], CarriedTask), "a task that carries states is a CarriedTask"
         from memsweep.learning.carried import CarriedProblem  # which is a SampledProblem
 
         return CarriedProblem(tasks[0], dtype)

@@ -5,6 +5,7 @@ Letters: N leading dimensions (replicas, copies), B batch, T time (horizon), I i
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -93,9 +94,9 @@ class Task(ABC):
     def memoryless_loss(self) -> float:
         """Expected loss of the best model that sees each input and forgets it: what a memory must beat.
 
-        Drawn beside every curve; the level of ``chance`` unless the task says otherwise.
+        Drawn beside every curve; nan where it is not known.
         """
-        return self.chance()
+        return math.nan
 
     def best_loss(self) -> float:
         """Expected loss of the right answers: 0 unless the targets hold noise that no input tells."""

@@ -12,7 +12,7 @@ from memsweep.recurrence.gained_cell import MODRELU
 LINEAR = "linear"
 INITIALIZATION_DOC = (
     "initial recurrent matrix: henaff (each pair of units turned by an angle s uniform in (-pi, 0)), cayley (by small "
-    "ones, s = -tan(u/2), u uniform in (0, pi/2)) or random_orthogonal (uniform among the orthogonal ones)"
+    "ones, s = -tan(u/2), u uniform in (0, pi/2)) or random_orthogonal (uniform among all that the model reaches)"
 )
 
 

@@ -6,7 +6,7 @@ with an embedding e (linear and trained, or none), an activation sigma and gains
 own affair: any matrix (``rnn``), a rotation (``exp_rnn``, arXiv 1901.08428), any orthogonal matrix
 (``orthogonal_rnn``), or an orthogonal basis of a non-normal triangle (``nn_rnn``, arXiv 1905.12080).
 
-The gains are those of the Stair RNN: non-decreasing in time, they are an activation of each step's own. Fixed or
+The gains are those of the Stair RNN, an activation of each step's own: the fixed ones rise to 1 in time. Fixed or
 trained (``alpha``), h_t = rho_t sigma(a_t) with the pre-activation a_t; with ``exp_alpha`` they are trained rates,
 h_t = (1 - exp(-rho_t a_t)) sigma(a_t), which grows without limit where a_t < 0: with modrelu, and inputs as large as
 the numbers of copying memory, states overflow before any training; with its one-hot inputs, or pixels, they do not.

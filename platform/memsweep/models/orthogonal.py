@@ -22,6 +22,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from memsweep.models.threads import one_thread
+
 EXPONENTIAL, CAYLEY = "exponential", "cayley"
 _ORDER = 4  # of a block of the Taylor polynomial, which has _ORDER^2 + 1 terms
 _MOST_SQUARINGS = 50  # beyond, rounding leaves no digit of the angles
@@ -81,7 +83,8 @@ def cayley(skew_NMM: Tensor) -> Tensor:
     """
     identity_MM = torch.eye(skew_NMM.shape[-1], dtype=skew_NMM.dtype, device=skew_NMM.device)
     known_N11 = _finite(skew_NMM)
-    inverse_NMM, _ = torch.linalg.inv_ex(identity_MM + torch.where(known_N11, skew_NMM, 0.0))
+    with one_thread():
+        inverse_NMM, _ = torch.linalg.inv_ex(identity_MM + torch.where(known_N11, skew_NMM, 0.0))
     # the same matrix, and its derivative takes two products instead of another solution
     return torch.where(known_N11, 2.0 * inverse_NMM - identity_MM, torch.nan)
 
@@ -112,7 +115,8 @@ class _Polar(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrix_NMM: Tensor) -> Tensor:
         known_N11 = _finite(matrix_NMM)
-        left_NMM, values_NM, right_NMM = torch.linalg.svd(torch.where(known_N11, matrix_NMM, 0.0))
+        with one_thread():
+            left_NMM, values_NM, right_NMM = torch.linalg.svd(torch.where(known_N11, matrix_NMM, 0.0))
         ctx.save_for_backward(known_N11, left_NMM, values_NM, right_NMM)
         return torch.where(known_N11, left_NMM @ right_NMM, torch.nan)
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from memsweep.models.base import Weights
 from memsweep.models.matrix_config import LINEAR, FreeConfig, MatrixConfig
@@ -23,6 +22,7 @@ from memsweep.models.matrix_free import FreeMatrixRNN
 from memsweep.models.spectrum import spectral_norm
 from memsweep.models.stair import EXP_ALPHA, NONE
 from memsweep.recurrence.gained import Cell
+from memsweep.recurrence.gained_cell import activated
 from memsweep.registry import register_model
 
 
@@ -59,12 +59,4 @@ class PublishedRNNOrth(FreeMatrixRNN):
 
     def recurrence(self, weights: Weights, inputs: Tensor) -> tuple[Tensor, Tensor, Cell]:
         drive_NBTM, matrix_NMM, cell = super().recurrence(weights, inputs)
-        return _activated(drive_NBTM, cell), matrix_NMM, replace(cell, activation=LINEAR, threshold=None)
-
-
-def _activated(drive_NBTM: Tensor, cell: Cell) -> Tensor:
-    """sigma of the input alone."""
-    if cell.threshold is not None:
-        return drive_NBTM.sign() * functional.relu(drive_NBTM.abs() + cell.threshold[:, None, None])
-    known = {"tanh": torch.tanh, "relu": torch.relu, "hardtanh": functional.hardtanh}
-    return drive_NBTM if cell.activation == LINEAR else known[cell.activation](drive_NBTM)
+        return activated(drive_NBTM, cell), matrix_NMM, replace(cell, activation=LINEAR, threshold=None)

@@ -8,8 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_EQUAL = 1e-9
-"""Singular values that differ by less than this share count as equal; gaps of that size leave no digit of a vector."""
+from memsweep.models.threads import one_thread
 
 
 def eigenvalues(matrix_NMM: Tensor) -> Tensor:
@@ -25,8 +24,10 @@ def spectral_norm(matrix_NMM: Tensor) -> Tensor:
     which unlike any one of them does not hang on the rounding that made it the largest.
     """
     known_N, finite_NMM = _finite(matrix_NMM)
-    left_NMM, values_NM, right_NMM = torch.linalg.svd(finite_NMM.detach())
-    largest_NM = (values_NM >= (1.0 - _EQUAL) * values_NM[..., :1]).to(values_NM)
+    with one_thread():
+        left_NMM, values_NM, right_NMM = torch.linalg.svd(finite_NMM.detach())
+    near = 1.0 - 8 * matrix_NMM.shape[-1] * torch.finfo(values_NM.dtype).eps  # differences that are rounding's own
+    largest_NM = (values_NM >= near * values_NM[..., :1]).to(values_NM)
     share_NM = largest_NM / largest_NM.sum(-1, keepdim=True)
     gradient_NMM = (left_NMM * share_NM.unsqueeze(-2)) @ right_NMM
     linear_N = (gradient_NMM * finite_NMM).sum((-2, -1))

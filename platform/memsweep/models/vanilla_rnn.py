@@ -157,7 +157,8 @@ class VanillaRNN(LayerModel):
             drive_NBTM = torch.cat([drive_NBTM[:, :, :1] + echo_NBM.unsqueeze(2), drive_NBTM[:, :, 1:]], 2)
         states_NBTM = scan(drive_NBTM, layer.matrix, self.config.activation, leak=0.0)
         answers_NBTO = torch.einsum("nbtm,nom->nbto", states_NBTM, layer.readout) + layer.offset[:, None, None]
-        return answers_NBTO.unflatten(0, leading), states_NBTM[:, :, -1].unflatten(0, leading)
+        last_NBM = states_NBTM[:, :, -1].clone()  # a view would keep the states of all steps alive
+        return answers_NBTO.unflatten(0, leading), last_NBM.unflatten(0, leading)
 
     def _states(self, weights: Weights, place: str, x_NBTF: Tensor) -> Tensor:
         """States of one layer in one direction: ``[N, B, T, M]``, in the order of time."""

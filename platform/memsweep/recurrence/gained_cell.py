@@ -109,14 +109,15 @@ class Parts:
 
 def parts(a_NSBM: Tensor, cell: Cell, gains_NS: Tensor | None) -> Parts:
     """Function of pre-activations ``[N, S, B, M]`` whose steps have these gains; differentiable."""
-    answer = _answer(a_NSBM, cell)
+    answer = activated(a_NSBM, cell)
     if gains_NS is None:
         return Parts(answer, None)
     rho = gains_NS[:, :, None, None]
     return Parts(answer, -torch.expm1(-rho * a_NSBM) if cell.exponential else rho)
 
 
-def _answer(a_NSBM: Tensor, cell: Cell) -> Tensor:
+def activated(a_NSBM: Tensor, cell: Cell) -> Tensor:
+    """sigma of pre-activations ``[N, ..., M]`` of four dimensions, without gains; differentiable."""
     match cell.activation:
         case "hardtanh":
             return a_NSBM.clamp(-1.0, 1.0)

@@ -87,16 +87,21 @@ def baseline_sentences(rows: Sequence[LossRow], labels: Labels) -> list[str]:
             "below it in some seeds": [row for row in part if 0 < row.below < row.seeds],
             "at the memoryless baseline or above it in all seeds": [row for row in part if row.below == 0],
         }
-        said = [f"{words}: {_named(members, labels)}" for words, members in groups.items() if members]
+        sizes = {"width": {row.width for row in part}, "horizon": {row.horizon for row in part}}
+        varied = [name for name, values in sizes.items() if len(values) > 1]
+        said = [f"{words}: {_named(members, labels, varied)}" for words, members in groups.items() if members]
         if said:
             text = "; ".join(said)
             sentences.append(f"On {memory}, {text}.")
     return sentences
 
 
-def _named(rows: Sequence[LossRow], labels: Labels) -> str:
-    sizes = len({(row.width, row.horizon) for row in rows}) > 1
-    names = [labels.machine(row.condition) + (f" (width {show(row.width)})" if sizes else "") for row in rows]
+def _named(rows: Sequence[LossRow], labels: Labels, sizes: Sequence[str]) -> str:
+    """The models of these rows, with the sizes in which their task's rows differ."""
+    names = []
+    for row in rows:
+        at = ", ".join(f"{size} {show(getattr(row, size))}" for size in sizes)
+        names.append(labels.machine(row.condition) + (f" ({at})" if at else ""))
     names = list(dict.fromkeys(names))
     return joined(names) if len(names) <= _MOST_NAMED else f"{len(names)} models"
 
