@@ -144,7 +144,9 @@ def _summary(
         "diverged_replicas": sum(m.outcome is Outcome.DIVERGED for m in found),
         "steps": max(m.steps for m in found),
         "zero_loss": zero_loss,
-        "memoryless_loss": float(frame["memoryless_loss"].iloc[0]),
+        **{
+            "memoryless_loss": float(level) for level in frame["memoryless_loss"].iloc[:1].dropna()
+        },  # where it is known
         "error": float(frame["error"].median(skipna=False)),
         "relative_error": float((frame["error"] / zero_loss).median(skipna=False)),
         **{name: float(frame[name].median(skipna=False)) for name in medians},
