@@ -138,15 +138,15 @@ def _summary(
         "slowest_rate",
         *(c for c in map(str, frame.columns) if c.startswith("gradient_over")),
     )
+    memoryless = float(frame["memoryless_loss"].iloc[0])
+    baseline = {} if math.isnan(memoryless) else {"memoryless_loss": memoryless}
     metrics = {f"test_{name}": [m.metrics[name] for m in found] for name in found[0].metrics}
     return {
         "replicas": len(found),
         "diverged_replicas": sum(m.outcome is Outcome.DIVERGED for m in found),
         "steps": max(m.steps for m in found),
         "zero_loss": zero_loss,
-        **{
-            "memoryless_loss": float(level) for level in frame["memoryless_loss"].iloc[:1].dropna()
-        },  # where it is known
+        **baseline,
         "error": float(frame["error"].median(skipna=False)),
         "relative_error": float((frame["error"] / zero_loss).median(skipna=False)),
         **{name: float(frame[name].median(skipna=False)) for name in medians},
