@@ -136,7 +136,8 @@ BLOWS: dict[str, Blow] = {
     [
         pytest.param("resume", (MIDDLE, BETWEEN, TERM), marks=pytest.mark.long),
         ("sweep", (BETWEEN, CUT, MIDDLE, INT)),
-        ("resume", (CLUSTER, CLUSTER)),
+        # the drills of a search and of a bucket kill everything, too
+        pytest.param("resume", (CLUSTER, CLUSTER), marks=pytest.mark.long),
     ],
     ids=["driver-resume", "driver-sweep", "cluster"],
 )
