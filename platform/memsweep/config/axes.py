@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from memsweep.config.chain import CHAIN
 from memsweep.config.problems import join, sentence, show
 from memsweep.config.reflect import keys
 from memsweep.config.schema import TrialConfig
@@ -65,7 +66,7 @@ def _problem(path: str, values: Any) -> str | None:
     section = path.split(".")[0]
     sections = keys(TrialConfig)
     if path == ROWS:
-        return _rows_problem(values, [name for name in sections if name != "chain"])
+        return _rows_problem(values, [name for name in sections if name != CHAIN])
     if section not in sections:
         reason = (
             "holds for the whole study and cannot be swept"

@@ -71,7 +71,8 @@ def describe(name: str, workspace: Path) -> str:
         except ConfigError as error:
             if not texts:
                 raise
-            texts.append(f"{STUDY} {name}\nIt cannot run as it is: {' '.join(error.problems)}")  # a part has its name
+            # a study that lacks its data must not hide the task of the same name, which says where they go
+            texts.append(f"{STUDY} {name}\nIt cannot run as it is: {' '.join(error.problems)}")
     if texts:
         return "\n\n".join(texts)
     groups = {plural: registry.names(kind) for plural, kind in LISTED.items() if kind != STUDY}

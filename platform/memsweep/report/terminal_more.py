@@ -114,16 +114,17 @@ def _loss_columns(
         "loss [smallest, largest]": [Text(_with_range(row, "loss", "loss_low", "loss_high", digits=4)) for row in rows],
         "baseline": [Text(_figure(row["memoryless_loss"])) for row in rows],
         "below": [_below(row) for row in rows],
-        clean(metric) or "metric": [Text(clean(_metric(row).removeprefix(f"{metric} "))) for row in rows],
+        clean(metric) or "metric": [Text(clean(_metric(row, named=not metric))) for row in rows],
         "diverged": [Text(f"{row['diverged']:.0f} of {row['seeds']:.0f}" if row["diverged"] else "") for row in rows],
     }
 
 
-def _metric(row: Mapping[Hashable, Any]) -> str:
+def _metric(row: Mapping[Hashable, Any], named: bool) -> str:
     name = plain_value(row["metric"])
     if not name:
         return ""
-    return f"{str(name).replace('_', ' ')} {_with_range(row, 'metric_value', 'metric_low', 'metric_high', digits=3)}"
+    value = _with_range(row, "metric_value", "metric_low", "metric_high", digits=3)
+    return f"{str(name).replace('_', ' ')} {value}" if named else value
 
 
 def _with_range(row: Mapping[Hashable, Any], *names: str, digits: int) -> str:

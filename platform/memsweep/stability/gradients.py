@@ -44,7 +44,8 @@ def gradient_norms(model: Model, weights: Weights, inputs: Tensor, wanted: Seque
         reaches, and where a matrix is not finite. None where the model does not say its matrices.
     """
     steps, width = inputs.shape[1], int(model.config.width)
-    chosen = inputs[:: max(1, len(inputs) // _sequences(width, steps))][: _sequences(width, steps)]
+    count = _sequences(width, steps)
+    chosen = inputs[:: max(1, len(inputs) // count)][:count]
     lags = measured_lags(width, steps)
     norms = torch.full((len(wanted), steps), math.nan, dtype=torch.float64)
     for row in [row for row, asked in enumerate(wanted) if asked]:

@@ -61,7 +61,7 @@ def _label(part: Any) -> str | None:
 def result_of(config: TrialConfig, task: Task, found: list[Measurement]) -> TrialResult:
     """What was measured on a trial's replicas, as its summary and its tables."""
     about = conditions(config) | {"horizon": task.horizon}
-    zero_loss = task.chance()
+    zero_loss, memoryless = task.chance(), task.memoryless_loss()
     radii = [0.0, *radius_grid(config.perturbation.radii).tolist()]
     perturbation = config.perturbation
     curves = [
@@ -76,7 +76,7 @@ def result_of(config: TrialConfig, task: Task, found: list[Measurement]) -> Tria
         about
         | {"seed": m.seed, "outcome": str(m.outcome), "steps": m.steps, "best_step": m.best_step}
         | {"validation_loss": m.validation_loss, "error": m.error, "zero_loss": zero_loss}
-        | {"memoryless_loss": task.memoryless_loss()}
+        | {"memoryless_loss": memoryless}
         | _metric(m)
         | {"margin": m.margin, "slowest_rate": _slowest_rate(m.margin)}
         | {"encoder_norm": m.encoder_norm, "readout_norm": m.readout_norm}
