@@ -1,7 +1,7 @@
-"""Names for the parts that a study may choose: tasks, models, parameterizations.
+"""Names for the parts that a study may choose: tasks, models, parameterizations, recurrent units, learning rules.
 
 A part registers itself with a decorator, owns a frozen ``Config`` dataclass, and is found by name.
-``discover`` imports what can register: the engine's own models, the workspace's ``tasks/`` folder, and
+``discover`` imports what can register: the engine's own models and rules, the workspace's ``tasks/`` folder, and
 installed distributions that announce the entry-point group ``memsweep.plugins``.
 """
 
@@ -15,19 +15,20 @@ import logging
 import pkgutil
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from memsweep.errors import RegistryError, did_you_mean, one_of
 
-TASK, MODEL, PARAMETERIZATION = "task", "model", "parameterization"
-KINDS = (TASK, MODEL, PARAMETERIZATION)
+TASK, MODEL, PARAMETERIZATION, UNIT, RULE = "task", "model", "parameterization", "unit", "rule"
+KINDS = (TASK, MODEL, PARAMETERIZATION, UNIT, RULE)
 ENTRY_POINT_GROUP = "memsweep.plugins"
 
 _log = logging.getLogger(__name__)
 _parts: dict[str, dict[str, type]] = {kind: {} for kind in KINDS}
+_aliases: dict[str, str] = {}
 _Part = TypeVar("_Part", bound=type)
 
 
@@ -44,6 +45,22 @@ def register_model(name: str) -> Callable[[_Part], _Part]:
 def register_parameterization(name: str) -> Callable[[_Part], _Part]:
     """Class decorator: make a parameterization available as ``model: {parameterization: <name>}``."""
     return _register(PARAMETERIZATION, name)
+
+
+def register_unit(name: str) -> Callable[[_Part], _Part]:
+    """Class decorator: make a recurrent unit available to deep models as ``model: {unit: <name>}``."""
+    return _register(UNIT, name)
+
+
+def register_rule(name: str, aliases: Sequence[str] = ()) -> Callable[[_Part], _Part]:
+    """Class decorator: make a learning rule available as ``training: {rule: <name>}``, under other names as well."""
+    _aliases.update(dict.fromkeys(aliases, name))
+    return _register(RULE, name)
+
+
+def rule_name(name: str) -> str:
+    """The name under which a rule is registered, of any of its names; others as they are."""
+    return _aliases.get(name, name)
 
 
 def _register(kind: str, name: str) -> Callable[[_Part], _Part]:
@@ -68,7 +85,7 @@ def _register(kind: str, name: str) -> Callable[[_Part], _Part]:
 
 
 def names(kind: str) -> list[str]:
-    """The registered names of a kind (``task``, ``model`` or ``parameterization``), sorted."""
+    """The registered names of a kind, one of ``KINDS``, sorted."""
     return sorted(_parts[kind])
 
 
@@ -104,7 +121,8 @@ def discover(workspace: Path | None = None) -> list[str]:
     Returns:
         One sentence for each plugin or task file that failed to import; it is skipped, the others work.
     """
-    _import_engine_models()
+    for package in ("memsweep.models", "memsweep.rules"):
+        _import_all(package)
     broken = []
     if workspace is not None:
         for path in sorted((Path(workspace).resolve() / "tasks").glob("[!_]*.py")):
@@ -125,8 +143,8 @@ def _attempt(what: str, load: Callable[[], object]) -> list[str]:
     return []
 
 
-def _import_engine_models() -> None:
-    package = importlib.import_module("memsweep.models")
+def _import_all(name: str) -> None:
+    package = importlib.import_module(name)
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
 

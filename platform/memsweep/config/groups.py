@@ -17,6 +17,9 @@ class GroupConfig:
     """Settings of the optimizer for one group of weights; what is left out is as for all others."""
 
     learning_rate: float | None = setting(None, "step size at the start", above=0.0, at_most=1e4)
+    factor: float | None = setting(
+        None, "step size at the start as a multiple of training.learning_rate", above=0.0, at_most=1e4
+    )
     weight_decay: float | None = setting(None, "weight decay", at_least=0.0)
 
 
@@ -28,6 +31,13 @@ class GroupsConfig:
         doc="what an orthogonal matrix is made of (orthogonal_rnn, exp_rnn, nn_rnn)", factory=GroupConfig
     )
     triangle: GroupConfig = setting(doc="the strictly upper part of a non-normal matrix (nn_rnn)", factory=GroupConfig)
+    recurrent: GroupConfig = setting(
+        doc="what decides how a unit of a deep model forgets, and the scale of what it takes in (residual_stack)",
+        factory=GroupConfig,
+    )
+    input: GroupConfig = setting(
+        doc="what brings the input of a layer to the states of its unit (residual_stack)", factory=GroupConfig
+    )
 
 
 def group_problems(groups: GroupsConfig, model: Any) -> Iterator[str]:

@@ -16,6 +16,7 @@ from memsweep.config.carrying import carrying_problems
 from memsweep.config.claims import Claims
 from memsweep.config.fields import setting
 from memsweep.config.groups import GroupsConfig, group_problems
+from memsweep.config.learning_rule import rule_problems
 from memsweep.config.search import ConfirmConfig, Search
 
 LINEAR_PENALTY, NONLINEAR_PENALTY = 1e-2, 1e-3
@@ -48,6 +49,23 @@ class TrainingConfig:
     batch_size: int = setting(512, "sequences per step", at_least=1)
     train_size: int = setting(
         0, "sequences of a fixed training set, shuffled every epoch (0: fresh sequences at every step)", at_least=0
+    )
+    rule: str = setting(
+        "bptt",
+        "how gradients are computed: bptt (backpropagation through time), or a rule that goes forward in time; see "
+        "memsweep list rules",
+    )
+    alignment_every: int = setting(
+        0,
+        "steps between comparisons of the rule's gradient with that of bptt, layer by layer (0: none); costs a "
+        "gradient each",
+        at_least=0,
+    )
+    micro_batch: int = setting(
+        0,
+        "sequences of a batch whose gradient is computed at a time, then added up (0: as many as a probe finds to fit "
+        "memory)",
+        at_least=0,
     )
     objective: str = setting(
         "minibatch",
@@ -130,6 +148,9 @@ class TrainingConfig:
         500, "steps between checkpoints, from which an interrupted pack continues", at_least=1, cosmetic=True
     )
     dtype: str = setting("float64", "float64, or float32 for screening only", choices=("float64", "float32"))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rule", registry.rule_name(self.rule))  # one name for one thing, in identities too
 
     @property
     def end(self) -> int:
@@ -344,6 +365,7 @@ class TrialConfig:
             )
         yield from group_problems(self.training.groups, self.model)
         yield from carrying_problems(self.task, self.model, self.training)
+        yield from rule_problems(self.model, self.training)
         if self.has_closed_form:
             return
         pair = f"the task {self.task.name} with the model {self.model.name} has no closed form of its expected loss"

@@ -17,6 +17,7 @@ from memsweep.learning.optimizer import Optimizer, optimizer_for
 from memsweep.learning.plateau import Plateau
 from memsweep.learning.problem import Problem
 from memsweep.models.base import Part
+from memsweep.rules.batched import learning_by
 
 
 @dataclass
@@ -37,6 +38,7 @@ class Learner:
         amplitudes: ``[size]``, bool: the weights of encoders and readouts, which pay the amplitude penalty.
         plateau: the learning rates' factors under the schedule ``plateau``.
         criterion: gradients over weights along the way.
+        rule: name of the learning rule by which gradients are computed.
         carried: ``[rows, B, M]``, the states with which the next batch goes on; None where the task carries none.
         history: (step, train losses ``[rows]``, validation losses ``[rows]``).
     """
@@ -59,6 +61,7 @@ class Learner:
     amplitudes: Tensor
     plateau: Plateau
     criterion: GradientOverWeight
+    rule: str = "bptt"
     carried: Tensor | None = None
     history: list[tuple[int, Tensor, Tensor]] = field(default_factory=list)
 
@@ -85,6 +88,7 @@ class Learner:
             amplitudes=ensemble.select(Part.ENCODER, Part.READOUT),
             plateau=Plateau.start(rows, weights.dtype),
             criterion=GradientOverWeight.start(ensemble),
+            rule=training.rule,
             carried=problem.first_states(ensemble.model, ensemble.layout.named(weights), training.batch_size),
         )
 
@@ -109,7 +113,7 @@ class Learner:
         return problem.summed(data, loss, weights, live)[0]
 
     def descent(self, problem: Problem, data: Any) -> tuple[Tensor, Tensor]:
-        """Losses ``[rows]`` of the weights as they are, and their gradients ``[rows, size]``, the caller's to change.
+        """Losses ``[rows]`` of the weights as they are, and gradients by the rule, the caller's to change.
 
         What the models hold at the end of the batch is kept for the next one.
 
@@ -125,5 +129,6 @@ class Learner:
             found = torch.autograd.grad(loss.sum(), list(named.values()), allow_unused=True, materialize_grads=True)
             return [loss.detach(), self.ensemble.layout.flat(dict(zip(named, found, strict=True)))]
 
-        loss, gradient = problem.summed(data, descent, self.weights, live)
+        with learning_by(self.rule, self.ensemble.model):
+            loss, gradient = problem.summed(data, descent, self.weights, live)
         return loss, gradient

@@ -28,6 +28,9 @@ class Part(enum.StrEnum):
     BIAS = "bias"
     GAIN = "gain"
     """A scale inside the model that is none of the others, such as a trained normalization."""
+    STATISTIC = "statistic"
+    """A number that training data decide without a gradient (``Model.settled``), such as a running mean: no ball moves
+    it, and no penalty and no weight decay is on it."""
 
 
 class Group(enum.StrEnum):
@@ -38,6 +41,10 @@ class Group(enum.StrEnum):
     """What an orthogonal matrix is made of: steps on it turn all states, so that it wants smaller ones."""
     TRIANGLE = "triangle"
     """The strictly upper part of a non-normal matrix, which weight decay keeps from growing."""
+    RECURRENT = "recurrent"
+    """What decides how a unit of a deep model forgets, and the scale of what it takes in."""
+    INPUT = "input"
+    """What brings the input of a layer to the states of its unit."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,7 @@ class Role:
         diagonal: the tensor is the diagonal of a matrix, so its spectral norm is its largest entry.
         rate: the entries are raw weights of decay rates, on which a parameterization acts.
         group: whose settings the optimizer takes for it.
+        layer: the layer of a deep model in which it is, from 0; None: before or behind all of them, or no deep model.
     """
 
     part: Part
@@ -57,6 +65,7 @@ class Role:
     diagonal: bool = False
     rate: bool = False
     group: Group = Group.REST
+    layer: int | None = None
 
 
 @dataclass(frozen=True)
@@ -234,6 +243,10 @@ class Model(nn.Module, ABC):
             horizon: T.
         """
         return None
+
+    def settled(self, weights: Weights) -> Mapping[str, Tensor]:
+        """What the last training step has made of weights that are statistics, by name; asked after each step."""
+        return {}
 
     def stir(self, seeds: Sequence[int], step: int) -> None:
         """Prepare the random numbers of one training step, one seed per replica (dropout); most models have none."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -109,8 +110,9 @@ class LRU(LinearModel):
         ``spread``: see memsweep.models.initialization; a complex entry of encoder or readout has variance 1/width.
         """
         width, inputs, outputs = config.width, signature.inputs, signature.outputs
-        nu, theta = _ring(config, rng) if config.initialization == RING else _spread(width, signature.horizon, rng)
-        if config.initialization == RING:
+        on_ring = config.initialization == RING
+        nu, theta = ring_weights(config, width, rng) if on_ring else _spread(width, signature.horizon, rng)
+        if on_ring:
             near, far = 1.0 / math.sqrt(2.0 * inputs), 1.0 / math.sqrt(width)
         else:
             near = far = 1.0 / math.sqrt(2.0 * width)
@@ -128,14 +130,12 @@ class LRU(LinearModel):
         if config.normalize and config.gamma == TRAINED:
             weights["gamma_log"] = 0.5 * np.log(-np.expm1(-2.0 * np.exp(nu)))
         if config.skip:
-            ring = config.initialization == RING
-            weights["skip"] = rng.standard_normal((outputs, inputs)) if ring else np.zeros((outputs, inputs))
+            weights["skip"] = rng.standard_normal((outputs, inputs)) if on_ring else np.zeros((outputs, inputs))
         return weights
 
     def eigenvalues(self, weights: Weights) -> Tensor:
         """Complex, ``[N..., M]``."""
-        size, phase = torch.exp(-torch.exp(weights["nu"])), torch.exp(weights["theta"])
-        return torch.complex(size * torch.cos(phase), size * torch.sin(phase))
+        return eigenvalue(weights["nu"], weights["theta"])
 
     def _gain(self, weights: Weights) -> Tensor:
         """gamma, ``[N..., M]``, real."""
@@ -143,7 +143,7 @@ class LRU(LinearModel):
             return torch.ones_like(weights["nu"])
         if self.config.gamma == TRAINED:
             return torch.exp(weights["gamma_log"])
-        return torch.exp(_log_gamma(weights["nu"]))
+        return torch.exp(log_gamma(weights["nu"]))
 
     def _drive(self, weights: Weights) -> Tensor:
         """What each mode gets of every input, and in the last column of the bias: gamma (B, b), ``[N..., M, I + 1]``.
@@ -188,7 +188,7 @@ class LRU(LinearModel):
         result = dict(weights)
         moved = torch.ones_like(weights["nu"])
         if "gamma_log" in weights:
-            result["gamma_log"] = _log_gamma(weights["nu"])
+            result["gamma_log"] = log_gamma(weights["nu"])
             moved = torch.exp(weights["gamma_log"] - result["gamma_log"])
         encoder = moved * _norm(weights["encoder_re"], weights["encoder_im"], -1)
         readout = _norm(weights["readout_re"], weights["readout_im"], -2)
@@ -205,7 +205,13 @@ class LRU(LinearModel):
         }
 
 
-def _log_gamma(nu: Tensor) -> Tensor:
+def eigenvalue(nu: Tensor, theta: Tensor) -> Tensor:
+    """exp(-exp(nu) + i exp(theta)), complex."""
+    size, phase = torch.exp(-torch.exp(nu)), torch.exp(theta)
+    return torch.complex(size * torch.cos(phase), size * torch.sin(phase))
+
+
+def log_gamma(nu: Tensor) -> Tensor:
     """log sqrt(1 - |lambda|^2), without the cancellation of a slow mode: |lambda|^2 = exp(-2 exp(nu))."""
     return 0.5 * torch.log(-torch.expm1(-2.0 * torch.exp(nu)))
 
@@ -214,9 +220,15 @@ def _norm(real: Tensor, imaginary: Tensor, dim: int) -> Tensor:
     return torch.sqrt(real.square().sum(dim) + imaginary.square().sum(dim))
 
 
-def _ring(config: LRU.Config, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """nu and theta of eigenvalues uniform on the area between two circles: |lambda|^2 is uniform."""
-    place, turn = rng.uniform(size=(2, config.width)).clip(_EDGE, 1.0 - _EDGE)
+def ring_weights(config: Any, width: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """nu and theta of eigenvalues uniform on the area between two circles: |lambda|^2 is uniform.
+
+    Args:
+        config: has ``r_min``, ``r_max`` and ``max_phase``.
+        width: number of eigenvalues.
+        rng: draws them.
+    """
+    place, turn = rng.uniform(size=(2, width)).clip(_EDGE, 1.0 - _EDGE)
     squares = config.r_min**2 + place * (config.r_max**2 - config.r_min**2)
     return np.log(-0.5 * np.log(squares)), np.log(config.max_phase * turn)
 

@@ -1,0 +1,127 @@
+"""Recurrent units: what stands in the layers of a deep model, and what a learning rule needs to know of it.
+
+A unit is one recurrence, h_t = f(x_t, h_{t-1}) with h_{-1} = 0, and a map from its states to what the layer answers.
+What multiplies states and inputs inside of f is called its parts: a function of the weights, such as the eigenvalue
+exp(-exp(nu) + i exp(theta)) of an LRU. Unit i of the states feels row i of every part and of no other, so that the
+derivative of h_t by a part, kept for the states' own row alone, has the shape of the part.
+
+Complex derivatives follow torch's convention: the gradient of a real loss L by z = a + ib is dL/da + i dL/db. A
+sensitivity e = dh/dz of a holomorphic map gives the gradient conj(e) times that of h.
+
+Letters: N leading dimension (replicas and copies), B batch, T time, F features of the layer's input, M width.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from memsweep.models.base import Role, Weights
+
+Parts = Mapping[str, Tensor]
+"""What multiplies states and inputs, by name: ``[N, M, ...]`` each."""
+
+
+class Unit(ABC):
+    """One recurrence of a deep model; knows nothing of the layers around it.
+
+    A unit owns a frozen ``Config``, registers itself by ``register_unit``, and is then found by every deep model and by
+    every learning rule.
+
+    Args:
+        config: of the unit.
+        width: M, size of the state (complex numbers count once).
+        features: F, size of the layer's input and of its answer.
+    """
+
+    Config: ClassVar[type]
+    elementwise: ClassVar[bool] = False
+    """Every state feels its own past alone: dh_t/dh_{t-1} is diagonal, and exact sensitivities cost no more than the
+    weights."""
+    part_names: ClassVar[frozenset[str]]
+    """Names of all parts."""
+    forgetting: ClassVar[frozenset[str]] = frozenset()
+    """Those that act inside of the recurrence or scale what it takes in; the others bring the input to the states."""
+
+    def __init__(self, config: Any, width: int, features: int) -> None:
+        self.config, self.width, self.features = config, width, features
+
+    @classmethod
+    def refusal(cls, config: Any, width: int, features: int) -> str | None:
+        """Why a unit cannot have these sizes, as a sentence that says what to do; None where it can."""
+        return None
+
+    @abstractmethod
+    def roles(self) -> Mapping[str, Role]:
+        """What each weight tensor of a unit is; ``layer`` is the model's to fill in."""
+
+    @abstractmethod
+    def initial(self, horizon: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Initial weights, float64, one array for each entry of ``roles``."""
+
+    @abstractmethod
+    def parts(self, weights: Weights) -> dict[str, Tensor]:
+        """What multiplies states and inputs, differentiable by the weights, ``[N, *shape]``."""
+
+    @abstractmethod
+    def states(self, parts: Parts, x_NBTF: Tensor) -> Tensor:
+        """All states, ``[N, B, T, M]``, differentiable once by parts and inputs: backpropagation through time."""
+
+    @abstractmethod
+    def advance(self, parts: Parts, x_NBTF: Tensor, before_NBTM: Tensor, recurrent: bool = True) -> Tensor:
+        """One step from each of the states before, all steps at once, differentiable: ``[N, B, T, M]``.
+
+        Args:
+            parts: as from ``parts``.
+            x_NBTF: inputs.
+            before_NBTM: h_{t-1} of each step.
+            recurrent: whether a gradient reaches what multiplies ``before_NBTM``, and ``before_NBTM`` itself, through
+                the recurrent connection. The value is the same.
+        """
+
+    @abstractmethod
+    def slope(self, parts: Parts, x_NBTF: Tensor, before_NBTM: Tensor) -> Tensor:
+        """Diagonal of dh_t / dh_{t-1}, ``[N, B, T, M]``; all of that matrix where the unit is ``elementwise``."""
+
+    @abstractmethod
+    def immediate(self, parts: Parts, x_NBF: Tensor, before_NBM: Tensor) -> dict[str, Tensor]:
+        """Derivative of h_t by each part's own row at fixed h_{t-1}: ``[N, B, *shape of the part]``, by its name."""
+
+    @abstractmethod
+    def answers(self, weights: Weights, states_NBTM: Tensor, x_NBTF: Tensor) -> Tensor:
+        """What the layer goes on with, ``[N, B, T, F]``, real and differentiable."""
+
+    def eigenvalues(self, weights: Weights) -> Tensor | None:
+        """Of the recurrence linearized at rest, ``[N, modes]``; None where it has no such."""
+        return None
+
+
+class Recurrence(Protocol):
+    """How the layers of a deep model run over time, and which gradient they let through."""
+
+    def states(self, layer: int, unit: Unit, parts: Parts, x_NBTF: Tensor) -> Tensor:
+        """States of a layer, ``[N, B, T, M]``: values never depend on the rule, gradients do."""
+
+    def features(self, x_NBTF: Tensor) -> Tensor:
+        """What the readout reads of the last layer's answers."""
+
+
+class Through:
+    """Backpropagation through time: what models do unless a rule says otherwise."""
+
+    def states(self, layer: int, unit: Unit, parts: Parts, x_NBTF: Tensor) -> Tensor:
+        del layer
+        return unit.states(parts, x_NBTF)
+
+    def features(self, x_NBTF: Tensor) -> Tensor:
+        return x_NBTF
+
+
+def before(states_NBTM: Tensor) -> Tensor:
+    """h_{t-1} of every step, from all states: zeros, then all but the last."""
+    return torch.cat([torch.zeros_like(states_NBTM[:, :, :1]), states_NBTM[:, :, :-1]], 2)

@@ -1,0 +1,112 @@
+"""The learning rules of arXiv 2305.15947, and backpropagation through time, under the names of its code.
+
+With delta_t the error of a state at its own step, f the recurrence and theta its weights, the gradient is
+
+    sum_t delta_t e_t,    e_t = df(x_t, h_{t-1})/dtheta + D_t e_{t-1},
+
+and a rule is what it puts for D_t, for which weights: the Jacobian dh_t/dh_{t-1} (exact), its diagonal (SnAp-1) or 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memsweep.models.unit import Unit
+from memsweep.registry import register_rule
+from memsweep.rules.base import Rule
+
+
+@register_rule("bptt")
+class BPTT(Rule):
+    """Backpropagation through time: the true gradient; errors travel back through all layers and steps."""
+
+    forward = False
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Backpropagation through time."""
+
+
+@register_rule("online_full")
+class OnlineFull(Rule):
+    """Exact sensitivities of every layer (real-time recurrent learning of independent units), spatial errors.
+
+    The true gradient of the last recurrent layer and of all behind it; for the layers below, it leaves out what an
+    error of now would have changed in the past of the layers above.
+    """
+
+    exact = True
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Exact sensitivities, spatial errors."""
+
+    def traced(self, unit: Unit) -> frozenset[str]:
+        return unit.part_names
+
+
+@register_rule("online_full_rec")
+class OnlineFullRec(Rule):
+    """Exact sensitivities of what decides how a unit forgets; what brings it its input learns from single steps."""
+
+    exact = True
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Exact sensitivities of the eigenvalues and their gains alone."""
+
+    def traced(self, unit: Unit) -> frozenset[str]:
+        return unit.forgetting
+
+
+@register_rule("online_full_rec_simple_b", aliases=("online_full_rec_simpleB",))
+class OnlineFullRecSimpleB(OnlineFullRec):
+    """The gradient of ``online_full_rec`` once more: the published code computes it by a trace of one step."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Exact sensitivities of the eigenvalues and their gains alone; published twice, under two names."""
+
+
+@register_rule("online_snap1", aliases=("online_snap",))
+class OnlineSnAp1(Rule):
+    """SnAp-1 (arXiv 2006.07232): of a step's Jacobian the diagonal alone; exact for elementwise units."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Sensitivities by the diagonal of the Jacobian."""
+
+    def traced(self, unit: Unit) -> frozenset[str]:
+        return unit.part_names
+
+
+@register_rule("online_truncated", aliases=("online_1truncated",))
+class OnlineTruncated(Rule):
+    """Backpropagation through time over one step: what a step makes of the state before it, and no further."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Backpropagation through time, truncated after one step."""
+
+
+@register_rule("online_spatial", aliases=("online_spat",))
+class OnlineSpatial(Rule):
+    """Spatial backpropagation: no gradient passes a recurrent connection, so that recurrent weights never learn."""
+
+    recurrent = False
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Backpropagation through layers, not through time."""
+
+
+@register_rule("online_reservoir")
+class OnlineReservoir(Rule):
+    """Only what stands behind the last layer learns: the layers keep their initial weights."""
+
+    recurrent = False
+    trains_layers = False
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """A trained readout of untrained layers."""
