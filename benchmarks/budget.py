@@ -20,9 +20,9 @@ from memsweep import registry
 from memsweep.config.schema import PerturbationConfig, RadiiConfig
 from memsweep.learning.ensemble import Replica, build
 from memsweep.learning.layout import SAMPLED_SLOTS, SLOTS, slots
+from memsweep.learning.live_bytes import live_bytes
 from memsweep.learning.problem import problem_for
 from memsweep.models.base import Signature
-from memsweep.stability.live_bytes import live_bytes
 from memsweep.stability.perturbation import perturbation_error
 from memsweep.stability.slices import BUDGETS
 from memsweep.streams import TEST, Stream

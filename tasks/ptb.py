@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memsweep.config.fields import setting
-from memsweep.learning.objectives import DATA_VARIABLE, Corpus, TextTask, data_folder
+from memsweep.learning.objectives import DATA_VARIABLE, Corpus, TextTask, data_folder, lacks
 from memsweep.registry import register_task
 
 PARTS = ("train", "valid", "test")
@@ -48,11 +48,7 @@ def _missing(folder: Path) -> str | None:
     absent = [" or ".join(_names(part)) for part in PARTS if _found(folder, part) is None]
     if not absent:
         return None
-    return (
-        f"the folder {folder} lacks {', '.join(absent)}, of {FORMAT}. Put the published files "
-        f"there, or say with the field folder, or with the environment variable {DATA_VARIABLE}, where the "
-        "folder above it is"
-    )
+    return lacks(folder, absent, FORMAT)
 
 
 def _symbols(path: Path) -> list[str]:

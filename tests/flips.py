@@ -58,6 +58,8 @@ def bases(data: str) -> list[TrialConfig]:
     for name in registry.names("parameterization"):
         given = part("model", "diagonal_rnn", parameterization=part("parameterization", name))
         found.append(TrialConfig(task=task, model=given, **rest))
+    for name in registry.names("unit"):
+        found.append(TrialConfig(task=task, model=part("model", "residual_stack", unit=part("unit", name)), **rest))
     return found
 
 

@@ -41,9 +41,11 @@ class Condition:
     method: str = "worst_case"
     exact: bool | None = None  # None: results of older code, which lack the column
     metric: str | None = None
+    values: Sequence[float] = ()  # of the metric, by seed; none: 0.9, and 0.01 less for every further seed
     loss: float | None = None  # of the first seed, others a little higher; None: floor times the zero loss
     criterion: float | None = None
     diverged: int = 0  # so many seeds, the last ones
+    alignment: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # layer -> cosine and norm ratio
 
     @property
     def decay(self) -> tuple[float | None, float | None]:
@@ -93,7 +95,7 @@ def write_study(
     """
     failed = dict(failed or {})
     without = {*skip, *failed}
-    for part in ("records", "curves", "replicas", "memory", "history", "failures"):
+    for part in ("records", "curves", "replicas", "memory", "history", "alignment", "failures"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     trials = []
     for index, (condition, horizon, width) in enumerate(product(conditions, horizons, widths)):
@@ -136,11 +138,23 @@ def _replica(condition: Condition, seed: int, seeds: int) -> dict[str, Any]:
     row |= {"validation_loss": 0.01, "error": np.inf if lost else loss, "zero_loss": ZERO_LOSS, "margin": 0.1}
     row |= {"slowest_rate": 0.1, "encoder_norm": 1.0, "readout_norm": 1.0}
     if condition.metric is not None:
-        row |= {"metric": condition.metric, "test_metric": np.nan if lost else 0.9 - 0.01 * seed}
+        value = condition.values[seed] if condition.values else 0.9 - 0.01 * seed
+        row |= {"metric": condition.metric, "test_metric": np.nan if lost else value}
     if condition.criterion is not None:
         for name, share in (("max", 1.0), ("q90", 0.5), ("median", 0.1)):
             row[f"gradient_over_weight_{name}"] = share * condition.criterion * (1 + 0.1 * seed)
     return row
+
+
+def _compared(identity: str, condition: Condition, seeds: int) -> list[dict[str, Any]]:
+    """Gradients compared at three steps: means are the condition's for seed 0, cosines fall by 0.01 a seed."""
+    return [
+        {"identity": identity, "seed": seed, "step": 10 * step, "layer": layer}
+        | {"cosine": cosine - 0.01 * seed + 0.02 * (step - 1), "norm_ratio": ratio * (1 + 0.1 * seed)}
+        for seed in range(seeds)
+        for step in range(3)
+        for layer, (cosine, ratio) in condition.alignment.items()
+    ]
 
 
 def write_trial(
@@ -182,6 +196,8 @@ def write_trial(
     names = None if curves else [*named, "seed", "ball", "radius", "error"]
     tables = {"curves": pd.DataFrame(curves, columns=names), "replicas": pd.DataFrame(replicas)}
     tables["memory"] = pd.concat(memory)
+    if condition.alignment:
+        tables["alignment"] = pd.DataFrame(_compared(identity, condition, seeds))
     for part, table in tables.items():
         table["seed"] += config["training"]["first_seed"]
         table.to_parquet(folder / part / f"{identity}.parquet")

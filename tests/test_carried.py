@@ -17,13 +17,13 @@ from memsweep.learning.carried import CarriedProblem, Windows
 from memsweep.learning.checkpoints import Checkpoint
 from memsweep.learning.ensemble import Replica, build
 from memsweep.learning.learner import Learner
+from memsweep.learning.live_bytes import live_bytes
 from memsweep.learning.loop import train
 from memsweep.learning.parts import ProblemInParts
 from memsweep.learning.problem import problem_for
 from memsweep.learning.task import Batch, CarriedTask
 from memsweep.models.base import Signature
 from memsweep.models.vanilla_rnn import VanillaRNN
-from memsweep.stability.live_bytes import live_bytes
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 from memsweep.trial import run_pack, run_share, run_trial
 from test_checkpoints import Held

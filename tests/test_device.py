@@ -20,10 +20,23 @@ SOMEWHERE = "lazy:0"
 """A device that torch knows by name and has no code for: tensors that are only shapes may lie there."""
 
 
-@pytest.mark.parametrize("activation", ["linear", "tanh"])
-def test_a_step_of_training_leaves_no_tensor_behind(activation, monkeypatch):
+def stack(**fields):
+    return registry.get(registry.MODEL, "residual_stack").Config(**{"width": 3, "layers": 2} | fields)
+
+
+CONFIGS = {activation: trial(model={"activation": activation}) for activation in ("linear", "tanh")} | {
+    name: dataclasses.replace(trial(training={"micro_batch": fits}), model=model)
+    for name, fits, model in [
+        ("stack", 8, stack(dropout=0.5, pooling="running_mean")),
+        ("stack with batch norm", 0, stack(dropout=0.5, norm="batch", prenorm=False, mixing="half_glu1")),
+    ]  # how many sequences fit is found by running some, which a device without code cannot
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_step_of_training_leaves_no_tensor_behind(name, monkeypatch):
     """Torch refuses an operation on tensors of two devices, even where they have no numbers."""
-    config = trial(model={"activation": activation})
+    config = CONFIGS[name]
     (task,), groups = _assembled([config], company=True)
     shapes, from_numpy = FakeTensorMode(allow_non_fake_inputs=True), torch.from_numpy
     monkeypatch.setattr(torch, "from_numpy", lambda array: shapes.from_tensor(from_numpy(array)))
@@ -42,7 +55,9 @@ def test_a_step_of_training_leaves_no_tensor_behind(activation, monkeypatch):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-@pytest.mark.parametrize("model", ["diagonal_rnn", "dense_rnn", "vanilla_rnn", "ssm", "lru", "stable_ssm"])
+@pytest.mark.parametrize(
+    "model", ["diagonal_rnn", "dense_rnn", "vanilla_rnn", "ssm", "lru", "stable_ssm", "residual_stack"]
+)
 @pytest.mark.parametrize("activation", ["linear", "tanh"])
 def test_a_gpu_gives_the_same_numbers_but_for_rounding(model, activation):
     small = registry.get(registry.MODEL, model).Config

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from arena_files import write_arena
 from engine import WORKSPACE
-from image_files import write_mnist
+from image_files import write_cifar, write_mnist
 from memsweep import registry
 from memsweep.config.schema import PerturbationConfig, TrainingConfig, TrialConfig
 from memsweep.trial import run_trial
@@ -26,7 +27,13 @@ TRAINING = TrainingConfig(seeds=2, steps=10, batch_size=8, validation_size=8, va
 PERTURBATION = PerturbationConfig(balls=(), test_size=8)
 SMALL = {"width": 4, "state_size": 4}
 SHORT = {"horizon": 12, "delay": 12}
-FEW = {"permuted_digits": ("rnn", "vanilla_rnn"), "permuted_mnist": ("vanilla_rnn",)}  # images in order have them all
+ARENA = ("imdb", "pathfinder", "retrieval", "sequential_cifar")
+FEW = {
+    "permuted_digits": ("rnn", "vanilla_rnn"),  # images in order have them all
+    "copying_bits": ("lru", "vanilla_rnn"),
+    "listops": ("lru", "vanilla_rnn"),
+    **dict.fromkeys(("permuted_mnist", *ARENA), ("vanilla_rnn",)),
+}
 
 
 def config_of(kind: str, name: str, **wanted: int) -> object:
@@ -68,6 +75,9 @@ def test_the_first_ten_losses_are_the_recorded_ones(
     task: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_mnist(tmp_path / "mnist")
+    if task in ARENA:
+        write_cifar(tmp_path / "cifar10")
+        write_arena(tmp_path)
     write_ptb(tmp_path / "ptb")
     write_text(tmp_path / "text.txt")
     monkeypatch.setenv("MEMSWEEP_DATA", str(tmp_path))

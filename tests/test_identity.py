@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memsweep
+from arena_files import write_arena
 from engine import WORKSPACE, trial
 from flips import Pair, bases, candidates, classes, fields_of, flipped, places
 from image_files import write_cifar, write_mnist
@@ -40,6 +41,7 @@ from memsweep.sweep.plan import identified, make_plan
 from memsweep.sweep.runner import Launch, run
 from memsweep.sweep.store import Store, folder_name
 from memsweep.trial import run_trial
+from test_tasks_listops import write_listops
 from text_files import write_ptb, write_text
 
 PACKAGE = Path(memsweep.__file__).parent
@@ -54,6 +56,8 @@ def data_folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     write_cifar(folders[0] / "cifar10")
     write_ptb(folders[0] / "ptb")
     write_text(folders[0] / "text.txt")
+    write_arena(folders[0])
+    write_listops(folders[0] / "listops")
     shutil.copytree(folders[0], folders[1], dirs_exist_ok=True)
     return str(folders[0]), str(folders[1])
 

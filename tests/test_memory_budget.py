@@ -19,15 +19,16 @@ from engine import WORKSPACE, noise, task_config
 from memsweep import registry
 from memsweep.config.schema import PerturbationConfig, RadiiConfig
 from memsweep.learning.ensemble import Ensemble, Replica, build
+from memsweep.learning.footprint import Footprint, footprint
+from memsweep.learning.live_bytes import live_bytes
 from memsweep.learning.problem import Problem, problem_for
 from memsweep.models.base import Signature
 from memsweep.stability import slices
 from memsweep.stability.ascent import first_steps
 from memsweep.stability.ball import Ball
 from memsweep.stability.free_memory import free_bytes
-from memsweep.stability.live_bytes import live_bytes
 from memsweep.stability.perturbation import perturbation_error
-from memsweep.stability.slices import Footprint, footprint, slice_size
+from memsweep.stability.slices import slice_size
 from memsweep.streams import TEST, Stream
 
 MEBIBYTE = 1 << 20

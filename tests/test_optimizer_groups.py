@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import pytest
@@ -102,6 +103,64 @@ def test_groups_and_penalty_follow_torchs_parameter_groups(name: str) -> None:
         model = type(ensemble.model)(replica.model, ensemble.model.signature, rng)
         for key, value in by_torch(model, name, training, problem).items():
             torch.testing.assert_close(found[key][row], value, rtol=1e-9, atol=1e-11)
+
+
+STACK = {"features": 3, "layers": 2}
+STANDARD = GroupConfig(factor=0.5, weight_decay=0.0)
+
+
+def stack(**fields: Any) -> Any:
+    return registry.get(registry.MODEL, "residual_stack").Config(**{"width": 4} | STACK | fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "published"), [("adamw", "standard"), ("adamw", "Bfast_and_decay"), ("rmsprop", "standard")]
+)
+def test_factors_of_units_follow_torchs_parameter_groups(name: str, published: str) -> None:
+    """Half the rate and no decay for what forgets; for what brings the input, too, or as for all others."""
+    groups = GroupsConfig(recurrent=STANDARD, input=STANDARD if published == "standard" else GroupConfig())
+    options = {"optimizer": name, "groups": groups, "schedule": "cosine", "steps": 6, "validate_every": 2}
+    training = TrainingConfig(**TRAINING | options | FIELDS[name])
+    ensemble, problem = started(stack(), seeds=1)
+    (learner,) = train([ensemble], problem, training)
+    found = ensemble.layout.named(learner.weights)
+    model = type(ensemble.model)(stack(), ensemble.model.signature, Stream(0, "initial weights").generator())
+    slow = ("nu", "theta", "gamma_log", *(("encoder_re", "encoder_im") if published == "standard" else ()))
+    ends = [f"{key}_l{layer}" for key in slow for layer in range(2)]
+    apart = [value for key, value in model.named_parameters() if key in ends]
+    assert len(apart) == len(ends)
+    rest = [value for key, value in model.named_parameters() if key not in ends]
+    kind = torch.optim.RMSprop if name == "rmsprop" else torch.optim.AdamW
+    own = {"alpha": training.alpha} if name == "rmsprop" else {"betas": (training.beta1, training.beta2)}
+    optimizer = kind([{"params": rest}, {"params": apart, "weight_decay": 0.0}], lr=0.02, weight_decay=0.03, **own)
+    for step in range(training.steps):
+        rate = 0.02 * 0.5 * (1.0 + math.cos(math.pi * step / training.steps))
+        for group, factor in zip(optimizer.param_groups, (1.0, 0.5), strict=True):
+            group["lr"] = factor * rate
+        batch = problem.task.draw(Stream(0, TRAIN), step, training.batch_size)
+        optimizer.zero_grad()
+        problem.task.loss(model(batch.inputs), batch).backward()
+        optimizer.step()
+    for key, value in model.named_parameters():
+        torch.testing.assert_close(found[key][0], value.detach(), rtol=1e-9, atol=1e-11)
+
+
+def test_a_factor_follows_the_learning_rate_of_replicas_and_of_turns() -> None:
+    """Where a turn has another learning rate, the training with a factor is the one with the rate that it makes."""
+    turn = Turn(until=2, learning_rate=0.1, weight_decay=0.03, clip=0.0, amplitude_penalty=0.0, margin_penalty=0.0)
+    ensemble, problem = started(stack())
+
+    def trained(**settings: Any) -> Learner:
+        groups = GroupsConfig(recurrent=GroupConfig(**settings))
+        options = {"steps": 4, "until": 2, "validate_every": 2, "groups": groups, "turns": (turn,)}
+        (learner,) = train([ensemble], problem, TrainingConfig(**TRAINING | options))
+        return learner
+
+    by_factor = trained(factor=0.5)
+    assert torch.equal(by_factor.weights, trained(learning_rate=0.05).weights)
+    assert not torch.equal(by_factor.weights, trained().weights)
+    own = torch.tensor([0.02, 0.04])
+    assert by_factor.groups.rates(own).tolist() == torch.stack([own, 0.5 * own], -1).tolist()
 
 
 def test_settings_of_the_others_turn_and_those_of_groups_stay() -> None:
@@ -209,6 +268,14 @@ def test_a_row_goes_on_from_the_state_that_another_left(name: str) -> None:
         ("rnn", {"optimizer": "rmsprop", "beta1": 0.5}, "beta1 is 0.5, but rmsprop has none"),
         ("rnn", {"optimizer": "rmsprop", "beta2": 0.5}, "set optimizer to adamw or adam"),
         ("rnn", {"optimizer": "rmsporp"}, "rmsprop"),
+        ("rnn", {"groups": {"input": {"factor": 0.5}}}, "input sets factor 0.5, but the model rnn has no weights in"),
+        ("rnn", {"groups": {"recurrent": {"factor": 0.5}}}, "Models that have some: residual_stack"),
+        (
+            "residual_stack",
+            {"groups": {"recurrent": {"factor": 0.5, "learning_rate": 0.1}}},
+            "learning_rate is 0.1 and factor is 0.5, which is a learning rate, too: leave one of them out",
+        ),
+        ("residual_stack", {"groups": {"recurrent": {"factor": 0.0}}}, "must be above 0"),
         ("rnn", {"clip": -1.0}, "must be at least 0"),
     ],
 )
@@ -223,3 +290,7 @@ def test_settings_that_are_used_are_taken() -> None:
     training = {"optimizer": "rmsprop", "alpha": 0.9, "clip": 0.0, "groups": groups}
     found = checked(TrialConfig, {"task": "linear_functional", "model": "nn_rnn", "training": training}, "a trial")
     assert found.training.groups.triangle == GroupConfig(weight_decay=0.0)
+    training = {"groups": {"recurrent": {"factor": 0.5, "weight_decay": 0.0}, "input": {"factor": 2}}}
+    found = checked(TrialConfig, {"task": "linear_functional", "model": "residual_stack", "training": training}, "one")
+    assert found.training.groups.recurrent == STANDARD
+    assert found.training.groups.input == GroupConfig(factor=2.0)

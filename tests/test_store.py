@@ -85,7 +85,8 @@ def make_tables(identity: str) -> dict[str, pd.DataFrame]:
         for t in (0, 1)
     ]
     history = [{"identity": identity, "seed": 0, "step": 50, "train_loss": 0.5, "validation_loss": math.inf}]
-    frames = {"curves": curves, "replicas": replicas, "memory": memory, "history": history}
+    alignment = [{"identity": identity, "seed": 0, "step": 0, "layer": "all", "cosine": 0.5, "norm_ratio": math.nan}]
+    frames = {"curves": curves, "replicas": replicas, "memory": memory, "history": history, "alignment": alignment}
     return {name: pd.DataFrame(rows) for name, rows in frames.items()}
 
 
@@ -129,7 +130,7 @@ def test_a_record_is_strict_json_for_any_reader(tmp_path: Path) -> None:
 
 def test_pandas_alone_reads_the_whole_study(tmp_path: Path) -> None:
     filled(tmp_path, A, B)
-    for name, count in {"curves": 6, "replicas": 2, "memory": 4, "history": 1}.items():
+    for name, count in {"curves": 6, "replicas": 2, "memory": 4, "history": 1, "alignment": 1}.items():
         frame = pd.read_parquet(tmp_path / name)
         assert tuple(frame.columns) == table_files.columns(name)
         assert len(frame) == 2 * count
@@ -138,7 +139,7 @@ def test_pandas_alone_reads_the_whole_study(tmp_path: Path) -> None:
     assert curves["exponent"].isna().all()
     assert curves["width"].dtype == np.int64
     folders = {path.name for path in tmp_path.iterdir()}
-    assert folders == {"records", "curves", "replicas", "memory", "history", ".partial"}
+    assert folders == {"records", "curves", "replicas", "memory", "history", "alignment", ".partial"}
     assert list((tmp_path / ".partial").iterdir()) == []
 
 

@@ -53,14 +53,32 @@ def register_unit(name: str) -> Callable[[_Part], _Part]:
 
 
 def register_rule(name: str, aliases: Sequence[str] = ()) -> Callable[[_Part], _Part]:
-    """Class decorator: make a learning rule available as ``training: {rule: <name>}``, under other names as well."""
-    _aliases.update(dict.fromkeys(aliases, name))
-    return _register(RULE, name)
+    """Class decorator: make a learning rule available as ``training: {rule: <name>}``, under other names as well.
+
+    Raises:
+        RegistryError: one of the names is another rule's.
+    """
+
+    def decorate(part: _Part) -> _Part:
+        for taken in (name, *aliases):
+            owner = taken if taken in _parts[RULE] else _aliases.get(taken)
+            if owner not in (None, name):
+                raise RegistryError(f"the rules {name!r} and {owner!r} both go by {taken!r}. Rename one of them.")
+        registered = _register(RULE, name)(part)
+        _aliases.update(dict.fromkeys(aliases, name))
+        return registered
+
+    return decorate
 
 
 def rule_name(name: str) -> str:
     """The name under which a rule is registered, of any of its names; others as they are."""
     return _aliases.get(name, name)
+
+
+def other_names(rule: str) -> list[str]:
+    """The aliases of a rule, sorted."""
+    return sorted(alias for alias, owner in _aliases.items() if owner == rule)
 
 
 def _register(kind: str, name: str) -> Callable[[_Part], _Part]:

@@ -195,10 +195,20 @@ def run_share(
             f"the model {first.model.name!r} draws random numbers in training (dropout), which the parts of a batch "
             "would share: use resources.strategy=replicas with it"
         )
+    if shards > 1 and _model_class(first).whole_batch(first.model):
+        raise ValueError(
+            f"the model {first.model.name!r} takes statistics of a whole batch in training (batch norm), which no part "
+            "of it knows: use resources.strategy=replicas with it"
+        )
     if shards > 1 and _task_class(first).carries_states:
         raise ValueError(
             f"the task {first.task.name!r} carries states from batch to batch, whose parts are not the same sequences "
             "everywhere: use resources.strategy=replicas with it"
+        )
+    if shards > 1 and _model_class(first).whole_batch(first.model):
+        raise ValueError(
+            f"the model {first.model.name!r}, as it is set here, must see a training batch at once: use "
+            "resources.strategy=replicas with it"
         )
     if (handed or kept) and seat.workers > 1:
         raise ValueError("states are handed on by one worker alone: resources.workers must be 1 with a scheduler")

@@ -18,7 +18,7 @@ DISCOVERING = ("plan", "sweep", "resume", "extend", "retry", "submit")
 """Verbs that name tasks and models, so that a file that cannot be imported is worth a warning."""
 JOBS = ("sweep", "resume", "extend", "retry", "sync", "report")
 """Verbs that a job may run."""
-LISTS = ("tasks", "models", "parameterizations", "studies")
+LISTS = ("tasks", "models", "parameterizations", "units", "rules", "studies")
 
 
 def parse(argv: Sequence[str] | None, handlers: Mapping[str, Any]) -> argparse.Namespace:
@@ -189,7 +189,7 @@ def _add_list(command: argparse.ArgumentParser) -> None:
 
 
 def _add_describe(command: argparse.ArgumentParser) -> None:
-    command.add_argument("name", metavar="NAME", help="a task, model, parameterization, section or study")
+    command.add_argument("name", metavar="NAME", help="a task, model, parameterization, unit, rule, section or study")
     _add_workspace(command)
 
 

@@ -166,16 +166,17 @@ examples:
 {OVERRIDES}""",
     ),
     "list": Text(
-        "list tasks, models, parameterizations or studies",
+        "list tasks, models, parameterizations, units, rules or studies",
         "List what a study may name, from the engine, from this workspace's tasks/ and search_spaces/, and\nfrom "
         "installed plugins.",
         """\
 examples:
   memsweep list studies
-  memsweep list parameterizations""",
+  memsweep list parameterizations
+  memsweep list rules""",
     ),
     "describe": Text(
-        "explain a task, model, parameterization, section or study",
+        "explain a task, model, parameterization, unit, rule, section or study",
         "Print what a name means and every field that can be set: type, default, meaning, and what is allowed.",
         """\
 examples:

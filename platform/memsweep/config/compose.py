@@ -9,12 +9,13 @@ from typing import Any
 from memsweep import registry
 from memsweep.config import axes as grid_axes
 from memsweep.config import studies
+from memsweep.config.aliases import by_own_names
 from memsweep.config.check import INVALID, build
 from memsweep.config.claims import CLAIMS
 from memsweep.config.grid import expand
 from memsweep.config.matching import study_claims
 from memsweep.config.merge import merged, put
-from memsweep.config.overrides import GRID, SEARCH, Overrides, fix, leaves, parse
+from memsweep.config.overrides import GRID, REMOVED, SEARCH, Overrides, fix, leaves, parse
 from memsweep.config.problems import Problem, sentence, show
 from memsweep.config.protocols import MATCHED, PROTOCOL, for_models, laid_under, protocol_name
 from memsweep.config.reflect import keys, shape
@@ -64,16 +65,25 @@ def _loaded(path: Path, study: str, overrides: Sequence[str], workspace: Path) -
     words = parse(overrides, path.parent)
     problems = words.problems
     try:
-        written = _over_protocol(read(path, words.groups), words)
+        _rename(words)
+        written = by_own_names(_over_protocol(read(path, words.groups), words))
         search = overlaid(written.pop(SEARCH, None), words)
         axes = _axes(written.get(GRID), written, words)
-        data = resolve({**_overridden(written, words), GRID: axes, SEARCH: search}, path)
+        # once more: an interpolation may have brought another name along
+        data = by_own_names(resolve({**_overridden(written, words), GRID: axes, SEARCH: search}, path))
     except ConfigError as error:
         raise ConfigError([*problems, *error.problems], error.source) from error
     sweep = _build(data, path.stem, problems)
     if sweep is None or problems:
         raise ConfigError(problems, f"study {study!r} ({path})")
     return SweepConfig(**sweep, description=studies.description(path.read_text("utf-8")))
+
+
+def _rename(words: Overrides) -> None:
+    """Put parts' own names in the place of their aliases, so that an override meets the axis that it narrows."""
+    words.values = [(at, by_own_names(value, at)) for at, value in words.values]
+    words.axes = [(at, by_own_names(values, at)) for at, values in words.axes]
+    words.search = [(at, value if value is REMOVED else by_own_names(value, at)) for at, value in words.search]
 
 
 def _over_protocol(written: Mapping[str, Any], words: Overrides) -> dict[str, Any]:

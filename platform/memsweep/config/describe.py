@@ -15,6 +15,7 @@ from typing import Any
 from memsweep import registry
 from memsweep.config import studies
 from memsweep.config.axes import ROWS
+from memsweep.config.describe_rules import fitting_lines
 from memsweep.config.describe_search import NOTE, counted, searched_lines
 from memsweep.config.problems import show
 from memsweep.config.reflect import default, hints, key_of, nested, parts, registered_kind
@@ -29,6 +30,8 @@ LISTED = {
     "tasks": registry.TASK,
     "models": registry.MODEL,
     "parameterizations": registry.PARAMETERIZATION,
+    "units": registry.UNIT,
+    "rules": registry.RULE,
     "studies": STUDY,
 }
 """The plural on the command line -> the kind."""
@@ -53,13 +56,13 @@ def describe(name: str, workspace: Path) -> str:
     """What a name stands for: its meaning and its fields with types, defaults and limits.
 
     Args:
-        name: a task, model, parameterization, study, or section of a study file.
+        name: a task, model, parameterization, unit, rule, study, or section of a study file.
         workspace: folder with search_spaces/.
 
     Raises:
         ConfigError: nothing has this name; the message lists what can be described.
     """
-    texts = [_describe_part(kind, known) for kind, known in parts() if known == name]
+    texts = [_describe_part(kind, known) for kind, known in parts() if known == _own_name(kind, name)]
     texts += [
         _describe_config(f"section {name}", config, textwrap.fill(_NOTES.get(name, ""), _columns()))
         for known, config in _sections().items()
@@ -84,6 +87,10 @@ def describe(name: str, workspace: Path) -> str:
     )
 
 
+def _own_name(kind: str, name: str) -> str:
+    return registry.rule_name(name) if kind == registry.RULE else name
+
+
 def _sections() -> dict[str, type]:
     found = {key_of(field): nested(hints(TrialConfig)[field.name]) for field in dataclasses.fields(TrialConfig)}
     whole = {"resources": ResourcesConfig, SEARCH: SearchConfig, CONFIRM: ConfirmConfig}
@@ -92,11 +99,11 @@ def _sections() -> dict[str, type]:
 
 def _describe_part(kind: str, name: str) -> str:
     part = registry.get(kind, name)
-    return _describe_config(f"{kind} {name}", part.Config, _paragraph(part))
+    return _describe_config(f"{kind} {name}", part.Config, _paragraph(part), fitting_lines(kind, name, _columns()))
 
 
-def _describe_config(title: str, config: type, meaning: str = "") -> str:
-    lines = [title, meaning or _paragraph(config), ""]
+def _describe_config(title: str, config: type, meaning: str = "", notes: Sequence[str] = ()) -> str:
+    lines = [title, meaning or _paragraph(config), *notes, ""]
     rows = list(_rows(config, ""))
     if not rows:
         return "\n".join([*lines, "It has no fields."])
@@ -120,7 +127,7 @@ def _rows(config: type, prefix: str) -> Iterator[tuple[str, str, str, str]]:
         path, hint = prefix + key_of(field), hints(config)[field.name]
         below = nested(hint)
         kind = registered_kind(field)
-        allowed = _allowed(field, kind)
+        allowed = _allowed(field, kind or field.metadata.get("named"))
         meaning = field.metadata.get("doc") or ""
         yield path, kind or _type(hint), _default(field, below), f"{meaning} [{allowed}]" if allowed else meaning
         if below is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,19 @@ class GroupConfig:
 
     learning_rate: float | None = setting(None, "step size at the start", above=0.0, at_most=1e4)
     factor: float | None = setting(
-        None, "step size at the start as a multiple of training.learning_rate", above=0.0, at_most=1e4
+        None,
+        "step size as a multiple of training.learning_rate, which it follows wherever a search or a schedule moves it",
+        above=0.0,
+        at_most=1e4,
     )
     weight_decay: float | None = setting(None, "weight decay", at_least=0.0)
+
+    def problems(self) -> Iterable[str]:
+        if self.learning_rate is not None and self.factor is not None:
+            yield (
+                f"learning_rate is {self.learning_rate:g} and factor is {self.factor:g}, which is a learning rate, "
+                "too: leave one of them out"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,13 +15,14 @@ def rule_problems(model: Any, training: Any) -> Iterator[str]:
     Args:
         model, training: their Configs.
     """
-    if training.rule not in registry.names(registry.RULE):
-        yield f"training.rule: {registry.unknown(registry.RULE, training.rule)}"
-        return
     reason = refusal(training.rule, model)
     if reason is not None:
-        able = [name for name in registry.names(registry.RULE) if refusal(name, model) is None]
-        yield f"training.rule is {training.rule}, but {reason}. Rules for this model: {one_of(able)}"
+        yield f"training.rule is {training.rule}, but {reason}. Rules for this model: {one_of(fitting(model))}"
+
+
+def fitting(model: Any) -> list[str]:
+    """The registered rules that fit a model, given by its Config."""
+    return [name for name in registry.names(registry.RULE) if refusal(name, model) is None]
 
 
 def refusal(rule: str, model: Any) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from memsweep.config.aliases import by_own_names
 from memsweep.config.axes import ROWS
 from memsweep.config.cells import Cells, key
 from memsweep.config.claims import Claims, read_claims
@@ -55,7 +56,8 @@ def _resolve(said: Sentence, path: str, cells: Cells, problems: list[str]) -> Co
 
 def _side(items: Sequence[Item], path: str, cells: Cells, problems: list[str]) -> dict[str, Any]:
     side: dict[str, Any] = {}
-    for item in items:
+    for written in items:
+        item = _by_own_name(written, cells)
         found, fault = _field(item, cells) if item.field else _axis(item.value, cells)
         if fault:
             problems.append(sentence(path, fault))
@@ -63,6 +65,13 @@ def _side(items: Sequence[Item], path: str, cells: Cells, problems: list[str]) -
             problems.append(sentence(path, f"names {found} twice on one side"))
         side[found] = item.value
     return side
+
+
+def _by_own_name(item: Item, cells: Cells) -> Item:
+    """The item with a part's own name in the place of an alias, where a field that it may mean holds such names."""
+    meant = [path for path in (*cells.axes, *cells.paths) if not item.field or _ends(path, item.field)]
+    renamed = (by_own_names(item.value, path) for path in meant)
+    return next((Item(item.field, value) for value in renamed if value != item.value), item)
 
 
 def _field(item: Item, cells: Cells) -> tuple[str, str]:

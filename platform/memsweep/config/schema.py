@@ -17,6 +17,7 @@ from memsweep.config.claims import Claims
 from memsweep.config.fields import setting
 from memsweep.config.groups import GroupsConfig, group_problems
 from memsweep.config.learning_rule import rule_problems
+from memsweep.config.micro_batches import micro_batch_problems
 from memsweep.config.search import ConfirmConfig, Search
 
 LINEAR_PENALTY, NONLINEAR_PENALTY = 1e-2, 1e-3
@@ -54,11 +55,12 @@ class TrainingConfig:
         "bptt",
         "how gradients are computed: bptt (backpropagation through time), or a rule that goes forward in time; see "
         "memsweep list rules",
+        named=registry.RULE,
     )
     alignment_every: int = setting(
         0,
-        "steps between comparisons of the rule's gradient with that of bptt, layer by layer (0: none); costs a "
-        "gradient each",
+        "steps between comparisons of the rule's gradient with that of bptt, layer by layer (0: none; bptt itself has "
+        "none to make); costs a gradient each",
         at_least=0,
     )
     micro_batch: int = setting(
@@ -102,6 +104,12 @@ class TrainingConfig:
         "learning rate over the steps: cosine (down to 0), constant, or plateau (times plateau_factor when the "
         "validation loss has not improved by 0.01 % for more than plateau_patience validations)",
         choices=("cosine", "constant", "plateau"),
+    )
+    warmup: int = setting(
+        0,
+        "steps at the start over which the learning rate rises linearly to its full size; what schedule says begins "
+        "after them",
+        at_least=0,
     )
     plateau_factor: float = setting(0.1, "what a plateau multiplies the learning rate by", above=0.0, below=1.0)
     plateau_patience: int = setting(10, "validations without improvement that make no plateau yet", at_least=0)
@@ -161,6 +169,8 @@ class TrainingConfig:
         every = f"a multiple of validate_every ({self.validate_every})"
         if self.until and self.until >= self.steps:
             yield f"until ({self.until}) must be smaller than steps ({self.steps}); 0 trains for all of them"
+        if self.warmup and self.warmup >= self.steps:
+            yield f"warmup ({self.warmup}) must be smaller than steps ({self.steps}), or the full rate is never reached"
         if self.until % self.validate_every:
             yield f"until ({self.until}) must be {every}: what is measured then is the best validated state"
         turned = [turn.until for turn in self.turns]
@@ -366,6 +376,7 @@ class TrialConfig:
         yield from group_problems(self.training.groups, self.model)
         yield from carrying_problems(self.task, self.model, self.training)
         yield from rule_problems(self.model, self.training)
+        yield from micro_batch_problems(self.model, self.training)
         if self.has_closed_form:
             return
         pair = f"the task {self.task.name} with the model {self.model.name} has no closed form of its expected loss"

@@ -14,7 +14,7 @@ KINDS = (UNIFORM, LOG_UNIFORM, INT, LOG_INT, CHOICE)
 """Kinds of domains: ``{log_uniform: [low, high]}``, ``{choice: [a, b, c]}``."""
 
 NONE, ASHA, HYPERBAND, MEDIAN, PBT = "none", "asha", "hyperband", "median", "pbt"
-RANDOM, TPE, CMA_ES, GP, NSGA_II = "random", "tpe", "cma_es", "gp", "nsga_ii"
+GRID, RANDOM, TPE, CMA_ES, GP, NSGA_II = "grid", "random", "tpe", "cma_es", "gp", "nsga_ii"
 CELL, STUDY = "cell", "study"
 MIN, MAX = "min", "max"
 
@@ -31,6 +31,8 @@ METRICS: Final[Mapping[str, str]] = {
 """What a search can be for, of every task, and what is good: medians over the seeds."""
 BALL_OF: Final[Mapping[str, str]] = {"radius": "recurrent", "radius_weights": "weights", "radius_all": "all"}
 """Metrics that are measured in a ball, which ``perturbation.balls`` must then name."""
+MOST_COMBINATIONS: Final = 100_000
+"""Suggestions of a space that are listed one by one."""
 TEST: Final = "test_"
 """``test_accuracy`` is the task's own metric ``accuracy``, on the test set."""
 
@@ -124,9 +126,10 @@ class SearchConfig:
 
     algorithm: str = setting(
         TPE,
-        "random; tpe (Optuna's default, good for most), gp (Gaussian process: few expensive trials), cma_es (numeric "
-        "fields alone), or nsga_ii (several objectives)",
-        choices=(RANDOM, TPE, CMA_ES, GP, NSGA_II),
+        "grid (every combination of choices and whole numbers, in order); random; tpe (Optuna's default, good for "
+        "most), gp (Gaussian process: few expensive trials), cma_es (numeric fields alone), or nsga_ii (several "
+        "objectives)",
+        choices=(GRID, RANDOM, TPE, CMA_ES, GP, NSGA_II),
     )
     trials: int = setting(20, "suggestions, in each cell of the grid or for the whole study (see scope)", at_least=1)
     batch: int = setting(
@@ -139,7 +142,8 @@ class SearchConfig:
     objective: tuple[str, ...] = setting(
         ("validation_loss",),
         "what is searched for, medians over the seeds: validation_loss, error, relative_error, margin, slowest_rate, "
-        "radius, radius_weights, radius_all, or test_<a metric of the task>; several with nsga_ii, tpe, gp or random",
+        "radius, radius_weights, radius_all, or test_<a metric of the task>; several with nsga_ii, tpe, gp, random or "
+        "grid",
     )
     mode: tuple[str, ...] = setting(
         (),
@@ -221,6 +225,15 @@ def same(value: Any, wanted: Any) -> bool:
 def rows_at_most(search: Search, cells: int, confirm: ConfirmConfig | None = None) -> int:
     """Rows of all cells when nobody is stopped, each suggestion counted once, and the confirmation's."""
     return cells * (search.settings.trials + (confirm.top if confirm else 0))
+
+
+def combinations(space: Mapping[str, Domain]) -> float:
+    """How many suggestions a space has, conditions aside; infinite where it has an interval of real numbers."""
+    sizes = [
+        domain.high - domain.low + 1 if domain.is_whole else math.inf if domain.is_numeric else len(domain.values)
+        for domain in space.values()
+    ]
+    return math.prod(sizes)
 
 
 def is_finite(value: Any) -> bool:

@@ -14,14 +14,17 @@ from memsweep.config.search import (
     ASHA,
     BALL_OF,
     CMA_ES,
+    GRID,
     HYPERBAND,
     MEDIAN,
+    MOST_COMBINATIONS,
     NONE,
     PBT,
     STUDY,
     TEST,
     SchedulerConfig,
     Search,
+    combinations,
     rows_at_most,
 )
 from memsweep.errors import did_you_mean, one_of
@@ -67,6 +70,8 @@ def settings_problems(
 
 def _algorithm_problems(search: Search) -> Iterator[str]:
     settings, at = search.settings, "search.algorithm"
+    if settings.algorithm == GRID:
+        yield from _grid_problems(search)
     if settings.algorithm == CMA_ES:
         choices = [path for path, domain in search.space.items() if not domain.is_numeric]
         if choices:
@@ -80,6 +85,19 @@ def _algorithm_problems(search: Search) -> Iterator[str]:
     if len(settings.objective) > 1 and settings.scheduler.name != NONE:
         rule = "with several objectives nobody is behind for sure, and no scheduler can stop anybody early"
         yield sentence(_SCHEDULER, f"{rule}. Take none, or one objective", settings.scheduler.name)
+
+
+def _grid_problems(search: Search) -> Iterator[str]:
+    endless = [path for path, domain in search.space.items() if domain.is_numeric and not domain.is_whole]
+    if endless:
+        rule = f"grid tries every value, and {', '.join(endless)} has no end of them. Give it a choice, or take random"
+        yield sentence("search.algorithm", rule)
+    elif (count := combinations(search.space)) > MOST_COMBINATIONS:
+        rule = f"grid tries every combination, of which there are {count:,.0f}, more than {MOST_COMBINATIONS:,}"
+        yield sentence("search.algorithm", f"{rule}. Take values out, or take random")
+    elif count > search.settings.trials:
+        rule = f"must be at least {count:,.0f} for the grid, which has so many combinations"
+        yield sentence("search.trials", f"{rule}. Or take values out, or take random", str(search.settings.trials))
 
 
 def _metric_problems(objective: Sequence[str], trials: Sequence[TrialConfig]) -> Iterator[str]:

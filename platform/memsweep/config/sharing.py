@@ -43,3 +43,9 @@ def _of(trial: TrialConfig, workers: int) -> Iterator[str]:
             "data cannot share out a step with dropout, whose draws are of the whole batch. Set model.dropout to 0, or "
             "take strategy: replicas",
         )
+    elif registry.get(registry.MODEL, trial.model.name).whole_batch(trial.model):
+        yield sentence(
+            "resources.strategy",
+            f"data cannot share out a step of the model {trial.model.name} as it is configured: it takes statistics of "
+            "the whole batch (batch norm). Take a norm that does not, or strategy: replicas",
+        )

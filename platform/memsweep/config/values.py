@@ -7,6 +7,7 @@ import math
 import operator
 from typing import Any, Final
 
+from memsweep import registry
 from memsweep.config.problems import Problem, show
 from memsweep.errors import did_you_mean, one_of
 
@@ -41,6 +42,12 @@ def scalar(wanted: type, field: dataclasses.Field[Any], data: Any, path: str, pr
         got = show(value) + (f" ({hint}?)" if hint else "")
         problems.append(Problem(path, f"must be one of {one_of(choices)}", got))
         return INVALID
+    kind = field.metadata.get("named")
+    if kind is not None:
+        value = registry.rule_name(value) if kind == registry.RULE else value
+        if value not in registry.names(kind):
+            problems.append(Problem(path, registry.unknown(kind, value)))
+            return INVALID
     for name, holds, words in _LIMITS:
         limit = field.metadata.get(name)
         if limit is not None and not isinstance(value, str) and not holds(value, limit):

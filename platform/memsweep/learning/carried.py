@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from memsweep.learning.accumulated import Accumulated
-from memsweep.learning.problem import SampledProblem
+from memsweep.learning.problem import CHUNK, SampledProblem
 from memsweep.learning.task import Batch, CarriedTask
 from memsweep.models.base import Model, Weights
 from memsweep.streams import TRAIN, Stream
@@ -38,7 +38,7 @@ class Windows(Batch):
 class CarriedProblem(SampledProblem):
     """Models that carry their states, on a task whose sequences are longer than its windows."""
 
-    def __init__(self, task: CarriedTask, dtype: torch.dtype, chunk: int = 256) -> None:
+    def __init__(self, task: CarriedTask, dtype: torch.dtype, chunk: int = CHUNK) -> None:
         super().__init__(task, dtype, chunk)
         self.long: CarriedTask = task
 
@@ -74,6 +74,14 @@ class CarriedProblem(SampledProblem):
             f"windows of the task {self._name!r} follow one another and cannot be chosen apart: training.train_size "
             "must be 0, and resources.strategy replicas"
         )
+
+    def splits(self, model: Model) -> bool:
+        del model  # states are carried out of no kernel that keeps none
+        return True
+
+    def _repeated(self, sequences: Batch, count: int) -> Windows:
+        rows = torch.arange(count, device="cpu") % len(sequences.inputs)
+        return Windows(sequences.inputs[rows], sequences.targets[rows], count, begins=True)
 
     def prepared(self, sequences: Batch) -> Windows:
         here = super().prepared(sequences)
@@ -146,7 +154,7 @@ class CarriedProblem(SampledProblem):
             now = None if data.begins or states is None else states[..., first:last, :]
             for window in range(windows):
                 part = Batch(inputs_RWTI[first:last, window].contiguous(), targets_RW[first:last, window])
-                outputs, now = model.outputs_from(weights, part.inputs, now)
+                outputs, now = model.outputs_from(weights, self._read(part.inputs), now)
                 now = now.detach()
                 use(outputs, part, (last - first) / len(data.inputs))
                 del outputs  # or it would stay while the next window is computed

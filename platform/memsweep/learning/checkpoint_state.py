@@ -44,6 +44,7 @@ def restore(learner: Learner, state: dict[str, Any]) -> None:
             setattr(getattr(learner, part), name, value)
     learner.carried = state.get("carried")
     learner.criterion.largest, learner.criterion.samples = state["largest"], state["samples"]
+    learner.alignment.measured = state["alignment"]
     learner.history = state["history"]
 
 
@@ -57,7 +58,11 @@ def compact(value: Any) -> Any:
 
 
 def _state(learner: Learner) -> dict[str, Any]:
-    return fixed_part(learner) | {"samples": learner.criterion.samples, "history": learner.history}
+    return fixed_part(learner) | {
+        "samples": learner.criterion.samples,
+        "alignment": learner.alignment.measured,
+        "history": learner.history,
+    }
 
 
 def fixed_part(learner: Learner) -> dict[str, Any]:
@@ -95,18 +100,27 @@ def checked(
 
 def _checked_learner(saved: Any, learner: Learner, step: int, training: TrainingConfig) -> dict[str, Any]:
     fixed = fixed_part(learner)
-    must_hold(saved, (*fixed, "samples", "history"), "a learner")
+    must_hold(saved, (*fixed, "samples", "alignment", "history"), "a learner")
     found = {name: like(saved[name], pattern, step, name) for name, pattern in fixed.items()}
     criterion, loss = learner.criterion, learner.loss
     ratios = criterion.largest.new_empty(criterion.exists.shape)
     samples = _list(saved["samples"], _most_validations(training), "samples")
     history = _list(saved["history"], _most_validations(training), "history")
     found["samples"] = [like(sample, ratios, step, "samples") for sample in samples]
+    found["alignment"] = _checked_alignment(saved["alignment"], learner, step)
     found["history"] = [like(row, (0, loss, loss), step, "history") for row in history]
     at = [row[0] for row in found["history"]]
     if at != sorted(set(at)):
         raise UnusableError("does not fit: the steps of its history are out of order")
     return found
+
+
+def _checked_alignment(value: Any, learner: Learner, step: int) -> list[Tensor]:
+    wanted, pattern = learner.alignment.expected(step), learner.alignment.pattern()
+    found = _list(value, wanted, "alignment")
+    if len(found) < wanted:
+        raise UnusableError(f"does not fit: alignment must be a list of {wanted} rows, got {len(found)}")
+    return [like(one, pattern, step, "alignment") for one in found]
 
 
 def like(value: Any, pattern: Any, step: int, name: str) -> Any:
@@ -162,6 +176,7 @@ def most_bytes(learners: list[Learner], training: TrainingConfig) -> int:
         criterion = learner.criterion
         ratios = criterion.exists.numel() * criterion.largest.element_size()
         total += size_of(fixed_part(learner))
+        total += learner.alignment.expected(training.end) * size_of(learner.alignment.pattern())
         total += rows * (ratios + _TENSOR_OVERHEAD) + 2 * rows * (learner.loss.nbytes + _TENSOR_OVERHEAD)
     return total
 

@@ -1,4 +1,4 @@
-"""Images read as sequences: one class for a whole sequence, answered at its last step.
+"""Images read as sequences: one class for a whole sequence, answered at its last step or at every one.
 
 Letters: N leading dimensions (replicas, copies), B batch, T time, I inputs, C classes, P pixels, K channels.
 """
@@ -16,7 +16,9 @@ import scipy.stats
 import torch
 from torch import Tensor
 
-from memsweep.learning.losses import last_step_accuracy, last_step_cross_entropy
+from memsweep.learning.epochs import epoch_rows
+from memsweep.learning.labelled_sequences import SURE
+from memsweep.learning.losses import last_step_accuracy, last_step_cross_entropy, mean_cross_entropy
 from memsweep.learning.task import Batch, Task
 from memsweep.streams import TRAIN, Stream
 
@@ -28,7 +30,8 @@ class Labelled:
     """Images and their classes.
 
     Attributes:
-        images: ``[B, height, width, K]``, bytes or whatever numbers they come in.
+        images: ``[B, height, width, K]``, bytes or whatever numbers they come in; or ``[B]``, what tells a task that
+            reads images when it draws them which they are (``sequences``).
         labels: ``[B]``, int64, 0 ... C-1.
     """
 
@@ -46,7 +49,10 @@ class Labelled:
 
 
 class SequentialImages(Task):
-    """A finite set of labelled images, read row by row or pixel by pixel; cross entropy of the last step's answer.
+    """A finite set of labelled images, read row by row or pixel by pixel; cross entropy of the answer.
+
+    The loss is that of the last step's answer, or, with ``answer`` ``every``, the mean over the steps, at each of which
+    the class is asked though only a part of the image has been read. The accuracy is that of the last step in both.
 
     Batch ``index`` of the training stream is a piece of an epoch: every epoch is a permutation of the training images
     that the stream decides, and what does not fill a batch is left out of that epoch. The other streams go through
@@ -81,6 +87,11 @@ class SequentialImages(Task):
     def permutation_seed(self) -> int:
         """Decides the fixed permutation of the pixels; 0 leaves them in their places."""
 
+    @property
+    def answer(self) -> str:
+        """``last`` or ``every``: at which step the class is asked; the last, unless the task says otherwise."""
+        return "last"
+
     @cached_property
     def splits(self) -> Mapping[str, Labelled]:
         """The images of each stream, read at first use."""
@@ -102,14 +113,7 @@ class SequentialImages(Task):
 
     def draw(self, stream: Stream, index: int, size: int) -> Batch:
         split = self.splits[stream.name]
-        count = len(split.labels)
-        if size >= count:
-            rows = np.arange(count) if stream.name != TRAIN else stream.generator(index).permutation(count)
-        elif stream.name == TRAIN:
-            epoch, place = divmod(index, count // size)
-            rows = stream.generator(epoch).permutation(count)[place * size : (place + 1) * size]
-        else:
-            rows = (index * size + np.arange(size)) % count
+        rows = epoch_rows(stream, index, size, len(split.labels))
         chosen = split.chosen(rows)
         return Batch(self.sequences(chosen.images), torch.from_numpy(chosen.labels))
 
@@ -127,6 +131,8 @@ class SequentialImages(Task):
         return Stream(self.permutation_seed, "permutation of the pixels").generator().permutation(height * width)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        if self.answer == "every":
+            return mean_cross_entropy(outputs, batch.targets.unsqueeze(-1)).mean(-1)
         return last_step_cross_entropy(outputs, batch.targets).mean(-1)
 
     def metrics(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
@@ -138,18 +144,25 @@ class SequentialImages(Task):
         return float(scipy.stats.entropy(np.bincount(self.splits[TRAIN].labels)))
 
     def memoryless_loss(self) -> float:
-        """Entropy of the class given the pixel that is read last, among the training images; nan where the last step
-        reads more than one number."""
+        """Entropy of the class given the pixel that is read last, among the training images; where every step answers,
+        the mean of the entropies given each pixel. nan where a step reads more than one number."""
         if self.inputs > 1:
             return math.nan
         train = self.splits[TRAIN]
-        last = train.images.reshape(len(train.labels), -1)[:, self.places()[-1]]
-        seen = np.unique(last, return_inverse=True)[1]
-        pairs = np.bincount(seen * self.classes + train.labels)
-        return float(scipy.stats.entropy(pairs[pairs > 0]) - scipy.stats.entropy(np.bincount(seen)))
+        pixels_BP = train.images.reshape(len(train.labels), -1)
+        asked = self.places() if self.answer == "every" else self.places()[-1:]
+        asked_PB = np.ascontiguousarray(pixels_BP[:, asked].T)
+        return float(np.mean([self._unsure(read_B, train.labels) for read_B in asked_PB]))
+
+    def _unsure(self, read_B: np.ndarray, labels_B: np.ndarray) -> float:
+        """Entropy of the class given a number, in nats, by the frequencies of the pairs of both."""
+        whole = read_B.dtype == np.uint8  # bytes are counted as they are: to look for the different ones is to sort
+        seen = read_B.astype(np.int64) if whole else np.unique(read_B, return_inverse=True)[1]
+        pairs, alone = np.bincount(seen * self.classes + labels_B), np.bincount(seen)
+        return float(scipy.stats.entropy(pairs[pairs > 0]) - scipy.stats.entropy(alone[alone > 0]))
 
     def oracle(self, inputs: Tensor) -> Tensor:
-        """The known class of each sequence, found among all sequences by its numbers; 50 nats above the others."""
+        """The known class of each sequence, at every step of it; found among all sequences by its numbers."""
         known = {
             sequence.numpy().tobytes(): int(label)
             for split in self.splits.values()
@@ -157,5 +170,5 @@ class SequentialImages(Task):
         }
         answer = torch.zeros(*inputs.shape[:2], self.classes, dtype=inputs.dtype)
         for row, sequence in enumerate(inputs.contiguous()):
-            answer[row, -1, known[sequence.numpy().tobytes()]] = 50.0
+            answer[row, :, known[sequence.numpy().tobytes()]] = SURE
         return answer

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from pathlib import Path
 
 DATA_VARIABLE = "MEMSWEEP_DATA"
 
@@ -10,3 +12,35 @@ DATA_VARIABLE = "MEMSWEEP_DATA"
 def data_folder() -> str:
     """The folder that the environment variable names, else ``data`` in the working folder."""
     return os.environ.get(DATA_VARIABLE, "data")
+
+
+def lacks(folder: Path, absent: Sequence[str], published: str, how: str = "") -> str:
+    """The sentence that says that published files are not there, and what to do.
+
+    Args:
+        folder: where they were looked for: the data set's own folder in the data folder.
+        absent: names of what is missing.
+        published: name and format of the data set.
+        how: what to know before files are put there, from the comma on.
+    """
+    return (
+        f"the folder {folder} lacks {', '.join(absent)}, of {published}. Put the published files there{how}, or say "
+        f"with the field folder, or with the environment variable {DATA_VARIABLE}, where the folder above it is"
+    )
+
+
+def published_text(path: Path) -> str:
+    """The content of a text file in UTF-8.
+
+    Raises:
+        ValueError: the file cannot be read, or holds something else.
+    """
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is no text in UTF-8: its byte {error.start} (0x{error.object[error.start]:02x}) fits into no "
+            "character. Get the file again"
+        ) from None

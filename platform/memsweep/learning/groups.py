@@ -39,8 +39,7 @@ class GroupSettings:
 
     def rates(self, rates: Tensor) -> Tensor:
         """Learning rates at the start of the others, ``[rows]``, with those of the groups: ``[rows, 1 + groups]``."""
-        own = [rates if one.learning_rate is None else torch.full_like(rates, one.learning_rate) for one in self.own]
-        return torch.stack([rates, *own], -1)
+        return torch.stack([rates, *(_own_rates(one, rates) for one in self.own)], -1)
 
     def decay(self, decay: float, weights: Tensor) -> float | Tensor:
         """The weight decay of each entry of ``weights``: ``[size]``, or one number where it is the same for all."""
@@ -52,3 +51,10 @@ class GroupSettings:
     def spread(self, values: Tensor) -> Tensor:
         """What holds for each entry: of ``[..., 1 + groups]``, ``[..., size]``; of ``[..., 1]`` the same again."""
         return values.index_select(-1, self.column) if self.own else values
+
+
+def _own_rates(settings: GroupConfig, rates: Tensor) -> Tensor:
+    """Learning rates of a group beside those of the others: a number of its own, or so many times theirs."""
+    if settings.learning_rate is not None:
+        return torch.full_like(rates, settings.learning_rate)
+    return rates if settings.factor is None else settings.factor * rates

@@ -112,7 +112,9 @@ def _all(learner: Learner, step: int, training: TrainingConfig) -> Rows:
     counted = math.ceil(step / training.validate_every) if len(criterion.entries) else 0
     ratios = criterion.largest.new_empty(criterion.exists.shape)
     kept = len(history.kept_until(training, step))
+    alignment = learner.alignment
     return found | {
+        "alignment": _stacked(alignment.measured, alignment.expected(step), alignment.pattern()),
         "samples": _stacked(criterion.samples, counted, ratios),
         "train_losses": _stacked([trained for _, trained, _ in learner.history], kept, loss),
         "validation_losses": _stacked([validated for *_, validated in learner.history], kept, loss),
@@ -135,4 +137,5 @@ def _restore(learner: Learner, rows: Rows, step: int, training: TrainingConfig) 
     trained, validated = (rows[name].unbind(1) for name in ("train_losses", "validation_losses"))
     state["history"] = list(zip(history.kept_until(training, step), trained, validated, strict=True))
     state["samples"] = list(rows["samples"].unbind(1))
+    state["alignment"] = list(rows["alignment"].unbind(1))
     restore(learner, state)

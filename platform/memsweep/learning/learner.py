@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,14 +12,18 @@ import torch
 from torch import Tensor
 
 from memsweep.config.schema import TrainingConfig
+from memsweep.learning.alignment import Alignment
 from memsweep.learning.criterion import GradientOverWeight
 from memsweep.learning.ensemble import Ensemble
 from memsweep.learning.groups import GroupSettings
+from memsweep.learning.micro_batches import micro_batch
 from memsweep.learning.optimizer import Optimizer, optimizer_for
 from memsweep.learning.plateau import Plateau
 from memsweep.learning.problem import Problem
 from memsweep.models.base import Part
 from memsweep.rules.batched import learning_by
+
+BPTT = "bptt"
 
 
 @dataclass
@@ -39,6 +45,8 @@ class Learner:
         plateau: the learning rates' factors under the schedule ``plateau``.
         criterion: gradients over weights along the way.
         rule: name of the learning rule by which gradients are computed.
+        alignment: how well they point where those of backpropagation do.
+        micro_batch: sequences that are computed at a time; None: the problem does not split batches.
         carried: ``[rows, B, M]``, the states with which the next batch goes on; None where the task carries none.
         history: (step, train losses ``[rows]``, validation losses ``[rows]``).
     """
@@ -61,7 +69,9 @@ class Learner:
     amplitudes: Tensor
     plateau: Plateau
     criterion: GradientOverWeight
-    rule: str = "bptt"
+    alignment: Alignment
+    rule: str = BPTT
+    micro_batch: int | None = None
     carried: Tensor | None = None
     history: list[tuple[int, Tensor, Tensor]] = field(default_factory=list)
 
@@ -69,7 +79,7 @@ class Learner:
     def start(ensemble: Ensemble, problem: Problem, training: TrainingConfig) -> Learner:
         rows, weights = ensemble.rows, ensemble.initial
         replicas = ensemble.replicas
-        return Learner(
+        learner = Learner(
             ensemble=ensemble,
             targets=ensemble.spread([problem.target(replica.trial) for replica in replicas]),
             rates=ensemble.spread([replica.learning_rate for replica in replicas]).to(weights.dtype),
@@ -88,9 +98,12 @@ class Learner:
             amplitudes=ensemble.select(Part.ENCODER, Part.READOUT),
             plateau=Plateau.start(rows, weights.dtype),
             criterion=GradientOverWeight.start(ensemble),
+            alignment=Alignment.start(ensemble, training),
             rule=training.rule,
             carried=problem.first_states(ensemble.model, ensemble.layout.named(weights), training.batch_size),
         )
+        learner.micro_batch = micro_batch(learner, problem, training)
+        return learner
 
     @property
     def seeds(self) -> list[int]:
@@ -103,32 +116,68 @@ class Learner:
         """The replicas that are still in training: ``[rows]``, bool."""
         return self.running & self.ensemble.real
 
+    def split(self, problem: Problem) -> Problem:
+        """The problem, with batches in pieces of the learner's size."""
+        return problem if self.micro_batch is None else problem.in_chunks(self.micro_batch)
+
     def losses(self, problem: Problem, data: Any, weights: Tensor, live: Tensor) -> Tensor:
         """Losses ``[rows]`` of flat weights ``[rows, size]``; those of rows that are not live mean nothing."""
-        named = self.ensemble.layout.named(weights)
+        named, split = self.ensemble.layout.named(weights), self.split(problem)
 
         def loss(part: Any) -> list[Tensor]:
-            return [problem.loss(self.ensemble.model, named, part, self.targets, live)]
+            return [split.loss(self.ensemble.model, named, part, self.targets, live)]
 
         return problem.summed(data, loss, weights, live)[0]
 
-    def descent(self, problem: Problem, data: Any) -> tuple[Tensor, Tensor]:
-        """Losses ``[rows]`` of the weights as they are, and gradients by the rule, the caller's to change.
+    @contextmanager
+    def in_training(self, step: int) -> Iterator[None]:
+        """While the context lasts, the models compute as they do in this step of training."""
+        model = self.ensemble.model
+        model.train()
+        model.stir(self.seeds, step)
+        try:
+            yield
+        finally:
+            model.eval()
+
+    def descent(self, problem: Problem, data: Any, rule: str | None = None) -> tuple[Tensor, Tensor]:
+        """Losses ``[rows]`` of the weights as they are, and gradients, the caller's to change.
 
         What the models hold at the end of the batch is kept for the next one.
+
+        Args:
+            problem: that is learnt.
+            data: of a batch.
+            rule: by which gradients are computed; None: the learner's own.
+        """
+        live, split = self.live, self.split(problem)
+
+        def descent(part: Any) -> list[Tensor]:
+            return self._gradient(split, part, rule or self.rule, live)
+
+        loss, gradient = problem.summed(data, descent, self.weights, live)
+        return loss, gradient
+
+    def rehearse(self, problem: Problem, data: Any) -> None:
+        """Compute a gradient on a part of a batch, all of it at a time, for the sake of its memory; nothing stays.
+
+        No row is live: that takes as much memory, and no time where rows are passed over.
+        """
+        carried, count = self.carried, len(data.targets)
+        with self.in_training(0):
+            self._gradient(problem.in_chunks(count), data, self.rule, torch.zeros_like(self.running))
+        self.carried = carried
+
+    def _gradient(self, problem: Problem, part: Any, rule: str, live: Tensor) -> list[Tensor]:
+        """Losses and gradients by a rule.
 
         The weights are differentiated name by name: through the flat tensor, every name would cost a gradient of
         the flat tensor's size.
         """
-        named = {name: value.requires_grad_(True) for name, value in self.ensemble.layout.named(self.weights).items()}
-        live = self.live
-
-        def descent(part: Any) -> list[Tensor]:
-            loss, self.carried = problem.loss_from(self.ensemble.model, named, part, self.targets, self.carried, live)
+        model, layout = self.ensemble.model, self.ensemble.layout
+        named = {name: value.requires_grad_(True) for name, value in layout.named(self.weights).items()}
+        with learning_by(rule, model):
+            loss, self.carried = problem.loss_from(model, named, part, self.targets, self.carried, live)
             # a model may leave a weight out of its output; its gradient is zero
             found = torch.autograd.grad(loss.sum(), list(named.values()), allow_unused=True, materialize_grads=True)
-            return [loss.detach(), self.ensemble.layout.flat(dict(zip(named, found, strict=True)))]
-
-        with learning_by(self.rule, self.ensemble.model):
-            loss, gradient = problem.summed(data, descent, self.weights, live)
-        return loss, gradient
+        return [loss.detach(), layout.flat(dict(zip(named, found, strict=True)))]

@@ -14,13 +14,13 @@ from memsweep.learning import history, pruning
 from memsweep.learning.checkpoints import Checkpoint
 from memsweep.learning.ensemble import Ensemble, stability_margin
 from memsweep.learning.handover import Handover
-from memsweep.learning.learner import Learner
+from memsweep.learning.learner import BPTT, Learner
 from memsweep.learning.optimizer import clipped
 from memsweep.learning.plateau import scheduled
 from memsweep.learning.problem import Problem
 from memsweep.learning.stretches import Settings, rates_at, settings_at
 from memsweep.learning.training_data import TrainingData
-from memsweep.models.base import Model
+from memsweep.models.base import Model, Part
 from memsweep.streams import VALIDATION, Stream
 
 
@@ -120,11 +120,13 @@ def _penalties(settings: Settings) -> tuple[float | None, float]:
 
 def _step(learner: Learner, problem: Problem, data: Any, step: int, training: TrainingConfig) -> None:
     settings = settings_at(training, step)
-    weights, model = learner.weights, learner.ensemble.model
-    model.train()
-    model.stir(learner.seeds, step)
-    loss, gradient = learner.descent(problem, data)
-    model.eval()
+    weights = learner.weights
+    with learner.in_training(step):
+        loss, gradient = learner.descent(problem, data)
+    if learner.alignment.is_due(step):
+        with learner.in_training(step):  # with the same random numbers once more
+            _, true = learner.descent(problem, data, BPTT)
+        learner.alignment.observe(gradient, true)
     _add_penalty_gradient(learner, gradient, settings)
     learner.criterion.observe(weights, gradient, learner.running, keep=step % training.validate_every == 0)
     # the largest entry is finite where all are: one pass, and nothing but a number a row to write
@@ -133,7 +135,7 @@ def _step(learner: Learner, problem: Problem, data: Any, step: int, training: Tr
     learner.running &= healthy
     moving = learner.running.unsqueeze(-1) & learner.ensemble.exists
     gradient = clipped(torch.where(moving, gradient, 0.0), settings.clip)
-    factor = scheduled(step, training.steps, training.schedule)
+    factor = scheduled(step, training.steps, training.schedule, training.warmup)
     rates = learner.groups.rates(rates_at(learner.rates, settings)) * factor * learner.plateau.factor.unsqueeze(-1)
     learner.weights = learner.optimizer.update(
         weights,
@@ -142,8 +144,19 @@ def _step(learner: Learner, problem: Problem, data: Any, step: int, training: Tr
         learner.groups.decay(settings.weight_decay, weights),
         moving,
     )
+    _settle(learner, weights)
     learner.steps += learner.running
     learner.loss = loss
+
+
+def _settle(learner: Learner, before: Tensor) -> None:
+    """Put in what a step at weights ``[rows, size]`` has made of those that are statistics: the optimizer has no say."""
+    layout, model = learner.ensemble.layout, learner.ensemble.model
+    if all(segment.role.part is not Part.STATISTIC for segment in layout.segments):
+        return
+    named = layout.named(before)
+    after = torch.where(learner.running.unsqueeze(-1), layout.flat({**named, **model.settled(named)}), before)
+    learner.weights = torch.where(learner.ensemble.select(Part.STATISTIC), after, learner.weights)
 
 
 def _penalty(learner: Learner, weights: Tensor, settings: Settings) -> Tensor:

@@ -1,4 +1,4 @@
-"""Losses of classification: of every step, summed or averaged, or of the last step alone.
+"""Losses of classification: of every step, summed or averaged, of the steps that count, or of the last step alone.
 
 Letters: N leading dimensions (replicas, copies), B batch, T time, C classes.
 """
@@ -51,6 +51,22 @@ def last_step_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     return step_cross_entropy(logits[..., -1, :], targets)
 
 
+def counted_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Negative log-likelihood of a step's class, averaged over the steps of a sequence that count.
+
+    Args:
+        logits: ``[..., T, C]``.
+        targets: class numbers, an integer type, ``[..., T]``; -1 where no answer counts. Each sequence has one that
+            does. Missing leading dimensions are broadcast.
+
+    Returns:
+        ``[...]``, in nats: one loss for every sequence.
+    """
+    counted = targets >= 0
+    nats = step_cross_entropy(logits, targets.clamp(min=0).long())
+    return (nats * counted).sum(-1) / counted.sum(-1)
+
+
 def step_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """Negative log-likelihood of classes: ``[..., C]`` logits, ``[...]`` targets, ``[...]`` nats."""
     chosen = targets.expand(logits.shape[:-1]).unsqueeze(-1)
@@ -68,6 +84,21 @@ def last_step_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
         ``[...]``, 0 ... 1, in the logits' type.
     """
     return (logits[..., -1, :].argmax(-1) == targets).to(logits.dtype).mean(-1)
+
+
+def last_counted_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Share of the sequences whose largest logit is the right class's at the last step that counts.
+
+    Args:
+        logits: ``[..., B, T, C]``.
+        targets: class numbers, an integer type, ``[B, T]``; -1 where no answer counts.
+
+    Returns:
+        ``[...]``, 0 ... 1, in the logits' type.
+    """
+    rows = torch.arange(len(targets), device=targets.device)
+    last = targets.shape[-1] - 1 - (targets.flip(-1) >= 0).int().argmax(-1)
+    return (logits[..., rows, last, :].argmax(-1) == targets[rows, last]).to(logits.dtype).mean(-1)
 
 
 def step_accuracy(logits: Tensor, targets: Tensor, counted: Tensor | None = None) -> Tensor:

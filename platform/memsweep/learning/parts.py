@@ -55,6 +55,16 @@ class ProblemInParts(Problem):
         own = cuts if self.crew is None else cuts[self.crew.rank : self.crew.rank + 1]
         return [(len(rows) / count, self.whole.prepared(self.whole.chosen(sequences, rows))) for rows in own]
 
+    def splits(self, model: Model) -> bool:
+        return self.whole.splits(model)
+
+    def in_chunks(self, size: int) -> ProblemInParts:
+        return ProblemInParts(self.whole.in_chunks(size), self.parts, self.crew)
+
+    def sample(self, stream: Stream, size: int, count: int) -> Any:
+        """Of one part, as if it were a batch of its own."""
+        return self.whole.sample(stream, size, count)
+
     def population(self) -> Any:
         raise ValueError(
             "training.objective=population has no batch to cut into parts: use resources.strategy=replicas with it"

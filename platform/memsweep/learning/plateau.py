@@ -1,4 +1,4 @@
-"""How the learning rate falls: by the step alone, or with the validation loss."""
+"""How the learning rate rises and falls: by the step alone, or with the validation loss."""
 
 from __future__ import annotations
 
@@ -49,6 +49,12 @@ class Plateau:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def scheduled(step: int, steps: int, schedule: str) -> float:
-    """Factor of the learning rate at a step (0 ... steps-1); a plateau's comes from ``Plateau``."""
+def scheduled(step: int, steps: int, schedule: str, warmup: int = 0) -> float:
+    """Factor of the learning rate at a step (0 ... steps-1); a plateau's comes from ``Plateau``.
+
+    The first ``warmup`` steps rise linearly, 1/warmup, 2/warmup, ... 1; the cosine falls over the steps after them.
+    """
+    if step < warmup:
+        return (step + 1) / warmup
+    step, steps = step - warmup, steps - warmup
     return 0.5 * (1.0 + math.cos(math.pi * step / steps)) if schedule == "cosine" else 1.0

@@ -8,15 +8,17 @@ Letters: N leading dimensions (replicas, then copies).
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from memsweep.learning import symbols
 from memsweep.learning.accumulated import Accumulated
 from memsweep.learning.objectives import Batch, CarriedTask, LinearFunctionalTask, Stream, Task
 from memsweep.models.base import Model, Weights, as_layer, as_linear, leading_shape, repeated
@@ -26,6 +28,9 @@ from memsweep.recurrence.layer import squared_loss
 
 Parts = list[tuple[float, Any]]
 """Parts of a batch: the share of its sequences that each holds, and what ``Problem.loss`` needs of them."""
+
+CHUNK = 256
+"""Sequences that are computed at a time unless somebody says otherwise."""
 
 
 class Problem(ABC):
@@ -51,6 +56,25 @@ class Problem(ABC):
         """What the task reports beside its loss, ``[N]`` each; nothing by default."""
         del model, weights, data
         return {}
+
+    def splits(self, model: Model) -> bool:
+        """Whether losses of such a model are computed some sequences at a time."""
+        del model
+        return False
+
+    def in_chunks(self, size: int) -> Self:
+        """The same problem, where it splits batches with so many sequences at a time."""
+        del size
+        return self
+
+    def sample(self, stream: Stream, size: int, count: int) -> Any:
+        """As many sequences as asked, prepared, to measure work on; asked of problems that split.
+
+        Args:
+            stream, size: of the batch that they come from, the first of the stream.
+            count: how many; one may come twice where there are no more.
+        """
+        raise NotImplementedError(f"please report this: {type(self).__name__} does not split batches")
 
     @abstractmethod
     def population(self) -> Any:
@@ -162,14 +186,34 @@ class QuadraticProblem(Problem):
         return data.loss(error, response.drift[..., 0, :])
 
 
+class Chunk(NamedTuple):
+    """Some sequences of a batch, one behind the other.
+
+    Attributes:
+        batch: the sequences as they were drawn: what the task understands.
+        inputs: what a model reads of them, ``[B, T, I]``.
+        share: of the sequences of the whole batch.
+    """
+
+    batch: Batch
+    inputs: Tensor
+    share: float
+
+
 class SampledProblem(Problem):
     """Any model on any task: the model runs over the sequences.
 
     A squared error of a model that is one recurrent layer is computed with its gradient in one pass, in little memory.
-    Otherwise memory is bounded by one chunk of sequences: gradients are accumulated chunk by chunk.
+    Otherwise memory is bounded by one chunk of sequences: gradients are accumulated chunk by chunk, and symbols become
+    vectors in the chunk that they are in.
+
+    Args:
+        task: what is learnt.
+        dtype: of weights and data.
+        chunk: sequences that are computed at a time.
     """
 
-    def __init__(self, task: Task, dtype: torch.dtype, chunk: int = 256) -> None:
+    def __init__(self, task: Task, dtype: torch.dtype, chunk: int = CHUNK) -> None:
         self.task = task
         self.dtype = dtype
         self.chunk = chunk
@@ -183,23 +227,57 @@ class SampledProblem(Problem):
         return Batch(sequences.inputs[rows], sequences.targets[rows])
 
     def prepared(self, sequences: Batch) -> Batch:
-        here, targets = torch.get_default_device(), sequences.targets
-        wanted = targets.to(here, self.dtype) if targets.is_floating_point() else targets.to(here)
+        name = getattr(self.task.config, "name", type(self.task).__name__)
+        inputs = symbols.checked(sequences.inputs, self.task.inputs, name)
         # the kernels read both in their order, once for every slice of copies
-        return Batch(sequences.inputs.to(here, self.dtype).contiguous(), wanted.contiguous())
+        return Batch(self._here(inputs).contiguous(), self._here(sequences.targets).contiguous())
+
+    def _here(self, values: Tensor) -> Tensor:
+        device = torch.get_default_device()
+        return values.to(device, self.dtype) if values.is_floating_point() else values.to(device)
+
+    def splits(self, model: Model) -> bool:
+        return not self._in_one_pass(model)
+
+    def in_chunks(self, size: int) -> Self:
+        if size == self.chunk:
+            return self
+        other = copy.copy(self)
+        other.chunk = size
+        return other
+
+    def sample(self, stream: Stream, size: int, count: int) -> Batch:
+        return self.prepared(self._repeated(self.sequences(stream, 0, size), count))
+
+    def _repeated(self, sequences: Batch, count: int) -> Batch:
+        """The first ``count`` sequences, from the beginning again where there are fewer."""
+        return self.chosen(sequences, torch.arange(count, device="cpu") % len(sequences.inputs))
 
     @torch.no_grad()
     def metrics(self, model: Model, weights: Weights, data: Batch) -> dict[str, Tensor]:
         totals: dict[str, Tensor] = {}
-        for part in self._chunks(data):
-            share = part.inputs.shape[0] / data.inputs.shape[0]
-            for name, value in self.task.metrics(model.outputs(weights, part.inputs), part).items():
-                totals[name] = totals.get(name, torch.zeros_like(value)) + share * value
+        for part in self._chunks(model, data):
+            for name, value in self.task.metrics(model.outputs(weights, part.inputs), part.batch).items():
+                totals[name] = totals.get(name, torch.zeros_like(value)) + part.share * value
         return totals
 
-    def _chunks(self, data: Batch) -> Iterator[Batch]:
+    def _chunks(self, model: Model, data: Batch) -> Iterator[Chunk]:
+        """The chunks of a batch, in order; the model knows which is its turn."""
         parts = zip(data.inputs.split(self.chunk), data.targets.split(self.chunk), strict=True)
-        return (Batch(inputs, targets) for inputs, targets in parts)
+        try:
+            for place, (inputs, targets) in enumerate(parts):
+                model.first_row = place * self.chunk
+                share = inputs.shape[0] / data.inputs.shape[0]
+                yield Chunk(Batch(inputs, targets), self._read(inputs), share)
+        finally:
+            model.first_row = 0
+
+    def _in_one_pass(self, model: Model) -> bool:
+        """Whether losses come, with their gradients, from kernels that keep no sequence's states."""
+        return as_layer(model) is not None and self.squares is not None
+
+    def _read(self, inputs: Tensor) -> Tensor:
+        return symbols.as_read(inputs, self.task.inputs, self.dtype)
 
     def population(self) -> Batch:
         raise TypeError(f"the task {self.task.config.name!r} with this model has no closed form of its expected loss")
@@ -216,15 +294,14 @@ class SampledProblem(Problem):
         if single is None or self.squares is None:
             return None
         leading, share = leading_shape(model, weights), 1.0 / data.inputs.shape[0]
-        layer = single.layer(weights)
-        loss = squared_loss(layer, data.inputs, data.targets, share * self.squares, repeated(live, leading))
+        inputs, live = self._read(data.inputs), repeated(live, leading)
+        loss = squared_loss(single.layer(weights), inputs, data.targets, share * self.squares, live)
         return None if loss is None else loss.unflatten(0, leading)
 
     def _by_chunks(self, model: Model, weights: Weights, data: Batch, live: Tensor | None) -> Tensor:
         found = Accumulated(model, weights)
-        for part in self._chunks(data):
-            share = part.inputs.shape[0] / data.inputs.shape[0]
-            found.add(self.task.loss(_outputs(model, found.own, part.inputs, live), part) * share)
+        for part in self._chunks(model, data):
+            found.add(self.task.loss(_outputs(model, found.own, part.inputs, live), part.batch) * part.share)
         return found.loss()
 
 

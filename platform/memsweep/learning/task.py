@@ -22,7 +22,8 @@ class Batch:
     """Sequences and what a model should answer.
 
     Attributes:
-        inputs: ``[B, T, I]``.
+        inputs: ``[B, T, I]``; or symbols ``[B, T]``, integers 0 ... I-1, and -1 behind the end of a sequence.
+            A model reads them one-hot, where they stand for zeros alone at -1: a small form of large batches.
         targets: ``[B, T, O]``, or whatever the task's own loss understands (``[B]`` class numbers, for instance).
     """
 
@@ -51,7 +52,11 @@ class Task(ABC):
 
     @classmethod
     def data_files(cls, config: Any) -> Sequence[Path]:
-        """The files that the task reads, in a fixed order: what is in them belongs to a trial's identity."""
+        """The files that the task reads, in a fixed order: what is in them belongs to a trial's identity.
+
+        A folder in their place stands for the names and sizes of the files in it, where they are too many to be read
+        whenever a study is planned.
+        """
         return ()
 
     @property
@@ -71,7 +76,7 @@ class Task(ABC):
 
     @abstractmethod
     def draw(self, stream: Stream, index: int, size: int) -> Batch:
-        """Batch number ``index`` of a stream, float64: ``size`` sequences and their targets.
+        """Batch number ``index`` of a stream: ``size`` sequences, float64 or symbols, and their targets.
 
         A task on finite data gives the sequences that it has, when they are fewer.
         """
@@ -114,7 +119,7 @@ class Task(ABC):
 
     @abstractmethod
     def oracle(self, inputs: Tensor) -> Tensor:
-        """The right answers ``[B, T, O]`` to inputs ``[B, T, I]``, by brute force, independently of ``draw``.
+        """The right answers ``[B, T, O]`` to inputs as ``draw`` gives them, by brute force, independently of ``draw``.
 
         Proves in the conformance suite that the task can be solved from its inputs.
         """

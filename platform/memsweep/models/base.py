@@ -115,6 +115,8 @@ class Model(nn.Module, ABC):
     """
 
     Config: ClassVar[type]
+    first_row: int = 0
+    """Which sequence of its batch is the first of the inputs: a batch may come in pieces, one after the other."""
 
     def __init__(self, config: Any, signature: Signature, rng: np.random.Generator | None = None) -> None:
         super().__init__()
@@ -190,6 +192,11 @@ class Model(nn.Module, ABC):
         return None
 
     @classmethod
+    def whole_batch(cls, config: Any) -> bool:
+        """Whether a training batch must come to the model at once: what is said of a sequence depends on the others."""
+        return False
+
+    @classmethod
     def has_separate_modes(cls, config: Any) -> bool:
         """The recurrence is a set of independent modes, one per unit of width, in the basis of ``modal``."""
         return False
@@ -245,7 +252,7 @@ class Model(nn.Module, ABC):
         return None
 
     def settled(self, weights: Weights) -> Mapping[str, Tensor]:
-        """What the last training step has made of weights that are statistics, by name; asked after each step."""
+        """What the last training step, at these weights, has made of those that are statistics, by name."""
         return {}
 
     def stir(self, seeds: Sequence[int], step: int) -> None:

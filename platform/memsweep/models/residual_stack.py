@@ -9,6 +9,10 @@ layer of rectified units where ``readout_width`` asks for one, answers at every 
 of the features up to the step, so that sequences of different lengths need no mask: what the model says at the last
 step of a sequence is what it says of all of it.
 
+Dropout acts where the published code has it: on what the gates of a layer read, and on what they let through, alike at
+all steps of a sequence (``memsweep.models.dropout``). The norm over a batch takes its statistics from batch and time in
+training and keeps their running means as weights (``memsweep.models.stack_norm``).
+
 Letters: see memsweep.models.unit; I inputs, O outputs, L layers.
 """
 
@@ -17,23 +21,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from memsweep import registry
 from memsweep.config.fields import setting
+from memsweep.models import stack_mixing, stack_norm
 from memsweep.models.base import Part, Role, Signature, Weights, leading_shape
 from memsweep.models.deep import DeepModel
+from memsweep.models.dropout import Dropout
+from memsweep.models.stack_mixing import affine, affine_initial, mixed, mixing_initial, mixing_roles
+from memsweep.models.stack_norm import Norm, norm_initial, norm_roles
 from memsweep.models.unit import Unit
 from memsweep.models.unit_lru import LRUUnit
 from memsweep.registry import register_model
 
-FULL_GLU, HALF_GLU1, HALF_GLU2, GELU, NO_MIXING = "full_glu", "half_glu1", "half_glu2", "gelu", "none"
-LAYER_NORM, BATCH_NORM, NO_NORM = "layer", "batch", "none"
 MEAN, RUNNING_MEAN, NO_POOLING = "mean", "running_mean", "none"
 
 
@@ -50,15 +56,16 @@ class ResidualStack(DeepModel):
         layers: int = setting(1, "number of layers", at_least=1, at_most=1000)
         unit: Any = setting(doc="the recurrence of every layer", factory=LRUUnit.Config, registered="unit")
         mixing: str = setting(
-            FULL_GLU,
+            stack_mixing.FULL_GLU,
             "what happens to a unit's answer a: full_glu, U gelu(a) sigmoid(V gelu(a)); half_glu1, gelu(a) "
             "sigmoid(V gelu(a)); half_glu2, a sigmoid(V gelu(a)); gelu; or none",
-            choices=(FULL_GLU, HALF_GLU1, HALF_GLU2, GELU, NO_MIXING),
+            choices=stack_mixing.MIXINGS,
         )
         norm: str = setting(
-            LAYER_NORM,
-            "normalization in every layer: layer (over the features), batch (over batch and time) or none",
-            choices=(LAYER_NORM, BATCH_NORM, NO_NORM),
+            stack_norm.LAYER,
+            "normalization in every layer: layer (over the features), batch (over batch and time, by running means "
+            "once trained) or none",
+            choices=stack_norm.NORMS,
         )
         prenorm: bool = setting(True, "normalize what a unit reads, instead of what its layer answers")
         residual: bool = setting(True, "add the input of a layer to its output")
@@ -80,6 +87,11 @@ class ResidualStack(DeepModel):
             refused = registry.get(registry.UNIT, self.unit.name).refusal(self.unit, self.width, self.features)
             if refused is not None:
                 yield refused
+            if self.dropout > 0 and self.mixing == stack_mixing.NONE:
+                yield (
+                    f"dropout is {self.dropout:g}, but it acts in the mixing of a layer, and mixing is none: choose a "
+                    "mixing, or dropout 0"
+                )
 
     @classmethod
     def roles(cls, config: Config) -> Mapping[str, Role]:
@@ -89,13 +101,7 @@ class ResidualStack(DeepModel):
         }
         unit = _unit(config)
         for layer in range(config.layers):
-            found = dict(unit.roles())
-            if config.norm != NO_NORM:
-                found["norm_weight"] = Role(Part.GAIN, ("feature",))
-                found["norm_bias"] = Role(Part.BIAS, ("feature",))
-            for name in _mixes(config):
-                found[f"{name}_weight"] = Role(Part.READOUT, ("feature", "feature"))
-                found[f"{name}_bias"] = Role(Part.BIAS, ("feature",))
+            found = dict(unit.roles()) | norm_roles(config.norm) | mixing_roles(config.mixing)
             roles |= {f"{name}_l{layer}": replace(role, layer=layer) for name, role in found.items()}
         if config.readout_width:
             roles["hidden_weight"] = Role(Part.READOUT, ("hidden", "feature"))
@@ -108,115 +114,101 @@ class ResidualStack(DeepModel):
 
     @classmethod
     def initial(cls, config: Config, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """Affine maps: normal with variance 1 / (size of what they read), cut off at two deviations, biases zero."""
-        features = config.features
-        weights = _affine("encoder", features, signature.inputs, rng)
-        unit = _unit(config)
+        """Units, norms and affine maps as their modules say; layer after layer from one generator."""
+        features, unit = config.features, _unit(config)
+        weights = affine_initial("encoder", features, signature.inputs, rng)
         for layer in range(config.layers):
-            found = unit.initial(signature.horizon, rng)
-            if config.norm != NO_NORM:
-                found |= {"norm_weight": np.ones(features), "norm_bias": np.zeros(features)}
-            for name in _mixes(config):
-                found |= _affine(name, features, features, rng)
+            found = unit.initial(signature.horizon, rng) | norm_initial(config.norm, features)
+            found |= mixing_initial(config.mixing, features, rng)
             weights |= {f"{name}_l{layer}": value for name, value in found.items()}
-        read = features
         if config.readout_width:
-            weights |= _affine("hidden", config.readout_width, features, rng)
-            read = config.readout_width
-        return weights | _affine("readout", signature.outputs, read, rng)
+            weights |= affine_initial("hidden", config.readout_width, features, rng)
+        return weights | affine_initial("readout", signature.outputs, config.readout_width or features, rng)
 
     @classmethod
     def rule_refusal(cls, config: Config) -> str | None:
         if config.pooling == MEAN:
             return "pooling mean sends errors to the features of earlier steps: use running_mean or none"
-        if config.norm == BATCH_NORM:
+        if config.norm == stack_norm.BATCH:
             return "norm batch takes its statistics from all steps, later ones too: use norm layer or none"
         return None
 
+    @classmethod
+    def whole_batch(cls, config: Config) -> bool:
+        return config.norm == stack_norm.BATCH
+
     def configure(self, configs: Sequence[Config]) -> None:
-        self.layer_unit = _unit(configs[0])
+        config = configs[0]
+        self.layer_unit = _unit(config)
+        self._norms = [Norm(config.norm) for _ in range(config.layers)]
+        self._dropout = Dropout(config.dropout, stack_mixing.PLACES * config.layers, config.features)
+
+    def stir(self, seeds: Sequence[int], step: int) -> None:
+        """Dropout's random numbers; a model in training that was never stirred drops nothing."""
+        self._dropout.stir(seeds, step)
+
+    def settled(self, weights: Weights) -> Mapping[str, Tensor]:
+        """Running means and variances of the norms over a batch."""
+        found: dict[str, Tensor] = {}
+        for layer, norm in enumerate(self._norms):
+            settled = norm.settled(_of_layer(weights, layer))
+            found |= {f"{name}_l{layer}": value for name, value in settled.items()}
+        return found
 
     def eigenvalues(self, weights: Weights) -> Tensor | None:
         """Of the units of all layers: ``[N..., layers x modes]``."""
-        found = [self.layer_unit.eigenvalues(self._of_layer(weights, layer)) for layer in range(self.config.layers)]
-        known = [values for values in found if values is not None]
+        leading = leading_shape(self, weights)
+        flat = _flattened(weights, leading)
+        found = [self.layer_unit.eigenvalues(_of_layer(flat, layer)) for layer in range(self.config.layers)]
+        known = [values.unflatten(0, leading) for values in found if values is not None]
         return torch.cat(known, -1) if known else None
 
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
         leading = leading_shape(self, weights)
-        flat = {name: value.flatten(0, len(leading) - 1) for name, value in weights.items()}
-        x_NBTF = _mapped(flat, "encoder", inputs.unsqueeze(0))
+        flat = _flattened(weights, leading)
+        x_NBTF = _mapped(flat, "encoder", inputs.expand(math.prod(leading), *inputs.shape))
         for layer in range(self.config.layers):
-            x_NBTF = self._layer(self._of_layer(flat, layer), layer, x_NBTF)
+            x_NBTF = self._layer(_of_layer(flat, layer), layer, x_NBTF)
         x_NBTF = self._pooled(self.recurrence.features(x_NBTF))
         if self.config.readout_width:
             x_NBTF = torch.relu(_mapped(flat, "hidden", x_NBTF))
         return _mapped(flat, "readout", x_NBTF).unflatten(0, leading)
 
     def _layer(self, weights: Weights, layer: int, x_NBTF: Tensor) -> Tensor:
-        config, unit = self.config, self.layer_unit
-        read = self._normed(weights, x_NBTF) if config.prenorm else x_NBTF
+        config, unit, norm = self.config, self.layer_unit, self._norms[layer]
+        read = norm(weights, x_NBTF, self.training) if config.prenorm else x_NBTF
         states = self.recurrence.states(layer, unit, unit.parts(weights), read)
-        answers = self._mixed(weights, unit.answers(weights, states, read))
+        answers = mixed(config.mixing, weights, unit.answers(weights, states, read), partial(self._dropped, layer))
         found = x_NBTF + answers if config.residual else answers
-        return found if config.prenorm else self._normed(weights, found)
+        return found if config.prenorm else norm(weights, found, self.training)
 
-    def _normed(self, weights: Weights, x_NBTF: Tensor) -> Tensor:
-        if self.config.norm == NO_NORM:
+    def _dropped(self, layer: int, x_NBTF: Tensor, place: int) -> Tensor:
+        if not self.training:
             return x_NBTF
-        normal = functional.layer_norm(x_NBTF, x_NBTF.shape[-1:])
-        return normal * weights["norm_weight"][:, None, None] + weights["norm_bias"][:, None, None]
-
-    def _mixed(self, weights: Weights, a_NBTF: Tensor) -> Tensor:
-        mixing = self.config.mixing
-        if mixing == NO_MIXING:
-            return a_NBTF
-        bent = functional.gelu(a_NBTF, approximate="tanh")
-        if mixing == GELU:
-            return bent
-        gate = torch.sigmoid(_mapped(weights, "gate", bent))
-        into = {FULL_GLU: lambda: _mapped(weights, "mix", bent), HALF_GLU1: lambda: bent, HALF_GLU2: lambda: a_NBTF}
-        return into[mixing]() * gate
+        return self._dropout.dropped(x_NBTF, stack_mixing.PLACES * layer + place, self.first_row)
 
     def _pooled(self, x_NBTF: Tensor) -> Tensor:
         if self.config.pooling == NO_POOLING:
             return x_NBTF
-        steps = torch.arange(1, x_NBTF.shape[2] + 1, dtype=x_NBTF.dtype, device=x_NBTF.device)
-        mean = x_NBTF.cumsum(2) / steps[:, None]
+        mean = self.recurrence.average(x_NBTF)
         return mean if self.config.pooling == MEAN else x_NBTF + (mean - x_NBTF).detach()
 
-    def _of_layer(self, weights: Weights, layer: int) -> dict[str, Tensor]:
-        end = f"_l{layer}"
-        return {name.removesuffix(end): value for name, value in weights.items() if name.endswith(end)}
+
+def _flattened(weights: Weights, leading: tuple[int, ...]) -> dict[str, Tensor]:
+    """Weights with one leading dimension in place of several."""
+    return {name: value.flatten(0, len(leading) - 1) for name, value in weights.items()}
+
+
+def _of_layer(weights: Weights, layer: int) -> dict[str, Tensor]:
+    """Weights of a layer, without the ends of their names."""
+    end = f"_l{layer}"
+    return {name.removesuffix(end): value for name, value in weights.items() if name.endswith(end)}
+
+
+def _mapped(weights: Weights, name: str, x_NBTF: Tensor) -> Tensor:
+    return affine(weights[f"{name}_weight"], weights[f"{name}_bias"], x_NBTF)
 
 
 def _unit(config: ResidualStack.Config) -> Unit:
     found: Unit = registry.get(registry.UNIT, config.unit.name)(config.unit, config.width, config.features)
     return found
-
-
-def _mixes(config: ResidualStack.Config) -> tuple[str, ...]:
-    """Affine maps of the features in every layer."""
-    return {FULL_GLU: ("mix", "gate"), HALF_GLU1: ("gate",), HALF_GLU2: ("gate",)}.get(config.mixing, ())
-
-
-def _affine(name: str, outputs: int, inputs: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    drawn = _cut_normal((outputs, inputs), rng) / math.sqrt(inputs)
-    return {f"{name}_weight": drawn, f"{name}_bias": np.zeros(outputs)}
-
-
-def _cut_normal(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    """Normal numbers within two deviations, of variance 1 all the same: flax's default for dense layers."""
-    from scipy.stats import truncnorm
-
-    drawn: np.ndarray = truncnorm.ppf(rng.uniform(size=shape), -2.0, 2.0) / truncnorm.std(-2.0, 2.0)
-    return drawn
-
-
-def _mapped(weights: Weights, name: str, x_NBTF: Tensor) -> Tensor:
-    product = (
-        torch.einsum("nbtf,nof->nbto", x_NBTF, weights[f"{name}_weight"])
-        if x_NBTF.shape[0] > 1
-        else (torch.einsum("btf,nof->nbto", x_NBTF[0], weights[f"{name}_weight"]))
-    )
-    return product + weights[f"{name}_bias"][:, None, None]

@@ -110,6 +110,9 @@ class Recurrence(Protocol):
     def features(self, x_NBTF: Tensor) -> Tensor:
         """What the readout reads of the last layer's answers."""
 
+    def average(self, x_NBTF: Tensor) -> Tensor:
+        """Mean of the features of all steps up to each one, ``[N, B, T, F]``."""
+
 
 class Through:
     """Backpropagation through time: what models do unless a rule says otherwise."""
@@ -121,7 +124,21 @@ class Through:
     def features(self, x_NBTF: Tensor) -> Tensor:
         return x_NBTF
 
+    def average(self, x_NBTF: Tensor) -> Tensor:
+        return running_mean(x_NBTF)
+
 
 def before(states_NBTM: Tensor) -> Tensor:
     """h_{t-1} of every step, from all states: zeros, then all but the last."""
     return torch.cat([torch.zeros_like(states_NBTM[:, :, :1]), states_NBTM[:, :, :-1]], 2)
+
+
+def mapped(matrix_NMF: Tensor, x_NBTF: Tensor) -> Tensor:
+    """The product of a matrix with every step's vector, ``[N, B, T, M]``."""
+    return (x_NBTF.flatten(1, 2) @ matrix_NMF.mT).unflatten(1, x_NBTF.shape[1:3])
+
+
+def running_mean(x_NBTF: Tensor) -> Tensor:
+    """Mean of all steps of a whole sequence up to each one."""
+    steps = torch.arange(1, x_NBTF.shape[2] + 1, dtype=x_NBTF.dtype, device=x_NBTF.device)
+    return x_NBTF.cumsum(2) / steps[:, None]

@@ -22,7 +22,7 @@ from torch import Tensor
 from memsweep.config.fields import setting
 from memsweep.models.base import Group, Part, Role, Weights
 from memsweep.models.lru import EXACT, TRAINED, eigenvalue, log_gamma, ring_weights
-from memsweep.models.unit import Parts, Unit
+from memsweep.models.unit import Parts, Unit, mapped
 from memsweep.recurrence.scan import linear_scan
 from memsweep.registry import register_unit
 
@@ -116,24 +116,24 @@ class LRUUnit(Unit):
         gain_NM = parts["gain"]
         return {
             "eigenvalue": before_NBM,
-            "gain": self._encoded(parts, x_NBF.unsqueeze(2)).squeeze(2),
+            "gain": _product(parts["encoder"], x_NBF.unsqueeze(2)).squeeze(2),
             "encoder": (gain_NM[:, None, :, None] * x_NBF.unsqueeze(2)).to(before_NBM.dtype),
         }
 
     def answers(self, weights: Weights, states_NBTM: Tensor, x_NBTF: Tensor) -> Tensor:
-        # the real part of C h, without the half of the products that would make the imaginary one
-        states = torch.cat([states_NBTM.real, states_NBTM.imag], -1)
-        readout_NFM = torch.cat([weights["readout_re"], -weights["readout_im"]], -1)
-        return torch.einsum("nbtm,nfm->nbtf", states, readout_NFM) + weights["skip"][:, None, None] * x_NBTF
+        # Re(C h) = C_re h_re - C_im h_im: the states as they lie in memory, without the products of an imaginary part
+        readout_NFM = torch.stack([weights["readout_re"], -weights["readout_im"]], -1).flatten(-2)
+        real_NBTM = torch.view_as_real(states_NBTM).flatten(-2)
+        return torch.addcmul(mapped(readout_NFM, real_NBTM), weights["skip"][:, None, None], x_NBTF)
 
     def eigenvalues(self, weights: Weights) -> Tensor:
         return eigenvalue(weights["nu"], weights["theta"])
 
     def _drive(self, parts: Parts, x_NBTF: Tensor) -> Tensor:
-        return parts["gain"][:, None, None] * self._encoded(parts, x_NBTF)
+        return _product(parts["gain"].unsqueeze(-1) * parts["encoder"], x_NBTF)
 
-    def _encoded(self, parts: Parts, x_NBTF: Tensor) -> Tensor:
-        """B x, complex, by two real products."""
-        encoder = parts["encoder"]
-        real, imaginary = (torch.einsum("nbtf,nmf->nbtm", x_NBTF, part) for part in (encoder.real, encoder.imag))
-        return torch.complex(real, imaginary)
+
+def _product(matrix_NMF: Tensor, x_NBTF: Tensor) -> Tensor:
+    """A complex matrix times real vectors, by one real product that leaves the answer as complex numbers lie."""
+    real_NMF = torch.view_as_real(matrix_NMF).movedim(-1, 2).flatten(1, 2)  # rows: M times real, imaginary
+    return torch.view_as_complex(mapped(real_NMF, x_NBTF).unflatten(-1, (-1, 2)))

@@ -146,6 +146,10 @@ class VanillaRNN(LayerModel):
         return (answers_NBTO + flat["readout_bias"][:, None, None]).unflatten(0, leading)
 
     @classmethod
+    def whole_batch(cls, config: Config) -> bool:
+        return bool(config.dropout)  # its random numbers are drawn for all states of a call in one go
+
+    @classmethod
     def carries(cls, config: Config) -> bool:
         return cls.is_layer(config)
 

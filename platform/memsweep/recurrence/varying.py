@@ -1,26 +1,68 @@
 """A diagonal linear recurrence whose coefficients change from step to step: h_t = d_t h_{t-1} + x_t, h_{-1} = 0.
 
+The gradient by the drive is the same recurrence with time running backward: g_t = l_t + conj(d_{t+1}) g_{t+1}, where l
+is the gradient that arrives at the states.
+
 Letters: N leading dimension (replicas and copies), B batch, T time, M width.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from memsweep.recurrence.compiled.varying_calls import compiled_varying
 
 
 def varying_scan(slope_NBTM: Tensor, drive_NBTM: Tensor) -> Tensor:
-    """States of h_t = d_t h_{t-1} + x_t, differentiable by the drive alone.
+    """States of h_t = d_t h_{t-1} + x_t, differentiable once, by the drive alone.
 
     Args:
         slope_NBTM: d, ``[N, B, T, M]``, taken as constants; that of step 0 does nothing.
-        drive_NBTM: x, ``[N, B, T, M]``.
+        drive_NBTM: x, ``[N, B, T, M]``; real or complex as d is.
 
     Returns:
-        ``[N, B, T, M]``.
+        ``[N, B, T, M]``, contiguous.
+
+    Raises:
+        ValueError: shapes or dtypes that do not fit.
     """
-    state_NBM, found = torch.zeros_like(drive_NBTM[:, :, 0]), []
-    for slope_NBM, drive_NBM in zip(slope_NBTM.detach().unbind(2), drive_NBTM.unbind(2), strict=True):
-        state_NBM = slope_NBM * state_NBM + drive_NBM
-        found.append(state_NBM)
-    return torch.stack(found, 2)
+    if drive_NBTM.ndim != 4 or slope_NBTM.shape != drive_NBTM.shape or slope_NBTM.dtype != drive_NBTM.dtype:
+        raise ValueError(
+            "slope and drive must have one shape [N, B, T, M] and one dtype, got "
+            f"{list(slope_NBTM.shape)} of {slope_NBTM.dtype} and {list(drive_NBTM.shape)} of {drive_NBTM.dtype}"
+        )
+    series: Tensor = _VaryingScan.apply(slope_NBTM.detach(), drive_NBTM)
+    return series
+
+
+class _VaryingScan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, slope_NBTM: Tensor, drive_NBTM: Tensor) -> Tensor:
+        ctx.save_for_backward(slope_NBTM)
+        return _run(slope_NBTM, drive_NBTM)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
+        (slope_NBTM,) = ctx.saved_tensors
+        return None, _run(slope_NBTM, outer[0], backward=True)
+
+
+def _run(slope_NBTM: Tensor, given_NBTM: Tensor, backward: bool = False) -> Tensor:
+    """Each step adds to what is given its neighbour, times the slope of the later one, conjugated if backward."""
+    found = compiled_varying(given_NBTM)
+    return (found or _run_plainly)(slope_NBTM, given_NBTM, backward)
+
+
+def _run_plainly(slope_NBTM: Tensor, given_NBTM: Tensor, backward: bool) -> Tensor:
+    steps = given_NBTM.permute(2, 0, 1, 3).clone(memory_format=torch.contiguous_format)
+    slopes = (slope_NBTM.conj().resolve_conj() if backward else slope_NBTM).permute(2, 0, 1, 3)
+    rows, factors = steps.unbind(), slopes.contiguous().unbind()
+    for later in range(len(rows) - 1, 0, -1) if backward else range(1, len(rows)):
+        source, target = (later, later - 1) if backward else (later - 1, later)
+        rows[target].addcmul_(factors[later], rows[source])
+    return steps.permute(1, 2, 0, 3).contiguous()

@@ -28,10 +28,12 @@ class ReportPaths:
         figures: PNG pictures for papers, 200 dpi; empty while no trial has finished.
         published: a published table beside the verdicts, CSV; None where the study claims nothing.
         losses: final losses and metrics by condition, CSV; None where the verdicts say everything.
+        alignment: gradients of learning rules beside the true ones, CSV; None where none were compared.
         search: every suggestion of a search, CSV; None where the study searches nothing.
         winners: the best suggestions, as the search and fresh seeds saw them, CSV; likewise.
         compared: claims that compare cells, tested, CSV; None where the study has none.
         said: the search in sentences; empty where there was none.
+        rules: how learning rules stand to one another and to true gradients, in sentences; empty where nothing says.
     """
 
     folder: Path
@@ -43,10 +45,12 @@ class ReportPaths:
     figures: tuple[Path, ...]
     published: Path | None = None
     losses: Path | None = None
+    alignment: Path | None = None
     search: Path | None = None
     winners: Path | None = None
     compared: Path | None = None
     said: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
 
 
 def build(where: Place | Path | str) -> ReportPaths:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from memsweep.report import ReportPaths
+from memsweep.report.alignment import AlignmentRow, alignment_frame, alignment_rows
 from memsweep.report.answer import MOVES
 from memsweep.report.compared import compare_cells, compared_frame
+from memsweep.report.draw_alignment import alignment_along, alignment_gallery, varied
 from memsweep.report.draw_error import error_gallery
 from memsweep.report.draw_gradients import gradient_gallery
 from memsweep.report.draw_memory import memory_gallery
@@ -18,18 +21,19 @@ from memsweep.report.draw_rates import rate_gallery
 from memsweep.report.draw_training import training_gallery
 from memsweep.report.export import radii_frame, verdict_frame, write_csv
 from memsweep.report.findings import BALLS, Finding, find
-from memsweep.report.grouping import find_grouping
-from memsweep.report.labels import Labels
+from memsweep.report.grouping import OF_A_SEARCH, find_grouping
+from memsweep.report.labels import Labels, field_name
 from memsweep.report.losses import LossRow, loss_frame, loss_rows
 from memsweep.report.page import Contents, Galleries, Section, render
-from memsweep.report.panels import write_png
+from memsweep.report.panels import Gallery, write_png
 from memsweep.report.publish import REPORT, drafted
 from memsweep.report.published import compare, published_frame
-from memsweep.report.rates import rate_studies
+from memsweep.report.rates import RateStudy, rate_studies
 from memsweep.report.search_frames import search_frame, winners_frame
 from memsweep.report.search_pictures import search_pictures
-from memsweep.report.searched import Searched, part_of, read_searched
+from memsweep.report.searched import Searched, part_of, read_searched, scan_of
 from memsweep.report.study import Study, load_study
+from memsweep.report.view_alignment import alignment_sentences, order_sentences
 from memsweep.report.view_losses import shown_losses
 from memsweep.report.view_search import sentences
 from memsweep.sweep.storage import Place
@@ -46,7 +50,11 @@ def report_on(study: Study, place: Place) -> ReportPaths:
     with drafted(place) as draft:
         _write(draft.folder, contents)
     said = tuple(sentences(contents.searched)) if contents.searched is not None else ()
-    return _paths(draft.final, (place / REPORT).uri, said)
+    rules = (
+        *order_sentences(contents.losses, contents.labels, contents.rates),
+        *alignment_sentences(contents.alignment, contents.labels),
+    )
+    return _paths(draft.final, (place / REPORT).uri, said, rules)
 
 
 def _contents(study: Study) -> Contents:
@@ -70,7 +78,18 @@ def _contents(study: Study) -> Contents:
         trained=losses,
         losses=shown_losses(losses, findings, rates),
         rates=rates,
+        scanned=_scanned(study, searched) if searched is not None else (),
+        alignment=alignment_rows(losses, measured.tables["alignment"]),
     )
+
+
+def _scanned(study: Study, searched: Searched) -> Sequence[RateStudy]:
+    """The curves of a search over a grid of learning rates, on the seeds of the search."""
+    scan = scan_of(study, searched)
+    if scan is None:
+        return ()
+    rows = loss_rows(scan, find_grouping(scan.records, scan.tables["replicas"], OF_A_SEARCH))
+    return rate_studies(rows, Labels([row.condition for row in rows]))
 
 
 def _compared(measured: Study, searched: Searched | None) -> pd.DataFrame:
@@ -92,6 +111,8 @@ def _write(folder: Path, contents: Contents) -> None:
         write_csv(published_frame(contents.comparisons, extra), folder / "published.csv")
     if contents.losses:
         write_csv(loss_frame(contents.losses, extra), folder / "losses.csv")
+    if contents.alignment:
+        write_csv(alignment_frame(contents.alignment, extra), folder / "alignment.csv")
     if not contents.compared.empty:
         write_csv(contents.compared, folder / "compared.csv")
     if contents.searched is not None:
@@ -114,11 +135,20 @@ def _galleries(contents: Contents) -> Galleries:
     return Galleries(
         sections=tuple(sections),
         memory=memory_gallery(contents.findings, labels, "memory"),
-        rates=rate_gallery(contents.rates, "learning-rates"),
+        rates=rate_gallery([*contents.rates, *contents.scanned], "learning-rates"),
         training=training_gallery(_trained(contents), tables["history"], labels, "training"),
         gradients=gradient_gallery(contents.trained, tables["memory"], labels, "gradients"),
+        alignment=alignment_gallery(contents.alignment, labels, "alignment"),
+        along=tuple(_along(contents.alignment, labels)),
         search=search_pictures(contents.study, contents.searched) if contents.searched is not None else (),
     )
+
+
+def _along(rows: Sequence[AlignmentRow], labels: Labels) -> Iterator[tuple[str, Gallery]]:
+    """The alignment against each number of the model that the study varies, and the field's name."""
+    for field in varied(rows):
+        file = re.sub(r"\W+", "-", field.removeprefix("model."))  # a name, whatever a stored config calls its fields
+        yield field_name(field), alignment_along(rows, labels, field, f"alignment-{file}")
 
 
 def _trained(contents: Contents) -> Sequence[LossRow]:
@@ -130,8 +160,8 @@ def _asked(findings: Sequence[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.asked]
 
 
-def _paths(report: Path, uri: str, said: tuple[str, ...]) -> ReportPaths:
-    names = ("published", "losses", "search", "winners", "compared")
+def _paths(report: Path, uri: str, said: tuple[str, ...], rules: tuple[str, ...]) -> ReportPaths:
+    names = ("published", "losses", "alignment", "search", "winners", "compared")
     optional = {name: path for name in names if (path := report / f"{name}.csv").exists()}
     return ReportPaths(
         folder=report,
@@ -142,5 +172,6 @@ def _paths(report: Path, uri: str, said: tuple[str, ...]) -> ReportPaths:
         curves=report / "curves.parquet",
         figures=tuple(sorted((report / "figures").glob("*.png"))),
         said=said,
+        rules=rules,
         **optional,
     )

@@ -11,6 +11,7 @@ import pandas as pd
 from memsweep.config.cells import key
 from memsweep.config.comparisons import MISSING, Comparison, at_path
 from memsweep.errors import MemsweepError
+from memsweep.report.labels import field_name
 from memsweep.stability.comparison import Judged, PairTest, Support, in_words, judged, paired_test, together
 from memsweep.stability.metrics import SeedValue, per_seed
 
@@ -49,7 +50,7 @@ class Compared:
     def place(self) -> str:
         """``width=8, horizon=100``; empty where the claim speaks of one pair alone."""
         there = {path: value for path, value in self.cells.items() if value is not MISSING and value is not None}
-        return ", ".join(f"{path.removesuffix('.name').rpartition('.')[2]}={_word(there[path])}" for path in there)
+        return ", ".join(f"{field_name(path)}={_word(there[path])}" for path in there)
 
 
 def compare_cells(

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
 from memsweep.report.labels import Labels, show
-from memsweep.report.losses import LossRow
+from memsweep.report.losses import LossRow, largest
 from memsweep.report.panels import Gallery, Panel
 from memsweep.report.style import LineStyle, log_axis
 
@@ -29,11 +29,7 @@ def gradient_gallery(rows: Sequence[LossRow], memory: pd.DataFrame, labels: Labe
     """A panel per condition: at its longest horizon, and there of the widest; none where no gradient was measured."""
     if memory.empty or "gradient" not in memory or not memory["gradient"].notna().any():
         return Gallery(name=name, panels=())
-    largest: dict[tuple[object, ...], LossRow] = {}
-    for row in rows:
-        key = tuple(row.condition.values())
-        largest[key] = max(largest.get(key, row), row, key=lambda r: (r.horizon or 0.0, r.width or 0.0))
-    parts = [(row, memory[memory["identity"].isin(row.identities)]) for row in largest.values()]
+    parts = [(row, memory[memory["identity"].isin(row.identities)]) for row in largest(rows)]
     sizes = len({(row.width, row.horizon) for row in rows}) > 1
     panels = [_panel(row, part, labels, sizes) for row, part in parts if part["gradient"].notna().any()]
     legend = (("gradient norm, measured", _GRADIENT), ("its bound", _BOUND), ("memory function", _MEMORY))

@@ -8,10 +8,11 @@ from typing import Any
 _FAMILY, _MEMBER = ("model", "activation"), ("parameterization", "normalize")
 _MACHINE = (*_FAMILY, *_MEMBER)
 _DECAY = ("rate", "exponent")
-_BETWEEN = " · "
+BETWEEN = " · "
 
 Condition = Mapping[str, Any]
-_FIRST = ("model.stair", "model.map", "model.initialization")  # what people call such a model by
+# What people call such a model by, and then how it learns.
+_FIRST = ("model.stair", "model.map", "model.initialization", "model.unit.name", "model.layers", "training.rule")
 
 _PLAIN = {("model.stair", "none")}  # goes without saying: a model without gains
 
@@ -51,7 +52,7 @@ class Labels:
             rest = [other for other in chosen if other != name]
             if not self._varies_within(name, [*fixed, *rest]):
                 chosen = rest
-        return [name for name in fields if name in chosen]
+        return sorted((name for name in fields if name in chosen), key=_order)
 
     def memory(self, condition: Condition) -> str:
         """The kernel (the task where there is none), with the fields that differ between its conditions."""
@@ -72,12 +73,12 @@ class Labels:
     def machine(self, condition: Condition) -> str:
         """The parameterization, and whatever else of the model and its training the study varies."""
         parts = [self.family(condition), self._member(condition)]
-        return _BETWEEN.join(part for part in parts if part) or str(condition["model"])
+        return BETWEEN.join(part for part in parts if part) or str(condition["model"])
 
     def family(self, condition: Condition) -> str:
         """The model and its activation, as far as the study varies them; may be empty."""
         parts = [_part(name, condition[name]) for name in _FAMILY if name in self._varied]
-        return _BETWEEN.join(part for part in parts if part)
+        return BETWEEN.join(part for part in parts if part)
 
     def member(self, condition: Condition) -> str:
         """What tells a machine from the others of its family; never empty."""
@@ -99,11 +100,11 @@ class Labels:
         names = [name for name in _MEMBER if name in self._varied] if self._varied else ["parameterization"]
         parts = [_part(name, condition[name]) for name in names]
         parts += [
-            f"{name.rpartition('.')[2]} {show(condition[name])}"
+            f"{field_name(name)} {show(condition[name])}"
             for name in self._machine_extra
             if condition[name] is not None and (name, condition[name]) not in _PLAIN
         ]
-        return _BETWEEN.join(part for part in parts if part)
+        return BETWEEN.join(part for part in parts if part)
 
     def without(self, *columns: str) -> Labels:
         """Labels that do not speak of these columns: conditions that differ in them alone share a name."""
@@ -146,9 +147,19 @@ def masked(condition: Condition, columns: Sequence[str]) -> dict[str, Any]:
     return {name: None if name in columns else value for name, value in condition.items()}
 
 
+def field_name(path: str) -> str:
+    """The last part of a dotted path; of a part's name, which part it is: ``unit`` of ``model.unit.name``."""
+    return path.removesuffix(".name").rpartition(".")[2]
+
+
 def _readability(name: str) -> tuple[int, bool]:
     """Smaller for fields that say more to a reader."""
     return _FIRST.index(name) if name in _FIRST else len(_FIRST), not name.startswith("model.")
+
+
+def _order(name: str) -> int:
+    """The model, then the rule that it learns by, then the rest: each in the order of the columns."""
+    return 0 if name.startswith("model.") else 1 if name == "training.rule" else 2
 
 
 def _part(name: str, value: Any) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from memsweep.config.schema import TrialConfig
 
-Condition = tuple[Any, ...]
+Key = tuple[str, ...]
 Read = Callable[[str, Sequence[str]], "Mapping[str, pd.DataFrame]"]
 
 _NEEDED = ("curves", "replicas")
@@ -34,14 +34,21 @@ class LiveVerdicts:
     def __init__(
         self, trials: Iterable[tuple[str, TrialConfig]], read: Read | None = None, searched: Collection[str] = ()
     ) -> None:
+        from memsweep.report.labels import Labels
+
         listed = list(trials)
         self._read = read
-        self._group = _conditions(dict(listed), searched)
-        self._waiting: dict[Condition, set[str]] = {}
-        for identity, group in self._group.items():
+        self._group: dict[str, Key] = {}
+        self._waiting: dict[Key, set[str]] = {}
+        found: dict[Key, Mapping[str, Any]] = {}
+        for identity, condition in _conditions(dict(listed), searched).items():
+            group = tuple(map(repr, condition.values()))
+            self._group[identity] = group
             self._waiting.setdefault(group, set()).add(identity)
-        self._named = _named([config for _, config in listed])
-        self._members: dict[Condition, list[str]] = {}
+            found.setdefault(group, condition)
+        labels = Labels(list(found.values()))
+        self._names = {group: f"{labels.memory(named)} {labels.machine(named)}" for group, named in found.items()}
+        self._members: dict[Key, list[str]] = {}
         self._given: dict[str, Mapping[str, pd.DataFrame]] = {}
 
     def add(self, identity: str, tables: Mapping[str, pd.DataFrame] | None = None) -> list[str]:
@@ -66,10 +73,10 @@ class LiveVerdicts:
             return []
         members, read = self._members.pop(group), self._read
         if read is None:
-            return self._judge([self._given.pop(member) for member in members])
-        return self._judge(at_once(lambda member: read(member, _NEEDED), members))
+            return self._judge(self._names[group], [self._given.pop(member) for member in members])
+        return self._judge(self._names[group], at_once(lambda member: read(member, _NEEDED), members))
 
-    def _judge(self, results: list[Mapping[str, pd.DataFrame]]) -> list[str]:
+    def _judge(self, name: str, results: list[Mapping[str, pd.DataFrame]]) -> list[str]:
         import pandas as pd
 
         from memsweep.report.findings import asks
@@ -80,29 +87,18 @@ class LiveVerdicts:
         curves = curves.dropna(subset=["width", "horizon"]) if not curves.empty else curves
         if curves.empty:  # no perturbation was measured
             return []
-        first = curves.iloc[0]
-        if not asks(plain_value(first["kernel"]), curves):
+        if not asks(plain_value(curves["kernel"].iloc[0]), curves):
             return []
-        name = " ".join(str(first[key]) for key in ("kernel", *self._named) if pd.notna(first[key]))
         lines = []
         for ball, part in curves.groupby("ball", sort=False):
             judgement = judge(part, replicas)
             slope = f"radius slope {judgement.slope_horizon} in horizon"
-            lines.append(f"{name or first['model']}, {ball} weights: {judgement.verdict} ({slope})")
+            lines.append(f"{name}, {ball} weights: {judgement.verdict} ({slope})")
         return lines
 
 
-def _named(configs: Sequence[TrialConfig]) -> tuple[str, ...]:
-    """The columns that a line names: the parameterization, and what else of the model the plan varies."""
-    from memsweep.trial import conditions
-
-    rows = [conditions(config) for config in configs]
-    names = ("model", "activation", "parameterization")
-    return tuple(name for name in names if name == "parameterization" or len({row[name] for row in rows}) > 1)
-
-
-def _conditions(trials: Mapping[str, TrialConfig], searched: Collection[str]) -> dict[str, Condition]:
-    """identity -> the condition that the report will put this trial into."""
+def _conditions(trials: Mapping[str, TrialConfig], searched: Collection[str]) -> dict[str, dict[str, Any]]:
+    """identity -> the condition that the report will put this trial into: column -> value."""
     import pandas as pd
 
     from memsweep.config.canonical import to_dict
@@ -119,9 +115,6 @@ def _conditions(trials: Mapping[str, TrialConfig], searched: Collection[str]) ->
     records = {identity: {"config": to_dict(config)} for identity, config in trials.items()}
     grouping = find_grouping(records, pd.DataFrame(replicas), ignored)
     return {
-        identity: (
-            *(row[name] for name in ("task", *CONDITION)),
-            *(repr(value) for value in grouping.extra[identity].values()),
-        )
+        identity: {**{name: row[name] for name in ("task", *CONDITION)}, **grouping.extra[identity]}
         for identity, row in rows.items()
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,7 @@ class LossRow:
         identities: the trials.
         memoryless: loss of the best model that forgets each input; nan in results of older code.
         below: how many seeds have a loss below ``BELOW`` of it.
+        loss_of, value_of: seed -> its loss, and its metric.
     """
 
     condition: Mapping[str, Any]
@@ -76,6 +77,8 @@ class LossRow:
     identities: tuple[str, ...]
     memoryless: float = math.nan
     below: int = 0
+    loss_of: Mapping[int, float] = field(default_factory=dict)
+    value_of: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def beats_memoryless(self) -> bool:
@@ -90,6 +93,15 @@ def loss_rows(study: Study, grouping: Grouping) -> list[LossRow]:
     for condition, part in group(replicas, ["task", *CONDITION, *grouping.columns]):
         rows += [_row(condition, size, seeds) for size, seeds in group(part, ["width", "horizon"])]
     return rows
+
+
+def largest(rows: Sequence[LossRow]) -> list[LossRow]:
+    """Of each condition, the row of its longest horizon, and there of the widest."""
+    found: dict[tuple[object, ...], LossRow] = {}
+    for row in rows:
+        key = tuple(row.condition.values())
+        found[key] = max(found.get(key, row), row, key=lambda r: (r.horizon or 0.0, r.width or 0.0))
+    return list(found.values())
 
 
 def loss_frame(rows: Sequence[LossRow], extra: Sequence[str]) -> pd.DataFrame:
@@ -118,6 +130,8 @@ def _row(condition: Mapping[str, Any], size: Mapping[str, Any], seeds: pd.DataFr
         identities=tuple(seeds["identity"].unique()),
         memoryless=memoryless,
         below=int((loss < BELOW * memoryless).sum()),
+        loss_of=_of_seeds(seeds, loss),
+        value_of=_of_seeds(seeds, seeds["test_metric"]) if "test_metric" in seeds else {},
     )
 
 
@@ -127,6 +141,10 @@ def _losses(seeds: pd.DataFrame) -> np.ndarray:
         if name in seeds:
             loss = np.where(np.isnan(loss), seeds[name].to_numpy(float), loss)
     return loss
+
+
+def _of_seeds(seeds: pd.DataFrame, values: Any) -> dict[int, float]:
+    return {int(seed): float(value) for seed, value in zip(seeds["seed"], values, strict=True)}
 
 
 def _spread(seeds: pd.DataFrame, column: str) -> Spread:

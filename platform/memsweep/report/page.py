@@ -12,7 +12,8 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from memsweep.report import provenance, view, view_compared, view_losses, view_search
+from memsweep.report import provenance, view, view_alignment, view_compared, view_losses, view_search
+from memsweep.report.alignment import AlignmentRow
 from memsweep.report.answer import answers, joined
 from memsweep.report.draw_radius import SHOWN_THRESHOLD
 from memsweep.report.findings import Finding
@@ -46,13 +47,15 @@ class Section:
 
 @dataclass(frozen=True)
 class Galleries:
-    """Every picture of a report."""
+    """Every picture of a report; ``along``: the alignment against each field of the model that the study varies."""
 
     sections: tuple[Section, ...]
     memory: Gallery
     rates: Gallery
     training: Gallery
     gradients: Gallery
+    alignment: Gallery
+    along: tuple[tuple[str, Gallery], ...]
     search: tuple[SearchPicture, ...] = ()
 
     @property
@@ -60,7 +63,8 @@ class Galleries:
         """In the order of the page."""
         stability = (gallery for section in self.sections for gallery in (section.error, section.radius))
         single = (self.memory, self.rates, self.training, self.gradients)
-        return (*stability, *single, *(picture.gallery for picture in self.search))
+        aligned = (*(gallery for _, gallery in self.along), self.alignment)
+        return (*stability, *single, *aligned, *(picture.gallery for picture in self.search))
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,8 @@ class Contents:
         trained: the losses of all conditions.
         losses: those of them worth showing.
         rates: the curves of a study of learning rates.
+        scanned: the same of a search over a grid of learning rates, on the seeds that chose its winners.
+        alignment: gradients of learning rules beside those of backpropagation through time.
     """
 
     study: Study
@@ -90,6 +96,8 @@ class Contents:
     trained: Sequence[LossRow]
     losses: Sequence[LossRow]
     rates: Sequence[RateStudy]
+    scanned: Sequence[RateStudy]
+    alignment: Sequence[AlignmentRow]
 
     @property
     def asked(self) -> list[Finding]:
@@ -109,7 +117,9 @@ def render(contents: Contents, galleries: Galleries) -> str:
     compared = _compared(contents.compared)
     words = {**_head(contents), **_tables(contents), **_pictures(galleries), "rule": _rule()}
     words |= {"search": _search(contents.searched, galleries), "compared": compared}
+    words |= {"alignment": _alignment(contents, galleries)}
     words["answers"] += view_losses.baseline_sentences(contents.losses, contents.labels)
+    words["answers"] += view_alignment.order_sentences(contents.losses, contents.labels, contents.rates)
     words["answers"] += [compared["counted"]] if compared else []
     return environment.get_template("page.html.j2").render(words)
 
@@ -141,7 +151,8 @@ def _tables(contents: Contents) -> dict[str, Any]:
         "fit": view.fit_table(asked, labels),
         "published": published_tables(contents.study, contents.comparisons, labels),
         "losses": view_losses.loss_table(contents.losses, labels),
-        "rates": view_losses.rate_tables(contents.rates),
+        "rates": view_losses.rate_tables([*contents.rates, *contents.scanned]),
+        "scanned": bool(contents.scanned),
     }
 
 
@@ -179,6 +190,18 @@ def _search(searched: Searched | None, galleries: Galleries) -> dict[str, Any] |
             {"title": picture.title, "words": picture.words, "gallery": _gallery(picture.gallery)}
             for picture in galleries.search
         ],
+    }
+
+
+def _alignment(contents: Contents, galleries: Galleries) -> dict[str, Any] | None:
+    rows, labels = contents.alignment, contents.labels
+    if not rows:
+        return None
+    return {
+        "table": view_alignment.alignment_table(rows, labels),
+        "along": [{"field": field, "gallery": _gallery(gallery)} for field, gallery in galleries.along],
+        "steps": _gallery(galleries.alignment),
+        "sizes": len({(row.row.width, row.row.horizon) for row in rows}) > 1,
     }
 
 

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memsweep.report.labels import Labels, masked, show
+from memsweep.report.labels import BETWEEN, Labels, masked, show
 from memsweep.report.losses import LossRow
+from memsweep.report.ordering import RULE
 
 RATE = "training.learning_rate"
-_LINE = "parameterization"
+_LINES = ("parameterization", RULE)
 
 
 @dataclass(frozen=True)
 class RateStudy:
-    """Everything that shares one pair of pictures: trials that differ in parameterization and learning rate alone.
+    """Everything that shares one pair of pictures: trials that differ in parameterization, rule and rate alone.
 
     Attributes:
         memory: what is learnt, in words.
-        machine: what learns it, in words, without its parameterization.
-        lines: parameterization (the machine where it has none) -> its rows, by increasing rate.
+        machine: what learns it, in words, without what names its lines.
+        lines: parameterization and learning rule, as far as the study has them (the machine where it has neither) ->
+            its rows, by increasing rate.
     """
 
     memory: str
@@ -44,24 +46,32 @@ def rate_studies(rows: Sequence[LossRow], labels: Labels) -> list[RateStudy]:
     """
     if not rows or RATE not in rows[0].condition:
         return []
-    shared = labels.without(RATE, _LINE)
+    names = _line_names(rows)
+    shared = labels.without(RATE, *names)
     sizes = {(row.width, row.horizon) for row in rows}
     grouped: dict[tuple[object, ...], dict[str, list[LossRow]]] = {}
     for row in rows:
-        rest = masked(row.condition, (RATE, _LINE))
+        rest = masked(row.condition, (RATE, *names))
         key = (*rest.values(), row.width, row.horizon)
-        line = str(row.condition[_LINE] or shared.machine(rest))
+        parts = [str(row.condition[name]) for name in names if row.condition[name] is not None]
+        line = BETWEEN.join(parts) or shared.machine(rest)
         grouped.setdefault(key, {}).setdefault(line, []).append(row)
     studies = []
     for lines in grouped.values():
         first = next(iter(lines.values()))[0]
-        rest = masked(first.condition, (RATE, _LINE))
+        rest = masked(first.condition, (RATE, *names))
         title = ", ".join([shared.machine(rest), *(_size(first) if len(sizes) > 1 else [])])
         ordered = {name: tuple(sorted(members, key=rate_of)) for name, members in lines.items()}
         study = RateStudy(shared.memory(rest), title, ordered)
         if len(study.rates) > 1:
             studies.append(study)
     return studies
+
+
+def _line_names(rows: Sequence[LossRow]) -> list[str]:
+    """The columns that tell lines apart: the parameterization unless only the rule varies."""
+    varied = [name for name in _LINES if len({row.condition.get(name) for row in rows}) > 1]
+    return varied or [_LINES[0]]
 
 
 def _size(row: LossRow) -> list[str]:

@@ -11,8 +11,10 @@ import numpy as np
 import pandas as pd
 
 from memsweep.config.canonical import flatten
+from memsweep.config.search import GRID
 from memsweep.report.cells import ALL_CELLS, Cells
 from memsweep.report.grouping import OF_A_SEARCH, hidden
+from memsweep.report.rates import RATE
 from memsweep.report.study import Study
 from memsweep.report.winners import Winner, finished, tables_of, winners_of
 from memsweep.search.history import SearchHistory
@@ -113,6 +115,16 @@ def part_of(study: Study, searched: Searched) -> Study:
         found = {column: value for column, value in hidden(searched.ignored).items() if column in tables[name]}
         tables[name] = tables[name].assign(**found)
     return replace(study, records={identity: study.records[identity] for identity in kept}, tables=tables)
+
+
+def scan_of(study: Study, searched: Searched) -> Study | None:
+    """The study of all that a grid search over the learning rate alone has trained; None for any other search."""
+    if searched.history.algorithm != GRID or set(searched.history.space) != {RATE}:
+        return None
+    rows = [row.identity for member in searched.history.members for row in member.rows if not row.rank]
+    kept = [identity for identity in study.records if identity in {*rows}]
+    records = {identity: study.records[identity] for identity in kept}
+    return replace(study, records=records, tables=tables_of(study, kept))
 
 
 def _in_order(table: pd.DataFrame, identities: Sequence[str]) -> pd.DataFrame:

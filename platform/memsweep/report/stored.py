@@ -24,7 +24,7 @@ class Results:
 
     Attributes:
         records: identity -> record, in the order in which they were asked for.
-        tables: ``curves``, ``replicas``, ``memory``, ``history``, one frame each over all records.
+        tables: ``curves``, ``replicas``, ``memory``, ``history``, ``alignment``, one frame each over all records.
         damaged: identity -> what is wrong with a result that is left out.
     """
 

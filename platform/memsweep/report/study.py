@@ -48,7 +48,7 @@ class Study:
     Attributes:
         planned: number of trials in the plan (of stored results where there is no plan).
         records: identity -> record, in the order of the plan.
-        tables: ``curves``, ``replicas``, ``memory``, ``history``, one frame each over all records.
+        tables: ``curves``, ``replicas``, ``memory``, ``history``, ``alignment``, one frame each over all records.
         missing: planned trials without a result that can be used.
         claims: what was published about the conditions; None where the study file claims nothing.
         protocol: the preset under the study's settings; empty where the plan does not say.

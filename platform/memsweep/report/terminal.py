@@ -19,7 +19,7 @@ from memsweep.report import ReportPaths
 from memsweep.report.answer import NOT_ASKED, NOTHING
 from memsweep.report.export import VERDICT_COLUMNS
 from memsweep.report.grouping import CONDITION, plain_value
-from memsweep.report.labels import show
+from memsweep.report.labels import field_name, show
 from memsweep.report.overview import MANY
 from memsweep.report.style import clean, slope_text
 from memsweep.report.terminal_grid import BOUND_KEY, STYLES, SYMBOLS, bound_mark, frame_slope, labels_of, verdict_grids
@@ -83,6 +83,8 @@ def _more(console: Console, source: ReportPaths) -> None:
     if source.losses is not None:
         for part in loss_lines(pd.read_csv(source.losses)):
             console.print(part)
+    for line in source.rules:
+        console.print(Text(f"\n{clean(line)}"), soft_wrap=False)
 
 
 def _varied(frame: pd.DataFrame) -> list[str]:
@@ -103,7 +105,7 @@ def _follows(frame: pd.DataFrame, name: str) -> bool:
 def _table(rows: list[dict[Hashable, Any]], varied: list[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in varied:
-        table.add_column(name.rpartition(".")[2], no_wrap=True, overflow="ellipsis", max_width=_NAME)
+        table.add_column(field_name(name), no_wrap=True, overflow="ellipsis", max_width=_NAME)
     for name, least in (("ball", 9), ("verdict", 15), ("slope in horizon", 21), ("slope in width", 21), ("at", 4)):
         table.add_column(name, no_wrap=True, min_width=least, justify="right" if name == "at" else "left")
     previous = rows[0]["ball"]

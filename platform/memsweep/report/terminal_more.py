@@ -88,6 +88,8 @@ def loss_lines(frame: pd.DataFrame) -> list[Table | str]:
         }
     else:
         columns = {name: cells for name, cells in columns.items() if name not in ("baseline", "below")}
+    if not frame["metric"].notna().any():
+        del columns["metric"]
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name, texts in columns.items():
         whole = max(len(name), *map(len, texts)) if name in _WHOLE else None

@@ -67,7 +67,7 @@ def settings_table(rows: Sequence[LossRow], labels: Labels) -> dict[str, Any]:
         for row in rows
     }
     return {
-        "columns": [name.removeprefix("training.").removeprefix("model.") for name in columns],
+        "columns": [name.removeprefix("training.").removeprefix("model.").removesuffix(".name") for name in columns],
         "rows": [(*names, cells) for names, cells in lines.items()],
     }
 

@@ -17,6 +17,7 @@ from memsweep.search.members import MemberState
 from memsweep.stability.optimism import mean_gap
 
 _ALGORITHMS = {
+    "grid": "every combination of a grid",
     "random": "random search",
     "tpe": "Optuna's tree-structured Parzen estimator (tpe)",
     "cma_es": "CMA-ES",

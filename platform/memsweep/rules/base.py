@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
+
+from torch import Tensor
 
 from memsweep import registry
 from memsweep.models.base import Model
 from memsweep.models.deep import DeepModel
-from memsweep.models.unit import Recurrence, Through, Unit
+from memsweep.models.unit import Parts, Recurrence, Unit
 
 
 class Rule(ABC):
@@ -50,11 +52,17 @@ class Rule(ABC):
         return model.rule_refusal(config)
 
 
+def holding_still(parts: Parts, names: Iterable[str]) -> dict[str, Tensor]:
+    """The parts, those of these names as constants."""
+    still = set(names)
+    return {name: part.detach() if name in still else part for name, part in parts.items()}
+
+
 @contextmanager
 def learning(model: DeepModel, recurrence: Recurrence) -> Iterator[None]:
     """While the context lasts, the layers of the model run over time as ``recurrence`` says."""
-    model.recurrence = recurrence
+    usual, model.recurrence = model.recurrence, recurrence
     try:
         yield
     finally:
-        model.recurrence = Through()
+        model.recurrence = usual

@@ -1,20 +1,19 @@
 """A rule's gradient of whole sequences at once, by autograd: states with the right values and the rule's derivatives.
 
-A state is put together of its value, which no gradient enters, and of terms that are zero and have one:
+A state is its value, which no rule touches, with derivatives from two places (``grafted``):
 
 - one step, from the states before it as they are: errors go down to the layer below, and parts that are not traced
   learn;
 - what is carried: parts that are traced learn through all steps, while inputs stand still. Time runs backward here, as
   in backpropagation, but within one layer: sum_t delta_t e_t is the same number either way, and the traces, which have
-  the shape of the weights for every step, are never made. The price is memory that grows with the sequence;
-  ``memsweep.rules.stepping`` needs none.
+  the shape of the weights for every step, are never made. The price is memory that grows with the sequence, which
+  that of ``memsweep.rules.stepping`` does not.
 
 Letters: see memsweep.models.unit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -23,9 +22,10 @@ from torch import Tensor
 from memsweep import registry
 from memsweep.models.base import Model
 from memsweep.models.deep import DeepModel
-from memsweep.models.unit import Parts, Unit, before
+from memsweep.models.unit import Parts, Unit, before, running_mean
 from memsweep.recurrence.varying import varying_scan
-from memsweep.rules.base import Rule, learning
+from memsweep.rules.base import Rule, holding_still, learning
+from memsweep.rules.graft import grafted
 
 
 def learning_by(rule: str, model: Model) -> AbstractContextManager[None]:
@@ -47,6 +47,7 @@ class Batched:
         del layer
         traced = self.rule.traced(unit)
         if traced and unit.elementwise:
+            # with all of a step's Jacobian, what is carried is backpropagation through the layer's time
             carried_NBTM = unit.states(holding_still(parts, unit.part_names - traced), x_NBTF.detach())
             states_NBTM = carried_NBTM.detach()
         else:
@@ -56,25 +57,20 @@ class Batched:
                 return states_NBTM
             carried_NBTM = self._carried(unit, parts, traced, x_NBTF.detach(), states_NBTM) if traced else states_NBTM
         step_NBTM = unit.advance(holding_still(parts, traced), x_NBTF, before(states_NBTM), self.rule.recurrent)
-        return states_NBTM + _slope_of(step_NBTM) + _slope_of(carried_NBTM)
+        return grafted(states_NBTM, step_NBTM, carried_NBTM)
 
     def features(self, x_NBTF: Tensor) -> Tensor:
         return x_NBTF if self.rule.trains_layers else x_NBTF.detach()
 
+    def average(self, x_NBTF: Tensor) -> Tensor:
+        return running_mean(x_NBTF)
+
     def _carried(self, unit: Unit, parts: Parts, traced: frozenset[str], x_NBTF: Tensor, states_NBTM: Tensor) -> Tensor:
-        """Zeros, whose derivative is sum_s D_t ... D_{s+1} df_s/dparts: D, the diagonal of a step's Jacobian."""
+        """With the derivative sum_s D_t ... D_{s+1} df_s/dparts, where D is the diagonal of a step's Jacobian.
+
+        The value means nothing.
+        """
         own, earlier = holding_still(parts, unit.part_names - traced), before(states_NBTM)
         with torch.no_grad():
             slope_NBTM = unit.slope(parts, x_NBTF, earlier)
-        return varying_scan(slope_NBTM, _slope_of(unit.advance(own, x_NBTF, earlier)))
-
-
-def holding_still(parts: Parts, names: Iterable[str]) -> dict[str, Tensor]:
-    """The parts, those of these names as constants."""
-    still = set(names)
-    return {name: part.detach() if name in still else part for name, part in parts.items()}
-
-
-def _slope_of(value: Tensor) -> Tensor:
-    """Zeros that have the value's derivatives."""
-    return value - value.detach()
+        return varying_scan(slope_NBTM, unit.advance(own, x_NBTF, earlier))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from memsweep.config.search import CHOICE, GP, INT, LOG_INT, NSGA_II, RANDOM, TPE, Domain, SearchConfig
+from memsweep.config.search import CHOICE, GP, GRID, INT, LOG_INT, NSGA_II, RANDOM, TPE, Domain, SearchConfig
 from memsweep.search.members import Told
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def sampler(
     from optuna import samplers
 
     conditional = any(other in space for path in distributions for other in space[path].when)
-    if search.algorithm == RANDOM:
+    if search.algorithm in (GRID, RANDOM):  # the points of a grid are given to it, and it takes them as they are
         return samplers.RandomSampler(seed=seed)
     if search.algorithm == TPE:
         # fields that are suggested together are modelled together; groups do that where some do not always apply

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memsweep.config.search import CMA_ES, GP, NSGA_II, Domain, SearchConfig
+from memsweep.config.search import CMA_ES, GP, GRID, MOST_COMBINATIONS, NSGA_II, Domain, SearchConfig
 from memsweep.search import space as spaces
 from memsweep.search.algorithms import finite, quiet, sampler
 from memsweep.search.members import Suggestion, Told
@@ -25,8 +25,6 @@ _TRIES = 4
 """Times that a sampler is asked again before chance decides."""
 _DRAWS = 64
 """Random draws before what is left is counted."""
-_COUNTABLE = 100_000
-"""Suggestions of a space that are listed to find one that was not there yet."""
 _OWN = ("relative_params", "fixed_params", "optimizer")
 """Parts of names of notes that are not kept: copies of the parameters, and CMA-ES's pickles."""
 
@@ -179,6 +177,8 @@ class _Asker:
         """The next suggestion; None where every one there is has been made."""
         if given and (found := self._once(number, given)):
             return found
+        if self._search.algorithm == GRID:
+            return self._first_left(number)
         for _ in range(_TRIES):
             if found := self._once(number, {}):
                 return found
@@ -186,10 +186,18 @@ class _Asker:
             values = spaces.draw_all(self._space, self._fixed, self._random)
             if spaces.key(values) not in self._seen:
                 return self._once(number, values)
-        listed = spaces.every(self._space, self._fixed, _COUNTABLE) or []
-        if left := [values for values in listed if spaces.key(values) not in self._seen]:
-            return self._once(number, left[int(self._random.integers(len(left)))])
-        return None
+        left = self._left()
+        return self._once(number, left[int(self._random.integers(len(left)))]) if left else None
+
+    def _first_left(self, number: int) -> Suggestion | None:
+        """The next point of a grid, the last field fastest."""
+        left = self._left()
+        return self._once(number, left[0]) if left else None
+
+    def _left(self) -> list[dict[str, Any]]:
+        """Suggestions that have not been made, in a fixed order; none where they cannot be counted."""
+        listed = spaces.every(self._space, self._fixed, MOST_COMBINATIONS) or []
+        return [values for values in listed if spaces.key(values) not in self._seen]
 
     def _once(self, number: int, given: Mapping[str, Any]) -> Suggestion | None:
         """Ask the sampler once, with some fields given; None where it repeats itself."""

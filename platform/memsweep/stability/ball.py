@@ -22,8 +22,8 @@ RECURRENT, WEIGHTS, ALL = "recurrent", "weights", "all"
 SPECTRAL, ENTRYWISE = "spectral", "entrywise"
 _PARTS = {
     RECURRENT: (Part.RECURRENT,),
-    WEIGHTS: tuple(part for part in Part if part is not Part.BIAS),
-    ALL: tuple(Part),
+    WEIGHTS: tuple(part for part in Part if part not in (Part.BIAS, Part.STATISTIC)),
+    ALL: tuple(part for part in Part if part is not Part.STATISTIC),
 }
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from memsweep.learning.symbols import as_read
 from memsweep.models.base import Model, Weights
 
 SEQUENCES = (5, 3, 1)
@@ -36,7 +37,7 @@ def gradient_norms(model: Model, weights: Weights, inputs: Tensor, wanted: Seque
     Args:
         model: of all replicas.
         weights: stacked, ``[N, *shape]``.
-        inputs: ``[B, T, I]``, sequences to choose from.
+        inputs: ``[B, T, I]``, or symbols ``[B, T]``: sequences to choose from.
         wanted: ``[N]``, replicas to measure.
 
     Returns:
@@ -45,7 +46,7 @@ def gradient_norms(model: Model, weights: Weights, inputs: Tensor, wanted: Seque
     """
     steps, width = inputs.shape[1], int(model.config.width)
     count = _sequences(width, steps)
-    chosen = inputs[:: max(1, len(inputs) // count)][:count]
+    chosen = as_read(inputs[:: max(1, len(inputs) // count)][:count], model.signature.inputs, _dtype(weights))
     lags = measured_lags(width, steps)
     norms = torch.full((len(wanted), steps), math.nan, dtype=torch.float64)
     for row in [row for row, asked in enumerate(wanted) if asked]:
@@ -73,6 +74,10 @@ def measured_lags(width: int, steps: int) -> list[int]:
     if longest < count:
         return list(range(longest + 1))
     return sorted({0, *np.geomspace(1, longest, count - 1).round().astype(int).tolist()})
+
+
+def _dtype(weights: Weights) -> torch.dtype:
+    return next(iter(weights.values())).dtype
 
 
 def _sequences(width: int, steps: int) -> int:

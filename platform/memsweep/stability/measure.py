@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from memsweep.config.schema import TrialConfig
+from memsweep.learning.alignment import Compared
 from memsweep.learning.ensemble import Ensemble, stability_margin
 from memsweep.learning.learner import Learner
 from memsweep.learning.problem import Problem
@@ -28,7 +29,9 @@ class Measurement:
     """What was measured on one replica; errors are inf, and figures of the trained weights nan, where it diverged.
 
     Of every lag: the memory function, the norm of the gradient of the last state by the one so many steps before it,
-    and a bound of that norm; empty where the model does not say its matrices, or where no bound is known.
+    and a bound of that norm; empty where the model does not say its matrices, or where no bound is known. Of a learning
+    rule: how its gradients compared with those of backpropagation. ``micro_batch`` is the sequences of a batch that
+    were computed at a time; None where batches were not split by number.
     """
 
     seed: int
@@ -47,6 +50,8 @@ class Measurement:
     readout_norm: float
     gradient_over_weight: dict[str, float]
     history: list[tuple[int, float, float]]
+    alignment: list[Compared]
+    micro_batch: int | None
 
 
 def evaluated_exactly(config: TrialConfig) -> bool:
@@ -73,7 +78,7 @@ def measure(learner: Learner, problem: Problem, data: Any, config: TrialConfig) 
     Returns:
         For each replica, the position of its trial in the pack, and the measurement.
     """
-    trained, kept = learner.ensemble, learner.best_weights
+    trained, kept, problem = learner.ensemble, learner.best_weights, learner.split(problem)
     ensemble, weights = projected(trained, kept) if config.perturbation.projected else (trained, kept)
     errors = {
         ball: perturbation_error(ensemble, problem, data, weights, learner.targets, ball, config.perturbation)
@@ -119,6 +124,8 @@ def measure(learner: Learner, problem: Problem, data: Any, config: TrialConfig) 
                 for step, loss, valid in learner.history
                 if step <= int(learner.steps[row])
             ],
+            alignment=learner.alignment.of(row, int(learner.steps[row])),
+            micro_batch=learner.micro_batch,
         )
         found.append((replica.trial, measurement))
     return found
@@ -128,7 +135,7 @@ def _sequences(data: Any, horizon: int, like: Tensor) -> Tensor:
     """Sequences to follow a gradient along; where errors are exact the model is linear, and one is as good as another.
 
     Returns:
-        ``[B, T, I]``.
+        ``[B, T, I]``, or symbols ``[B, T]``.
     """
     return data.inputs if isinstance(data, Batch) else like.new_zeros(1, horizon, 1)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from memsweep.config.schema import TrialConfig
+from memsweep.learning.alignment import ALL
 from memsweep.learning.objectives import LinearFunctionalTask, Task
 from memsweep.outcome import Outcome
 from memsweep.stability.measure import Measurement, evaluated_exactly
@@ -24,7 +25,7 @@ class TrialResult:
         config: what was run.
         outcome: done, diverged or stopped_early; a fault raises instead.
         summary: scalars over the replicas, for tables and tracking.
-        tables: ``curves``, ``replicas``, ``memory`` and ``history``, a row per measured thing.
+        tables: ``curves``, ``replicas``, ``memory``, ``history`` and ``alignment``, a row per measured thing.
     """
 
     config: TrialConfig
@@ -95,13 +96,34 @@ def result_of(config: TrialConfig, task: Task, found: list[Measurement]) -> Tria
         for m in found
         for step, loss, valid in m.history
     ]
-    tables = {"curves": curves, "replicas": replicas, "memory": memory, "history": history}
+    alignment = [{"seed": m.seed} | compared._asdict() for m in found for compared in m.alignment]
+    tables = {"curves": curves, "replicas": replicas, "memory": memory, "history": history, "alignment": alignment}
     return TrialResult(
         config=config,
         outcome=_outcome(found),
-        summary=_summary(found, replicas, zero_loss),
+        summary=_summary(found, replicas, zero_loss) | _aligned(alignment) | _pieces(config, found),
         tables={name: pd.DataFrame(rows) for name, rows in tables.items()},
     )
+
+
+def _aligned(compared: list[dict[str, Any]]) -> dict[str, float]:
+    """Of all weights and of each layer, medians over replicas of means over the compared steps."""
+    if not compared:
+        return {}
+    measures = ["cosine", "norm_ratio"]
+    means = pd.DataFrame(compared).groupby(["layer", "seed"], sort=False)[measures].mean()
+    medians = means.groupby("layer", sort=False).median().to_dict()
+    return {
+        str(name) + ("" if layer == ALL else f"_layer_{layer}"): float(value)
+        for name, of_layers in medians.items()
+        for layer, value in of_layers.items()
+    }
+
+
+def _pieces(config: TrialConfig, found: list[Measurement]) -> dict[str, int]:
+    """How many sequences of a training batch were computed at a time, where batches are split by number."""
+    size = found[0].micro_batch
+    return {} if size is None else {"micro_batch": min(size, config.training.batch_size)}
 
 
 def _at(values: list[float], lag: int) -> float:

@@ -6,12 +6,15 @@ with memsweep, and only the estimates depend on them, never a result.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from memsweep import registry
 from memsweep.learning.layout import SAMPLED_SLOTS, SLOTS, bucket, slots
+from memsweep.sweep.deep_cost import evaluation, is_deep, replica_step, shared_step
 
 if TYPE_CHECKING:
     from memsweep.config.schema import PerturbationConfig, TrialConfig
@@ -36,6 +39,8 @@ def seconds(trials: Sequence[TrialConfig]) -> float:
 def shared(trial: TrialConfig) -> float:
     """The part that does not grow with the number of trials of the program: worth more, the more trials share it."""
     training, horizon = trial.training, _horizon(trial)
+    if is_deep(trial):
+        return training.end * shared_step(trial)
     if not trial.has_closed_form:
         return training.end * (_SEQUENCES if _compiled(trial) else _PLAIN_CALL * horizon)
     products = horizon**2 * (training.batch_size + horizon) if training.objective == "minibatch" else 0.0
@@ -56,6 +61,8 @@ def _by_response(trials: Sequence[TrialConfig]) -> float:
 
 def _by_sequences(trials: Sequence[TrialConfig]) -> float:
     first, horizon = trials[0], _horizon(trials[0])
+    if is_deep(first):
+        return sum(_by_layers(trial, horizon) for trial in trials)
     training, moved = first.training, _evaluations(first.perturbation)
     states = horizon * sum(trial.training.seeds * max(8, _width(trial)) for trial in trials)
     groups = math.ceil(sum(trial.training.seeds for trial in trials) / SAMPLED_SLOTS)
@@ -63,6 +70,11 @@ def _by_sequences(trials: Sequence[TrialConfig]) -> float:
     if _compiled(first):
         return training.end * _STATE * trained + moved * (_MOVED * groups + _STATE_MOVED * tested)
     return training.end * _PLAIN_STATE * trained + moved * (_PLAIN_CALL * horizon * groups + _PLAIN_STATE * tested)
+
+
+def _by_layers(trial: TrialConfig, horizon: float) -> float:
+    moved = _evaluations(trial.perturbation) * evaluation(trial, trial.perturbation.test_size, horizon)
+    return trial.training.seeds * (trial.training.end * replica_step(trial, horizon) + moved)
 
 
 def _evaluations(perturbation: PerturbationConfig) -> float:
@@ -82,7 +94,15 @@ def _compiled(trial: TrialConfig) -> bool:
 
 
 def _horizon(trial: TrialConfig) -> float:
-    return float(getattr(trial.task, "horizon", 100))
+    own = getattr(trial.task, "horizon", None)
+    return float(_task_horizon(trial.task) if own is None else own)
+
+
+@functools.lru_cache(maxsize=256)
+def _task_horizon(task: Any) -> int:
+    """The sequence length of a task, given by its Config, that follows from other fields."""
+    horizon: int = registry.get(registry.TASK, task.name)(task).horizon
+    return horizon
 
 
 def _width(trial: TrialConfig) -> int:

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -67,7 +68,8 @@ def code_fingerprint(config: TrialConfig) -> str:
 def data_fingerprint(config: Any) -> str:
     """A hash of the files that the config's parts read, 16 hexadecimal digits; empty where they read none.
 
-    A part that reads files says which: ``data_files(config)``, a class method, gives their paths in a fixed order.
+    A part that reads files says which: ``data_files(config)``, a class method, gives their paths in a fixed order. Of a
+    folder in their place, the names and sizes of the files in it are hashed.
     """
     found = [path for owner in _configs(config) for path in _data_files(owner)]
     return _hash_data(tuple((path, *_changed(path)) for path in found)) if found else ""
@@ -149,10 +151,20 @@ def _changed(path: Path) -> tuple[int, int]:
     return about.st_size, about.st_mtime_ns
 
 
+def _entries(folder: Path) -> bytes:
+    """The name of a folder, and names and sizes of the files in it, by name."""
+    with os.scandir(folder) as entries:
+        found = sorted((entry.name, entry.stat().st_size) for entry in entries if entry.is_file())
+    return repr((folder.name, found)).encode("utf-8", errors="surrogatepass")
+
+
 @functools.lru_cache(maxsize=16)
 def _hash_data(files: tuple[tuple[Path, int, int], ...]) -> str:
     told = hashlib.sha256()
     for path, size, _ in files:
+        if path.is_dir():  # which may have another size on another machine
+            told.update(_entries(path))
+            continue
         told.update(f"{path.name}\n{size}\n".encode("utf-8", errors="surrogatepass"))
         if size >= 0:
             with path.open("rb") as file:

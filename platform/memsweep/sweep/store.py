@@ -2,8 +2,8 @@
 
 A study is a folder. ``records/<identity>.json`` is the commit point of a result: it is written last, so a result
 either is there with all its tables or is not there; it holds the size and the hash of each table's file, so that a
-file that a power cut or a disk has damaged is known. ``pandas.read_parquet`` on ``curves``, ``replicas``, ``memory``
-or ``history`` gives that table of the whole study.
+file that a power cut or a disk has damaged is known. ``pandas.read_parquet`` on ``curves``, ``replicas``, ``memory``,
+``history`` or ``alignment`` gives that table of the whole study.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from memsweep.errors import StoreError, one_of
 from memsweep.sweep import record as records_json
 from memsweep.sweep import tables as table_files
 from memsweep.sweep.storage import Place, PlaceSlot, at_once, explained
-from memsweep.sweep.tables import TABLES
+from memsweep.sweep.tables import LATER, TABLES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,7 +100,7 @@ class Store:
         Args:
             identity: the trial's identity, also ``record["identity"]``.
             record: see ``memsweep.sweep.record``; non-finite numbers are allowed in its summary only.
-            tables: any of ``curves``, ``replicas``, ``memory``, ``history``; a table that is left out has no rows.
+            tables: by names of ``memsweep.sweep.tables.TABLES``; a table that is left out has no rows.
 
         Returns:
             Whether this call stored the result.
@@ -136,7 +136,7 @@ class Store:
         if self.has(identity):
             return False
         record = other.record(identity)
-        data = {name: other._bytes_of(name, record) for name in TABLES}
+        data = {name: other._bytes_of(name, record) for name in _tables_with_files(record)}
         for name, content in data.items():  # a damaged result must not spread
             table_files.from_parquet(name, content, identity, f"{other.place}/{_table(name, identity)}")
         with explained("read", other.place):
@@ -189,7 +189,7 @@ class Store:
         """One table of the whole study, in the order of the identities; empty (with its columns) without results.
 
         Args:
-            name: ``curves``, ``replicas``, ``memory`` or ``history``.
+            name: one of ``memsweep.sweep.tables.TABLES``.
 
         Raises:
             StoreError: a file of a stored result is missing or damaged; the message names it.
@@ -199,7 +199,7 @@ class Store:
         return self.together(name, self.records())
 
     def tables(self, identity: str, names: Iterable[str] = TABLES) -> dict[str, pd.DataFrame]:
-        """All four tables of one result, or some of them.
+        """All tables of one result, or some of them.
 
         Raises:
             StoreError: a file is missing or damaged.
@@ -207,7 +207,7 @@ class Store:
         return self._tables_of(self.record(identity), names)
 
     def result(self, identity: str) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
-        """The record and all four tables of one result; each file is read once.
+        """The record and all tables of one result; each file is read once.
 
         Raises:
             StoreError: a file is missing or damaged.
@@ -240,15 +240,17 @@ class Store:
 
     def _tables_of(self, record: Mapping[str, Any], names: Iterable[str]) -> dict[str, pd.DataFrame]:
         wanted = list(names)
-        parts = at_once(lambda name: self.arrow(name, record), wanted)  # of a bucket, one wait instead of four
+        parts = at_once(lambda name: self.arrow(name, record), wanted)  # of a bucket, one wait instead of one for each
         return {name: part.to_pandas() for name, part in zip(wanted, parts, strict=True)}
 
     def arrow(self, name: str, record: Mapping[str, Any]) -> pa.Table:
-        """One table of the result with this record, checked.
+        """One table of the result with this record, checked; without rows where the result is older than the table.
 
         Raises:
             StoreError: its file is missing or damaged.
         """
+        if name not in _tables_with_files(record):
+            return table_files.schema(name).empty_table()
         where = f"{self.place}/{_table(name, record['identity'])}"
         return table_files.from_parquet(name, self._bytes_of(name, record), record["identity"], where)
 
@@ -334,7 +336,7 @@ class Store:
     def _fault(self, identity: str) -> StoreError | None:
         try:
             record = self.record(identity)
-            for name in TABLES:
+            for name in _tables_with_files(record):
                 if "files" in record:
                     self._bytes_of(name, record)
                 else:
@@ -374,6 +376,11 @@ def _record(identity: str) -> str:
 
 def _failure(identity: str) -> str:
     return _file("failures", identity, "json")
+
+
+def _tables_with_files(record: Mapping[str, Any]) -> list[str]:
+    """The tables of which a result has files: one that is older than a table has none of that."""
+    return [name for name in TABLES if name not in LATER or name in record.get("files", {})]
 
 
 def _table(name: str, identity: str) -> str:

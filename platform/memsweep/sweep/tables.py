@@ -1,4 +1,4 @@
-"""The four tables of a result: their columns and types, and how they become Parquet bytes."""
+"""The tables of a result: their columns and types, and how they become Parquet bytes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-CURVES, REPLICAS, MEMORY, HISTORY = "curves", "replicas", "memory", "history"
-TABLES = (CURVES, REPLICAS, MEMORY, HISTORY)
+CURVES, REPLICAS, MEMORY, HISTORY, ALIGNMENT = "curves", "replicas", "memory", "history", "alignment"
+TABLES = (CURVES, REPLICAS, MEMORY, HISTORY, ALIGNMENT)
+LATER = frozenset({ALIGNMENT})
+"""Tables that came after the others: a result of an older version has no file of them, and none of their rows."""
 
 _CONDITIONS = {
     "identity": "string",
@@ -80,8 +82,16 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "train_loss": "float64",
         "validation_loss": "float64",
     },
+    ALIGNMENT: {
+        "identity": "string",
+        "seed": "int64",
+        "step": "int64",
+        "layer": "string",
+        "cosine": "float64",
+        "norm_ratio": "float64",
+    },
 }
-_LATER = {REPLICAS: ("memoryless_loss",), MEMORY: ("gradient", "gradient_bound")}
+_LATER_COLUMNS = {REPLICAS: ("memoryless_loss",), MEMORY: ("gradient", "gradient_bound")}
 """Measured columns that came after the others and may be lacking, as in tables of older versions: all nan."""
 
 
@@ -138,7 +148,7 @@ def from_parquet(name: str, data: bytes, identity: str, where: str) -> pa.Table:
     except (pa.ArrowException, OSError) as error:
         raise StoreError(f"{where} is damaged ({error}). {MEND}") from error
     wanted = schema(name)
-    for column in _LATER.get(name, ()):
+    for column in _LATER_COLUMNS.get(name, ()):
         if column not in table.column_names:
             unknown = pa.array([math.nan] * table.num_rows, wanted.field(column).type)
             table = table.append_column(wanted.field(column), unknown)
@@ -163,7 +173,7 @@ def _to_arrow(name: str, frame: pd.DataFrame, identity: str) -> pa.Table:
     import pyarrow as pa
 
     wanted = schema(name)
-    frame = frame.assign(**{column: math.nan for column in _LATER.get(name, ()) if column not in frame})
+    frame = frame.assign(**{column: math.nan for column in _LATER_COLUMNS.get(name, ()) if column not in frame})
     missing = [column for column in wanted.names if column not in frame.columns]
     extra = [str(column) for column in frame.columns if column not in wanted.names]
     if missing or extra:

@@ -1,4 +1,4 @@
-"""Conformance suites: what every task and every model must do, for the registry's own parts and for plugins.
+"""Conformance suites: what every task, model and recurrent unit must do, for the registry's own and for plugins.
 
 In a plugin's tests::
 
@@ -10,5 +10,6 @@ In a plugin's tests::
 
 from memsweep.testing.models import ModelSuite
 from memsweep.testing.tasks import TaskSuite
+from memsweep.testing.units import UnitSuite
 
-__all__ = ["ModelSuite", "TaskSuite"]
+__all__ = ["ModelSuite", "TaskSuite", "UnitSuite"]

@@ -12,6 +12,7 @@ from torch import Tensor
 from memsweep import registry
 from memsweep.config.canonical import to_dict
 from memsweep.learning.objectives import Batch, CarriedTask, Task
+from memsweep.learning.symbols import are_symbols
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 
 
@@ -44,8 +45,13 @@ class TaskSuite:
 
     def test_shapes_and_types(self) -> None:
         task, batch = self.build(), self.batch(size=6)
-        assert batch.inputs.shape == (6, task.horizon, task.inputs)
-        assert batch.inputs.dtype == torch.float64
+        if are_symbols(batch.inputs):
+            assert batch.inputs.shape == (6, task.horizon)
+            assert batch.inputs.min() >= -1
+            assert batch.inputs.max() < task.inputs
+        else:
+            assert batch.inputs.shape == (6, task.horizon, task.inputs)
+            assert batch.inputs.dtype == torch.float64
         assert batch.targets.shape[0] == 6
         assert torch.isfinite(batch.inputs).all()
         assert torch.isfinite(batch.targets).all()
@@ -73,7 +79,8 @@ class TaskSuite:
         """The best such answer, one for every step, is found by minimizing the loss over it."""
         task, batch = self.build(), self.batch(size=512)
         answer = torch.zeros(1, task.horizon, task.outputs, dtype=torch.float64, requires_grad=True)
-        optimizer = torch.optim.LBFGS([answer], max_iter=100, line_search_fn="strong_wolfe")
+        done = 1e-6 * task.chance()
+        optimizer = torch.optim.LBFGS([answer], max_iter=100, tolerance_change=done, line_search_fn="strong_wolfe")
 
         def loss() -> Tensor:
             optimizer.zero_grad()

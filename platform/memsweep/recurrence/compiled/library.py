@@ -59,7 +59,8 @@ def loaded(real: str) -> Any:
         return error
     except OSError as error:
         return CannotBuildError(f"the compiled recurrences cannot be loaded: {error}")
-    for function in (found.memsweep_layer, found.memsweep_series, found.memsweep_gained):
+    for name in ("layer", "series", "gained", "gated", "varying"):
+        function = getattr(found, f"memsweep_{name}")
         function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_int
     return found
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.outcome import Outcome
 from memsweep.sweep import record as records_json
-from memsweep.sweep.tables import CONDITIONS, CURVES, HISTORY, MEMORY
+from memsweep.sweep.tables import ALIGNMENT, CONDITIONS, CURVES, HISTORY, MEMORY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -210,7 +210,7 @@ def _artifacts(record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) ->
     """CSV, which MLflow's page shows as a table. The conditions are the run's params: no free text is left."""
     words = {key: value if _is_json(value) else str(float(value)) for key, value in record["summary"].items()}
     files = {"record.json": records_json.to_json({**record, "summary": words}, f"the record of {record['identity']}")}
-    for name in (CURVES, MEMORY):
+    for name in (CURVES, MEMORY, ALIGNMENT):
         frame = tables.get(name)
         if frame is not None and not frame.empty:
             columns = [column for column in frame.columns if column not in CONDITIONS]

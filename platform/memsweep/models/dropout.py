@@ -1,0 +1,60 @@
+"""Dropout of features: masks that are a function of replica, step, place and sequence, and of nothing else.
+
+A mask holds at all steps of its sequence. It depends neither on their number nor on how a batch is cut into pieces, so
+that a batch computed in pieces, or step by step, drops what the whole one does.
+
+Letters: R replicas, B sequences, P places at which something is dropped, F features; N replicas, then copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from memsweep.streams import Stream
+
+
+class Dropout:
+    """What a model drops in one training step; before the first ``stir`` nothing.
+
+    Args:
+        share: of the features that are dropped; the others grow by 1 / (1 - share).
+        places: P.
+        features: F.
+    """
+
+    def __init__(self, share: float, places: int, features: int) -> None:
+        self.share, self.shape = share, (places, features)
+        self.stir([], 0)
+
+    def stir(self, seeds: Sequence[int], step: int) -> None:
+        """Turn to a training step of replicas with these seeds."""
+        wanted = seeds if self.share else []
+        self._generators = [Stream(seed, "dropout").generator(step) for seed in wanted]
+        self._kept_RBPF = np.zeros((len(self._generators), 0, *self.shape), bool)
+
+    def dropped(self, x_NBTF: Tensor, place: int, first_row: int) -> Tensor:
+        """The features with some of them zero and the rest larger in turn; copies of a replica share its choice.
+
+        Args:
+            x_NBTF: ``[N, B, T, F]``.
+            place: 0 ... P-1.
+            first_row: where in the batch the first sequence of x stands.
+        """
+        if not self._generators:
+            return x_NBTF
+        rows = slice(first_row, first_row + x_NBTF.shape[1])
+        kept_RBF = torch.from_numpy(self._drawn(rows.stop)[:, rows, place])
+        scale_RBF = kept_RBF.to(x_NBTF) / (1.0 - self.share)
+        return x_NBTF * scale_RBF.repeat_interleave(x_NBTF.shape[0] // len(scale_RBF), 0).unsqueeze(2)
+
+    def _drawn(self, rows: int) -> np.ndarray:
+        """Masks of at least so many rows of the batch: further rows are drawn on from where the numbers stand."""
+        more = rows - self._kept_RBPF.shape[1]
+        if more > 0:
+            drawn = np.stack([generator.random((more, *self.shape)) for generator in self._generators])
+            self._kept_RBPF = np.concatenate([self._kept_RBPF, drawn >= self.share], 1)
+        return self._kept_RBPF

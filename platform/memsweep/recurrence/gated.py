@@ -1,0 +1,165 @@
+"""The gated recurrence (GRU) over time, driven gate by gate, whose states are wanted.
+
+    r_t = sigmoid(a^r_t + U_r h_{t-1}),   z_t = sigmoid(a^z_t + U_z h_{t-1}),   q_t = U_n h_{t-1} + c,
+    n_t = tanh(a^n_t + r_t q_t),          h_t = (1 - z_t) h_{t-1} + z_t n_t,    h_{-1} = 0
+
+The gradient is written by hand. With g_t the gradient of h_t through everything later, that of the sums U h_{t-1} is
+e_t = k_t g_t, gate by gate, where all k_t are known before time runs backward (``Gates.slopes``). A step back is
+
+    g_{t-1} = l_{t-1} + (1 - z_t) g_t + U' e_t
+
+with l the gradient that arrives from outside, and the sums over time are one product each. On a processor compiled code
+does all of it (``compiled``); the plain path here is its oracle, and what runs elsewhere.
+
+Letters: N leading dimension (replicas and copies), B batch, T time, M width, G = 3 M: reset, update, candidate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from memsweep.recurrence.compiled.gated_calls import CompiledGated, compiled_gated
+
+
+@dataclass(frozen=True)
+class Gates:
+    """What a step computes on its way, ``[..., M]`` each.
+
+    Attributes:
+        reset: r.
+        update: z.
+        candidate: n.
+        recalled: q, what the reset gate lets through to the candidate.
+    """
+
+    reset: Tensor
+    update: Tensor
+    candidate: Tensor
+    recalled: Tensor
+
+    def slopes(self, before: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Derivatives of h_t by a^r, a^z and a^n, for states ``before`` of the step before, ``[..., M]`` each.
+
+        That by q is the last of them times r.
+        """
+        of_candidate = self.update * (1.0 - self.candidate.square())
+        of_update = (self.candidate - before) * self.update * (1.0 - self.update)
+        of_reset = of_candidate * self.recalled * self.reset * (1.0 - self.reset)
+        return of_reset, of_update, of_candidate
+
+
+def gated_scan(drive_NBTG: Tensor, matrix_NGM: Tensor, bias_NM: Tensor) -> Tensor:
+    """States of the gated recurrence, differentiable once.
+
+    Args:
+        drive_NBTG: a, what the input brings to reset gate, update gate and candidate, one after the other.
+        matrix_NGM: U_r, U_z and U_n, one below the other.
+        bias_NM: c.
+
+    Returns:
+        ``[N, B, T, M]``, contiguous.
+
+    Raises:
+        ValueError: shapes that do not fit.
+    """
+    leading, width = drive_NBTG.shape[0], drive_NBTG.shape[-1] // 3
+    found = [list(tensor.shape) for tensor in (matrix_NGM, bias_NM)]
+    if drive_NBTG.ndim != 4 or found != [[leading, 3 * width, width], [leading, width]]:
+        raise ValueError(
+            "a gated recurrence takes a drive [N, B, T, 3 M], a matrix [N, 3 M, M] and a bias [N, M], got "
+            f"{list(drive_NBTG.shape)}, {found[0]} and {found[1]}"
+        )
+    tensors = (drive_NBTG, matrix_NGM, bias_NM)
+    compiled = compiled_gated(drive_NBTG)
+    if compiled is not None:
+        fused: Tensor = _Fused.apply(compiled, *tensors)
+        return fused
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        series: Tensor = _GatedScan.apply(*tensors)
+        return series
+    with torch.no_grad():
+        return _series(_forward(*tensors)[0])
+
+
+def _forward(drive_NBTG: Tensor, matrix_NGM: Tensor, bias_NM: Tensor) -> tuple[Tensor, Gates]:
+    """States and gates, time first: ``[T, N, B, M]``."""
+    gates_TNBG = drive_NBTG.permute(2, 0, 1, 3).clone(memory_format=torch.contiguous_format)
+    width = bias_NM.shape[-1]
+    recalled_TNBM = torch.empty_like(gates_TNBG[..., :width])
+    states_TNBM, turned = torch.empty_like(recalled_TNBM), matrix_NGM.mT.contiguous()
+    images_NBG = torch.zeros_like(gates_TNBG[0])
+    state_NBM = torch.zeros_like(states_TNBM[0])
+    reset_TNBM, update_TNBM, candidate_TNBM = gates_TNBG.chunk(3, -1)
+    gates = Gates(reset_TNBM, update_TNBM, candidate_TNBM, recalled_TNBM)
+    for step, next_NBM in enumerate(states_TNBM):
+        if step:
+            torch.bmm(state_NBM, turned, out=images_NBG)
+        gates_TNBG[step, ..., : 2 * width].add_(images_NBG[..., : 2 * width]).sigmoid_()
+        torch.add(images_NBG[..., 2 * width :], bias_NM[:, None], out=recalled_TNBM[step])
+        gates.candidate[step].addcmul_(gates.reset[step], recalled_TNBM[step]).tanh_()
+        torch.lerp(state_NBM, gates.candidate[step], gates.update[step], out=next_NBM)
+        state_NBM = next_NBM
+    return states_TNBM, gates
+
+
+def _series(steps_TNBM: Tensor) -> Tensor:
+    return steps_TNBM.permute(1, 2, 0, 3).contiguous()
+
+
+class _Fused(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, found: CompiledGated, *tensors: Tensor) -> Tensor:
+        ctx.found = found
+        ctx.save_for_backward(*tensors)
+        return found.states(*tensors)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
+        return None, *ctx.found.pulled(outer[0], *ctx.saved_tensors)
+
+
+class _GatedScan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, drive_NBTG: Tensor, matrix_NGM: Tensor, bias_NM: Tensor) -> Tensor:
+        states_TNBM, gates = _forward(drive_NBTG, matrix_NGM, bias_NM)
+        ctx.save_for_backward(matrix_NGM, states_TNBM, gates.reset, gates.update, gates.candidate, gates.recalled)
+        return _series(states_TNBM)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
+        matrix_NGM, states_TNBM, *kept = ctx.saved_tensors
+        gates, matrix = Gates(*kept), matrix_NGM.contiguous()
+        before_TNBM = torch.cat([torch.zeros_like(states_TNBM[:1]), states_TNBM[:-1]])
+        of_reset, of_update, of_candidate = gates.slopes(before_TNBM)
+        # e_t, in place: what is to be multiplied by g_t
+        errors_TNB3M = torch.stack([of_reset, of_update, of_candidate * gates.reset], -2)
+        grads_TNBM = outer[0].permute(2, 0, 1, 3).clone(memory_format=torch.contiguous_format)
+        for step in range(len(grads_TNBM) - 1, -1, -1):
+            grad_NBM, error_NB3M = grads_TNBM[step], errors_TNB3M[step]
+            error_NB3M.mul_(grad_NBM.unsqueeze(-2))
+            if step:
+                earlier_NBM = grads_TNBM[step - 1]
+                earlier_NBM.addcmul_(grad_NBM, 1.0 - gates.update[step])
+                earlier_NBM.baddbmm_(error_NB3M.flatten(-2), matrix)
+        of_drive, of_matrix, of_bias = None, None, None
+        if ctx.needs_input_grad[0]:
+            sums = [errors_TNB3M[..., 0, :], errors_TNB3M[..., 1, :], of_candidate * grads_TNBM]
+            of_drive = torch.cat([_series(part) for part in sums], -1)
+        if ctx.needs_input_grad[1]:
+            errors_NSG, before_NSM = (_in_time(steps) for steps in (errors_TNB3M.flatten(-2), before_TNBM))
+            of_matrix = errors_NSG.mT @ before_NSM
+        if ctx.needs_input_grad[2]:
+            of_bias = errors_TNB3M[..., 2, :].sum((0, 2))
+        return of_drive, of_matrix, of_bias
+
+
+def _in_time(steps_TNBK: Tensor) -> Tensor:
+    """All steps of all sequences of a replica in a row, ``[N, T B, K]``."""
+    return steps_TNBK.transpose(0, 1).flatten(1, 2)

@@ -1,0 +1,67 @@
+"""Gradients' alignment and the order of learning rules, as the sentences and rows that page and terminal print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from memsweep.report.alignment import ALL, AlignmentRow, layers_of
+from memsweep.report.labels import Labels, show
+from memsweep.report.losses import LossRow, largest
+from memsweep.report.ordering import orders, sentence
+from memsweep.report.rates import RateStudy
+from memsweep.report.view_losses import spread_text
+
+_MOST_ORDERS = 4
+_MOST_NAMED = 8
+
+
+def order_sentences(rows: Sequence[LossRow], labels: Labels, rates: Sequence[RateStudy]) -> list[str]:
+    """The order of the rules of each task and size; of many, the first, and how many more there are.
+
+    None where the study varies the learning rate: at a rate that is right for one rule and wrong for another, an order
+    says nothing of the rules.
+    """
+    found = [] if rates else orders(rows, labels)
+    left_out = len(found) - _MOST_ORDERS
+    more = f"{left_out} more conditions have several rules: see their losses."
+    return [*map(sentence, found[:_MOST_ORDERS]), *([more] if left_out > 0 else [])]
+
+
+def alignment_sentences(rows: Sequence[AlignmentRow], labels: Labels) -> list[str]:
+    """The cosine of all weights, by task and condition, at the largest size; one sentence per task."""
+    shown = {id(row) for row in largest([row.row for row in rows])}
+    sentences = []
+    for memory in dict.fromkeys(labels.memory(row.condition) for row in rows):
+        part = [row for row in rows if id(row.row) in shown and labels.memory(row.condition) == memory]
+        named = [f"{labels.machine(row.condition)} {spread_text(row.layers[ALL]['cosine'])}" for row in part]
+        left_out = len(named) - _MOST_NAMED
+        more = f"; {left_out} more in alignment.csv" if left_out > 0 else ""
+        text = "; ".join(named[:_MOST_NAMED])
+        sentences.append(f"Cosine of the gradient of all weights with that of bptt, on {memory}: {text}{more}.")
+    return sentences
+
+
+def alignment_table(rows: Sequence[AlignmentRow], labels: Labels) -> dict[str, Any]:
+    """``columns``, all weights first, and ``rows`` of texts: a cosine and a norm ratio per layer."""
+    layers = layers_of(rows)
+    return {
+        "columns": ["all weights" if layer == ALL else f"layer {layer}" for layer in layers],
+        "rows": [
+            {
+                "memory": labels.memory(row.condition),
+                "machine": labels.machine(row.condition),
+                "width": show(row.row.width),
+                "horizon": show(row.row.horizon),
+                "steps": row.steps,
+                "cells": [_cell(row, layer) for layer in layers],
+            }
+            for row in rows
+        ],
+    }
+
+
+def _cell(row: AlignmentRow, layer: str) -> dict[str, str] | None:
+    if layer not in row.layers:
+        return None
+    return {measure: spread_text(spread) for measure, spread in row.layers[layer].items()}

@@ -1,0 +1,243 @@
+"""What every recurrent unit must do: the claims on which deep models and learning rules stand."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from memsweep import registry
+from memsweep.config.canonical import to_dict
+from memsweep.models.unit import Unit, before
+
+REPLICAS, BATCH, HORIZON, WIDTH = 2, 3, 6, 4
+
+
+class UnitSuite:
+    """Inherit and set ``unit``; the default Config is tested, or the one in ``config``.
+
+    Attributes:
+        unit: registered name.
+        config: a Config to test instead of the default one.
+    """
+
+    unit: str
+    config: Any = None
+
+    def build(self) -> Unit:
+        """A unit whose features are not as many as its width, where it allows that."""
+        unit_class: type[Unit] = registry.get(registry.UNIT, self.unit)
+        config = self.config if self.config is not None else unit_class.Config()
+        features = next(size for size in (WIDTH - 1, WIDTH) if unit_class.refusal(config, WIDTH, size) is None)
+        return unit_class(config, WIDTH, features)
+
+    def weights(self, unit: Unit) -> dict[str, Tensor]:
+        """Of a stack of replicas, no weight zero: zeros hide mistakes."""
+        drawn = [unit.initial(HORIZON, np.random.default_rng(seed)) for seed in range(REPLICAS)]
+        noise = np.random.default_rng(5)
+        found = {}
+        for name in drawn[0]:
+            values = np.stack([weights[name] for weights in drawn])
+            found[name] = torch.from_numpy(values + 0.1 * noise.standard_normal(values.shape))
+        return found
+
+    def live_parts(self, unit: Unit) -> dict[str, Tensor]:
+        """Parts that can be differentiated by, apart from the weights."""
+        return {name: part.detach().requires_grad_() for name, part in unit.parts(self.weights(unit)).items()}
+
+    def inputs(self, unit: Unit) -> Tensor:
+        rng = np.random.default_rng(7)
+        return torch.from_numpy(rng.standard_normal((REPLICAS, BATCH, HORIZON, unit.features)))
+
+    def test_config_is_documented_and_plain(self) -> None:
+        config = self.build().config
+        assert all(field.metadata.get("doc") for field in dataclasses.fields(config))
+        json.dumps(to_dict(config), allow_nan=False)
+
+    def test_every_weight_has_a_role_and_its_shape(self) -> None:
+        unit = self.build()
+        sizes = {"width": unit.width, "feature": unit.features}
+        expected = {name: tuple(sizes[axis] for axis in role.axes) for name, role in unit.roles().items()}
+        initial = unit.initial(HORIZON, np.random.default_rng(0))
+        assert {name: weight.shape for name, weight in initial.items()} == expected
+        assert all(weight.dtype == np.float64 for weight in initial.values())
+
+    def test_initial_weights_are_a_function_of_the_generator(self) -> None:
+        first, again, other = (self.build().initial(HORIZON, np.random.default_rng(seed)) for seed in (0, 0, 1))
+        assert all(np.array_equal(first[name], again[name]) for name in first)
+        assert any(not np.array_equal(first[name], other[name]) for name in first)
+
+    def test_parts_have_a_row_for_every_state(self) -> None:
+        unit = self.build()
+        parts = unit.parts(self.weights(unit))
+        assert set(parts) == unit.part_names
+        assert unit.forgetting <= unit.part_names
+        assert all(part.shape[:2] == (REPLICAS, unit.width) for part in parts.values())
+
+    def test_gradients_are_finite_and_reach_every_weight(self) -> None:
+        unit, x_NBTF = self.build(), self.inputs(self.build())
+        weights = {name: weight.requires_grad_() for name, weight in self.weights(unit).items()}
+        answers = unit.answers(weights, unit.states(unit.parts(weights), x_NBTF), x_NBTF)
+        answers.square().sum().backward()
+        for name, weight in weights.items():
+            assert weight.grad is not None, f"no gradient reaches {name}"
+            assert torch.isfinite(weight.grad).all(), f"the gradient of {name} is not finite"
+            assert not silent(weight.grad), f"the gradient of {name} is zero"
+
+    def test_states_are_steps_one_after_the_other(self) -> None:
+        """Values, and gradients by all parts and inputs: backpropagation through time."""
+        unit, outcomes = self.build(), []
+        for run in (unit.states, lambda parts, x_NBTF: stepped(unit, parts, x_NBTF)):
+            parts, x_NBTF = self.live_parts(unit), self.inputs(unit).requires_grad_()
+            states = run(parts, x_NBTF)
+            assert states.shape == (REPLICAS, BATCH, HORIZON, unit.width)
+            outer = some(states)
+            outcomes.append([states, *torch.autograd.grad(states, [*parts.values(), x_NBTF], outer)])
+        for found, expected in zip(*outcomes, strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+    def test_all_steps_at_once_are_the_states(self) -> None:
+        unit, x_NBTF = self.build(), self.inputs(self.build())
+        parts = self.live_parts(unit)
+        states = unit.states(parts, x_NBTF)
+        torch.testing.assert_close(unit.advance(parts, x_NBTF, before(states)), states, rtol=1e-12, atol=1e-12)
+
+    def test_replicas_and_sequences_do_not_mix(self) -> None:
+        unit, x_NBTF = self.build(), self.inputs(self.build())
+        parts = self.live_parts(unit)
+        alone = unit.states({name: part[1:] for name, part in parts.items()}, x_NBTF[1:, 2:])
+        torch.testing.assert_close(unit.states(parts, x_NBTF)[1:, 2:], alone, rtol=1e-12, atol=1e-12)
+
+    def test_causality(self) -> None:
+        unit, x_NBTF = self.build(), self.inputs(self.build())
+        parts, changed = self.live_parts(unit), x_NBTF.clone()
+        changed[:, :, 4:] += 1.0
+        first, second = unit.states(parts, x_NBTF), unit.states(parts, changed)
+        assert torch.equal(first[:, :, :4], second[:, :, :4])
+        assert not torch.allclose(first[:, :, 4:], second[:, :, 4:])
+
+    def test_slope_is_the_diagonal_of_the_jacobian(self) -> None:
+        unit, x_NBTF, states, parts = self.step()
+        slope = unit.slope(parts, x_NBTF, states)
+        assert slope.shape == states.shape
+        assert slope.dtype == states.dtype
+        jacobian = state_jacobian(unit, parts, x_NBTF, states)
+        torch.testing.assert_close(slope, jacobian.diagonal(dim1=-2, dim2=-1), rtol=1e-12, atol=1e-12)
+        beside = jacobian - torch.diag_embed(jacobian.diagonal(dim1=-2, dim2=-1))
+        assert bool((beside == 0).all()) == unit.elementwise
+
+    def test_a_state_feels_its_own_row_of_every_part(self) -> None:
+        """``immediate`` is the derivative by that row, and there is no other."""
+        unit, x_NBTF, states, parts = self.step()
+        # every sequence a replica of its own, so that a gradient is one of a single step
+        single = {name: part.detach().repeat_interleave(BATCH, 0).requires_grad_() for name, part in parts.items()}
+        x_S1F, state_S1M = x_NBTF.flatten(0, 1), states.flatten(0, 1)
+        answer = unit.advance(single, x_S1F[:, None], state_S1M[:, None])[:, 0, 0]
+        found = unit.immediate(parts, x_NBTF[:, :, 0], states[:, :, 0])
+        assert set(found) == unit.part_names
+        for name, part in single.items():
+            assert found[name].shape == (REPLICAS, BATCH, *part.shape[1:])
+            assert found[name].dtype == answer.dtype
+            own = torch.stack([derivative(answer[:, row], part) for row in range(unit.width)], 1)
+            diagonal = own.diagonal(dim1=1, dim2=2).movedim(-1, 1)
+            torch.testing.assert_close(found[name].flatten(0, 1), diagonal, rtol=1e-12, atol=1e-12)
+            off = ~torch.eye(unit.width, dtype=torch.bool)
+            assert bool((own[:, off] == 0).all()), f"a state feels another one's row of {name}"
+
+    def test_a_cut_recurrent_connection_has_the_same_value_and_no_gradient(self) -> None:
+        """None reaches the states before or what multiplies them; that of the input is what it was."""
+        unit, x_NBTF, states, parts = self.step()
+        x_NBTF, states = x_NBTF.requires_grad_(), states.detach().requires_grad_()
+        whole, cut = (unit.advance(parts, x_NBTF, states, recurrent) for recurrent in (True, False))
+        assert torch.equal(whole, cut)
+        outer = some(whole)
+        by_input, expected = (torch.autograd.grad(value, x_NBTF, outer, retain_graph=True)[0] for value in (cut, whole))
+        torch.testing.assert_close(by_input, expected, rtol=1e-12, atol=1e-12)
+        at_rest = unit.advance(parts, x_NBTF, torch.zeros_like(states))
+        live = [*parts.values(), states]
+        reached = torch.autograd.grad(cut, live, outer, allow_unused=True)
+        multiplying = torch.autograd.grad(at_rest, live, outer, allow_unused=True)
+        known = torch.autograd.grad(whole, live, outer)
+        held = set()
+        for name, gradient, rest, full in zip((*parts, "before"), reached, multiplying, known, strict=True):
+            assert not silent(full), f"no gradient reaches {name} at all"
+            if silent(rest):
+                assert silent(gradient), f"a gradient reaches {name} through the recurrent connection"
+                held.add(name)
+        assert "before" in held
+        assert held & unit.forgetting
+
+    def test_answers_are_real_and_know_their_own_step_alone(self) -> None:
+        unit, x_NBTF = self.build(), self.inputs(self.build())
+        weights = self.weights(unit)
+        states = unit.states(unit.parts(weights), x_NBTF)
+        answers = unit.answers(weights, states, x_NBTF)
+        assert answers.shape == x_NBTF.shape
+        assert answers.dtype == x_NBTF.dtype
+        one = unit.answers(weights, states[:, :, 2:3], x_NBTF[:, :, 2:3])
+        torch.testing.assert_close(answers[:, :, 2:3], one, rtol=1e-12, atol=1e-12)
+
+    def test_eigenvalues_are_those_of_a_step_near_rest(self) -> None:
+        unit = self.build()
+        weights = self.weights(unit)
+        found = unit.eigenvalues(weights)
+        if found is None:
+            return
+        parts = unit.parts(weights)
+        inputs = self.inputs(unit)[:, :1, :1]
+        nearly = torch.full_like(unit.states(parts, inputs), 1e-9)  # a corner at zero has a slope here
+        jacobian = state_jacobian(unit, parts, torch.zeros_like(inputs), nearly)[:, 0, 0]
+        expected = torch.linalg.eigvals(jacobian)
+        distance = (found.to(expected.dtype).unsqueeze(-1) - expected.unsqueeze(-2)).abs()
+        assert float(distance.amin(-1).max()) < 1e-7
+        assert float(distance.amin(-2).max()) < 1e-7
+
+    def step(self) -> tuple[Unit, Tensor, Tensor, dict[str, Tensor]]:
+        """A unit, the input of one step ``[N, B, 1, F]``, states before it ``[N, B, 1, M]``, and parts."""
+        unit = self.build()
+        x_NBTF, parts = self.inputs(unit), self.live_parts(unit)
+        return unit, x_NBTF[:, :, 4:5], unit.states(parts, x_NBTF)[:, :, 3:4].detach(), parts
+
+
+def stepped(unit: Unit, parts: Mapping[str, Tensor], x_NBTF: Tensor) -> Tensor:
+    """States, one step after the other."""
+    steps = [x_NBTF[:, :, index : index + 1] for index in range(x_NBTF.shape[2])]
+    kind = unit.slope(parts, steps[0], x_NBTF.new_zeros(*steps[0].shape[:3], unit.width)).dtype
+    state, states = x_NBTF.new_zeros(*steps[0].shape[:3], unit.width, dtype=kind), []
+    for x_NB1F in steps:
+        state = unit.advance(parts, x_NB1F, state)
+        states.append(state)
+    return torch.cat(states, 2)
+
+
+def state_jacobian(unit: Unit, parts: Mapping[str, Tensor], x_NBTF: Tensor, states: Tensor) -> Tensor:
+    """dh_t / dh_{t-1} of every step, row i the derivative of state i: ``[N, B, T, M, M]``."""
+    live = states.detach().requires_grad_()
+    answer = unit.advance(parts, x_NBTF, live)
+    return torch.stack([derivative(answer[..., row], live) for row in range(unit.width)], -2)
+
+
+def derivative(values: Tensor, by: Tensor) -> Tensor:
+    """Of each value by what it alone depends on, of the shape of ``by``; holomorphic where both are complex."""
+    ones = torch.ones_like(values)
+    (real,) = torch.autograd.grad(values, by, ones, retain_graph=True)
+    if by.is_complex():
+        return real.conj()
+    if not values.is_complex():
+        return real
+    (imaginary,) = torch.autograd.grad(values, by, 1j * ones, retain_graph=True)
+    return torch.complex(real, imaginary)
+
+
+def some(like: Tensor) -> Tensor:
+    """Random numbers of a tensor's shape and type."""
+    return torch.randn(like.shape, dtype=like.dtype, generator=torch.Generator().manual_seed(3))
+
+
+def silent(gradient: Tensor | None) -> bool:
+    return gradient is None or bool((gradient == 0).all())

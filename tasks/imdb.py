@@ -1,0 +1,161 @@
+"""Reviews of films, character by character: the text task of the Long Range Arena, on the files of its publication.
+
+The files lie in a folder of the data folder, as they come out of ``aclImdb_v1.tar.gz`` (Maas et al., 2011)::
+
+    <folder>/aclImdb/train/neg/*.txt, train/pos/*.txt, test/neg/*.txt, test/pos/*.txt
+
+A file is a review, UTF-8. Nothing is downloaded. There may be fewer reviews than the published 25 000 and 25 000.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from memsweep.config.fields import setting
+from memsweep.learning.objectives import (
+    ANSWERS,
+    DATA_VARIABLE,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    Characters,
+    LabelledSequences,
+    Sequences,
+    Stream,
+    data_folder,
+    lacks,
+    published_text,
+)
+from memsweep.registry import register_task
+
+PARTS = ("train", "test")
+OPINIONS = ("neg", "pos")  # class 0 and class 1
+HELD_OUT = 0.1  # share of the training reviews that validates
+
+
+@dataclass(frozen=True)
+class Reviews:
+    """What is read, and what may be read: the numbers of the characters, and the sequences of each stream."""
+
+    characters: Characters
+    splits: Mapping[str, Sequences]
+
+
+def _folders(folder: Path) -> list[Path]:
+    return [folder / part / opinion for part in PARTS for opinion in OPINIONS]
+
+
+@functools.lru_cache(maxsize=4)
+def _files(folders: tuple[tuple[Path, int], ...]) -> Mapping[Path, list[Path]]:
+    """The reviews in each folder, by name."""
+    return {folder: sorted(folder.glob("*.txt")) for folder, _ in folders}
+
+
+@functools.lru_cache(maxsize=2)
+def _reviews(folders: tuple[tuple[Path, int], ...], length: int, min_count: int) -> Reviews:
+    texts: dict[str, list[str]] = {part: [] for part in PARTS}
+    labels: dict[str, list[int]] = {part: [] for part in PARTS}
+    for folder, paths in _files(folders).items():
+        part, opinion = folder.parts[-2:]
+        texts[part] += [published_text(path)[:length] for path in paths]
+        labels[part] += [OPINIONS.index(opinion)] * len(paths)
+    try:
+        characters = Characters.of(texts["train"], min_count)
+    except ValueError as error:
+        raise ValueError(f"the reviews in {folders[0][0].parent} {error}. Raise min_count") from None
+    every, test = (characters.sequences(texts[part], labels[part]) for part in PARTS)
+    train, validation = every.split(round(len(every) * HELD_OUT), Stream(0, "imdb: validation split"))
+    return Reviews(characters, {TRAIN: train, VALIDATION: validation, TEST: test})
+
+
+@register_task("imdb")
+class Imdb(LabelledSequences):
+    """Say whether a review praises a film, after reading it character by character.
+
+    What is read is that of the code of Zucchet et al. (2023, arXiv 2305.15947), which took it from S4's: the text as it
+    is, neither lower-cased nor cleaned, cut to one character less than the horizon, then the symbol that ends it. A
+    character that occurs less than ``min_count`` times in the training files, so cut, is the unknown. Of the published
+    files that makes 134 symbols; there one more, of number 135, fills up short reviews, where ours read zeros.
+
+    They validate on the test files, and so choose by what they report. Here one tenth of the training files validates,
+    the same for every seed, and the test files only test.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """The reviews of aclImdb: 22 500 to train on, 2 500 to validate, 25 000 to test; half of them praise."""
+
+        horizon: int = setting(
+            4096, "steps of a sequence, T: longer reviews lose their ends", at_least=2, at_most=100_000
+        )
+        min_count: int = setting(
+            15, "how often a character must occur in the training files not to be the unknown", at_least=1
+        )
+        answer: str = setting(
+            "every",
+            "where the class is asked: last (at the end of a review), every (after each character, as a rule that goes "
+            "forward in time wants it; the published choice)",
+            choices=ANSWERS,
+        )
+        folder: str = setting(
+            factory=data_folder,
+            doc=f"where the folder aclImdb lies; ${DATA_VARIABLE} where that is set, else data",
+            cosmetic=True,
+        )
+
+        def __post_init__(self) -> None:
+            # a worker may run in another folder than the command that was given
+            object.__setattr__(self, "folder", str(Path(self.folder).absolute()))
+
+        def problems(self) -> Iterable[str]:
+            """What is wrong with the folders, one sentence each."""
+            try:
+                self.folders()
+            except ValueError as error:
+                yield str(error)
+
+        def folders(self) -> tuple[tuple[Path, int], ...]:
+            """The four folders with reviews, and when each last changed.
+
+            Raises:
+                ValueError: there are no reviews, or too few, with a sentence that says what to do.
+            """
+            top = Path(self.folder) / "aclImdb"
+            found = tuple((folder, folder.stat().st_mtime_ns) for folder in _folders(top) if folder.is_dir())
+            files = _files(found)
+            absent = [f"{folder.relative_to(top)}/*.txt" for folder in _folders(top) if not files.get(folder)]
+            if absent:
+                raise ValueError(lacks(top, absent, "the reviews of IMDB (aclImdb_v1.tar.gz, a text for each)"))
+            count = sum(len(paths) for folder, paths in files.items() if folder.parent.name == "train")
+            if not round(count * HELD_OUT):
+                raise ValueError(f"the {count} training reviews in {top} are too few to hold a tenth of them out")
+            return found
+
+        def reviews(self) -> Reviews:
+            """The reviews as numbers, read once for all tasks that read them alike.
+
+            Raises:
+                ValueError: a file is missing or no text, with a sentence that names it.
+            """
+            return _reviews(self.folders(), self.horizon - 1, self.min_count)
+
+    classes = 2
+
+    @classmethod
+    def data_files(cls, config: Config) -> list[Path]:
+        """The four folders, for the names and sizes of their 50 000 files."""
+        return [folder for folder in _folders(Path(config.folder) / "aclImdb") if folder.is_dir()]
+
+    @property
+    def inputs(self) -> int:
+        return self.end + 1
+
+    @property
+    def end(self) -> int:
+        return self.config.reviews().characters.unknown + 1
+
+    def load(self) -> Mapping[str, Sequences]:
+        return self.config.reviews().splits

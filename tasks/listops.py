@@ -1,0 +1,254 @@
+"""ListOps: read a nested operation on lists of digits symbol by symbol, and say the digit that it comes to.
+
+In the form of the Long Range Arena (Tay et al., 2020, arXiv 2011.04006). Its symbols are ten digits, four operations
+and the bracket that closes a list; here, as in the published code of Zucchet et al. (2023, arXiv 2305.15947), one more
+ends every expression. Expressions are drawn by the law of the arena's generator, or read from its files, which lie in a
+folder of the data folder::
+
+    <folder>/listops/basic_train.tsv, basic_val.tsv, basic_test.tsv
+
+They are text: columns between tabs, the first line their names, of which ``Source`` is the expression and ``Target``
+its digit. Parentheses, which show how the published generator nests its pairs, are left out of the expressions. Nothing
+is downloaded. Files may be shorter than the published ones (96 000, 2 000, 2 000 expressions of 501 to 1 999 symbols).
+"""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from memsweep.config.fields import setting
+from memsweep.learning.objectives import (
+    ANSWERS,
+    DATA_VARIABLE,
+    EXPRESSION_SYMBOLS,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    Batch,
+    ExpressionLaw,
+    LabelledSequences,
+    Sequences,
+    Stream,
+    data_folder,
+    expression_numbers,
+    expression_value,
+    lacks,
+    published_text,
+)
+from memsweep.registry import register_task
+
+SOURCES = ("generated", "files")
+STREAMS = (TRAIN, VALIDATION, TEST)
+FILES = dict(zip(STREAMS, ("basic_train.tsv", "basic_val.tsv", "basic_test.tsv"), strict=True))
+COLUMNS = ("Source", "Target")
+DIGITS = 10
+TYPICAL = 4096  # expressions by whose frequencies the levels of generated ones are told
+ATTEMPTS = 20_000  # at one expression of an allowed length, before the lengths are called out of reach
+
+
+def _missing(folder: Path) -> str | None:
+    """The sentence that says which files are not there, or None."""
+    absent = [name for name in FILES.values() if not (folder / name).is_file()]
+    if not absent:
+        return None
+    published = "ListOps (the Long Range Arena's lra_release, its folder listops-1000)"
+    return f"{lacks(folder, absent, published)}; with source generated no files are needed"
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The numbers of a file's lines and their columns; ValueError where the file is no text."""
+    text = published_text(path)
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
+        yield number, line.removesuffix("\r").split("\t")
+
+
+def _read(path: Path) -> Sequences:
+    """The expressions of a file and their digits.
+
+    Raises:
+        ValueError: the file has another format, with a sentence that names the line.
+    """
+    lines = _lines(path)
+    _, names = next(lines)
+    if lacking := [name for name in COLUMNS if name not in names]:
+        raise ValueError(
+            f"{path}, line 1: the column {' and the column '.join(lacking)} is missing; the first line must name the "
+            f"columns, with tabs between them, and begins with {chr(9).join(names)[:40]!r}. Get the file again"
+        )
+    source, target = map(names.index, COLUMNS)
+    sequences, labels = [], []
+    for number, columns in lines:
+        if len(columns) != len(names):
+            raise ValueError(
+                f"{path}, line {number}: {len(columns)} columns, where the first line names {len(names)}. Get the file "
+                "again"
+            )
+        sequences.append(_expression(columns[source], f"{path}, line {number}"))
+        if columns[target] not in EXPRESSION_SYMBOLS[:DIGITS]:
+            raise ValueError(f"{path}, line {number}: Target is {columns[target]!r}; allowed: 0 ... 9")
+        labels.append(int(columns[target]))
+    if not labels:
+        raise ValueError(f"{path} holds no expressions: get the file again")
+    return Sequences.of(sequences, labels)
+
+
+def _expression(text: str, place: str) -> np.ndarray:
+    try:
+        numbers = expression_numbers(text.replace("(", " ").replace(")", " ").split())
+    except KeyError as error:
+        raise ValueError(
+            f"{place}: {error.args[0]!r} in Source is no symbol of ListOps; allowed, with spaces between them: "
+            f"{' '.join(EXPRESSION_SYMBOLS)}"
+        ) from None
+    if not numbers:
+        raise ValueError(f"{place}: Source is empty")
+    return np.frombuffer(bytes(numbers), np.uint8)
+
+
+@functools.lru_cache(maxsize=1)
+def _splits(files: tuple[tuple[str, Path, int], ...]) -> Mapping[str, Sequences]:
+    return {name: _read(path) for name, path, _ in files}
+
+
+def _stream_of(expression: tuple[int, ...]) -> str:
+    """The stream that an expression belongs to: a third of all each, so that no two have one in common."""
+    return STREAMS[zlib.crc32(bytes(expression)) % len(STREAMS)]
+
+
+def _sequences(expressions: list[tuple[int, ...]]) -> Sequences:
+    return Sequences.of(expressions, [expression_value(expression) for expression in expressions])
+
+
+@functools.lru_cache(maxsize=8)
+def _typical(law: ExpressionLaw) -> Sequences:
+    return _sequences(list(islice(law.drawn(Stream(0, "listops: typical expressions").generator()), TYPICAL)))
+
+
+@functools.lru_cache(maxsize=64)
+def _in_reach(law: ExpressionLaw) -> bool:
+    """Whether the law gives an expression of an allowed length in reasonable time."""
+    return next(law.drawn(Stream(0, "listops: attempts").generator(), ATTEMPTS), None) is not None
+
+
+@register_task("listops")
+class ListOps(LabelledSequences):
+    """Say the digit that a nested operation on lists comes to; cross entropy over ten classes.
+
+    Generated expressions are new in every batch (``training.train_size`` makes a fixed set of them), and training,
+    validation and test have none in common: a checksum of its symbols decides which of the three an expression may be
+    drawn for. The levels of chance and of a memoryless model are those of 4096 expressions that are the same always; of
+    files, those of the training file.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Expressions that are generated, or read from the published files, and how long they are. The defaults are
+        small; published: horizon 2000, min_length 501, max_depth 10, max_args 10."""
+
+        source: str = setting(
+            "generated", "where expressions come from: generated, files (the published ones)", choices=SOURCES
+        )
+        horizon: int = setting(
+            64,
+            "steps of a sequence, T: a generated expression has at most T - 1 symbols, one more ends it; of files, "
+            "what is longer loses its end",
+            at_least=5,
+            at_most=100_000,
+        )
+        min_length: int = setting(8, "symbols of the shortest generated expression", at_least=1, at_most=100_000)
+        max_depth: int = setting(
+            10, "depth of generated expressions at most; a digit alone has depth 1", at_least=1, at_most=50
+        )
+        max_args: int = setting(
+            5, "arguments of a generated operation at most; at least 2, each number as likely", at_least=2, at_most=100
+        )
+        answer: str = setting(
+            "every",
+            "which steps are asked for the class: last (that of the end), every (all, as published)",
+            choices=ANSWERS,
+        )
+        folder: str = setting(
+            factory=data_folder,
+            doc=f"where the folder listops lies, for source files; ${DATA_VARIABLE} where that is set, else data",
+            cosmetic=True,
+        )
+
+        def __post_init__(self) -> None:
+            # a worker may run in another folder than the command that was given
+            object.__setattr__(self, "folder", str(Path(self.folder).absolute()))
+
+        @property
+        def law(self) -> ExpressionLaw:
+            """The law of generated expressions."""
+            return ExpressionLaw(self.max_depth, self.max_args, self.min_length, self.horizon - 1)
+
+        def problems(self) -> Iterable[str]:
+            """What is wrong between the fields, or with the files, one sentence each."""
+            if self.source == "files":
+                try:
+                    self.splits()
+                except ValueError as error:
+                    yield str(error)
+            elif self.min_length > self.horizon - 1:
+                yield (
+                    f"min_length is {self.min_length}, but a horizon of {self.horizon} holds expressions of at most "
+                    f"{self.horizon - 1} symbols: raise horizon or lower min_length"
+                )
+            elif not _in_reach(self.law):
+                yield (
+                    f"among {ATTEMPTS:,} expressions with max_depth {self.max_depth} and max_args {self.max_args}, "
+                    f"none has {self.min_length} ... {self.horizon - 1} symbols: raise max_depth, max_args or horizon, "
+                    "or lower min_length"
+                )
+
+        def splits(self) -> Mapping[str, Sequences]:
+            """The files' expressions, read once for all tasks.
+
+            Raises:
+                ValueError: files are missing or in another format, with a sentence that says what to do.
+            """
+            folder = Path(self.folder) / "listops"
+            if missing := _missing(folder):
+                raise ValueError(missing)
+            paths = {name: folder / file for name, file in FILES.items()}
+            return _splits(tuple((name, path, path.stat().st_mtime_ns) for name, path in paths.items()))
+
+    classes = DIGITS
+    inputs = len(EXPRESSION_SYMBOLS) + 1
+    end = len(EXPRESSION_SYMBOLS)
+
+    @classmethod
+    def data_files(cls, config: Config) -> list[Path]:
+        """The three files, as far as they are read and there."""
+        if config.source != "files":
+            return []
+        paths = [Path(config.folder) / "listops" / name for name in FILES.values()]
+        return [path for path in paths if path.is_file()]
+
+    def load(self) -> Mapping[str, Sequences]:
+        return self.config.splits()
+
+    def draw(self, stream: Stream, index: int, size: int) -> Batch:
+        if self.config.source == "files":
+            return super().draw(stream, index, size)
+        expressions = self.config.law.drawn(stream.generator(index))
+        own = (expression for expression in expressions if _stream_of(expression) == stream.name)
+        return self.laid_out(_sequences(list(islice(own, size))))
+
+    def typical(self) -> Sequences:
+        return super().typical() if self.config.source == "files" else _typical(self.config.law)
+
+    def oracle(self, inputs: Tensor) -> Tensor:
+        """The value of each expression, worked out from its symbols; of files, which may be cut, the known one."""
+        if self.config.source == "files":
+            return super().oracle(inputs)
+        read = [[number for number in row if 0 <= number < self.end] for row in inputs.tolist()]
+        return self.sure([expression_value(expression) for expression in read])
