@@ -19,6 +19,7 @@ from memsweep.config.reflect import hints, key_of, registered_kind
 from memsweep.config.schema import ChainConfig, PerturbationConfig, TrainingConfig, TrialConfig, Turn
 from memsweep.errors import MemsweepError
 
+COMPANY = 2
 Path = tuple[str, ...]
 Pair = tuple[TrialConfig, TrialConfig]
 
@@ -115,6 +116,8 @@ def candidates(owner: Any, field: dataclasses.Field[Any], words: tuple[str, ...]
     kind = registered_kind(field)
     if kind is not None:
         return [name for name in registry.names(kind) if name != value.name]
+    if field.metadata.get("named"):
+        return [name for name in registry.names(field.metadata["named"]) if name != value]
     found = _of_hint(hints(type(owner))[field.name], value, field, words)
     return [other for other in found if other != value or type(other) is not type(value)]
 
@@ -151,36 +154,43 @@ def _of_hint(hint: Any, value: Any, field: dataclasses.Field[Any], words: tuple[
 
 
 def flipped(
-    base: TrialConfig, path: Path, owner: Any, field: dataclasses.Field[Any], texts: tuple[str, ...] = ()
+    base: TrialConfig, path: Path, owner: Any, field: dataclasses.Field[Any], texts: tuple[str, ...], company: int
 ) -> Pair | None:
     """Two allowed trials that differ in one field alone; where its other values need company, both keep it.
+
+    With more company there is much more to try: ask all bases with less of it first.
 
     Args:
         base: a trial that has the field.
         path, owner, field: as ``places`` gives them.
         texts: to try where any text is allowed, beside the dotted paths of the trial's fields.
+        company: how many other fields get another value, too; at most ``COMPANY``.
     """
     words = (*texts, *flatten(to_dict(base)))
-    for company in _companies(base, path, words):
-        found = [_allowed(to_dict(base), company)]
+    for changes in _companies(base, path, words, company):
+        found = [_allowed(to_dict(base), changes)]
         for other in candidates(owner, field, words):
-            found.append(_allowed(to_dict(base), [*company, (path, other)]))
+            found.append(_allowed(to_dict(base), [*changes, (path, other)]))
             for one in found[:-1]:
                 if one is not None and found[-1] is not None and _differ_in(one, found[-1]) == {path}:
                     return one, found[-1]
     return None
 
 
-def _companies(base: TrialConfig, path: Path, words: tuple[str, ...]) -> Iterator[list[tuple[Path, Any]]]:
-    """Nothing; then one other field with another value, those beside the flipped one first; then two beside it."""
-    yield []
+def _companies(base: TrialConfig, path: Path, words: tuple[str, ...], count: int) -> Iterator[list[tuple[Path, Any]]]:
+    """Nothing; or one other field with another value, those beside the flipped one first; or two beside it."""
+    if count == 0:
+        yield []
+        return
     alone = [
         (there, other)
         for there, owner, field in sorted(places(base), key=lambda place: place[0][:-1] != path[:-1])
         if there != path
         for other in candidates(owner, field, words)
     ]
-    yield from ([change] for change in alone)
+    if count == 1:
+        yield from ([change] for change in alone)
+        return
     beside = [change for change in alone if change[0][:-1] == path[:-1]]
     yield from (list(pair) for pair in itertools.combinations(beside, 2) if pair[0][0] != pair[1][0])
 

@@ -200,8 +200,8 @@ def test_results_that_are_older_than_the_table_have_none_of_its_rows(tmp_path: P
     store, rows = Store(tmp_path / "new"), {"seed": [0], "step": [5], "layer": ["all"], "cosine": [0.5]}
     frame = pd.DataFrame({"identity": ["a"], **rows, "norm_ratio": [math.nan]})
     for identity in ("a", "b"):
-        tables = make_tables(identity) | ({"alignment": frame} if identity == "a" else {})
-        assert store.write(identity, make_record(identity), tables)
+        own = frame if identity == "a" else frame.head(0)
+        assert store.write(identity, make_record(identity), make_tables(identity) | {"alignment": own})
     pd.testing.assert_frame_equal(store.table("alignment"), frame)
     file = tmp_path / "new" / "records" / "b.json"
     record = json.loads(file.read_text())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import shutil
@@ -23,7 +24,7 @@ from hypothesis import strategies as st
 import memsweep
 from arena_files import write_arena
 from engine import WORKSPACE, trial
-from flips import Pair, bases, candidates, classes, fields_of, flipped, places
+from flips import COMPANY, Pair, bases, candidates, classes, fields_of, flipped, places
 from image_files import write_cifar, write_mnist
 from memsweep import registry
 from memsweep.config.canonical import to_dict, trial_from_dict
@@ -67,11 +68,13 @@ def flips(data_folders: tuple[str, str]) -> dict[tuple[type, str], Pair | None]:
     """Every field of every config, with two trials that differ in it alone."""
     found: dict[tuple[type, str], Pair | None] = {}
     one, copy = data_folders
-    for base in bases(one):
+    tried = bases(one)
+    for company, base in itertools.product(range(COMPANY + 1), tried):
         for path, owner, field in places(base):
             name = (type(owner), field.name)
             if found.get(name) is None:
-                found[name] = flipped(base, path, owner, field, texts=(copy, f"{copy}/text.txt"))
+                texts = (copy, f"{copy}/text.txt")
+                found[name] = flipped(base, path, owner, field, texts, company)
     return found
 
 

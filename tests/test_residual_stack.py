@@ -278,4 +278,30 @@ class TestGRU(ModelSuite):
     config = config("gru", residual=False)
 
 
+LINEAR = config(mixing="none", norm="none")
+
+
+class TestLinear(ModelSuite):
+    model = "residual_stack"
+    config = LINEAR
+
+
+class TestLinearRNN(ModelSuite):
+    model = "residual_stack"
+    config = config("rnn", mixing="none", norm="none", layers=1, residual=False)
+    forgets = False  # a few random numbers may make a matrix that grows
+
+
 del ModelSuite  # pytest would collect the bare suite too
+
+
+@pytest.mark.parametrize("rule", ["bptt", "online_full"])
+def test_errors_of_a_linear_stack_are_exact_whatever_trained_it(rule: str) -> None:
+    training = TrainingConfig(seeds=2, steps=40, batch_size=256, validation_size=4096, rule=rule, dtype="float64")
+    perturbation = PerturbationConfig(radii=RadiiConfig(from_=0.1, to=0.2, count=2), balls=("all",), starts=0)
+    found = run_trial(TrialConfig(task=task_config(), model=LINEAR, training=training, perturbation=perturbation))
+    curves, replicas = found.tables["curves"], found.tables["replicas"]
+    assert curves["exact"].all()
+    np.testing.assert_allclose(curves[curves["radius"] == 0.0]["error"], replicas["error"], rtol=1e-12)
+    # the validation loss is a mean over sequences where a rule went through them: near the expectation, not equal
+    np.testing.assert_allclose(replicas["validation_loss"], replicas["error"], rtol=0.1)

@@ -20,6 +20,8 @@ from memsweep.config.learning_rule import fitting
 from memsweep.config.schema import TrainingConfig
 from memsweep.errors import RegistryError
 from memsweep.learning.plateau import scheduled
+from memsweep.sweep import fingerprint
+from memsweep.sweep.fingerprint import code_fingerprint
 from memsweep.sweep.identity import identity
 from memsweep.trial import run_trial
 
@@ -233,6 +235,10 @@ def test_a_rule_and_a_unit_of_a_plugin_train_a_stack(tmp_path: Path) -> None:
     ours = only(load(tmp_path, BASE, "training.rule=online_truncated").rows)
     assert run_trial(row).summary["error"] == run_trial(ours).summary["error"]
     assert identity(row) != identity(ours)
+    before = code_fingerprint(row)
+    (tmp_path / "far_parts.py").write_text(PARTS + "# another thought\n")
+    fingerprint._hash_files.cache_clear()
+    assert code_fingerprint(row) != before
 
 
 @pytest.mark.parametrize(

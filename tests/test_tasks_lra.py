@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 from collections import Counter
@@ -297,6 +298,12 @@ def test_a_study_without_its_files_is_refused_with_what_belongs_where(
     assert load_study(str(study)).rows[0].task.name == name
 
 
+def wide() -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(np.full((32, 32), 40_000, np.uint16)).save(file, "PNG")
+    return file.getvalue()
+
+
 AAN, PATHS = Path("aan/new_aan_pairs.eval.tsv"), Path(f"pathfinder32/{HARD}")
 PICTURE = PATHS / "imgs/0/sample_0.png"
 DAMAGE: dict[str, tuple[str, Path, Callable[[bytes], bytes], str]] = {
@@ -330,6 +337,7 @@ DAMAGE: dict[str, tuple[str, Path, Callable[[bytes], bytes], str]] = {
         lambda old: png(np.zeros((64, 32))),
         "of 32 x 64 pixels in the mode L; it must",
     ),
+    "two bytes a pixel": ("pathfinder", PICTURE, lambda old: wide(), "of 32 x 32 pixels in the mode I;16; it must"),
     "a cut image": ("pathfinder", PICTURE, lambda old: old[:-300], "is no PNG image that can be read"),
     "a web page": ("pathfinder", PICTURE, lambda old: b"<html>", "is no PNG image that can be read"),
 }

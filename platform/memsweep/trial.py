@@ -195,11 +195,6 @@ def run_share(
             f"the model {first.model.name!r} draws random numbers in training (dropout), which the parts of a batch "
             "would share: use resources.strategy=replicas with it"
         )
-    if shards > 1 and _model_class(first).whole_batch(first.model):
-        raise ValueError(
-            f"the model {first.model.name!r} takes statistics of a whole batch in training (batch norm), which no part "
-            "of it knows: use resources.strategy=replicas with it"
-        )
     if shards > 1 and _task_class(first).carries_states:
         raise ValueError(
             f"the task {first.task.name!r} carries states from batch to batch, whose parts are not the same sequences "
@@ -218,8 +213,11 @@ def run_share(
         own = _owned(groups, seat, _passes_over(first, tasks[0]))
     with _placed(device):
         with phase("data"):
-            problem = problem_for(tasks, first.has_closed_form, getattr(torch, first.training.dtype))
-            trained_on = problem if shards == 1 else ProblemInParts(problem, shards, crew)
+            dtype = getattr(torch, first.training.dtype)
+            problem = problem_for(tasks, first.has_closed_form, dtype)
+            closed = first.trains_in_closed_form
+            taught = problem if closed == first.has_closed_form else problem_for(tasks, closed, dtype)
+            trained_on = taught if shards == 1 else ProblemInParts(taught, shards, crew)
         if crew is None:
             groups = [restricted(groups[place], rows) for place, rows in own]
         fraction = 0.8  # of the work that training usually is

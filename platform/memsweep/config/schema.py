@@ -367,6 +367,11 @@ class TrialConfig:
         model = registry.get(registry.MODEL, self.model.name)
         return bool(task.knows_population and model.is_linear(self.model))
 
+    @property
+    def trains_in_closed_form(self) -> bool:
+        """Whether batches enter training by statistics alone: a rule that goes forward in time needs each step."""
+        return self.has_closed_form and not registry.get(registry.RULE, self.training.rule).forward
+
     def problems(self) -> Iterable[str]:
         if self.perturbation.projected and getattr(self.model, "discretization", None) == "discrete":
             yield (
@@ -377,10 +382,16 @@ class TrialConfig:
         yield from carrying_problems(self.task, self.model, self.training)
         yield from rule_problems(self.model, self.training)
         yield from micro_batch_problems(self.model, self.training)
+        population = self.training.objective == "population"
+        if self.has_closed_form and population and not self.trains_in_closed_form:
+            yield (
+                f"training.objective is population, but the rule {self.training.rule} goes through sequences step by "
+                "step: use minibatch, or the rule bptt"
+            )
         if self.has_closed_form:
             return
         pair = f"the task {self.task.name} with the model {self.model.name} has no closed form of its expected loss"
-        if self.training.objective == "population":
+        if population:
             yield f"training.objective is population, but {pair}: use minibatch"
         if self.perturbation.error == "exact":
             yield f"perturbation.error is exact, but {pair}: use sampled, or auto"

@@ -210,8 +210,8 @@ def archive_splits(folder: Path, archive: Archive) -> Mapping[str, Labelled]:
     held_out = round(len(train.labels) * archive.held_out)
     if not 0 < held_out < len(train.labels):
         raise ValueError(
-            f"of the {len(train.labels)} training images in {folder}, {held_out} would validate: at least one must, and "
-            "at least one must train. Get more of the published files, or change the share that validates"
+            f"of the {len(train.labels)} training images in {folder}, {held_out} would validate: at least one must, "
+            "and at least one must train. Get more of the published files, or change the share that validates"
         )
     train, validation = train.split(held_out, Stream(0, "images: validation split"))
     return {TRAIN: train, VALIDATION: validation, TEST: test}

@@ -150,7 +150,7 @@ def _step(learner: Learner, problem: Problem, data: Any, step: int, training: Tr
 
 
 def _settle(learner: Learner, before: Tensor) -> None:
-    """Put in what a step at weights ``[rows, size]`` has made of those that are statistics: the optimizer has no say."""
+    """Put in what a step at weights ``[rows, size]`` has made of statistics, of which the optimizer has no say."""
     layout, model = learner.ensemble.layout, learner.ensemble.model
     if all(segment.role.part is not Part.STATISTIC for segment in layout.segments):
         return

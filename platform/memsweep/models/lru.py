@@ -185,24 +185,27 @@ class LRU(LinearModel):
 
     def balanced(self, weights: Weights) -> dict[str, Tensor]:
         """Encoder and readout of equal size in every mode; a trained gamma gets its exact value, B and b the rest."""
-        result = dict(weights)
-        moved = torch.ones_like(weights["nu"])
-        if "gamma_log" in weights:
-            result["gamma_log"] = log_gamma(weights["nu"])
-            moved = torch.exp(weights["gamma_log"] - result["gamma_log"])
-        encoder = moved * _norm(weights["encoder_re"], weights["encoder_im"], -1)
-        readout = _norm(weights["readout_re"], weights["readout_im"], -2)
-        alive = (encoder > 0) & (readout > 0)  # a mode without input or output has no gauge to choose
-        scale = (torch.where(alive, encoder, 1.0) / torch.where(alive, readout, 1.0)).sqrt()
-        inward = moved / scale
-        return result | {
-            "encoder_re": weights["encoder_re"] * inward.unsqueeze(-1),
-            "encoder_im": weights["encoder_im"] * inward.unsqueeze(-1),
-            "bias_re": weights["bias_re"] * inward,
-            "bias_im": weights["bias_im"] * inward,
-            "readout_re": weights["readout_re"] * scale.unsqueeze(-2),
-            "readout_im": weights["readout_im"] * scale.unsqueeze(-2),
-        }
+        return balanced_modes(weights)
+
+
+def balanced_modes(weights: Weights) -> dict[str, Tensor]:
+    """Weights of an LRU, by the names of this file, in the balanced gauge; see ``LRU.balanced``."""
+    result = dict(weights)
+    moved = torch.ones_like(weights["nu"])
+    if "gamma_log" in weights:
+        result["gamma_log"] = log_gamma(weights["nu"])
+        moved = torch.exp(weights["gamma_log"] - result["gamma_log"])
+    encoder = moved * _norm(weights["encoder_re"], weights["encoder_im"], -1)
+    readout = _norm(weights["readout_re"], weights["readout_im"], -2)
+    alive = (encoder > 0) & (readout > 0)  # a mode without input or output has no gauge to choose
+    scale = (torch.where(alive, encoder, 1.0) / torch.where(alive, readout, 1.0)).sqrt()
+    inward = moved / scale
+    return (
+        result
+        | {name: weights[name] * inward.unsqueeze(-1) for name in ("encoder_re", "encoder_im")}
+        | {name: weights[name] * inward for name in ("bias_re", "bias_im") if name in weights}
+        | {name: weights[name] * scale.unsqueeze(-2) for name in ("readout_re", "readout_im")}
+    )
 
 
 def eigenvalue(nu: Tensor, theta: Tensor) -> Tensor:

@@ -31,9 +31,10 @@ from torch import Tensor
 from memsweep import registry
 from memsweep.config.fields import setting
 from memsweep.models import stack_mixing, stack_norm
-from memsweep.models.base import Part, Role, Signature, Weights, leading_shape
+from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Weights, leading_shape
 from memsweep.models.deep import DeepModel
 from memsweep.models.dropout import Dropout
+from memsweep.models.gauge import balanced_as_a_whole
 from memsweep.models.stack_mixing import affine, affine_initial, mixed, mixing_initial, mixing_roles
 from memsweep.models.stack_norm import Norm, norm_initial, norm_roles
 from memsweep.models.unit import Unit
@@ -44,8 +45,11 @@ MEAN, RUNNING_MEAN, NO_POOLING = "mean", "running_mean", "none"
 
 
 @register_model("residual_stack")
-class ResidualStack(DeepModel):
-    """Residual layers of recurrent units (LRU, RNN, GRU), with norms, gates, dropout and pooling."""
+class ResidualStack(DeepModel, LinearModel):
+    """Residual layers of recurrent units (LRU, RNN, GRU), with norms, gates, dropout and pooling.
+
+    Linear where its unit is, without mixing, norm, pooling and hidden readout.
+    """
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
@@ -113,6 +117,12 @@ class ResidualStack(DeepModel):
         }
 
     @classmethod
+    def is_linear(cls, config: Config) -> bool:
+        chosen = (config.mixing, config.norm, config.pooling, config.readout_width)
+        plain = chosen == (stack_mixing.NONE, stack_norm.NONE, NO_POOLING, 0)
+        return plain and bool(registry.get(registry.UNIT, config.unit.name).is_linear(config.unit))
+
+    @classmethod
     def initial(cls, config: Config, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Units, norms and affine maps as their modules say; layer after layer from one generator."""
         features, unit = config.features, _unit(config)
@@ -173,6 +183,24 @@ class ResidualStack(DeepModel):
         if self.config.readout_width:
             x_NBTF = torch.relu(_mapped(flat, "hidden", x_NBTF))
         return _mapped(flat, "readout", x_NBTF).unflatten(0, leading)
+
+    def response(self, weights: Weights, horizon: int) -> Response:
+        """By what the stack answers to an impulse at each input, and to nothing."""
+        inputs = self.signature.inputs
+        impulses = weights["encoder_weight"].new_zeros(inputs + 1, horizon, inputs)
+        impulses[:inputs, 0].fill_diagonal_(1.0)
+        answers_NCOT = self.outputs(weights, impulses).transpose(-1, -2)
+        drift_NOT = answers_NCOT[..., -1, :, :]
+        kernel_NIOT = answers_NCOT[..., :-1, :, :] - drift_NOT.unsqueeze(-3)
+        return Response(kernel=kernel_NIOT.transpose(-3, -2), drift=drift_NOT)
+
+    def balanced(self, weights: Weights) -> dict[str, Tensor]:
+        """Every unit balanced, and |encoder| = |readout| (Frobenius): one scale runs through all layers."""
+        found = balanced_as_a_whole(weights, ["encoder_weight"], ["encoder_bias"], ["readout_weight"])
+        for layer in range(self.config.layers):
+            units = self.layer_unit.balanced(_of_layer(weights, layer))
+            found |= {f"{name}_l{layer}": value for name, value in units.items()}
+        return found
 
     def _layer(self, weights: Weights, layer: int, x_NBTF: Tensor) -> Tensor:
         config, unit, norm = self.config, self.layer_unit, self._norms[layer]

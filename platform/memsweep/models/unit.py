@@ -56,6 +56,11 @@ class Unit(ABC):
         """Why a unit cannot have these sizes, as a sentence that says what to do; None where it can."""
         return None
 
+    @classmethod
+    def is_linear(cls, config: Any) -> bool:
+        """States and answers are linear in the inputs."""
+        return False
+
     @abstractmethod
     def roles(self) -> Mapping[str, Role]:
         """What each weight tensor of a unit is; ``layer`` is the model's to fill in."""
@@ -95,6 +100,14 @@ class Unit(ABC):
     @abstractmethod
     def answers(self, weights: Weights, states_NBTM: Tensor, x_NBTF: Tensor) -> Tensor:
         """What the layer goes on with, ``[N, B, T, F]``, real and differentiable."""
+
+    def balanced(self, weights: Weights) -> dict[str, Tensor]:
+        """The same unit with what brings the input to the states as large as what reads them; asked of linear ones.
+
+        Args:
+            weights: ``[N..., *shape]``, any number of leading dimensions.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say how it is balanced")
 
     def eigenvalues(self, weights: Weights) -> Tensor | None:
         """Of the recurrence linearized at rest, ``[N, modes]``; None where it has no such."""

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from memsweep.config.fields import setting
 from memsweep.models.base import Group, Part, Role, Weights
-from memsweep.models.lru import EXACT, TRAINED, eigenvalue, log_gamma, ring_weights
+from memsweep.models.lru import EXACT, TRAINED, balanced_modes, eigenvalue, log_gamma, ring_weights
 from memsweep.models.unit import Parts, Unit, mapped
 from memsweep.recurrence.scan import linear_scan
 from memsweep.registry import register_unit
@@ -60,6 +60,10 @@ class LRUUnit(Unit):
     @property
     def _trains_gamma(self) -> bool:
         return bool(self.config.normalize and self.config.gamma == TRAINED)
+
+    @classmethod
+    def is_linear(cls, config: Config) -> bool:
+        return True
 
     def roles(self) -> Mapping[str, Role]:
         recurrent, into = Group.RECURRENT, Group.INPUT
@@ -125,6 +129,9 @@ class LRUUnit(Unit):
         readout_NFM = torch.stack([weights["readout_re"], -weights["readout_im"]], -1).flatten(-2)
         real_NBTM = torch.view_as_real(states_NBTM).flatten(-2)
         return torch.addcmul(mapped(readout_NFM, real_NBTM), weights["skip"][:, None, None], x_NBTF)
+
+    def balanced(self, weights: Weights) -> dict[str, Tensor]:
+        return balanced_modes(weights)
 
     def eigenvalues(self, weights: Weights) -> Tensor:
         return eigenvalue(weights["nu"], weights["theta"])

@@ -22,6 +22,7 @@ from torch import Tensor
 from memsweep.config.fields import setting
 from memsweep.models import spectrum
 from memsweep.models.base import Group, Part, Role, Weights
+from memsweep.models.gauge import balanced_as_a_whole
 from memsweep.models.truncated import truncated_normal
 from memsweep.models.unit import Parts, Unit, before, mapped
 from memsweep.recurrence.scan import scan
@@ -44,6 +45,10 @@ class RNNUnit(Unit):
         activation: str = setting(
             LINEAR, "what the recurrent matrix reads of a state: linear, tanh or relu", choices=(LINEAR, TANH, RELU)
         )
+
+    @classmethod
+    def is_linear(cls, config: Config) -> bool:
+        return config.activation == "linear"
 
     def roles(self) -> Mapping[str, Role]:
         return {
@@ -92,6 +97,10 @@ class RNNUnit(Unit):
 
     def answers(self, weights: Weights, states_NBTM: Tensor, x_NBTF: Tensor) -> Tensor:
         return mapped(weights["readout"], states_NBTM) + weights["skip"][:, None, None] * x_NBTF
+
+    def balanced(self, weights: Weights) -> dict[str, Tensor]:
+        """By one scale for all states."""
+        return balanced_as_a_whole(weights, ["encoder"], [], ["readout"])
 
     def eigenvalues(self, weights: Weights) -> Tensor:
         return spectrum.eigenvalues(weights["matrix"])

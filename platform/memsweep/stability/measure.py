@@ -72,7 +72,7 @@ def measure(learner: Learner, problem: Problem, data: Any, config: TrialConfig) 
 
     Args:
         learner: after training.
-        problem, data: what errors are measured on, from ``evaluation_data``.
+        problem, data: what errors are measured on, from ``evaluation_data``; not always what was trained on.
         config: any trial of the pack: they share what matters here.
 
     Returns:
@@ -80,13 +80,14 @@ def measure(learner: Learner, problem: Problem, data: Any, config: TrialConfig) 
     """
     trained, kept, problem = learner.ensemble, learner.best_weights, learner.split(problem)
     ensemble, weights = projected(trained, kept) if config.perturbation.projected else (trained, kept)
+    targets = ensemble.spread([problem.target(replica.trial) for replica in ensemble.replicas])
     errors = {
-        ball: perturbation_error(ensemble, problem, data, weights, learner.targets, ball, config.perturbation)
+        ball: perturbation_error(ensemble, problem, data, weights, targets, ball, config.perturbation)
         for ball in config.perturbation.balls
     }
     with torch.no_grad():
         named = ensemble.layout.named(weights)
-        error = problem.loss(ensemble.model, named, data, learner.targets)
+        error = problem.loss(ensemble.model, named, data, targets)
         metrics = problem.metrics(ensemble.model, named, data)
         horizon = ensemble.model.signature.horizon
         memory = memory_function(ensemble.model, named, horizon)

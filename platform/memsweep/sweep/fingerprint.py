@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from memsweep.config.schema import TrialConfig
 
 PACKAGE = Path(__file__).resolve().parents[1]
-NUMBER_FOLDERS = ("models", "recurrence", "learning", "stability")
+NUMBER_FOLDERS = ("models", "recurrence", "rules", "learning", "stability")
 """Every file of code in these makes numbers, unless it is exempt; a new one is hashed without a word here."""
 _NUMBER_FILES = (
     *("streams.py", "trial.py"),
@@ -45,6 +45,8 @@ EXEMPT = {
     "config/fields.py": "declares fields; defaults and values are in the identity",
     "config/groups.py": "declares fields of the optimizer's groups, and refuses; every value is in the identity",
     "config/carrying.py": "refuses what a task cannot run with",
+    "config/learning_rule.py": "refuses rules by which a model cannot learn",
+    "config/micro_batches.py": "refuses parts of batches",
     "config/reflect.py": "lists the fields of a config, and every one of them is in the identity",
     "config/problems.py": "words of errors alone",
     "config/claims.py": "published verdicts, shown beside ours in the report; no trial sees them",
@@ -83,7 +85,18 @@ def libraries(config: TrialConfig) -> dict[str, str]:
 
 def parts(config: Any) -> tuple[type, ...]:
     """The registered parts that a config names, at any depth, each once."""
-    return tuple(dict.fromkeys(registry.get(owner.kind, owner.name) for owner in _configs(config)))
+    chosen = [(owner.kind, owner.name) for owner in _configs(config)]
+    return tuple(dict.fromkeys(registry.get(kind, name) for kind, name in (*chosen, *_by_name(config))))
+
+
+def _by_name(value: Any) -> Iterator[tuple[str, str]]:
+    """Kind and name of the parts that fields hold by name alone, such as a learning rule."""
+    for field in dataclasses.fields(value) if dataclasses.is_dataclass(value) else ():
+        held = getattr(value, field.name)
+        if kind := field.metadata.get("named"):
+            yield kind, held
+        else:
+            yield from _by_name(held)
 
 
 def _configs(value: Any) -> Iterator[Any]:
