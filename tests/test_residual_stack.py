@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor
 
 from engine import noise, task_config
 from memsweep import registry
+from memsweep.config.canonical import to_dict
 from memsweep.config.check import checked
 from memsweep.config.schema import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
 from memsweep.errors import ConfigError
@@ -21,8 +23,10 @@ from memsweep.models.base import Signature
 from memsweep.models.dropout import Dropout
 from memsweep.models.residual_stack import ResidualStack
 from memsweep.models.spectrum import eigenvalues
+from memsweep.report.bounds import EXACT, SEARCHED, bound_of
+from memsweep.stability.perturbation import perturbation_error
 from memsweep.testing import ModelSuite
-from memsweep.trial import run_trial
+from memsweep.trial import program, run_trial
 from stack_reference import Reference
 
 SIGNATURE = Signature(inputs=2, outputs=3, horizon=7)
@@ -63,7 +67,8 @@ SHAPES: list[dict[str, Any]] = [
     {"pooling": "mean"},
     {"pooling": "running_mean", "readout_width": 5},
 ]
-CASES = [(fields, False) for fields in SHAPES] + [(fields, True) for fields in SHAPES if fields.get("norm") == "batch"]
+KNOWS_TRAINING = [fields for fields in SHAPES if "batch" in fields.values() or "running_mean" in fields.values()]
+CASES = [(fields, False) for fields in SHAPES] + [(fields, True) for fields in KNOWS_TRAINING]
 
 
 @pytest.mark.parametrize(("fields", "training"), CASES, ids=str)
@@ -295,13 +300,48 @@ class TestLinearRNN(ModelSuite):
 del ModelSuite  # pytest would collect the bare suite too
 
 
-@pytest.mark.parametrize("rule", ["bptt", "online_full"])
-def test_errors_of_a_linear_stack_are_exact_whatever_trained_it(rule: str) -> None:
-    training = TrainingConfig(seeds=2, steps=40, batch_size=256, validation_size=4096, rule=rule, dtype="float64")
-    perturbation = PerturbationConfig(radii=RadiiConfig(from_=0.1, to=0.2, count=2), balls=("all",), starts=0)
-    found = run_trial(TrialConfig(task=task_config(), model=LINEAR, training=training, perturbation=perturbation))
-    curves, replicas = found.tables["curves"], found.tables["replicas"]
-    assert curves["exact"].all()
-    np.testing.assert_allclose(curves[curves["radius"] == 0.0]["error"], replicas["error"], rtol=1e-12)
-    # the validation loss is a mean over sequences where a rule went through them: near the expectation, not equal
-    np.testing.assert_allclose(replicas["validation_loss"], replicas["error"], rtol=0.1)
+def test_errors_of_a_linear_stack_are_exact_whatever_trained_it() -> None:
+    """A rule goes through the very sequences whose statistics are all that backpropagation needs."""
+    begun = []
+    for rule in ("bptt", "online_full"):
+        training = TrainingConfig(seeds=2, steps=40, batch_size=256, validation_size=4096, rule=rule, dtype="float64")
+        perturbation = PerturbationConfig(radii=RadiiConfig(from_=0.1, to=0.2, count=2), balls=("all",), starts=0)
+        found = run_trial(TrialConfig(task=task_config(), model=LINEAR, training=training, perturbation=perturbation))
+        curves, replicas, history = (found.tables[name] for name in ("curves", "replicas", "history"))
+        assert curves["exact"].all()
+        np.testing.assert_allclose(curves[curves["radius"] == 0.0]["error"], replicas["error"], rtol=1e-12)
+        # the validation loss is a mean over sequences, near the expectation
+        np.testing.assert_allclose(replicas["validation_loss"], replicas["error"], rtol=0.1)
+        begun.append(history[history["step"] == 0]["validation_loss"])
+    np.testing.assert_allclose(begun[0], begun[1], rtol=1e-10)
+
+
+def test_trials_of_a_rule_that_goes_through_sequences_share_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the statistics of a batch serve two tasks at once; a deep model that packs must not learn another's task."""
+    monkeypatch.setattr(ResidualStack, "pack_fields", classmethod(lambda cls, config: frozenset({"width"})))
+
+    def programs(rule: str) -> set[str]:
+        tasks = [task_config(rate=rate) for rate in (0.5, 1.0)]
+        return {program(TrialConfig(task=task, model=LINEAR, training=TrainingConfig(rule=rule))) for task in tasks}
+
+    assert len(programs("bptt")) == 1
+    assert len(programs("online_full")) == 2
+
+
+def test_the_worst_case_through_layers_is_a_lower_bound() -> None:
+    """In one layer a push of all rates is the worst one; in two, a longer search finds worse."""
+    curves = pd.DataFrame({"method": ["worst_case"], "exact": [True]})
+    assert bound_of(curves, "recurrent", to_dict(LINEAR)) == SEARCHED
+    assert bound_of(curves, "recurrent", {"name": "diagonal_rnn"}) == EXACT
+    task = registry.get(registry.TASK, "linear_functional")(task_config(horizon=16))
+    replicas = [Replica(0, LINEAR, seed, 0.01) for seed in (0, 1)]
+    (ensemble,) = build(ResidualStack, replicas, Signature(1, 1, 16), torch.float64, None)
+    problem = problem_for([task], True, torch.float64)
+    data, targets = problem.population(), torch.stack([problem.target(0)] * 2)
+
+    def worst(starts: int, steps: int) -> Tensor:
+        radii = RadiiConfig(from_=0.5, to=1.0, count=2)
+        how = PerturbationConfig(radii=radii, starts=starts, ascent_steps=steps)
+        return perturbation_error(ensemble, problem, data, ensemble.initial, targets, "recurrent", how)[:, -1]
+
+    assert (worst(20, 40) > 1.5 * worst(0, 4)).all()

@@ -43,6 +43,18 @@ ALIASES = {
 GROUP = "grid: {training: [{rule: online_spat, clip: 2}, {rule: bptt, clip: 3}]}"
 
 
+@pytest.mark.parametrize(
+    "setting", ["amplitude_penalty=0.002", "margin_penalty=0.1", "weight_decay=0.05", "groups.input.weight_decay=0.1"]
+)
+def test_a_reservoir_is_left_alone_by_penalties_too(setting: str, tmp_path: Path) -> None:
+    """A shrinking layer whose loss has no gradient would be at zero after a while."""
+    still = ["training.rule=online_reservoir", "training.amplitude_penalty=0"]
+    assert problems(tmp_path, BASE, *still) == []
+    assert problems(tmp_path, BASE, f"training.{setting}") == []
+    (told,) = problems(tmp_path, BASE, *still[: 1 if "amplitude" in setting else 2], f"training.{setting}")
+    assert "by which layers keep their initial weights, but training." + setting.replace("=", " ") in told
+
+
 def test_published_names_are_known() -> None:
     registry.discover(ROOT)
     assert {alias: registry.rule_name(alias) for alias in ALIASES} == ALIASES

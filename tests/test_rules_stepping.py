@@ -123,8 +123,14 @@ def test_memory_does_not_know_how_long_the_sequence_is() -> None:
     assert early[0] == early[1] == early[2]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("unit", "name", "steps"), [("lru", "online_full", 100_000), ("gru", "online_snap1", 5_000)])
+@pytest.mark.parametrize(
+    ("unit", "name", "steps"),
+    [
+        pytest.param("lru", "online_full", 10_000, marks=pytest.mark.slow),
+        pytest.param("gru", "online_snap1", 3_000, marks=pytest.mark.slow),
+        pytest.param("lru", "online_full", 100_000, marks=[pytest.mark.drill, pytest.mark.long]),
+    ],
+)
 def test_memory_after_very_many_steps_is_that_after_a_hundred(unit: str, name: str, steps: int) -> None:
     early, late = bytes_after(unit, name, 100, steps)
     assert late == early

@@ -60,14 +60,14 @@ def _untimed(name: str) -> AbstractContextManager[None]:
 def program(config: TrialConfig) -> str:
     """What trials must share to run as one pack, as canonical JSON; trials of equal text may be packed.
 
-    Models without a closed form share a program on one and the same task only. Where a model has no pack fields, and
+    Trials that do not train in closed form share a program on one and the same task only. Where a model has no pack fields, and
     where a trial is chained to others, the program is the whole config: one trial a pack.
     """
     data = to_dict(config)
     if packs(config):
         task = registry.get(registry.TASK, config.task.name)
         loose = {
-            "task": task.pack_fields if config.has_closed_form else frozenset(),
+            "task": task.pack_fields if config.trains_in_closed_form else frozenset(),
             "model": _model_class(config).pack_fields(config.model),
             "training": PACKED_TRAINING,
         }

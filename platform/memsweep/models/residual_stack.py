@@ -37,7 +37,7 @@ from memsweep.models.dropout import Dropout
 from memsweep.models.gauge import balanced_as_a_whole
 from memsweep.models.stack_mixing import affine, affine_initial, mixed, mixing_initial, mixing_roles
 from memsweep.models.stack_norm import Norm, norm_initial, norm_roles
-from memsweep.models.unit import Unit
+from memsweep.models.unit import Through, Unit
 from memsweep.models.unit_lru import LRUUnit
 from memsweep.registry import register_model
 
@@ -82,8 +82,8 @@ class ResidualStack(DeepModel, LinearModel):
         pooling: str = setting(
             NO_POOLING,
             "what the readout reads at a step: none (the features of the step), mean (their mean up to the step) or "
-            "running_mean (the same value, but errors reach the step's own features alone, and whole: what a rule "
-            "that goes forward in time can know)",
+            "running_mean (the same value, but in training errors reach the step's own features alone, and whole: what "
+            "a rule that goes forward in time can know)",
             choices=(NO_POOLING, MEAN, RUNNING_MEAN),
         )
 
@@ -219,7 +219,9 @@ class ResidualStack(DeepModel, LinearModel):
         if self.config.pooling == NO_POOLING:
             return x_NBTF
         mean = self.recurrence.average(x_NBTF)
-        return mean if self.config.pooling == MEAN else x_NBTF + (mean - x_NBTF).detach()
+        # what is measured on a trained model, such as the worst perturbation, follows the true gradient
+        measured = isinstance(self.recurrence, Through) and not self.training
+        return mean if self.config.pooling == MEAN or measured else x_NBTF + (mean - x_NBTF).detach()
 
 
 def _flattened(weights: Weights, leading: tuple[int, ...]) -> dict[str, Tensor]:

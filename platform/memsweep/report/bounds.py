@@ -44,7 +44,10 @@ def all_exact(curves: pd.DataFrame) -> bool:
 
 
 def _diagonal(model: Mapping[str, Any]) -> bool:
-    """Whether every recurrent weight of a model is on a diagonal: then pushing all of them is the worst direction."""
+    """Whether every recurrent weight of a model is on the diagonal of its one layer.
+
+    Pushing all of them is then the worst direction; through several layers it is not, and search finds worse ones.
+    """
     from memsweep.config.check import INVALID, build
     from memsweep.models.base import Part
 
@@ -56,4 +59,5 @@ def _diagonal(model: Mapping[str, Any]) -> bool:
     config = build(part.Config, fields, "model", [])
     if config is INVALID:
         return False
-    return all(role.diagonal for role in part.roles(config).values() if role.part is Part.RECURRENT)
+    recurrent = [role for role in part.roles(config).values() if role.part is Part.RECURRENT]
+    return all(role.diagonal and not role.layer for role in recurrent)
