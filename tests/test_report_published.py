@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from memsweep import report
+from memsweep import registry, report
 from memsweep.report.answer import MOVES
 from memsweep.report.export import verdict_frame
 from memsweep.report.findings import find
@@ -16,6 +16,8 @@ from memsweep.report.grouping import find_grouping
 from memsweep.report.published import compare
 from memsweep.report.study import load_study
 from report_study import Condition, write_study
+
+registry.discover(Path(__file__).parents[1])
 
 CLAIMS = {
     "source": "a table that somebody published",

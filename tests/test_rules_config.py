@@ -20,7 +20,7 @@ from memsweep.config.learning_rule import fitting
 from memsweep.config.schema import TrainingConfig
 from memsweep.errors import RegistryError
 from memsweep.learning.plateau import scheduled
-from memsweep.sweep import fingerprint
+from memsweep.sweep import cost, fingerprint
 from memsweep.sweep.fingerprint import code_fingerprint
 from memsweep.sweep.identity import identity
 from memsweep.trial import run_trial
@@ -301,3 +301,25 @@ def test_training_takes_smaller_steps_while_it_warms_up(tmp_path: Path) -> None:
 def test_a_warmup_that_never_ends_is_refused(tmp_path: Path) -> None:
     (said,) = problems(tmp_path, BASE, "training.warmup=4")
     assert "warmup (4) must be smaller than steps (4)" in said
+
+
+# What a stack is expected to cost
+
+
+@pytest.mark.parametrize(
+    ("override", "least", "most"),
+    [
+        ("model.layers=4", 3.0, 4.01),
+        ("training.seeds=8", 4.0, 8.0),
+        ("training.rule=online_full", 1.2, 2.0),
+        ("training.batch_size=400", 4.0, 8.0),
+        ("task.pattern_length=90", 2.0, 188 / 48),  # 188 steps of time, which no field of the task says, and not 48
+        ("model.readout_width=1072", 1.5, 8.0),
+        ("training.dtype=float64", 1.4, 1.81),
+    ],
+)
+def test_the_estimate_knows_what_a_stack_has_to_do(tmp_path: Path, override: str, least: float, most: float) -> None:
+    text = BASE.replace("{name: linear_functional, kernel: exponential, rate: 0.5, horizon: 8}", "copying_bits")
+    words = ("model.width=64", "model.features=128", "training.batch_size=50", "training.dtype=float32")
+    plain, more = (only(load(tmp_path, text, *words, *own).rows) for own in ((), (override,)))
+    assert least < cost.seconds([more]) / cost.seconds([plain]) < most

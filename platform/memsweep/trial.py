@@ -60,8 +60,8 @@ def _untimed(name: str) -> AbstractContextManager[None]:
 def program(config: TrialConfig) -> str:
     """What trials must share to run as one pack, as canonical JSON; trials of equal text may be packed.
 
-    Trials that do not train in closed form share a program on one and the same task only. Where a model has no pack fields, and
-    where a trial is chained to others, the program is the whole config: one trial a pack.
+    Trials that do not train in closed form share a program on one and the same task only. Where a model has no pack
+    fields, and where a trial is chained to others, the program is the whole config: one trial a pack.
     """
     data = to_dict(config)
     if packs(config):
