@@ -176,7 +176,7 @@ def test_statistics_of_a_batch_are_not_shared_out() -> None:
     (found,) = sharing(config())
     assert "it takes statistics of the whole batch (batch norm)" in found
     assert not sharing(config(norm="layer"))
-    with pytest.raises(ValueError, match="takes statistics of a whole batch in training"):
+    with pytest.raises(ValueError, match="must see a training batch at once"):
         run_pack([of(config())], shards=2)
 
 

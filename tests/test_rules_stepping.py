@@ -107,6 +107,30 @@ def test_a_step_of_other_sequences_is_refused(shape: tuple[int, ...]) -> None:
         online.step(torch.zeros(shape, dtype=torch.float64), stack.step_loss(1))
 
 
+def test_a_step_whose_loss_raises_can_be_taken_again() -> None:
+    stack = case(unit_config("lru"), layers=2, pooling="running_mean")
+    online = stack.online("online_full")
+
+    def fails(outputs: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("no target for this step yet")
+
+    for step, x_BI in enumerate(stack.inputs.unbind(1)):
+        with pytest.raises(RuntimeError, match="no target"):
+            online.step(x_BI, fails)
+        online.step(x_BI, stack.step_loss(step))
+    assert relative(flat(online.gradient()), flat(stack.gradient("online_full"))) < 1e-10
+
+
+@pytest.mark.parametrize("unit", ["lru", "rnn", "gru"])
+@pytest.mark.parametrize(("steps", "batch", "width"), [(1, 1, 1), (1, 2, 3), (5, 1, 1)])
+def test_the_smallest_sizes(unit: str, steps: int, batch: int, width: int) -> None:
+    stack = case(unit_config(unit), layers=2, batch=batch, steps=steps, width=width, features=width)
+    online = stack.online("online_snap1")
+    for step, x_BI in enumerate(stack.inputs.unbind(1)):
+        online.step(x_BI, stack.step_loss(step))
+    assert relative(flat(online.gradient()), flat(stack.gradient("online_snap1"))) < 1e-10
+
+
 def bytes_after(unit: str, name: str, *counts: int) -> list[tuple[int, ...]]:
     """Held after each of three steps from each of these counts on, and the most during them."""
     small = {"width": 2, "features": 2, "mixing": "none", "norm": "none", "pooling": "running_mean"}

@@ -75,7 +75,8 @@ class Online:
                 f"a step must be [B, I] with the same B at all steps, got {list(x_BI.shape)} after "
                 f"{list(self._shape)}: begin other sequences with another Online"
             )
-        with torch.enable_grad(), learning(self._model, self._recurrence):
+        after = self._recurrence.copy()  # what raises on the way has read nothing
+        with torch.enable_grad(), learning(self._model, after):
             loss = loss_of(self._model.outputs(self._weights, x_BI.unsqueeze(1)))
         if loss.requires_grad:  # at steps without a target it need not
             named = self._weights
@@ -83,6 +84,7 @@ class Online:
             for name, value in zip(named, found, strict=True):
                 if value is not None:
                     self._gradient[name] += value
+        self._recurrence = after
         return loss.detach()
 
     def gradient(self) -> dict[str, Tensor]:
@@ -118,6 +120,12 @@ class Stepping:
         self._pasts: dict[int, _Past] = {}
         self._sum: Tensor | None = None
         self._averaged = 0
+
+    def copy(self) -> Stepping:
+        """What goes on from here without moving this one: no tensor is ever changed in its place."""
+        found = Stepping(self.rule)
+        found._pasts, found._sum, found._averaged = dict(self._pasts), self._sum, self._averaged
+        return found
 
     def states(self, layer: int, unit: Unit, parts: Parts, x_NBTF: Tensor) -> Tensor:
         traced = {name: part for name, part in parts.items() if name in self.rule.traced(unit)}
