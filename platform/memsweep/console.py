@@ -147,7 +147,10 @@ def print_estimate(made: Estimate, stored: float, *, probed: bool) -> None:
         print(f"  right within a factor of {made.factor:g}, where nothing else runs and no training ends early")
     else:
         why = "nothing was measured" if probed else "nothing was measured (--no-probe)"
-        near = f"within a factor of {made.factor:g} for models of one recurrent layer and for residual_stack, ten times too short for other deep ones"
+        near = (
+            f"within a factor of {made.factor:g} for models of one recurrent layer and for residual_stack, ten times too "
+            "short for other deep ones"
+        )
         print(f"  by the cost model alone, which is right {near}: {why}")
     for sentence in made.why_not:
         print(f"  {sentence}")
