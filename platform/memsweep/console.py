@@ -148,7 +148,7 @@ def print_estimate(made: Estimate, stored: float, *, probed: bool) -> None:
     else:
         why = "nothing was measured" if probed else "nothing was measured (--no-probe)"
         near = (
-            f"within a factor of {made.factor:g} for models of one recurrent layer and for residual_stack, ten times too "
+            f"within a factor of {made.factor:g} for models of one recurrent layer and residual_stack, ten times too "
             "short for other deep ones"
         )
         print(f"  by the cost model alone, which is right {near}: {why}")
