@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -38,12 +37,27 @@ TURN = 0.1
 _EDGE = 1e-12  # uniform numbers stay this far from 0 and 1, where nu or theta would be infinite
 
 
+@dataclass(frozen=True, kw_only=True)
+class RingConfig:
+    """The ring in which eigenvalues begin (arXiv 2303.06349, Lemma 3.2)."""
+
+    r_min: float = setting(0.0, "inner radius of the ring of initial eigenvalues", at_least=0.0, below=1.0)
+    r_max: float = setting(1.0, "outer radius of the ring of initial eigenvalues", above=0.0, at_most=1.0)
+    max_phase: float = setting(
+        6.28, "largest phase on the ring, radians per step; 6.28 is the whole circle", above=0.0, at_most=6.3
+    )
+
+    def problems(self) -> Iterable[str]:
+        if self.r_min > self.r_max:
+            yield f"r_min ({self.r_min:g}) must be at most r_max ({self.r_max:g})"
+
+
 @register_model("lru")
 class LRU(LinearModel):
     """Linear recurrent unit: complex diagonal modes inside the unit circle, with normalized states."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Config:
+    class Config(RingConfig):
         """Independent complex modes that decay and turn, between a complex linear encoder and readout."""
 
         width: int = setting(8, "number of complex modes", at_least=1, at_most=1_000_000)
@@ -64,15 +78,9 @@ class LRU(LinearModel):
             "ring (the papers': eigenvalues uniform on the area of a ring, see r_min, r_max and max_phase)",
             choices=(SPREAD, RING),
         )
-        r_min: float = setting(0.0, "inner radius of the ring of initial eigenvalues", at_least=0.0, below=1.0)
-        r_max: float = setting(1.0, "outer radius of the ring of initial eigenvalues", above=0.0, at_most=1.0)
-        max_phase: float = setting(
-            6.28, "largest phase on the ring, radians per step; 6.28 is the whole circle", above=0.0, at_most=6.3
-        )
 
         def problems(self) -> Iterable[str]:
-            if self.r_min > self.r_max:
-                yield f"r_min ({self.r_min:g}) must be at most r_max ({self.r_max:g})"
+            yield from super().problems()
             if self.gamma == TRAINED and not self.normalize:
                 yield "gamma is trained, but normalize is off, which leaves no gamma: set normalize, or gamma to exact"
 
@@ -223,11 +231,11 @@ def _norm(real: Tensor, imaginary: Tensor, dim: int) -> Tensor:
     return torch.sqrt(real.square().sum(dim) + imaginary.square().sum(dim))
 
 
-def ring_weights(config: Any, width: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def ring_weights(config: RingConfig, width: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """nu and theta of eigenvalues uniform on the area between two circles: |lambda|^2 is uniform.
 
     Args:
-        config: has ``r_min``, ``r_max`` and ``max_phase``.
+        config: where the circles are.
         width: number of eigenvalues.
         rng: draws them.
     """

@@ -12,7 +12,7 @@ Letters: see memsweep.models.unit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from memsweep.config.fields import setting
 from memsweep.models.base import Group, Part, Role, Weights
-from memsweep.models.lru import EXACT, TRAINED, balanced_modes, eigenvalue, log_gamma, ring_weights
+from memsweep.models.lru import EXACT, TRAINED, RingConfig, balanced_modes, eigenvalue, log_gamma, ring_weights
 from memsweep.models.unit import Parts, Unit, mapped
 from memsweep.recurrence.scan import linear_scan
 from memsweep.registry import register_unit
@@ -36,7 +36,7 @@ class LRUUnit(Unit):
     forgetting = frozenset({"eigenvalue", "gain"})
 
     @dataclass(frozen=True, kw_only=True)
-    class Config:
+    class Config(RingConfig):
         """Independent complex modes that decay and turn."""
 
         normalize: bool = setting(
@@ -47,15 +47,6 @@ class LRUUnit(Unit):
             "with normalize: trained (log gamma is a weight, as published) or exact (gamma follows the eigenvalue)",
             choices=(TRAINED, EXACT),
         )
-        r_min: float = setting(0.0, "inner radius of the ring of initial eigenvalues", at_least=0.0, below=1.0)
-        r_max: float = setting(1.0, "outer radius of the ring of initial eigenvalues", above=0.0, at_most=1.0)
-        max_phase: float = setting(
-            6.28, "largest phase on the ring, radians per step; 6.28 is the whole circle", above=0.0, at_most=6.3
-        )
-
-        def problems(self) -> Iterable[str]:
-            if self.r_min > self.r_max:
-                yield f"r_min ({self.r_min:g}) must be at most r_max ({self.r_max:g})"
 
     @property
     def _trains_gamma(self) -> bool:
