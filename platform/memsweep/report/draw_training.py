@@ -78,7 +78,7 @@ def _panel(
     limits: tuple[float, float],
 ) -> Panel:
     names = [labels.machine(row.condition) for row in rows]
-    title = where or (names[0] if len(names) == 1 else f"{len(names)} models")
+    title = where or (names[0] if len(names) == 1 else f"{len(names)} conditions")
     return Panel(
         group=memory,
         title=title,

@@ -103,7 +103,7 @@ def _named(rows: Sequence[LossRow], labels: Labels, sizes: Sequence[str]) -> str
         at = ", ".join(f"{size} {show(getattr(row, size))}" for size in sizes)
         names.append(labels.machine(row.condition) + (f" ({at})" if at else ""))
     names = list(dict.fromkeys(names))
-    return joined(names) if len(names) <= _MOST_NAMED else f"{len(names)} models"
+    return joined(names) if len(names) <= _MOST_NAMED else f"{len(names)} conditions"
 
 
 def rate_tables(studies: Sequence[RateStudy]) -> list[dict[str, Any]]:
