@@ -68,6 +68,7 @@ def _reviews(folders: tuple[tuple[Path, int], ...], length: int, min_count: int)
         raise ValueError(f"the reviews in {folders[0][0].parent} {error}. Raise min_count") from None
     every, test = (characters.sequences(texts[part], labels[part]) for part in PARTS)
     train, validation = every.split(round(len(every) * HELD_OUT), Stream(0, "imdb: validation split"))
+    test, _ = test.split(0, Stream(0, "imdb: order of the test reviews"))
     return Reviews(characters, {TRAIN: train, VALIDATION: validation, TEST: test})
 
 
@@ -81,7 +82,8 @@ class Imdb(LabelledSequences):
     files that makes 134 symbols; there one more, of number 135, fills up short reviews, where ours read zeros.
 
     They validate on the test files, and so choose by what they report. Here one tenth of the training files validates,
-    the same for every seed, and the test files only test.
+    the same for every seed, and the test files only test, in an order of their own in which the first ones, too, are of
+    both classes.
     """
 
     @dataclass(frozen=True, kw_only=True)

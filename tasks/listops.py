@@ -41,7 +41,7 @@ from memsweep.learning.objectives import (
     expression_numbers,
     expression_value,
     lacks,
-    published_text,
+    published_lines,
 )
 from memsweep.registry import register_task
 
@@ -51,7 +51,8 @@ FILES = dict(zip(STREAMS, ("basic_train.tsv", "basic_val.tsv", "basic_test.tsv")
 COLUMNS = ("Source", "Target")
 DIGITS = 10
 TYPICAL = 4096  # expressions by whose frequencies the levels of generated ones are told
-ATTEMPTS = 20_000  # at one expression of an allowed length, before the lengths are called out of reach
+ATTEMPTS = 20_000  # at most, at one expression of an allowed length
+WORK = 4_000_000  # symbols that all of them may come to: a second
 
 
 def _missing(folder: Path) -> str | None:
@@ -63,41 +64,33 @@ def _missing(folder: Path) -> str | None:
     return f"{lacks(folder, absent, published)}; with source generated no files are needed"
 
 
-def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The numbers of a file's lines and their columns; ValueError where the file is no text."""
-    text = published_text(path)
-    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
-        yield number, line.removesuffix("\r").split("\t")
-
-
-def _read(path: Path) -> Sequences:
-    """The expressions of a file and their digits.
+def _expressions(path: Path) -> Iterator[tuple[np.ndarray, int]]:
+    """The expressions of a file and their digits, one by one; a file of published length is read for many seconds.
 
     Raises:
         ValueError: the file has another format, with a sentence that names the line.
     """
-    lines = _lines(path)
-    _, names = next(lines)
+    lines = (line.rstrip("\r\n").split("\t") for line in published_lines(path))
+    names = next(lines, [""])
     if lacking := [name for name in COLUMNS if name not in names]:
         raise ValueError(
             f"{path}, line 1: the column {' and the column '.join(lacking)} is missing; the first line must name the "
             f"columns, with tabs between them, and begins with {chr(9).join(names)[:40]!r}. Get the file again"
         )
     source, target = map(names.index, COLUMNS)
-    sequences, labels = [], []
-    for number, columns in lines:
+    number = 1
+    for number, columns in enumerate(lines, 2):
         if len(columns) != len(names):
             raise ValueError(
                 f"{path}, line {number}: {len(columns)} columns, where the first line names {len(names)}. Get the file "
                 "again"
             )
-        sequences.append(_expression(columns[source], f"{path}, line {number}"))
+        expression = _expression(columns[source], f"{path}, line {number}")
         if columns[target] not in EXPRESSION_SYMBOLS[:DIGITS]:
             raise ValueError(f"{path}, line {number}: Target is {columns[target]!r}; allowed: 0 ... 9")
-        labels.append(int(columns[target]))
-    if not labels:
+        yield expression, int(columns[target])
+    if number == 1:
         raise ValueError(f"{path} holds no expressions: get the file again")
-    return Sequences.of(sequences, labels)
 
 
 def _expression(text: str, place: str) -> np.ndarray:
@@ -115,7 +108,7 @@ def _expression(text: str, place: str) -> np.ndarray:
 
 @functools.lru_cache(maxsize=1)
 def _splits(files: tuple[tuple[str, Path, int], ...]) -> Mapping[str, Sequences]:
-    return {name: _read(path) for name, path, _ in files}
+    return {name: Sequences.of(*zip(*_expressions(path), strict=True)) for name, path, _ in files}
 
 
 def _stream_of(expression: tuple[int, ...]) -> str:
@@ -135,7 +128,12 @@ def _typical(law: ExpressionLaw) -> Sequences:
 @functools.lru_cache(maxsize=64)
 def _in_reach(law: ExpressionLaw) -> bool:
     """Whether the law gives an expression of an allowed length in reasonable time."""
-    return next(law.drawn(Stream(0, "listops: attempts").generator(), ATTEMPTS), None) is not None
+    return next(law.drawn(Stream(0, "listops: attempts").generator(), _attempts(law)), None) is not None
+
+
+def _attempts(law: ExpressionLaw) -> int:
+    """At an expression of an allowed length, before the lengths are called out of reach."""
+    return min(ATTEMPTS, WORK // law.longest)
 
 
 @register_task("listops")
@@ -191,10 +189,11 @@ class ListOps(LabelledSequences):
             return ExpressionLaw(self.max_depth, self.max_args, self.min_length, self.horizon - 1)
 
         def problems(self) -> Iterable[str]:
-            """What is wrong between the fields, or with the files, one sentence each."""
+            """What is wrong between the fields, or with the files as far as their first lines tell: they are large."""
             if self.source == "files":
                 try:
-                    self.splits()
+                    for _, path, _ in self.files():
+                        next(_expressions(path))
                 except ValueError as error:
                     yield str(error)
             elif self.min_length > self.horizon - 1:
@@ -204,22 +203,29 @@ class ListOps(LabelledSequences):
                 )
             elif not _in_reach(self.law):
                 yield (
-                    f"among {ATTEMPTS:,} expressions with max_depth {self.max_depth} and max_args {self.max_args}, "
-                    f"none has {self.min_length} ... {self.horizon - 1} symbols: raise max_depth, max_args or horizon, "
-                    "or lower min_length"
+                    f"among {_attempts(self.law):,} expressions with max_depth {self.max_depth} and max_args "
+                    f"{self.max_args}, none has {self.min_length} ... {self.horizon - 1} symbols: raise max_depth, "
+                    "max_args or horizon, or lower min_length"
                 )
+
+        def files(self) -> tuple[tuple[str, Path, int], ...]:
+            """The stream of each file, the file, and when it last changed.
+
+            Raises:
+                ValueError: some are missing, with a sentence that says what to do.
+            """
+            folder = Path(self.folder) / "listops"
+            if missing := _missing(folder):
+                raise ValueError(missing)
+            return tuple((name, folder / file, (folder / file).stat().st_mtime_ns) for name, file in FILES.items())
 
         def splits(self) -> Mapping[str, Sequences]:
             """The files' expressions, read once for all tasks.
 
             Raises:
-                ValueError: files are missing or in another format, with a sentence that says what to do.
+                ValueError: a file is missing, or a line of it is not in order; the sentence names both.
             """
-            folder = Path(self.folder) / "listops"
-            if missing := _missing(folder):
-                raise ValueError(missing)
-            paths = {name: folder / file for name, file in FILES.items()}
-            return _splits(tuple((name, path, path.stat().st_mtime_ns) for name, path in paths.items()))
+            return _splits(self.files())
 
     classes = DIGITS
     inputs = len(EXPRESSION_SYMBOLS) + 1

@@ -30,8 +30,10 @@ from memsweep.learning.objectives import (
     Characters,
     LabelledSequences,
     Sequences,
+    Stream,
     data_folder,
     lacks,
+    published_lines,
 )
 from memsweep.registry import register_task
 
@@ -89,29 +91,13 @@ def _long_fields() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def _decoded(path: Path) -> Iterator[str]:
-    """The lines of a file, with their ends."""
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    yield line.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    raise ValueError(
-                        f"{path}, line {number}: no text in UTF-8 (byte {error.start} of the line fits into no "
-                        "character). Get the file again"
-                    ) from None
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
-
-
 def _pairs(path: Path, length: int) -> Iterator[tuple[int, str, str]]:
     """The class and the two texts of each line, the texts cut to so many characters.
 
     Raises:
         ValueError: the file cannot be read, or a line is not in order.
     """
-    rows = csv.reader(_decoded(path), delimiter="\t")
+    rows = csv.reader(published_lines(path), delimiter="\t")
     while True:
         try:
             with _long_fields():
@@ -152,10 +138,11 @@ def _papers(files: tuple[tuple[Path, int], ...], length: int) -> Papers:
         raise ValueError(f"the texts of {files[0][0]} {error}. Get the file again") from None
     held = characters.sequences(list(documents), [0] * len(documents))
     between = characters.unknown + 1
-    splits = {
-        name: Pairs(held.symbols, held.ends, np.array(labels, np.int64), np.array(members), between)
-        for name, (labels, members) in read.items()
-    }
+    splits = {}
+    for name, (labels, members) in read.items():
+        order = Stream(0, f"retrieval: order of {name}").generator().permutation(len(labels))
+        pairs = np.array(labels, np.int64)[order], np.array(members)[order]
+        splits[name] = Pairs(held.symbols, held.ends, *pairs, between)
     return Papers(characters, splits)
 
 
@@ -167,7 +154,8 @@ class Retrieval(LabelledSequences):
     recurrent model must hold what the first paper was about. So this is another, harder task than the published one of
     the same data: there a model reads each paper by itself, and a network without memory compares the two states. Its
     accuracies are no measure for ours. As there, each paper is cut to half of the horizon (4000 symbols with that which
-    ends it), and characters that the training file lacks are the unknown.
+    ends it), and characters that the training file lacks are the unknown. The pairs of a file are read in another
+    order, the same for every seed, so that the first of those that test are a fair sample of all.
     """
 
     @dataclass(frozen=True, kw_only=True)

@@ -228,6 +228,21 @@ def test_a_budget_that_forces_pieces_is_kept_to(monkeypatch: pytest.MonkeyPatch)
     assert Learner.start(ensemble, problem, training).micro_batch == 1
 
 
+def test_the_gradient_that_a_rule_is_compared_with_keeps_to_the_budget_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this rule it takes more memory than the rule's own. Compared or not, the pieces, and so the bits, are one."""
+    gru = registry.get(registry.UNIT, "gru").Config()
+    config, task = replace(STACK, width=3, unit=gru), Words()
+    training = replace(TRAINING, batch_size=40, rule="online_reservoir")
+    problem, ensemble = problem_for([task], False, torch.float64), ensemble_of(config, task)
+    learner = Learner.start(ensemble, problem, replace(training, micro_batch=8))
+    data = problem.data(Stream(0, TRAIN), 0, 40)
+    own, true = (live_bytes(lambda rule=rule: learner.descent(problem, data, rule)).peak for rule in (None, "bptt"))
+    budgeted(monkeypatch, true * 5 // 4)
+    assert own < 0.8 * true
+    for every in (0, 2):
+        assert Learner.start(ensemble, problem, replace(training, alignment_every=every)).micro_batch == 8
+
+
 def test_the_choice_leaves_no_trace() -> None:
     """Training goes as it does where nothing was measured, also where random numbers are drawn and states carried."""
     told = replace(TRAINING, micro_batch=CHUNK)

@@ -135,6 +135,9 @@ def test_reviews_are_read_character_by_character_as_they_stand(tmp_path: Path) -
     for names, prefix in (((TRAIN, VALIDATION), "train"), ((TEST,), "test")):
         wanted = Counter((text[:99], "/pos/" in name) for name, text in written.items() if name.startswith(prefix))
         assert Counter(review for name in names for review in told(parts[name], known)) == wanted
+    for name in parts:  # the files are in order of their classes; the first that validate or test are of both
+        first = task.draw(Stream(0, name), 0, 9).targets[:, 0].tolist()
+        assert set(first) == {0, 1}
 
 
 def told(batch: Batch, known: str) -> list[tuple[str, bool]]:
@@ -164,11 +167,13 @@ def test_a_rare_character_is_the_unknown_and_a_short_review_ends_early(tmp_path:
     assert task.config.reviews().characters.known == "bac"  # 28, 18 and 5 of them; z once
     batch = everything(task, TEST)
     unknown, end, nothing = 3, 4, -1
-    assert batch.inputs[-1].tolist() == [2, 1, 0, end] + 10 * [nothing]
-    assert batch.inputs[10].tolist() == [2, 2, unknown, end] + 10 * [nothing]
-    assert batch.targets[-1].tolist() == 4 * [1] + 10 * [-1]
+    cab = [2, 1, 0, end] + 10 * [nothing]
+    row = batch.inputs.tolist().index(cab)
+    assert [2, 2, unknown, end] + 10 * [nothing] in batch.inputs.tolist()
+    assert batch.targets[row].tolist() == 4 * [1] + 10 * [-1]
     last = everything(built("imdb", tmp_path, horizon=14, min_count=5, answer="last"), TEST)
-    assert last.targets[-1].tolist() == 3 * [-1] + [1] + 10 * [-1]
+    assert last.inputs[row].tolist() == cab
+    assert last.targets[row].tolist() == 3 * [-1] + [1] + 10 * [-1]
 
 
 # Papers
@@ -184,9 +189,11 @@ def test_two_papers_stand_behind_each_other_in_one_sequence(tmp_path: Path) -> N
     assert task.inputs == len(letters)
     for name, part in ((VALIDATION, "eval"), (TEST, "test")):
         batch = everything(task, name)
-        for row, asked, (label, one, two) in zip(batch.inputs, batch.targets, written[part], strict=True):
-            assert "".join(letters[row]) == f"{one[:99]}|{two[:99]}."
-            assert asked.tolist() == 199 * [-1] + [label]
+        assert (batch.targets[:, :-1] == -1).all()
+        found = ["".join(letters[row]) for row in batch.inputs], batch.targets[:, -1].tolist()
+        wanted = [(f"{one[:99]}|{two[:99]}.", label) for label, one, two in written[part]]
+        assert sorted(zip(*found, strict=True)) == sorted(wanted)
+        assert [text for text, _ in wanted] != found[0]  # a file may be in an order that says something of the classes
     train = papers.splits[TRAIN]
     assert len(train) == 60
     assert len(train.ends) == len({text for part in written.values() for pair in part for text in pair[1:]})

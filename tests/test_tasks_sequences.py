@@ -122,6 +122,8 @@ def test_levels_are_entropies_over_the_training_sequences(answer: str) -> None:
             alone[symbol] += 1 / len(steps)
     assert task.memoryless_loss() == pytest.approx(entropy(pairs) - entropy(alone), rel=1e-12)
     assert 0 < task.memoryless_loss() < task.chance()
+    ended = few(FewEnded, answer=answer)
+    assert (ended.memoryless_loss() == ended.chance()) == (answer == "last")  # where all read the symbol of the end
 
 
 def entropy(counts: Counter) -> float:

@@ -17,6 +17,7 @@ from memsweep.config.sentences import Item, Sentence
 from memsweep.errors import did_you_mean
 
 _MOST_NAMED = 12
+_PART = "To run a part of a study, leave its claims out with ~claims"
 
 
 def study_claims(
@@ -92,7 +93,7 @@ def _field(item: Item, cells: Cells) -> tuple[str, str]:
         return path, f"{path} is searched among numbers: no cell has one value of it. Compare by an axis of the grid"
     values = cells.values(path)
     if not any(fits(value, item.value) for value in values):
-        return path, f"no trial of the study has {path} = {show(item.value)}. There are: {_listed(values)}"
+        return path, f"no trial of the study has {path} = {show(item.value)}. There are: {_listed(values)}. {_PART}"
     return path, ""
 
 
@@ -107,7 +108,7 @@ def _axis(value: Any, cells: Cells) -> tuple[str, str]:
     known = dict.fromkeys(_word(each) for values in cells.axes.values() for each in values)
     near = did_you_mean(value, known)
     spelled = "; ".join(f"{axis}: {_listed(values)}" for axis, values in cells.axes.items()) or "the study has no axes"
-    return str(value), f"no axis of the study has the value {show(value)}.{near} Axes: {spelled}"
+    return str(value), f"no axis of the study has the value {show(value)}.{near} Axes: {spelled}. {_PART}"
 
 
 def _pair_problems(meant: Comparison, path: str, cells: Cells) -> Iterator[str]:

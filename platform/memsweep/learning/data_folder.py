@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 DATA_VARIABLE = "MEMSWEEP_DATA"
@@ -44,3 +44,23 @@ def published_text(path: Path) -> str:
             f"{path} is no text in UTF-8: its byte {error.start} (0x{error.object[error.start]:02x}) fits into no "
             "character. Get the file again"
         ) from None
+
+
+def published_lines(path: Path) -> Iterator[str]:
+    """The lines of a text file in UTF-8, with their ends, read one by one: such files may be larger than the memory.
+
+    Raises:
+        ValueError: the file cannot be read, or a line is something else; the sentence names it.
+    """
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    yield line.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    raise ValueError(
+                        f"{path}, line {number}: no text in UTF-8 (byte {error.start} of the line fits into no "
+                        "character). Get the file again"
+                    ) from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None

@@ -159,14 +159,16 @@ class Learner:
         return loss, gradient
 
     def rehearse(self, problem: Problem, data: Any) -> None:
-        """Compute a gradient on a part of a batch, all of it at a time, for the sake of its memory; nothing stays.
+        """Compute gradients on a part of a batch, all of it at a time, for the sake of their memory; nothing stays.
 
-        No row is live: that takes as much memory, and no time where rows are passed over.
+        No row is live: that takes as much memory, and no time where rows are passed over. Beside a rule's gradient
+        comes that of backpropagation, whether or not the two will be compared: so comparing moves no bit.
         """
         carried, count = self.carried, len(data.targets)
-        with self.in_training(0):
-            self._gradient(problem.in_chunks(count), data, self.rule, torch.zeros_like(self.running))
-        self.carried = carried
+        for rule in dict.fromkeys((self.rule, BPTT)):
+            with self.in_training(0):
+                self._gradient(problem.in_chunks(count), data, rule, torch.zeros_like(self.running))
+            self.carried = carried
 
     def _gradient(self, problem: Problem, part: Any, rule: str, live: Tensor) -> list[Tensor]:
         """Losses and gradients by a rule.

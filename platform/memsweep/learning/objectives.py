@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from memsweep.learning.characters import Characters
 from memsweep.learning.classification import ORDERS, Labelled, SequentialImages
-from memsweep.learning.data_folder import DATA_VARIABLE, data_folder, lacks, published_text
+from memsweep.learning.data_folder import DATA_VARIABLE, data_folder, lacks, published_lines, published_text
 from memsweep.learning.functionals import FunctionalTask, KernelTask, LinearFunctionalTask
 from memsweep.learning.image_archives import ARCHIVES, Archive, archive_files, archive_problems, archive_splits
 from memsweep.learning.kernels import KERNELS, PARAMETERS, Kernel, KernelConfig
@@ -73,6 +73,7 @@ __all__ = [
     "last_step_accuracy",
     "last_step_cross_entropy",
     "mean_cross_entropy",
+    "published_lines",
     "published_text",
     "step_accuracy",
     "step_cross_entropy",

@@ -60,6 +60,11 @@ def alignment_frame(rows: Sequence[AlignmentRow], extra: Sequence[str]) -> pd.Da
     return pd.DataFrame(lines, columns=[*ALIGNMENT_COLUMNS, *extra])
 
 
+def layer_name(layer: str) -> str:
+    """``layer 0``, or ``all weights``."""
+    return "all weights" if layer == ALL else f"layer {layer}"
+
+
 def layers_of(rows: Sequence[AlignmentRow]) -> list[str]:
     """Every layer of these rows: ``all``, then by number."""
     return _in_order({layer for row in rows for layer in row.layers})

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
-from memsweep.report.alignment import ALL, MEASURES, AlignmentRow, layers_of
+from memsweep.report.alignment import ALL, MEASURES, AlignmentRow, layer_name, layers_of
 from memsweep.report.labels import Labels, field_name, masked, show
 from memsweep.report.losses import largest
 from memsweep.report.panels import Gallery, Panel
@@ -104,7 +104,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _gallery(name: str, panels: Sequence[Panel], styles: _Styles) -> Gallery:
-    legend = tuple(("all weights" if layer == ALL else f"layer {layer}", style) for layer, style in styles.items())
+    legend = tuple((layer_name(layer), style) for layer, style in styles.items())
     return Gallery(name=name, panels=tuple(panels), legend=legend if panels else (), columns=2)
 
 
@@ -148,7 +148,7 @@ def _pair(
             title=f"{title}: {_NAMES[measure]}",
             description=(
                 f"{_NAMES[measure]} of the rule's gradient and that of backpropagation through time against the "
-                f"{along.name} for {title}, one line each: {', '.join(found)}."
+                f"{along.name} for {title}, one line each: {', '.join(map(layer_name, found))}."
             ),
             draw=_drawing(measure, found, styles, along),
             identities=identities,
