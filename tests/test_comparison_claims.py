@@ -140,7 +140,8 @@ claims:
         "claims.compare[0]: there is no metric 'raduis'. Did you mean 'radius'? Metrics: validation_loss,",
         "claims.compare[0]: no axis of the study has the value \"expp\". Did you mean 'exp'? Axes: model.parameterizat",
         "claims.compare[0]: the study has no field 'widht'. Did you mean 'width'? Its axes: model.parameterization,",
-        "claims.compare[1]: no trial of the study has model.width = 7. There are: 2, 4, 8. To run a part of a study, leave its claims out with ~claims.",
+        "claims.compare[1]: no trial of the study has model.width = 7. There are: 2, 4, 8. To run a part of "
+        "a study, leave its claims out with ~claims.",
         "claims.compare[2]: several cells of one side differ in model.width alone: name it on both sides or behind 'at",
         "claims.compare[3]: compares a side with itself.",
         "claims.compare[4]: names model.parameterization twice on one side.",

@@ -86,7 +86,12 @@ class TrainingConfig:
         0.999, "share of the mean squared gradient that adamw and adam keep", at_least=0.0, below=1.0
     )
     alpha: float = setting(0.99, "share of the mean squared gradient that rmsprop keeps", at_least=0.0, below=1.0)
-    learning_rate: float = setting(0.01, "the optimizer's step size at the start", above=0.0, at_most=1e4)
+    learning_rate: float = setting(
+        0.01,
+        "the optimizer's step size at its full height: after a warmup, before the schedule brings it down",
+        above=0.0,
+        at_most=1e4,
+    )
     groups: GroupsConfig = setting(
         doc="learning rates and weight decays of some weights, where they differ from the others'", factory=GroupsConfig
     )
