@@ -52,6 +52,7 @@ def trainings(draw: st.DrawFn) -> TrainingConfig:
     turns = tuple(Turn(until=every * at, **draw(_required(Turn))) for at in turned)
     early = draw(st.booleans())
     steps = {"until": every * length if early else 0, "steps": every * (length + early), "validate_every": every}
+    steps["warmup"] = draw(st.integers(0, steps["steps"] - 1))
     scalars = draw(_scalars(TrainingConfig))
     unused = ("beta1", "beta2") if scalars.get("optimizer") == "rmsprop" else ("alpha",)  # by the optimizer: refused
     kept = {name: value for name, value in scalars.items() if name not in unused}
