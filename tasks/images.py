@@ -12,15 +12,14 @@ from torch import Tensor
 from memsweep.config.fields import setting
 from memsweep.learning.objectives import (
     ARCHIVES,
-    DATA_VARIABLE,
     ORDERS,
+    DataFolderConfig,
     Labelled,
     PermutedImages,
     SequentialImages,
     archive_files,
     archive_problems,
     archive_splits,
-    data_folder,
 )
 from memsweep.registry import register_task
 
@@ -32,7 +31,7 @@ class Images(SequentialImages):
     """Say what an image of MNIST, Fashion-MNIST or CIFAR-10 shows, after reading it row by row or pixel by pixel."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Config:
+    class Config(DataFolderConfig):
         """A published data set of images: one sixth of MNIST's and Fashion-MNIST's training images validate (10 000 of
         60 000), one tenth of CIFAR-10's (5 000 of 50 000), the same for every seed; the test files test."""
 
@@ -47,15 +46,6 @@ class Images(SequentialImages):
             0, "decides a fixed permutation of the pixels before they are read; 0: none", at_least=0, at_most=2**31 - 1
         )
         grayscale: bool = setting(False, "cifar10 only: one grey number a pixel (0.299 R + 0.587 G + 0.114 B)")
-        folder: str = setting(
-            factory=data_folder,
-            doc=f"where the data sets' folders lie; ${DATA_VARIABLE} where that is set, else data",
-            cosmetic=True,
-        )
-
-        def __post_init__(self) -> None:
-            # a worker may run in another folder than the command that was given
-            object.__setattr__(self, "folder", str(Path(self.folder).absolute()))
 
         def problems(self) -> Iterable[str]:
             """What is wrong between the fields, or with the files, one sentence each."""
@@ -100,7 +90,7 @@ class PermutedMnist(PermutedImages):
     """
 
     @dataclass(frozen=True, kw_only=True)
-    class Config:
+    class Config(DataFolderConfig):
         """MNIST, pixel by pixel in a fixed disorder: 50 000 images to train on, 10 000 to validate, 10 000 to test."""
 
         permutation_seed: int = setting(
@@ -109,14 +99,6 @@ class PermutedMnist(PermutedImages):
             at_least=1,
             at_most=2**31 - 1,
         )
-        folder: str = setting(
-            factory=data_folder,
-            doc=f"where the folder mnist lies; ${DATA_VARIABLE} where that is set, else data",
-            cosmetic=True,
-        )
-
-        def __post_init__(self) -> None:
-            object.__setattr__(self, "folder", str(Path(self.folder).absolute()))
 
         def problems(self) -> Iterable[str]:
             """What is wrong with the files, one sentence each."""

@@ -17,15 +17,14 @@ from pathlib import Path
 from memsweep.config.fields import setting
 from memsweep.learning.objectives import (
     ANSWERS,
-    DATA_VARIABLE,
     TEST,
     TRAIN,
     VALIDATION,
     Characters,
+    DataFolderConfig,
     LabelledSequences,
     Sequences,
     Stream,
-    data_folder,
     lacks,
     published_text,
 )
@@ -87,7 +86,7 @@ class Imdb(LabelledSequences):
     """
 
     @dataclass(frozen=True, kw_only=True)
-    class Config:
+    class Config(DataFolderConfig):
         """The reviews of aclImdb: 22 500 to train on, 2 500 to validate, 25 000 to test; half of them praise."""
 
         horizon: int = setting(
@@ -102,15 +101,6 @@ class Imdb(LabelledSequences):
             "forward in time wants it; the published choice)",
             choices=ANSWERS,
         )
-        folder: str = setting(
-            factory=data_folder,
-            doc=f"where the folder aclImdb lies; ${DATA_VARIABLE} where that is set, else data",
-            cosmetic=True,
-        )
-
-        def __post_init__(self) -> None:
-            # a worker may run in another folder than the command that was given
-            object.__setattr__(self, "folder", str(Path(self.folder).absolute()))
 
         def problems(self) -> Iterable[str]:
             """What is wrong with the folders, one sentence each."""

@@ -27,17 +27,16 @@ from torch import Tensor
 from memsweep.config.fields import setting
 from memsweep.learning.objectives import (
     ANSWERS,
-    DATA_VARIABLE,
     EXPRESSION_SYMBOLS,
     TEST,
     TRAIN,
     VALIDATION,
     Batch,
+    DataFolderConfig,
     ExpressionLaw,
     LabelledSequences,
     Sequences,
     Stream,
-    data_folder,
     expression_numbers,
     expression_value,
     lacks,
@@ -147,7 +146,7 @@ class ListOps(LabelledSequences):
     """
 
     @dataclass(frozen=True, kw_only=True)
-    class Config:
+    class Config(DataFolderConfig):
         """Expressions that are generated, or read from the published files, and how long they are. The defaults are
         small; published: horizon 2000, min_length 501, max_depth 10, max_args 10."""
 
@@ -173,15 +172,6 @@ class ListOps(LabelledSequences):
             "which steps are asked for the class: last (that of the end), every (all, as published)",
             choices=ANSWERS,
         )
-        folder: str = setting(
-            factory=data_folder,
-            doc=f"where the folder listops lies, for source files; ${DATA_VARIABLE} where that is set, else data",
-            cosmetic=True,
-        )
-
-        def __post_init__(self) -> None:
-            # a worker may run in another folder than the command that was given
-            object.__setattr__(self, "folder", str(Path(self.folder).absolute()))
 
         @property
         def law(self) -> ExpressionLaw:

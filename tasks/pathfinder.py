@@ -26,14 +26,13 @@ from torch import Tensor
 from memsweep.config.fields import setting
 from memsweep.learning.objectives import (
     ANSWERS,
-    DATA_VARIABLE,
     TEST,
     TRAIN,
     VALIDATION,
+    DataFolderConfig,
     Labelled,
     SequentialImages,
     Stream,
-    data_folder,
     lacks,
     published_text,
 )
@@ -128,7 +127,7 @@ class Pathfinder(SequentialImages):
     """
 
     @dataclass(frozen=True, kw_only=True)
-    class Config:
+    class Config(DataFolderConfig):
         """Which images: 8 of 10 to train on, 1 to validate, 1 to test, the same for every seed. Their metadata and the
         first image of each metadata file are part of a trial's identity; the other 200 000 files are not looked at."""
 
@@ -149,15 +148,6 @@ class Pathfinder(SequentialImages):
             "where the class is asked: last (after the last pixel), every (after each pixel)",
             choices=ANSWERS,
         )
-        folder: str = setting(
-            factory=data_folder,
-            doc=f"where the folders pathfinder32 ... lie; ${DATA_VARIABLE} where that is set, else data",
-            cosmetic=True,
-        )
-
-        def __post_init__(self) -> None:
-            # a worker may run in another folder than the command that was given
-            object.__setattr__(self, "folder", str(Path(self.folder).absolute()))
 
         @property
         def place(self) -> Path:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memsweep.config.fields import setting
-from memsweep.learning.objectives import DATA_VARIABLE, Corpus, TextTask, data_folder, lacks
+from memsweep.learning.objectives import Corpus, DataFolderConfig, TextTask, lacks
 from memsweep.registry import register_task
 
 PARTS = ("train", "valid", "test")
@@ -85,20 +85,11 @@ class PennTreebank(TextTask):
     """Predict every next character of the Penn Treebank, with the state carried on from window to window."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Config:
+    class Config(DataFolderConfig):
         """The three published files, read in windows of T symbols through which gradients flow (150 or 300, as
         published). Symbols that the training file lacks count as one, the unknown."""
 
         horizon: int = setting(150, "symbols of a window, T, through which gradients flow", at_least=2, at_most=100_000)
-        folder: str = setting(
-            factory=data_folder,
-            doc=f"where the folder ptb lies; ${DATA_VARIABLE} where that is set, else data",
-            cosmetic=True,
-        )
-
-        def __post_init__(self) -> None:
-            # a worker may run in another folder than the command that was given
-            object.__setattr__(self, "folder", str(Path(self.folder).absolute()))
 
         def problems(self) -> Iterable[str]:
             """What is wrong with the files, one sentence each."""

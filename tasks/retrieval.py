@@ -23,15 +23,14 @@ import numpy as np
 from memsweep.config.fields import setting
 from memsweep.learning.objectives import (
     ANSWERS,
-    DATA_VARIABLE,
     TEST,
     TRAIN,
     VALIDATION,
     Characters,
+    DataFolderConfig,
     LabelledSequences,
     Sequences,
     Stream,
-    data_folder,
     lacks,
     published_lines,
 )
@@ -159,7 +158,7 @@ class Retrieval(LabelledSequences):
     """
 
     @dataclass(frozen=True, kw_only=True)
-    class Config:
+    class Config(DataFolderConfig):
         """The three published files of pairs: 147 086 to train on, 18 090 to validate, 17 437 to test."""
 
         horizon: int = setting(
@@ -174,15 +173,6 @@ class Retrieval(LabelledSequences):
             "paper, too)",
             choices=ANSWERS,
         )
-        folder: str = setting(
-            factory=data_folder,
-            doc=f"where the folder aan lies; ${DATA_VARIABLE} where that is set, else data",
-            cosmetic=True,
-        )
-
-        def __post_init__(self) -> None:
-            # a worker may run in another folder than the command that was given
-            object.__setattr__(self, "folder", str(Path(self.folder).absolute()))
 
         def problems(self) -> Iterable[str]:
             """What is wrong with the files, as far as their first lines tell: they are large."""

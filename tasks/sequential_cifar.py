@@ -16,14 +16,13 @@ from memsweep.config.fields import setting
 from memsweep.learning.objectives import (
     ANSWERS,
     ARCHIVES,
-    DATA_VARIABLE,
     Archive,
+    DataFolderConfig,
     Labelled,
     SequentialImages,
     archive_files,
     archive_problems,
     archive_splits,
-    data_folder,
 )
 from memsweep.registry import register_task
 
@@ -43,7 +42,7 @@ class SequentialCifar(SequentialImages):
     """
 
     @dataclass(frozen=True, kw_only=True)
-    class Config:
+    class Config(DataFolderConfig):
         """The files of CIFAR-10's binary version, pixel by pixel: 45 000 images to train on, 5 000 to validate (or as
         ``validation_share`` says; the same for every seed), 10 000 to test."""
 
@@ -55,15 +54,6 @@ class SequentialCifar(SequentialImages):
             choices=ANSWERS,
         )
         validation_share: float = setting(0.1, "share of the training images that validates", above=0.0, below=1.0)
-        folder: str = setting(
-            factory=data_folder,
-            doc=f"where the folder cifar10 lies; ${DATA_VARIABLE} where that is set, else data",
-            cosmetic=True,
-        )
-
-        def __post_init__(self) -> None:
-            # a worker may run in another folder than the command that was given
-            object.__setattr__(self, "folder", str(Path(self.folder).absolute()))
 
         def problems(self) -> Iterable[str]:
             """What is wrong with the files, one sentence each."""

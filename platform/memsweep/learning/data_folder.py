@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from memsweep.config.fields import setting
 
 DATA_VARIABLE = "MEMSWEEP_DATA"
 
@@ -12,6 +15,21 @@ DATA_VARIABLE = "MEMSWEEP_DATA"
 def data_folder() -> str:
     """The folder that the environment variable names, else ``data`` in the working folder."""
     return os.environ.get(DATA_VARIABLE, "data")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFolderConfig:
+    """The base of a task's Config that reads published files: where they lie moves no number."""
+
+    folder: str = setting(
+        factory=data_folder,
+        doc=f"where the data set's own folder lies; ${DATA_VARIABLE} where that is set, else data",
+        cosmetic=True,
+    )
+
+    def __post_init__(self) -> None:
+        # a worker may run in another folder than the command that was given
+        object.__setattr__(self, "folder", str(Path(self.folder).absolute()))
 
 
 def lacks(folder: Path, absent: Sequence[str], published: str, how: str = "") -> str:

@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from memsweep.learning.characters import Characters
 from memsweep.learning.classification import ORDERS, Labelled, SequentialImages
-from memsweep.learning.data_folder import DATA_VARIABLE, data_folder, lacks, published_lines, published_text
+from memsweep.learning.data_folder import (
+    DATA_VARIABLE,
+    DataFolderConfig,
+    data_folder,
+    lacks,
+    published_lines,
+    published_text,
+)
 from memsweep.learning.functionals import FunctionalTask, KernelTask, LinearFunctionalTask
 from memsweep.learning.image_archives import ARCHIVES, Archive, archive_files, archive_problems, archive_splits
 from memsweep.learning.kernels import KERNELS, PARAMETERS, Kernel, KernelConfig
@@ -47,6 +54,7 @@ __all__ = [
     "CarriedTask",
     "Characters",
     "Corpus",
+    "DataFolderConfig",
     "ExpressionLaw",
     "FunctionalTask",
     "Kernel",
