@@ -6,8 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from memsweep import registry
 from memsweep.models.base import Signature, StackedModel
 from memsweep.models.unit import Recurrence, Through
+
+
+def is_deep(config: Any) -> bool:
+    """Whether a model, given by its Config, is a ``DeepModel``."""
+    return issubclass(registry.get(registry.MODEL, config.name), DeepModel)
 
 
 class DeepModel(StackedModel):

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.learning.layout import SAMPLED_SLOTS, SLOTS, bucket, slots
-from memsweep.sweep.deep_cost import evaluation, is_deep, replica_step, shared_step
+from memsweep.models.deep import is_deep
+from memsweep.sweep.deep_cost import evaluation, replica_step, shared_step
 
 if TYPE_CHECKING:
     from memsweep.config.schema import PerturbationConfig, TrialConfig
@@ -39,7 +40,7 @@ def seconds(trials: Sequence[TrialConfig]) -> float:
 def shared(trial: TrialConfig) -> float:
     """The part that does not grow with the number of trials of the program: worth more, the more trials share it."""
     training, horizon = trial.training, _horizon(trial)
-    if is_deep(trial):
+    if is_deep(trial.model):
         return training.end * shared_step(trial)
     if not trial.has_closed_form:
         return training.end * (_SEQUENCES if _compiled(trial) else _PLAIN_CALL * horizon)
@@ -61,7 +62,7 @@ def _by_response(trials: Sequence[TrialConfig]) -> float:
 
 def _by_sequences(trials: Sequence[TrialConfig]) -> float:
     first, horizon = trials[0], _horizon(trials[0])
-    if is_deep(first):
+    if is_deep(first.model):
         return sum(_by_layers(trial, horizon) for trial in trials)
     training, moved = first.training, _evaluations(first.perturbation)
     states = horizon * sum(trial.training.seeds * max(8, _width(trial)) for trial in trials)

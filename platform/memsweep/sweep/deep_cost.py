@@ -11,7 +11,6 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
-from memsweep.models.deep import DeepModel
 
 if TYPE_CHECKING:
     from memsweep.config.schema import TrialConfig
@@ -23,11 +22,6 @@ _DOUBLE = 1.8  # float64 beside float32
 _FORWARD = 1.5  # a rule that goes forward in time, batched, beside backpropagation through time
 _EVALUATION = 1.0 / 3.0  # a pass without its gradient
 _TALKS = 16  # inputs and outputs that a task is taken to have
-
-
-def is_deep(trial: TrialConfig) -> bool:
-    """Whether the trial's model is a deep one of recurrent units, of which this module knows what it costs."""
-    return issubclass(registry.get(registry.MODEL, trial.model.name), DeepModel)
 
 
 def shared_step(trial: TrialConfig) -> float:

@@ -118,9 +118,9 @@ def _before(config: TrialConfig) -> list[TrialConfig]:
 
 def _kernels(config: TrialConfig, device: str) -> str:
     """What computes the trial's recurrence, where there is a choice: its last bits depend on it."""
-    from memsweep.sweep.deep_cost import is_deep
+    from memsweep.models.deep import is_deep
 
-    if config.trains_in_closed_form and not is_deep(config):  # whose response is that of its recurrences
+    if config.trains_in_closed_form and not is_deep(config.model):  # whose response is that of its recurrences
         return ""
     import torch
 
