@@ -9,6 +9,7 @@ STUDY   ?= quickstart
 RESULTS ?= results
 PORT    ?= 5000
 ARGS    ?=
+JOBS    ?= 2
 
 VENV := .venv
 PY   := $(VENV)/bin/python
@@ -22,6 +23,10 @@ TORCH ?= $(or $(shell sed -nE 's/.* TORCH=([a-z]+) .*/\1/p' $(VENV)/.memsweep 2>
 STAMP := $(VENV)/.memsweep
 PLACE := $(CURDIR) TORCH=$(TORCH)
 WANT  := $(PLACE) $(shell cat pyproject.toml constraints.txt | sha256sum | cut -c1-16)
+
+# The tests in two processes, a file at a time in each (JOBS=0: in this one, for --pdb). Another machine's Python may lack
+# the plugin that does it.
+SIDE_BY_SIDE := $(if $(filter-out system,$(TORCH)),-n $(JOBS) --dist loadfile)
 
 # The tests' S3 server, apart from everything else: its packages must not meet ours.
 SWIFT         ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memsweep-ci/swift
@@ -83,8 +88,8 @@ env: ## make or refresh .venv (TORCH=system: use the torch that is installed, ad
 sweep: env ## run STUDY (default quickstart) and print its verdicts; ARGS= overrides and flags
 	@$(PY) -m memsweep sweep $(STUDY) --results $(RESULTS) $(ARGS)
 
-test: env ## run the tests; ARGS= for pytest; what is not installed (browser, ...) is skipped with a reason
-	@$(PY) -m pytest $(ARGS)
+test: env ## run the tests, JOBS=2 at once; ARGS= for pytest; what is not installed (browser, ...) is skipped with a reason
+	@$(PY) -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 test-slow: env ## the slow tests: the whole quickstart, minutes; ARGS= for pytest
 	@$(PY) -m pytest -m slow $(ARGS)

@@ -171,6 +171,21 @@ def tally(request: pytest.FixtureRequest) -> Tally:
     return request.config.stash.setdefault(_TALLY, Tally())
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A process of several hands its counts to the one that prints the table."""
+    drilled = session.config.stash.get(_TALLY, None)
+    if drilled is not None and hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["tally"] = drilled.data()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    from tally import Tally
+
+    if data := getattr(node, "workeroutput", {}).get("tally"):
+        node.config.stash.setdefault(_TALLY, Tally()).add(data)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     drilled = config.stash.get(_TALLY, None)
     if drilled is None or not drilled.counts:

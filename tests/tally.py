@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 
 @dataclass
@@ -26,6 +27,15 @@ class Count:
     equal: bool = True
     detected: float | None = None
     recovered: float | None = None
+
+    def add(self, other: Count) -> None:
+        """Count other faults of the kind, too."""
+        self.injected += other.injected
+        self.lost += other.lost
+        self.rerun += other.rerun
+        self.equal = self.equal and other.equal
+        self.detected = _later(self.detected, other.detected)
+        self.recovered = _later(self.recovered, other.recovered)
 
 
 @dataclass
@@ -55,23 +65,24 @@ class Tally:
             equal: whether the final table is that of the undisturbed sweep.
             detected, recovered: seconds from the fault, where they were measured.
         """
-        count = self.counts.setdefault(kind, Count())
-        count.injected += injected
-        count.lost += lost
-        count.rerun += rerun
-        count.equal = count.equal and equal
-        count.detected = _later(count.detected, detected)
-        count.recovered = _later(count.recovered, recovered)
+        self.counts.setdefault(kind, Count()).add(Count(injected, lost, rerun, equal, detected, recovered))
+
+    def data(self) -> dict[str, dict[str, Any]]:
+        """The counts by kind, as plain values."""
+        return {kind: asdict(count) for kind, count in sorted(self.counts.items())}
+
+    def add(self, data: dict[str, dict[str, Any]]) -> None:
+        """Add what another process counted, its ``data``."""
+        for kind, counted in data.items():
+            self.counts.setdefault(kind, Count()).add(Count(**counted))
 
     @property
     def total(self) -> Count:
         """All kinds together."""
-        return Count(
-            sum(count.injected for count in self.counts.values()),
-            sum(count.lost for count in self.counts.values()),
-            sum(count.rerun for count in self.counts.values()),
-            all(count.equal for count in self.counts.values()),
-        )
+        total = Count()
+        for count in self.counts.values():
+            total.add(Count(count.injected, count.lost, count.rerun, count.equal))
+        return total
 
     def lines(self) -> list[str]:
         """The table, one line per kind and one for all."""
@@ -87,8 +98,7 @@ class Tally:
 
     def write(self, path: Path) -> None:
         """The counts as JSON."""
-        data = {"kinds": {kind: asdict(count) for kind, count in sorted(self.counts.items())}}
-        path.write_text(json.dumps(data | {"total": asdict(self.total)}, indent=1) + "\n")
+        path.write_text(json.dumps({"kinds": self.data(), "total": asdict(self.total)}, indent=1) + "\n")
 
 
 def _later(one: float | None, two: float | None) -> float | None:
