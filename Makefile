@@ -26,7 +26,7 @@ WANT  := $(PLACE) $(shell cat pyproject.toml constraints.txt | sha256sum | cut -
 
 # The tests in two processes, a file at a time in each (JOBS=0: in this one, for --pdb). Another machine's Python may lack
 # the plugin that does it.
-SIDE_BY_SIDE := $(if $(filter-out system,$(TORCH)),-n $(JOBS) --dist loadfile)
+SIDE_BY_SIDE := $(if $(filter-out system,$(TORCH)),-n $(JOBS) --dist loadfile --no-loadscope-reorder)
 
 # The tests' S3 server, apart from everything else: its packages must not meet ours.
 SWIFT         ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memsweep-ci/swift
@@ -92,7 +92,7 @@ test: env ## run the tests, JOBS=2 at once; ARGS= for pytest; what is not instal
 	@$(PY) -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 test-slow: env ## the slow tests: the whole quickstart, minutes; ARGS= for pytest
-	@$(PY) -m pytest -m slow $(ARGS)
+	@$(PY) -m pytest $(SIDE_BY_SIDE) -m slow $(ARGS)
 
 drill: env ## break sweeps in every way and count what is lost (nothing): minutes; ARGS= for pytest
 	@$(PY) -m pytest -m drill $(ARGS)

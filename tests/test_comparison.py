@@ -84,8 +84,8 @@ def test_holm_by_a_worked_example() -> None:
     [
         (0, 3, 150),
         (2, 4, 100),
-        pytest.param(0, 8, 3000, marks=pytest.mark.drill),
-        pytest.param(4, 8, 3000, marks=pytest.mark.drill),
+        pytest.param(0, 8, 3000, marks=[pytest.mark.drill, pytest.mark.long]),
+        pytest.param(4, 8, 3000, marks=[pytest.mark.drill, pytest.mark.long]),
     ],
 )
 def test_one_study_of_twenty_supports_a_claim_that_does_not_hold(true_claims: int, claims: int, studies: int) -> None:

@@ -135,6 +135,7 @@ def servers_restarted(cluster: Cluster, watch: Watch) -> Fault:
     return Fault("compose: MLflow and PostgreSQL restarted", whole, None, time.monotonic() - begun)
 
 
+@pytest.mark.long
 def test_a_cluster_that_is_broken_in_every_way_gives_the_undisturbed_table(
     tmp_path: Path, tally: Tally, capsys: pytest.CaptureFixture[str]
 ) -> None:

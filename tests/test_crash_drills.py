@@ -136,7 +136,6 @@ BLOWS: dict[str, Blow] = {
     [
         pytest.param("resume", (MIDDLE, BETWEEN, TERM), marks=pytest.mark.long),
         ("sweep", (BETWEEN, CUT, MIDDLE, INT)),
-        # the drills of a search and of a bucket kill everything, too
         pytest.param("resume", (CLUSTER, CLUSTER), marks=pytest.mark.long),
     ],
     ids=["driver-resume", "driver-sweep", "cluster"],
@@ -205,6 +204,7 @@ def test_a_killed_worker_is_replaced_by_one_that_goes_on(drill: Drill, undisturb
         assert len(first) + len(second) <= STEPS + 2 * CHECKPOINT_EVERY
 
 
+@pytest.mark.long
 def test_one_driver_at_a_time_and_one_that_slept_too_long_gives_way(
     drill: Drill, undisturbed: Outcome, tally: Tally
 ) -> None:

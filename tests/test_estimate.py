@@ -188,6 +188,7 @@ grid: {model.width: [2, 3, 4, 8], task.horizon: [30, 60, 90]}
 
 
 @pytest.mark.drill
+@pytest.mark.long
 def test_the_measured_hours_are_the_hours(tmp_path: Path) -> None:
     (tmp_path / "small.yaml").write_text(STUDY)
     sweep = load_study(str(tmp_path / "small.yaml"), (), ROOT)

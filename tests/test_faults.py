@@ -171,6 +171,7 @@ class Gated(LinearFunctionalTask):
 
 
 @pytest.mark.drill
+@pytest.mark.long
 def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(tmp_path: Path) -> None:
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "gated.py").write_text(GATED)

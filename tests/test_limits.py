@@ -76,6 +76,7 @@ def test_plans_follow_one_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.drill
+@pytest.mark.long
 def test_plans_follow_one_another_on_ray(tmp_path: Path, workers_see_the_tests: None) -> None:
     before = signal.getsignal(signal.SIGINT)
     heard: list[bool] = []

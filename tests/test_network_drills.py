@@ -107,7 +107,7 @@ LOSSES: dict[str, Callable[[Host], None]] = {
     "host cut off the network": Host.unplug,
 }
 SHORT = "host's power cut"
-"""The one that CI runs: the drill of the local cluster cuts connections, too."""
+"""The one that CI runs."""
 
 
 @pytest.mark.parametrize("fault", [pytest.param(f, marks=[] if f == SHORT else pytest.mark.long) for f in LOSSES])

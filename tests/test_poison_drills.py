@@ -75,6 +75,7 @@ def test_a_worker_that_hangs_tells_the_store_and_ends(site: Site, poison: str, i
 
 
 @pytest.mark.drill
+@pytest.mark.long
 def test_a_worker_whose_interpreter_is_stuck_ends_at_last(site: Site, tally: Tally) -> None:
     command = [sys.executable, "-c", HANGING, str(site.workspace), str(site.results), "stuck", "worker"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
@@ -109,6 +110,7 @@ def judge(
 
 
 @pytest.mark.drill
+@pytest.mark.long
 def test_on_ray_whatever_is_raised_costs_nobody_else_anything(
     site: Site, capfd: pytest.CaptureFixture[str], tally: Tally
 ) -> None:

@@ -24,7 +24,7 @@ from tally import Tally
 pytestmark = pytest.mark.drill
 
 HORIZONS = [1000, 1100, 1200]
-ROUNDS = int(os.environ.get("MEMSWEEP_DRILL_ROUNDS", "24"))
+FEW, ROUNDS = 6, int(os.environ.get("MEMSWEEP_DRILL_ROUNDS", "24"))  # CI runs a few
 
 Damage = Callable[[Path, random.Random], None]
 
@@ -91,7 +91,7 @@ def _targets(study: Path, luck: random.Random) -> dict[str, Path]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(ROUNDS))
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=[] if n < FEW else pytest.mark.long) for n in range(ROUNDS)])
 def test_files_cut_at_random_cost_only_what_they_held(
     seed: int, dead: Drill, undisturbed: Outcome, tally: Tally, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -165,7 +165,7 @@ def test_a_cluster_that_gives_no_answer_is_said_in_words_and_soon(
 
 
 @pytest.mark.drill
-@pytest.mark.parametrize("how", ["ctrl-c", "sigterm"])
+@pytest.mark.parametrize("how", [pytest.param("ctrl-c", marks=pytest.mark.long), "sigterm"])
 def test_a_stop_ends_within_seconds_keeps_results_and_leaves_no_process(tmp_path: Path, how: str) -> None:
     token = f"memsweep-test-{uuid.uuid4().hex}"
     code = f"""

@@ -34,7 +34,8 @@ def ledger(drill: Drill) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.json"))}
 
 
-@pytest.mark.parametrize("scheduler", ["asha", pytest.param("pbt", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("scheduler", ["asha", "pbt"])
 def test_a_search_survives_the_death_of_everything(tmp_path: Path, tally: Tally, scheduler: str) -> None:
     alone = Drill.make(tmp_path / "alone", text(scheduler))
     ended = alone.command("sweep", STUDY, "--inline")
@@ -61,6 +62,7 @@ def test_a_search_survives_the_death_of_everything(tmp_path: Path, tally: Tally,
     assert (lost + gone, rerun + again) == (0, 0)
 
 
+@pytest.mark.long
 def test_what_failed_in_a_search_is_told_as_failed_and_can_be_tried_again(tmp_path: Path) -> None:
     fails = text("asha").replace("training.learning_rate: {log_uniform: [1e-3, 0.3]}", "task.mood: {choice: [12, 13]}")
     drill = Drill.make(tmp_path / "drill", fails)

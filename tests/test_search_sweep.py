@@ -85,6 +85,7 @@ def test_a_search_that_is_stopped_again_and_again_ends_with_the_same_table(file:
 
 
 @pytest.mark.drill
+@pytest.mark.long
 @pytest.mark.s3
 @pytest.mark.usefixtures("s3")
 def test_a_search_in_a_bucket_is_the_one_on_a_disk(

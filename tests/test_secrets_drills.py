@@ -62,6 +62,7 @@ def test_on_ray_no_file_no_log_and_no_command_line_holds_a_secret(site: Path, se
     check(ended, site, sessions)
 
 
+@pytest.mark.long
 def test_a_sweep_without_its_mlflow_keeps_the_password_of_the_address(site: Path) -> None:
     uri = f"http://ada:{PASSWORD}@127.0.0.1:{free_port()}"
     ended = sweep(site, "--inline", MLFLOW_TRACKING_URI=uri)

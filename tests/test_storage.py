@@ -96,6 +96,7 @@ def test_a_folder_that_is_being_made_is_empty_or_has_its_files(tmp_path: Path) -
 
 
 @pytest.mark.drill
+@pytest.mark.long
 def test_more_names_than_one_page_of_a_listing(place: Place) -> None:
     """S3 lists a thousand names at a time."""
     count = 1010

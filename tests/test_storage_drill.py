@@ -26,6 +26,7 @@ def contents(place: Place, identity: str) -> list[bytes]:
 
 @pytest.mark.s3
 @pytest.mark.drill
+@pytest.mark.long
 def test_a_sweep_into_a_bucket_survives_the_death_of_everything(s3: S3Server, tmp_path: Path, tally: Tally) -> None:
     quiet = Drill.make(tmp_path / "quiet", study_text(HORIZONS))
     ended = quiet.command("sweep", STUDY, "--inline")

@@ -178,6 +178,7 @@ def test_another_token_is_refused(head: RayHead, drill: Drill) -> None:
         assert len(err.strip().splitlines()) == 1
 
 
+@pytest.mark.long
 def test_rays_own_way_of_stopping_loses_nothing_that_was_finished(
     tmp_path: Path, undisturbed: Outcome, tally: Tally
 ) -> None:

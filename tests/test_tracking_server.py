@@ -65,6 +65,7 @@ def wait_until_written(tracker: Tracker) -> None:
 
 
 @pytest.mark.drill
+@pytest.mark.long
 def test_a_server_that_comes_late_is_killed_and_comes_back(results: Path, server: MlflowServer) -> None:
     """The sweep goes on; the sentence counts what is missing; the same sweep adds it once the server is back."""
     uri = server.uri

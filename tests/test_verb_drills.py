@@ -12,6 +12,7 @@ from tally import Tally
 pytestmark = pytest.mark.drill
 
 
+@pytest.mark.long
 def test_a_trial_that_fails_three_times_in_one_way_is_left_alone_until_forced(tmp_path: Path, tally: Tally) -> None:
     drill = Drill.make(tmp_path / "drill", study_text([1000], "model.width: [2], task.mood: [12, 13]"))
     before = drill.now()

@@ -94,9 +94,8 @@ def workers_at(drill: Drill, step: int) -> list[Asked]:
     return list({batch.pid: batch for batch in drill.asked() if batch.step >= step}.values())
 
 
-@pytest.mark.parametrize(
-    ("strategy", "horizons"), [("data", LONG), pytest.param("replicas", LONG[:1], marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("strategy", "horizons"), [("data", LONG), ("replicas", LONG[:1])])
 def test_a_killed_worker_costs_the_time_since_the_checkpoint(
     tmp_path: Path, strategy: str, horizons: list[int]
 ) -> None:
@@ -127,6 +126,7 @@ def test_a_killed_worker_costs_the_time_since_the_checkpoint(
         assert len(record["provenance"]["workers"]) == 2
 
 
+@pytest.mark.long
 def test_what_a_worker_raises_is_the_failure_of_its_trial(tmp_path: Path) -> None:
     drill = Drill.make(tmp_path / "drill", study_text([6000], "task.mood: [13]"))
     with drill.running("sweep", STUDY, "resources.workers=2") as process:
