@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Generator, Iterator
 from functools import cache
@@ -43,6 +44,9 @@ os.environ.update(
     MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false",
     MPLBACKEND="agg",
 )
+# A shell that starts the tests in the background lets them ignore Ctrl-C, and with them all that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # The gate must not depend on luck: in CI hypothesis tries the same examples every time.
 settings.register_profile("gate", derandomize=True, deadline=None)
 if os.environ.get("CI"):
