@@ -44,6 +44,9 @@ os.environ.update(
     MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false",
     MPLBACKEND="agg",
 )
+# Ray is polite to other programs, and would do nothing while the tests beside it compute.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.update(RAY_worker_niceness="0")
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and with them all that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

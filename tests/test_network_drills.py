@@ -106,11 +106,10 @@ LOSSES: dict[str, Callable[[Host], None]] = {
     "host's power cut": Host.power_off,
     "host cut off the network": Host.unplug,
 }
-SHORT = "host's power cut"
-"""The one that CI runs."""
 
 
-@pytest.mark.parametrize("fault", [pytest.param(f, marks=[] if f == SHORT else pytest.mark.long) for f in LOSSES])
+@pytest.mark.long
+@pytest.mark.parametrize("fault", LOSSES)
 def test_the_work_of_a_lost_host_goes_on_elsewhere(
     fault: str, cluster: RayHosts, study: NetworkStudy, undisturbed: Outcome, tally: Tally
 ) -> None:
