@@ -24,7 +24,7 @@ from ray_hosts import RayHosts, health_settings, ray_hosts
 from s3_server import S3Server
 from tally import Tally
 
-pytestmark = [pytest.mark.drill, pytest.mark.s3]
+pytestmark = [pytest.mark.drill, pytest.mark.long, pytest.mark.s3]
 
 HORIZONS = [FIRST, 1100, 1200, 1300, 1400, 1500]
 DEFAULTS = "MEMSWEEP_DRILL_DEFAULTS"
@@ -108,7 +108,6 @@ LOSSES: dict[str, Callable[[Host], None]] = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("fault", LOSSES)
 def test_the_work_of_a_lost_host_goes_on_elsewhere(
     fault: str, cluster: RayHosts, study: NetworkStudy, undisturbed: Outcome, tally: Tally
@@ -118,7 +117,6 @@ def test_the_work_of_a_lost_host_goes_on_elsewhere(
     come_back(cluster, cluster.workers[0])
 
 
-@pytest.mark.long
 @pytest.mark.skipif(DEFAULTS not in os.environ, reason=f"two minutes for Ray's own settings; {DEFAULTS}=1 runs it")
 def test_a_partition_with_rays_own_health_settings(
     server: S3Server, tmp_path: Path, study: NetworkStudy, undisturbed: Outcome, tally: Tally
@@ -162,7 +160,6 @@ def passing_faults(cluster: RayHosts) -> dict[str, Callable[[], None]]:
     }
 
 
-@pytest.mark.long
 def test_what_goes_by_costs_time_and_nothing_else(
     cluster: RayHosts, study: NetworkStudy, undisturbed: Outcome, tally: Tally
 ) -> None:
@@ -188,7 +185,6 @@ def test_what_goes_by_costs_time_and_nothing_else(
     assert (lost, rerun, equal) == (0, 0, True)
 
 
-@pytest.mark.long
 def test_a_sweep_goes_on_under_a_new_head(
     cluster: RayHosts, study: NetworkStudy, undisturbed: Outcome, tally: Tally
 ) -> None:
