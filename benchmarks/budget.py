@@ -1,8 +1,8 @@
 """Time of a perturbation step against the memory that its slices may take.
 
-It is what ``memsweep.stability.slices.BUDGETS`` was chosen by. For some ensembles, the whole step (worst case, the
-ball of all weights) is run with every budget in turn; a row says, for one budget, the highest peak of the tensors'
-bytes, the seconds, and their ratio to the budget that is in use.
+It is what ``memsweep.stability.perturbation.slices.BUDGETS`` was chosen by. For some ensembles, the whole step (worst
+case, the ball of all weights) is run with every budget in turn; a row says, for one budget, the highest peak of the
+tensors' bytes, the seconds, and their ratio to the budget that is in use.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from benchmarks import harness
 from benchmarks.harness import Options, Row
 
 from memsweep import registry
-from memsweep.config.schema import PerturbationConfig, RadiiConfig
-from memsweep.learning.ensemble import Replica, build
-from memsweep.learning.layout import SAMPLED_SLOTS, SLOTS, slots
-from memsweep.learning.live_bytes import live_bytes
-from memsweep.learning.problem import problem_for
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
+from memsweep.learning.ensemble.flat_layout import SAMPLED_SLOTS, SLOTS, slots
+from memsweep.learning.ensemble.replicas import Replica, build
+from memsweep.learning.loss.problem import problem_for
+from memsweep.learning.memory.live_bytes import live_bytes
 from memsweep.models.base import Signature
-from memsweep.stability.perturbation import perturbation_error
-from memsweep.stability.slices import BUDGETS
+from memsweep.stability.perturbation.error import perturbation_error
+from memsweep.stability.perturbation.slices import BUDGETS
 from memsweep.streams import TEST, Stream
 
 MEBIBYTE: Final = 1 << 20

@@ -20,18 +20,18 @@ from benchmarks import harness, noop
 from benchmarks.harness import Options, Row
 from benchmarks.whole import ROOT
 
-from memsweep.config.compose import load_study
-from memsweep.learning.checkpoints import Checkpoint
-from memsweep.sweep import store
+from memsweep.config.load.study import load_study
+from memsweep.learning.state.checkpoints import Checkpoint
 from memsweep.sweep.backend import Work
-from memsweep.sweep.job import execute_pack
-from memsweep.sweep.journal import Journal
-from memsweep.sweep.lease import held
-from memsweep.sweep.plan import identified, make_plan
-from memsweep.sweep.plan_file import write_plan
-from memsweep.sweep.runner import Launch
-from memsweep.sweep.runner import run as run_plan
-from memsweep.sweep.storage import Place
+from memsweep.sweep.driver.runner import Launch
+from memsweep.sweep.driver.runner import run as run_plan
+from memsweep.sweep.planning.plan import identified, make_plan
+from memsweep.sweep.planning.plan_file import write_plan
+from memsweep.sweep.store import results
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.journal import Journal
+from memsweep.sweep.store.lease import held
+from memsweep.sweep.worker.execute import execute_pack
 
 PAIRS = 3
 TRIALS = 500
@@ -41,11 +41,11 @@ TRIALS = 500
 def nothing_kept() -> Iterator[None]:
     """The product without what protects it."""
     off: list[tuple[Any, str, Callable[..., Any]]] = [
-        (Place, "_sync", _nothing),
+        (Location, "_sync", _nothing),
         (Journal, "flush", _nothing),
         (Journal, "_write", _nothing),
         (Checkpoint, "save", _nothing),
-        (store, "_digest", _size_alone),
+        (results, "_digest", _size_alone),
     ]
     with contextlib.ExitStack() as stack:
         for owner, name, instead in off:
@@ -86,7 +86,7 @@ def _seconds(study: str, words: tuple[str, ...], results: Path, leased: bool, wo
     sweep = load_study(study, words, ROOT)
     plan = make_plan(sweep, identified(sweep), ())
     began = time.perf_counter()
-    with held(Place.at(results), lambda: None) if leased else contextlib.nullcontext():
+    with held(Location.at(results), lambda: None) if leased else contextlib.nullcontext():
         write_plan(results / sweep.name, plan, {})
         done = run_plan(plan, workspace=ROOT, results=results, launch=Launch(inline=True), work=work)
     if len(done.finished) < len(plan.trials):

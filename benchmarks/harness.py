@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from memsweep.recurrence.memory import keep_freed_memory
+from memsweep.recurrence.freed_memory import keep_freed_memory
 
 OUT = Path(__file__).parent / "out"
 """Where results go unless told otherwise."""

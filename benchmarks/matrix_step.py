@@ -20,12 +20,12 @@ from benchmarks.product import ENDLESS
 from benchmarks.published_matrix import PublishedMatrix, PublishedMatrixTraining
 
 from memsweep import registry, trial
-from memsweep.config.schema import TrainingConfig, TrialConfig
+from memsweep.config.schema.trial import TrainingConfig, TrialConfig
 from memsweep.learning import loop
-from memsweep.learning.learner import Learner
-from memsweep.learning.problem import problem_for
+from memsweep.learning.loss.problem import problem_for
+from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Model, Signature
-from memsweep.recurrence.memory import keep_freed_memory
+from memsweep.recurrence.freed_memory import keep_freed_memory
 from memsweep.streams import TRAIN, Stream
 
 WIDTH: Final = 128

@@ -18,11 +18,11 @@ from typing import Any
 from benchmarks.whole import Whole, as_json, whole
 
 from memsweep import registry
-from memsweep.config.schema import TrialConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.outcome import Outcome
 from memsweep.stability.measure import Measurement
-from memsweep.stability.perturbation import radius_grid
-from memsweep.sweep.job import PackJob, PackReport, Progress, execute_pack
+from memsweep.stability.perturbation.error import radius_grid
+from memsweep.sweep.worker.execute import PackJob, PackReport, Progress, execute_pack
 from memsweep.trial import TrialResult, result_of
 
 PER_RATE = 100

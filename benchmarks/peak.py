@@ -20,11 +20,11 @@ from benchmarks import harness
 from benchmarks.harness import Options, Row
 from torch import Tensor
 
-from memsweep.recurrence.align import aligned
-from memsweep.recurrence.gram import Gram
-from memsweep.recurrence.impulse import diagonal_response
-from memsweep.recurrence.krylov import dense_response
+from memsweep.recurrence.alignment import aligned
 from memsweep.recurrence.layer import Layer, layer_outputs, squared_loss
+from memsweep.recurrence.linear.gram import Gram
+from memsweep.recurrence.linear.impulse import diagonal_response
+from memsweep.recurrence.linear.krylov import dense_response
 
 VALUES: Final = {
     torch.float64: {"linear": 0, "hardtanh": 2, "tanh": 38},

@@ -4,9 +4,9 @@ A sweep is 631 copies of a model, 21 radii with 30 random draws each and the mod
 sequences of 100 steps. The published code runs its loop over all of them, in batches of 512, for every copy; one copy
 is measured and counted 631 times. That it also generates its data anew at every copy is left out.
 
-Ours is ``memsweep.stability.perturbation`` with the same draws. A linear model's loss on the test sequences is an exact
-quadratic form of its impulse response; making the form, once for all models of a pack, is part of the time. A tanh
-model runs over the sequences: two shares of the copies are measured, and the line through them says what all cost.
+Ours is ``memsweep.stability.perturbation.error`` with the same draws. A linear model's loss on the test sequences is
+an exact quadratic form of its impulse response; making the form, once for all models of a pack, is part of the time. A
+tanh model runs over the sequences: two shares of the copies are measured, and the line through them says what all cost.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from benchmarks.harness import Options, Row
 from benchmarks.product import Pack, first_model, sequences, trial_config
 from benchmarks.published_loop import PublishedLoop
 
-from memsweep.config.schema import PerturbationConfig, RadiiConfig
-from memsweep.stability.perturbation import perturbation_error
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
+from memsweep.stability.perturbation.error import perturbation_error
 from memsweep.streams import TEST, Stream
 
 RADII, DRAWS = 21, 30

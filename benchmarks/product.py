@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from memsweep import registry, trial
-from memsweep.config.schema import TrainingConfig, TrialConfig
+from memsweep.config.schema.trial import TrainingConfig, TrialConfig
+from memsweep.data.api import LinearFunctionalTask
 from memsweep.learning import loop
-from memsweep.learning.learner import Learner
-from memsweep.learning.objectives import LinearFunctionalTask
-from memsweep.learning.problem import Problem, problem_for
+from memsweep.learning.loss.problem import Problem, problem_for
+from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Model, Signature
-from memsweep.recurrence.memory import keep_freed_memory
+from memsweep.recurrence.freed_memory import keep_freed_memory
 from memsweep.streams import TEST, TRAIN, Stream
 
 ENDLESS = 1_000_000

@@ -21,14 +21,14 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, relu
 
 from memsweep.models.base import Model
-from memsweep.models.stair import schedule
+from memsweep.models.matrix.gain_schedules import schedule
 
 
 class PublishedMatrix(nn.Module):
     """One network with the weights of one of our models.
 
     Args:
-        model: of the family of memsweep.models.matrix_rnn, with the activation modrelu and without an embedding.
+        model: of the family of memsweep.models.matrix.base, with the activation modrelu and without an embedding.
 
     Raises:
         ValueError: the model is something else.

@@ -25,9 +25,9 @@ from benchmarks.product import ENDLESS
 from benchmarks.small_stacks import Endless, case, fits, flat, forward_rules, from_unit, relative, unit_config
 
 from memsweep import registry
-from memsweep.config.schema import TrainingConfig, TrialConfig
-from memsweep.learning.live_bytes import live_bytes
-from memsweep.models.residual_stack import ResidualStack
+from memsweep.config.schema.trial import TrainingConfig, TrialConfig
+from memsweep.learning.memory.live_bytes import live_bytes
+from memsweep.models.deep.residual_stack import ResidualStack
 
 DEPTHS: Final = (1, 2, 4)
 STEPS: Final = 20

@@ -13,19 +13,19 @@ from benchmarks.harness import Row
 from benchmarks.scale_proc import resident
 from benchmarks.whole import ROOT
 
-from memsweep.config.compose import load_study
-from memsweep.config.schema import TrialConfig
-from memsweep.sweep.course import Course
-from memsweep.sweep.identity import identity
-from memsweep.sweep.job import PackJob, PackReport, Progress
-from memsweep.sweep.journal import Journal
-from memsweep.sweep.journal import Row as JournalRow
-from memsweep.sweep.plan import Plan, PlannedTrial, pack_of
-from memsweep.sweep.progress import Snapshot
-from memsweep.sweep.ray_backend import ray_backend
-from memsweep.sweep.resources import local_cpus
-from memsweep.sweep.storage import Place
-from memsweep.sweep.store import Store
+from memsweep.config.load.study import load_study
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.sweep.driver.progress import Snapshot
+from memsweep.sweep.driver.scheduler import PackScheduler
+from memsweep.sweep.planning.identity import identity
+from memsweep.sweep.planning.plan import Plan, PlannedTrial, pack_of
+from memsweep.sweep.planning.resources import local_cpus
+from memsweep.sweep.ray.backend import ray_backend
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.journal import Journal
+from memsweep.sweep.store.journal import Row as JournalRow
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.worker.execute import PackJob, PackReport, Progress
 
 _WARM = 0.1  # of the packs: not counted, because workers start then
 
@@ -93,11 +93,11 @@ def drive(packs: int, members: int, slots: int, reports: bool = False, where: st
     plan = planned(packs, members, slots)
     watch = _Watch(len(plan.trials))
     with tempfile.TemporaryDirectory(prefix="memsweep-events-") as folder:
-        store = Store(Place.at(where or folder) / f"events-{packs}-{members}-{slots}-{int(reports)}")
+        store = Store(Location.at(where or folder) / f"events-{packs}-{members}-{slots}-{int(reports)}")
         with ray_backend(telling if reports else silent, plan.resources, None) as backend:
-            journal = Journal(store.place, {trial.identity: JournalRow() for trial in plan.trials})
+            journal = Journal(store.location, {trial.identity: JournalRow() for trial in plan.trials})
             before = resident()
-            course = Course(plan, ROOT, store, journal, watch, lambda name: None)
+            course = PackScheduler(plan, ROOT, store, journal, watch, lambda name: None)
             course.run(backend)
             course.ended(interrupted=False)
             grown = resident() - before

@@ -15,10 +15,10 @@ from benchmarks.scale_proc import tree_cpu
 from benchmarks.scale_study import study_of
 from benchmarks.whole import ROOT
 
-from memsweep.config.compose import load_study
-from memsweep.sweep.plan import identified, make_plan
-from memsweep.sweep.runner import Launch, run
-from memsweep.sweep.store import Store
+from memsweep.config.load.study import load_study
+from memsweep.sweep.driver.runner import Launch, run
+from memsweep.sweep.planning.plan import identified, make_plan
+from memsweep.sweep.store.results import Store
 from memsweep.sweep.tracking import Tracker, tracker
 
 _FIRST = 4  # trials that are not counted: connections are made then
@@ -63,7 +63,7 @@ def _side(
 ) -> dict[str, float]:
     with mock.patch.object(tracker, "AT_ONCE", at_once):
         writer = Tracker.open(
-            os.environ["MLFLOW_TRACKING_URI"], store.place.parent, store.place.name, label, {"n": label}
+            os.environ["MLFLOW_TRACKING_URI"], store.location.parent, store.location.name, label, {"n": label}
         )
         _written(writer, names[:_FIRST])
         before = {name: sum(map(tree_cpu, pids)) for name, pids in servers.items()}

@@ -22,17 +22,18 @@ from benchmarks.scale_study import command, study_of
 from benchmarks.whole import ROOT
 
 from memsweep import report
-from memsweep.config.compose import load_study
-from memsweep.report.live import LiveVerdicts
-from memsweep.sweep import course, last_words
-from memsweep.sweep.delivery import delivery
-from memsweep.sweep.journal import Journal, State, read_rows
-from memsweep.sweep.journal import Row as JournalRow
-from memsweep.sweep.plan import Plan, identified, make_plan, pack_of
-from memsweep.sweep.plan_file import write_plan
-from memsweep.sweep.reusable import reusable
-from memsweep.sweep.storage import Place
-from memsweep.sweep.store import Store
+from memsweep.config.load.study import load_study
+from memsweep.report.analysis.live_verdicts import LiveVerdicts
+from memsweep.sweep.driver import scheduler
+from memsweep.sweep.driver.result_listener import delivery
+from memsweep.sweep.planning.plan import Plan, identified, make_plan, pack_of
+from memsweep.sweep.planning.plan_file import write_plan
+from memsweep.sweep.planning.reusable import reusable
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.journal import Journal, State, read_rows
+from memsweep.sweep.store.journal import Row as JournalRow
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.worker import crash_report
 
 MEMBERS = 25
 """Trials of a pack."""
@@ -59,14 +60,14 @@ class _Count:
         packs = [rows[start : start + MEMBERS] for start in range(0, trials, MEMBERS)]
         made = make_plan(config, rows, set())
         self._plan = Plan(config.name, "", made.trials, made.done, tuple(map(pack_of, packs)), made.resources)
-        self._place = Place.at(results)
+        self._place = Location.at(results)
         self._store = Store(self._place / config.name)
 
     def rows(self) -> list[Row]:
         plan, store = self._plan, self._store
         names = [trial.identity for trial in plan.trials]
-        write_plan(store.place, plan, {}, {"params": {"trials": self._trials}, "tags": {}})
-        journal = Journal(store.place, {name: JournalRow() for name in names})
+        write_plan(store.location, plan, {}, {"params": {"trials": self._trials}, "tags": {}})
+        journal = Journal(store.location, {name: JournalRow() for name in names})
         live = LiveVerdicts(((trial.identity, trial.config) for trial in plan.trials), store.tables)
         steps: list[tuple[str, str, Callable[[], Any]]] = [
             ("worker: a trial's files", "trial", self._work),
@@ -76,7 +77,7 @@ class _Count:
             ("listing", "study", store.identities),
             ("what is stored is checked", "trial", lambda: reusable(plan.trials, store, self._place)),
             ("memsweep status", "trial", lambda: command(["status", plan.study, "--results", self._results])),
-            ("report", "trial", lambda: report.build(store.place)),
+            ("report", "trial", lambda: report.build(store.location)),
         ]
         return [self._row(*step) for step in steps]
 
@@ -96,17 +97,17 @@ class _Count:
         }
 
     def _work(self) -> None:
-        for job in course._jobs(self._plan, ROOT, self._store.place.uri):
+        for job in scheduler._jobs(self._plan, ROOT, self._store.location.uri):
             done = noop.no_work(job, lambda fraction: None)
             if len(done.finished) < len(job.members):
                 raise RuntimeError(str(done.failed))
 
     def _begin(self, journal: Journal) -> None:
         for pack in self._plan.packs:
-            last_words.take(self._store, pack.identity)
+            crash_report.take(self._store, pack.identity)
             journal.note([trial.identity for trial in pack.trials], State.RUNNING)
             journal.flush()
-        read_rows(self._store.place)
+        read_rows(self._store.location)
 
     def _deliver(self, names: list[str]) -> None:
         with delivery(self._store, lambda record, tables: None) as deliver:

@@ -24,17 +24,17 @@ from benchmarks.stages import Stages
 from benchmarks.whole import ROOT, _memory
 
 from memsweep import report
-from memsweep.config.compose import load_study
-from memsweep.report.live import LiveVerdicts
-from memsweep.sweep.plan import identified, make_plan
-from memsweep.sweep.plan_file import write_plan
-from memsweep.sweep.progress import Snapshot
-from memsweep.sweep.reusable import reusable
-from memsweep.sweep.runner import Launch, run
-from memsweep.sweep.storage import Place
-from memsweep.sweep.store import Store, folder_name
+from memsweep.config.load.study import load_study
+from memsweep.report.analysis.live_verdicts import LiveVerdicts
+from memsweep.sweep.driver.progress import Snapshot
+from memsweep.sweep.driver.runner import Launch, run
+from memsweep.sweep.planning.plan import identified, make_plan
+from memsweep.sweep.planning.plan_file import write_plan
+from memsweep.sweep.planning.reusable import reusable
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.results import Store, folder_name
 from memsweep.sweep.tracking import Tracker
-from memsweep.sweep.tracking.place import tracking_uri
+from memsweep.sweep.tracking.uri import tracking_uri
 
 _SAMPLE_SECONDS = 0.5
 
@@ -105,10 +105,10 @@ def sweep(trials: int, results: str, folder: str, servers: dict[str, tuple[int, 
     watch.ended("identities")
     plan = make_plan(config, rows, set())
     watch.ended("packs")
-    place = Place.at(results)
+    place = Location.at(results)
     store = Store(place / folder_name(config.name))
     tracking: dict[str, Any] = {"params": {"trials": trials}, "tags": {}}
-    write_plan(store.place, plan, {}, tracking)
+    write_plan(store.location, plan, {}, tracking)
     watch.ended("plan_file")
     tracker = Tracker.open(tracking_uri(None, place), place, config.name, **tracking) if mirrored else None
     watch.ended("tracker")
@@ -151,12 +151,12 @@ def sweep(trials: int, results: str, folder: str, servers: dict[str, tuple[int, 
         "mirror_cpu_s": threads.get("memsweep-tracking", 0.0),
         **{f"{name}_cpu_s": sum(map(tree_cpu, pids)) - used[name] for name, pids in servers.items()},
         "worker_phases": done.profile.seconds,
-        **_sizes(store.place),
+        **_sizes(store.location),
         "points": curve.points,
     }
 
 
-def _sizes(place: Place) -> Row:
+def _sizes(place: Location) -> Row:
     journal = place.names("journal")
     return {
         "journal_mb": sum(journal.values()) / 1e6,
@@ -169,7 +169,7 @@ def opened(trials: int, results: str, folder: str) -> Row:
     """What one waits for who comes back to the stored study: seconds of each step, each in this one process."""
     study, overrides = study_of(trials, Path(folder))
     rows = identified(load_study(study, overrides, ROOT))
-    place = Place.at(results)
+    place = Location.at(results)
     store = Store(place / f"scale{trials}")
     row: Row = {"trials": trials, "place": "S3" if results.startswith("s3:") else "disk"}
     row["listing_s"] = _timed(store.identities)
@@ -184,7 +184,7 @@ def opened(trials: int, results: str, folder: str) -> Row:
 def reported(trials: int, results: str) -> Row:
     """The report alone: seconds and the largest memory of this process."""
     row: Row = {"trials": trials, "place": "S3" if results.startswith("s3:") else "disk"}
-    row["report_s"] = _timed(lambda: report.build(Place.at(results) / f"scale{trials}"))
+    row["report_s"] = _timed(lambda: report.build(Location.at(results) / f"scale{trials}"))
     return row | {"report_memory_mib": _memory()}
 
 

@@ -22,10 +22,10 @@ import numpy as np
 from benchmarks import harness
 from benchmarks.harness import Options, Row
 
-from memsweep.config.search import Domain, SchedulerConfig, SearchConfig
-from memsweep.search.members import Suggestion, Told
-from memsweep.search.sampler import ask
-from memsweep.search.schedulers import Report, scheduler
+from memsweep.config.schema.search import Domain, SchedulerConfig, SearchConfig
+from memsweep.search.stopping.schedulers import Report, scheduler
+from memsweep.search.suggest.sampler import ask
+from memsweep.search.trials import Suggestion, Told
 
 REPETITIONS: Final = 20
 BATCH: Final = 4

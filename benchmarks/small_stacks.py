@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from memsweep import registry
-from memsweep.learning.live_bytes import LiveBytes
+from memsweep.learning.memory.live_bytes import LiveBytes
 from memsweep.models.base import Signature
-from memsweep.models.residual_stack import ResidualStack
+from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.rules.batched import learning_by
 from memsweep.rules.stepping import Online
 from memsweep.streams import Stream

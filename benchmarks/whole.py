@@ -14,19 +14,19 @@ from typing import Any, TypeVar
 
 from benchmarks.stages import Stages
 
-from memsweep.config.compose import load_study
-from memsweep.config.schema import SweepConfig
+from memsweep.config.load.study import load_study
+from memsweep.config.schema.trial import SweepConfig
 from memsweep.report import build
-from memsweep.report.live import LiveVerdicts
+from memsweep.report.analysis.live_verdicts import LiveVerdicts
 from memsweep.sweep.backend import Work
-from memsweep.sweep.job import execute_pack
-from memsweep.sweep.phases import Profile
-from memsweep.sweep.plan import Plan, identified, make_plan, pack_of
-from memsweep.sweep.plan_file import write_plan
-from memsweep.sweep.runner import Launch, run
-from memsweep.sweep.store import Store, folder_name
+from memsweep.sweep.driver.runner import Launch, run
+from memsweep.sweep.planning.plan import Plan, identified, make_plan, pack_of
+from memsweep.sweep.planning.plan_file import write_plan
+from memsweep.sweep.store.results import Store, folder_name
 from memsweep.sweep.tracking import Tracker
-from memsweep.sweep.tracking.place import tracking_uri
+from memsweep.sweep.tracking.uri import tracking_uri
+from memsweep.sweep.worker.execute import execute_pack
+from memsweep.sweep.worker.timing import Profile
 
 ROOT = Path(__file__).resolve().parents[1]
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from memsweep.config.fields import setting
-from memsweep.learning.objectives import DATA_VARIABLE, Corpus, TextTask, data_folder
+from memsweep.config.core.fields import setting
+from memsweep.data.api import DATA_VARIABLE, Corpus, TextTask, data_folder
 from memsweep.registry import register_task
 
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from memsweep.config.fields import setting
-from memsweep.learning.objectives import Batch, Stream, Task, step_cross_entropy
+from memsweep.config.core.fields import setting
+from memsweep.data.api import Batch, Stream, Task, step_cross_entropy
 from memsweep.registry import register_task
 
 SURE = 50.0  # nats by which the oracle's answer stands above the other

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from memsweep.config.fields import setting
-from memsweep.learning.objectives import Batch, Stream, Task, mean_cross_entropy, step_accuracy
+from memsweep.config.core.fields import setting
+from memsweep.data.api import Batch, Stream, Task, mean_cross_entropy, step_accuracy
 from memsweep.registry import register_task
 
 BLANK = 0

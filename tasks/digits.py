@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memsweep.config.fields import setting
-from memsweep.learning.objectives import (
+from memsweep.config.core.fields import setting
+from memsweep.data.api import (
     ORDERS,
     TEST,
     TRAIN,

@@ -21,8 +21,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from memsweep.config.fields import setting
-from memsweep.learning.objectives import Batch, FunctionalTask, Stream
+from memsweep.config.core.fields import setting
+from memsweep.data.api import Batch, FunctionalTask, Stream
 from memsweep.registry import register_task
 
 MOMENTS = 2048  # sequences on which the target's mean and variance are measured

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from memsweep.config.fields import setting
-from memsweep.learning.objectives import (
+from memsweep.config.core.fields import setting
+from memsweep.data.api import (
     ARCHIVES,
     ORDERS,
     DataFolderConfig,

@@ -1,6 +1,6 @@
 """Linear functionals with a known memory: y_t = sum_{s<=t} rho(s dt) x_{t-s} of white noise x.
 
-The memory functions are those of ``memsweep.learning.kernels``; the task is that of arXiv 2305.19190, section 3.
+The memory functions are those of ``memsweep.data.kernels``; the task is that of arXiv 2305.19190, section 3.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from memsweep.learning.objectives import PARAMETERS, KernelConfig, LinearFunctionalTask
+from memsweep.data.api import PARAMETERS, KernelConfig, LinearFunctionalTask
 from memsweep.registry import register_task
 
 

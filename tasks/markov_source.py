@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from memsweep.config.fields import setting
-from memsweep.learning.objectives import Batch, Stream, Task, summed_cross_entropy
+from memsweep.config.core.fields import setting
+from memsweep.data.api import Batch, Stream, Task, summed_cross_entropy
 from memsweep.registry import register_task
 
 HISTORIES = 1024  # at most: the stationary law is the solution of so many linear equations

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import hardtanh
 
-from memsweep.config.fields import setting
-from memsweep.learning.objectives import Batch, KernelConfig, KernelTask, Stream
+from memsweep.config.core.fields import setting
+from memsweep.data.api import Batch, KernelConfig, KernelTask, Stream
 from memsweep.registry import register_task
 
 

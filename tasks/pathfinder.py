@@ -23,8 +23,8 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from memsweep.config.fields import setting
-from memsweep.learning.objectives import (
+from memsweep.config.core.fields import setting
+from memsweep.data.api import (
     ANSWERS,
     TEST,
     TRAIN,

@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from memsweep.config.fields import setting
-from memsweep.learning.objectives import Corpus, DataFolderConfig, TextTask, lacks
+from memsweep.config.core.fields import setting
+from memsweep.data.api import Corpus, DataFolderConfig, TextTask, lacks
 from memsweep.registry import register_task
 
 PARTS = ("train", "valid", "test")

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from memsweep.config.fields import setting
-from memsweep.learning.objectives import (
+from memsweep.config.core.fields import setting
+from memsweep.data.api import (
     ANSWERS,
     TEST,
     TRAIN,

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from memsweep.config.fields import setting
-from memsweep.learning.objectives import (
+from memsweep.config.core.fields import setting
+from memsweep.data.api import (
     ANSWERS,
     ARCHIVES,
     Archive,

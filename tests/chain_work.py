@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from memsweep.sweep.job import PackJob, PackReport, Progress, execute_pack
+from memsweep.sweep.worker.execute import PackJob, PackReport, Progress, execute_pack
 
 STUDY = """
 task: {name: linear_functional, kernel: exponential, horizon: 8}

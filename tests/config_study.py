@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from memsweep import registry
-from memsweep.config.compose import load_study
-from memsweep.config.fields import setting
-from memsweep.config.schema import SweepConfig
+from memsweep.config.core.fields import setting
+from memsweep.config.load.study import load_study
+from memsweep.config.schema.trial import SweepConfig
 from memsweep.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[1]

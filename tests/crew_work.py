@@ -10,9 +10,9 @@ import torch
 from torch import distributed
 
 from engine import trial
-from memsweep.config.schema import TrialConfig
-from memsweep.learning.crew import GroupCrew
-from memsweep.learning.parts import CrewApartError
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.learning.parallel.batch_shards import CrewApartError
+from memsweep.learning.parallel.process_group import GroupCrew
 from memsweep.trial import Seat, results_of, run_share
 
 TRAINING = {"seeds": 2, "steps": 9, "batch_size": 7, "validation_size": 16, "validate_every": 3, "checkpoint_every": 1}

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from memsweep.sweep.plan_file import read_plan
-from memsweep.sweep.store import Store
-from memsweep.sweep.tables import TABLES
+from memsweep.sweep.planning.plan_file import read_plan
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.store.tables import TABLES
 from processes import carriers_of, wait_for
 from sweeping import PERTURBATION, end, environment, memsweep, start
 
@@ -33,8 +33,8 @@ from pathlib import Path
 
 import torch
 
-from memsweep.config.fields import setting
-from memsweep.learning.objectives import LinearFunctionalTask
+from memsweep.config.core.fields import setting
+from memsweep.data.api import LinearFunctionalTask
 from memsweep.registry import register_task
 from memsweep.streams import TRAIN
 
@@ -193,7 +193,7 @@ class Drill:
 
     def _rows(self) -> dict[int, set[str]]:
         """The rows of the plan by the horizon that they are trained on together."""
-        plan = read_plan(self.store.place)
+        plan = read_plan(self.store.location)
         found: dict[int, set[str]] = {}
         for name, config in plan.rows.items() if plan else ():
             found.setdefault(int(config["task"]["horizon"]), set()).add(name)

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from memsweep import registry
-from memsweep.config.schema import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
-from memsweep.learning.ensemble import Ensemble, Replica, build
-from memsweep.learning.layout import slots
-from memsweep.learning.problem import Problem, problem_for
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
+from memsweep.learning.ensemble.flat_layout import slots
+from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
+from memsweep.learning.loss.problem import Problem, problem_for
 from memsweep.models.base import Model, Signature
 
 WORKSPACE = Path(__file__).parents[1]

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from memsweep import registry
-from memsweep.config.canonical import flatten, to_dict
-from memsweep.config.chain import predecessor
-from memsweep.config.check import checked
-from memsweep.config.reflect import hints, key_of, registered_kind
-from memsweep.config.schema import ChainConfig, PerturbationConfig, TrainingConfig, TrialConfig, Turn
+from memsweep.config.core.build import checked
+from memsweep.config.core.reflect import hints, key_of, registered_kind
+from memsweep.config.schema.canonical import flatten, to_dict
+from memsweep.config.schema.chain import predecessor
+from memsweep.config.schema.trial import ChainConfig, PerturbationConfig, TrainingConfig, TrialConfig, Turn
 from memsweep.errors import MemsweepError
 
 COMPANY = 2

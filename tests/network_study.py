@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from drill_study import STUDY, TASK, Outcome, study_text
 from hosts import Host, Process
-from memsweep.sweep.storage import Place
-from memsweep.sweep.store import Store
-from memsweep.sweep.tables import TABLES
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.store.tables import TABLES
 from ray_hosts import RayHosts
 from sweeping import memsweep
 
@@ -86,7 +86,7 @@ class NetworkStudy:
     @property
     def store(self) -> Store:
         """The study's results."""
-        return Store(Place.at(self.results) / STUDY)
+        return Store(Location.at(self.results) / STUDY)
 
     def sweep(self, cluster: RayHosts, verb: str = "sweep") -> Process:
         """The real command line on the head."""
@@ -123,7 +123,7 @@ class NetworkStudy:
         return lost, 2 * len(trained)
 
     def _files(self, identity: str) -> list[bytes] | None:
-        place, paths = self.store.place, [f"{name}/{identity}.parquet" for name in TABLES]
+        place, paths = self.store.location, [f"{name}/{identity}.parquet" for name in TABLES]
         try:
             return [place.read(path) for path in [f"records/{identity}.json", *paths]]
         except FileNotFoundError:
@@ -137,7 +137,7 @@ class NetworkStudy:
         """Whether a result has been stored since then."""
         from pyarrow.fs import FileSelector
 
-        place = self.store.place
+        place = self.store.location
         found = place.files.get_file_info(FileSelector(place.path("records"), allow_not_found=True))
         return any(info.mtime is not None and info.mtime.timestamp() > when for info in found)
 
@@ -150,7 +150,7 @@ class NetworkStudy:
 
     def failures_counted(self) -> int:
         """The highest count of failures that the journal has held against any row."""
-        place = self.store.place
+        place = self.store.location
         lines = [line for name in place.names("journal") for line in place.read(f"journal/{name}").splitlines()]
         return max(json.loads(line)["failures"] for line in lines)
 
@@ -160,7 +160,7 @@ class NetworkStudy:
         return Outcome(
             {name: store.table(name) for name in TABLES},
             {record["identity"]: repr((record["outcome"], record["summary"])) for record in store.records()},
-            store.place.read("report/verdicts.csv"),
+            store.location.read("report/verdicts.csv"),
         )
 
 

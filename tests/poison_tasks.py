@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from memsweep.config.fields import setting
-from memsweep.learning.objectives import TRAIN, LinearFunctionalTask, Stream
+from memsweep.config.core.fields import setting
+from memsweep.data.api import TRAIN, LinearFunctionalTask, Stream
 from memsweep.registry import register_task
 
 

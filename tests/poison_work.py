@@ -11,12 +11,12 @@ from typing import Any
 import pandas as pd
 
 from memsweep import registry
-from memsweep.config.canonical import to_dict
-from memsweep.config.schema import TrialConfig
-from memsweep.sweep.identity import identity, pack_identity
-from memsweep.sweep.job import PackJob, PackReport, Progress, execute_pack
-from memsweep.sweep.runner import Launch, RunSummary, run
-from memsweep.sweep.store import Store
+from memsweep.config.schema.canonical import to_dict
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.sweep.driver.runner import Launch, RunSummary, run
+from memsweep.sweep.planning.identity import identity, pack_identity
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.worker.execute import PackJob, PackReport, Progress, execute_pack
 from memsweep.trial import TrialResult, run_pack
 from runner_work import planned, tiny
 
@@ -97,7 +97,7 @@ def members(poison: str) -> list[TrialConfig]:
 def job_of(site: Site, configs: Iterable[TrialConfig], **options: Any) -> PackJob:
     members = tuple((identity(config), to_dict(config)) for config in configs)
     pack = pack_identity(name for name, _ in members)
-    return PackJob(pack, "demo", str(site.store.place), str(site.workspace), members, **options)
+    return PackJob(pack, "demo", str(site.store.location), str(site.workspace), members, **options)
 
 
 def counted(job: PackJob, progress: Progress) -> PackReport:

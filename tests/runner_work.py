@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine import trial
-from memsweep.config.schema import ResourcesConfig, TrialConfig
-from memsweep.sweep.identity import identity, pack_identity
-from memsweep.sweep.job import PackJob, PackReport, Progress, execute_pack, failure_of
-from memsweep.sweep.plan import Pack, Plan, PlannedTrial
+from memsweep.config.schema.trial import ResourcesConfig, TrialConfig
+from memsweep.sweep.planning.identity import identity, pack_identity
+from memsweep.sweep.planning.plan import Pack, Plan, PlannedTrial
+from memsweep.sweep.worker.execute import PackJob, PackReport, Progress, execute_pack, failure_of
 
 KILLER, RAISER, HOG = 101, 102, 103
 """Values of training.first_seed by which a test marks a trial that shall not go well."""

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from engine import WORKSPACE
-from memsweep.config.compose import load_study
-from memsweep.config.schema import SweepConfig, TrialConfig
-from memsweep.search.campaign import Campaign
-from memsweep.sweep.store import Store
+from memsweep.config.load.study import load_study
+from memsweep.config.schema.trial import SweepConfig, TrialConfig
+from memsweep.search.study_search import Campaign
+from memsweep.sweep.store.results import Store
 
 STUDY = """
 task: {name: linear_functional, horizon: 20}

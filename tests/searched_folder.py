@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memsweep.config.search import LOG_UNIFORM, UNIFORM, Domain
+from memsweep.config.schema.search import LOG_UNIFORM, UNIFORM, Domain
 from memsweep.search.history import SearchHistory
-from memsweep.search.members import Member, MemberState, SearchRow, Suggestion
+from memsweep.search.trials import Member, MemberState, SearchRow, Suggestion
 from memsweep.search.winners import best
 from report_study import Condition, config_of, write_trial
 

@@ -43,8 +43,8 @@ from dataclasses import dataclass
 
 import torch
 
-from memsweep.config.fields import setting
-from memsweep.learning.objectives import LinearFunctionalTask
+from memsweep.config.core.fields import setting
+from memsweep.data.api import LinearFunctionalTask
 from memsweep.registry import register_task
 
 

@@ -16,20 +16,20 @@ from torch import Tensor
 
 from engine import trial
 from memsweep import registry
-from memsweep.config.schema import TrainingConfig, TrialConfig
-from memsweep.learning.alignment import ALL, Alignment
-from memsweep.learning.checkpoint_file import UnusableError
-from memsweep.learning.checkpoint_state import checked, state_of
-from memsweep.learning.checkpoints import Checkpoint
-from memsweep.learning.ensemble import Ensemble, Replica, build
-from memsweep.learning.learner import Learner
+from memsweep.config.schema.trial import TrainingConfig, TrialConfig
+from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
-from memsweep.learning.problem import Problem, problem_for
+from memsweep.learning.loss.problem import Problem, problem_for
+from memsweep.learning.state.checkpoint_file import UnusableError
+from memsweep.learning.state.checkpoint_state import checked, state_of
+from memsweep.learning.state.checkpoints import Checkpoint
+from memsweep.learning.training.gradient_alignment import ALL, Alignment
+from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Signature
-from memsweep.models.residual_stack import ResidualStack
+from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.stability.results import TrialResult
 from memsweep.streams import TRAIN, Stream
-from memsweep.sweep.store import Store
+from memsweep.sweep.store.results import Store
 from memsweep.trial import run_pack, run_trial
 from test_carried import Torn
 from test_checkpoints import Held

@@ -12,16 +12,16 @@ from torch import Tensor
 
 from engine import noise, task_config, trial
 from memsweep import registry
-from memsweep.config.schema import ResourcesConfig, TrialConfig
-from memsweep.config.sharing import sharing_problems
-from memsweep.learning.checkpoints import Checkpoint
-from memsweep.learning.ensemble import Ensemble, Replica, build
+from memsweep.config.grid.sharing import sharing_problems
+from memsweep.config.schema.trial import ResourcesConfig, TrialConfig
+from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
-from memsweep.learning.problem import Problem, problem_for
+from memsweep.learning.loss.problem import Problem, problem_for
+from memsweep.learning.state.checkpoints import Checkpoint
 from memsweep.models.base import Part, Signature
-from memsweep.models.residual_stack import ResidualStack
-from memsweep.models.stack_norm import Norm, norm_initial
-from memsweep.stability.ball import ALL, RECURRENT, WEIGHTS, Ball
+from memsweep.models.deep.norm import Norm, norm_initial
+from memsweep.models.deep.residual_stack import ResidualStack
+from memsweep.stability.perturbation.ball import ALL, RECURRENT, WEIGHTS, Ball
 from memsweep.streams import TRAIN, VALIDATION, Stream
 from memsweep.trial import run_pack
 from stack_reference import BatchNorm, Reference

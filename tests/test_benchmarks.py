@@ -18,7 +18,7 @@ from benchmarks import __main__, harness, matrix_step, peak, product, step  # no
 from benchmarks.published_loop import PublishedLoop, PublishedTraining  # noqa: E402
 from benchmarks.published_matrix import PublishedMatrix  # noqa: E402
 
-from memsweep.learning.optimizer import AdamW, clipped  # noqa: E402
+from memsweep.learning.training.optimizer import AdamW, clipped  # noqa: E402
 from memsweep.streams import TEST, Stream  # noqa: E402
 
 NAMES = {

@@ -16,13 +16,13 @@ import pytest
 import torch
 
 from engine import model_config, stacked, task_config
-from memsweep.config.schema import PerturbationConfig, RadiiConfig
-from memsweep.learning.ensemble import stability_margin
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
+from memsweep.learning.ensemble.replicas import stability_margin
 from memsweep.models.base import Part
-from memsweep.models.parameterization import EXACT, build
-from memsweep.stability.perturbation import perturbation_error, radius_grid
-from memsweep.stability.radius import stability_radii
-from memsweep.stability.verdict import Verdict, judge
+from memsweep.models.parameterizations.build import EXACT, build
+from memsweep.stability.perturbation.error import perturbation_error, radius_grid
+from memsweep.stability.verdict.radius import stability_radii
+from memsweep.stability.verdict.rule import Verdict, judge
 from optimal_fits import optimal_fit
 
 HORIZONS = (50, 100, 200, 400)

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from engine import trial
-from memsweep.config.schema import ResourcesConfig, SweepConfig
+from memsweep.config.schema.trial import ResourcesConfig, SweepConfig
 from memsweep.errors import ConfigError
-from memsweep.sweep.card import MARGIN, PROGRAMS, STEPS, Need, fitted, hold_to, probe, programs
-from memsweep.sweep.plan import identified, make_packs
-from memsweep.sweep.resources import on_card
+from memsweep.sweep.planning.plan import identified, make_packs
+from memsweep.sweep.planning.resources import on_card
+from memsweep.sweep.worker.gpu_memory import MARGIN, PROGRAMS, STEPS, Need, fitted, hold_to, probe, programs
 from memsweep.trial import program, run_pack
 
 GIB = 2**30

@@ -11,19 +11,19 @@ from torch import Tensor
 
 from engine import model_config, moved, stacked, trial, weights_of
 from memsweep import registry
-from memsweep.config.schema import ResourcesConfig, TrainingConfig, TrialConfig
-from memsweep.config.sharing import sharing_problems
-from memsweep.learning.carried import CarriedProblem, Windows
-from memsweep.learning.checkpoints import Checkpoint
-from memsweep.learning.ensemble import Replica, build
-from memsweep.learning.learner import Learner
-from memsweep.learning.live_bytes import live_bytes
+from memsweep.config.grid.sharing import sharing_problems
+from memsweep.config.schema.trial import ResourcesConfig, TrainingConfig, TrialConfig
+from memsweep.data.task import Batch, CarriedTask
+from memsweep.learning.ensemble.replicas import Replica, build
 from memsweep.learning.loop import train
-from memsweep.learning.parts import ProblemInParts
-from memsweep.learning.problem import problem_for
-from memsweep.learning.task import Batch, CarriedTask
+from memsweep.learning.loss.carried_states import CarriedProblem, Windows
+from memsweep.learning.loss.problem import problem_for
+from memsweep.learning.memory.live_bytes import live_bytes
+from memsweep.learning.parallel.batch_shards import ProblemInParts
+from memsweep.learning.state.checkpoints import Checkpoint
+from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Signature
-from memsweep.models.vanilla_rnn import VanillaRNN
+from memsweep.models.matrix.vanilla_rnn import VanillaRNN
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 from memsweep.trial import run_pack, run_share, run_trial
 from test_checkpoints import Held

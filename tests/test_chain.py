@@ -13,19 +13,19 @@ import pytest
 
 from chain_work import FATAL_RATE, STUDY, deadly
 from config_study import ROOT, load, problems
-from memsweep.config.canonical import flatten, to_dict, trial_from_dict
-from memsweep.config.chain import predecessor, resolved, taken
-from memsweep.config.schema import SweepConfig, TrialConfig
+from memsweep.config.schema.canonical import flatten, to_dict, trial_from_dict
+from memsweep.config.schema.chain import predecessor, resolved, taken
+from memsweep.config.schema.trial import SweepConfig, TrialConfig
 from memsweep.errors import ConfigError
-from memsweep.sweep.course import Course
-from memsweep.sweep.identity import identity, pack_identity
-from memsweep.sweep.inline import InlineBackend
-from memsweep.sweep.job import PackJob, PackReport, Progress, execute_pack
-from memsweep.sweep.journal import Journal, Row
-from memsweep.sweep.plan import Plan, identified, make_plan
-from memsweep.sweep.plan_file import write_plan
-from memsweep.sweep.runner import Launch, RunSummary, run
-from memsweep.sweep.store import Store
+from memsweep.sweep.driver.inline import InlineBackend
+from memsweep.sweep.driver.runner import Launch, RunSummary, run
+from memsweep.sweep.driver.scheduler import PackScheduler
+from memsweep.sweep.planning.identity import identity, pack_identity
+from memsweep.sweep.planning.plan import Plan, identified, make_plan
+from memsweep.sweep.planning.plan_file import write_plan
+from memsweep.sweep.store.journal import Journal, Row
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.worker.execute import PackJob, PackReport, Progress, execute_pack
 from memsweep.trial import run_pack, run_trial
 
 TESTS = Path(__file__).parent
@@ -363,8 +363,8 @@ def test_a_chain_that_lacked_memory_beside_others_goes_on_alone(tmp_path: Path) 
 
         return execute_pack(job, reached)
 
-    journal = Journal(store.place, {trial.identity: Row() for trial in plan.trials})
-    course = Course(plan, ROOT, store, journal, lambda snapshot: notes.append(snapshot.note), lambda name: None)
+    journal = Journal(store.location, {trial.identity: Row() for trial in plan.trials})
+    course = PackScheduler(plan, ROOT, store, journal, lambda snapshot: notes.append(snapshot.note), lambda name: None)
     course.run(TwoAtOnce(hungry))
     assert tries == [[2, 3, 4], [3, 4]]
     assert list(course.results) == [trial.identity for trial in plan.trials]

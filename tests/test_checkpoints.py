@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 
 from engine import model_config, stacked, trial
 from memsweep import registry
-from memsweep.config.schema import TrainingConfig
-from memsweep.learning import checkpoint_file
-from memsweep.learning.checkpoint_state import most_bytes, state_of
-from memsweep.learning.checkpoints import Checkpoint
-from memsweep.learning.learner import Learner
+from memsweep.config.schema.trial import TrainingConfig
 from memsweep.learning.loop import train
-from memsweep.learning.problem import Problem
-from memsweep.sweep.storage import Place
+from memsweep.learning.loss.problem import Problem
+from memsweep.learning.state import checkpoint_file
+from memsweep.learning.state.checkpoint_state import most_bytes, state_of
+from memsweep.learning.state.checkpoints import Checkpoint
+from memsweep.learning.training.learner import Learner
+from memsweep.sweep.store.filesystem import Location
 from memsweep.trial import run_pack
 
 TRAINING = TrainingConfig(steps=20, batch_size=8, validation_size=16, validate_every=5, checkpoint_every=10)
@@ -80,7 +80,7 @@ def refused(data: bytes) -> str:
     lines = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
-    log = logging.getLogger("memsweep.learning.checkpoints")
+    log = logging.getLogger("memsweep.learning.state.checkpoints")
     log.addHandler(handler)
     try:
         assert Checkpoint(Held(data), KEY).load(learners, TRAINING) == 0
@@ -370,7 +370,7 @@ def test_a_place_that_fails_ends_no_training_and_is_told_once(error, caplog):
 
 def test_a_place_that_fails_slowly_is_asked_rarely(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("memsweep.learning.checkpoints.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("memsweep.learning.state.checkpoints.time.monotonic", lambda: now[0])
 
     class Slow(Broken):
         def _fail(self) -> None:
@@ -391,7 +391,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_no_debris(tmp_path):
     import resource
     import signal
 
-    slot = Place.at(tmp_path).slot("pack.pt")
+    slot = Location.at(tmp_path).slot("pack.pt")
     slot.write(b"the last one")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

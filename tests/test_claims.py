@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 from config_study import BASE, load, problems
-from memsweep.config.claims import COLUMNS, Claim, claims_from_dict, claims_to_dict
-from memsweep.sweep.plan import identified, make_plan
-from memsweep.sweep.plan_file import write_plan
-from memsweep.sweep.tables import CONDITIONS
+from memsweep.config.claims.sections import COLUMNS, Claim, claims_from_dict, claims_to_dict
+from memsweep.sweep.planning.plan import identified, make_plan
+from memsweep.sweep.planning.plan_file import write_plan
+from memsweep.sweep.store.tables import CONDITIONS
 
 CLAIMED = (
     BASE

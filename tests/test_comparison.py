@@ -12,7 +12,8 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memsweep.stability.comparison import (
+from memsweep.stability.comparison.metrics import SeedValue
+from memsweep.stability.comparison.paired import (
     LEVEL,
     Judged,
     PairTest,
@@ -23,9 +24,8 @@ from memsweep.stability.comparison import (
     paired_test,
     together,
 )
-from memsweep.stability.metrics import SeedValue
-from memsweep.stability.radius import ABOVE, BELOW, BETWEEN
-from memsweep.stability.signed_rank import MOST_EXACT, MOST_SEEDS, hodges_lehmann, seeds_needed, signed_rank
+from memsweep.stability.comparison.signed_rank import MOST_EXACT, MOST_SEEDS, hodges_lehmann, seeds_needed, signed_rank
+from memsweep.stability.verdict.radius import ABOVE, BELOW, BETWEEN
 
 
 def seeds(values: Sequence[float], censored: str = "", beyond: float = math.nan) -> list[SeedValue]:

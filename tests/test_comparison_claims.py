@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from config_study import BASE, load, problems, scaled_parameterization
-from memsweep.config.claims import Claims, claims_from_dict, claims_to_dict, read_claims
-from memsweep.config.comparisons import Comparison
-from memsweep.config.matching import study_claims
-from memsweep.config.search import Domain, Search, SearchConfig
-from memsweep.config.sentences import GrammarError, Item, parsed
-from memsweep.report.compared import COMPARED_COLUMNS, Compared, compare_cells, compared_frame
-from memsweep.report.study import Study, load_study
-from memsweep.stability.comparison import Support, in_words
-from memsweep.sweep.plan import identified, make_plan
-from memsweep.sweep.plan_file import write_plan
+from memsweep.config.claims.comparisons import Comparison
+from memsweep.config.claims.matching import study_claims
+from memsweep.config.claims.sections import Claims, claims_from_dict, claims_to_dict, read_claims
+from memsweep.config.claims.sentences import GrammarError, Item, parsed
+from memsweep.config.schema.search import Domain, Search, SearchConfig
+from memsweep.report.analysis.claims import COMPARED_COLUMNS, Compared, compare_cells, compared_frame
+from memsweep.report.read.study import Study, load_study
+from memsweep.stability.comparison.paired import Support, in_words
+from memsweep.sweep.planning.plan import identified, make_plan
+from memsweep.sweep.planning.plan_file import write_plan
 from report_study import Condition, write_study
 
 GRID = (

@@ -24,7 +24,7 @@ import pytest
 
 from containers import PROJECT, ROOT, Cluster, Watch, rig, running, watching
 from drill_study import Outcome
-from memsweep.sweep.store import Store
+from memsweep.sweep.store.results import Store
 from sweeping import end, environment, start
 from tally import Tally
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from config_study import ROOT, scaled_parameterization
 from memsweep import registry
-from memsweep.config.canonical import flatten, to_dict, trial_from_dict
-from memsweep.config.reflect import hints
-from memsweep.config.schema import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig, Turn
+from memsweep.config.core.reflect import hints
+from memsweep.config.schema.canonical import flatten, to_dict, trial_from_dict
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig, Turn
 from memsweep.errors import ConfigError
 
 registry.discover(ROOT)

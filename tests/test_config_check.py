@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from config_study import BASE, ROOT, load, only, problems, scaled_parameterization
 from memsweep import registry
-from memsweep.config.canonical import to_dict, trial_from_dict
-from memsweep.config.check import checked
-from memsweep.config.fields import setting
-from memsweep.config.problems import join
-from memsweep.config.schema import PerturbationConfig, TrainingConfig
+from memsweep.config.core.build import checked
+from memsweep.config.core.fields import setting
+from memsweep.config.core.problems import join
+from memsweep.config.schema.canonical import to_dict, trial_from_dict
+from memsweep.config.schema.trial import PerturbationConfig, TrainingConfig
 from memsweep.errors import ConfigError, RegistryError
 
 registry.discover(ROOT)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config_study import BASE, load, only, problems, scaled_parameterization
-from memsweep.config.grid import expand
-from memsweep.config.schema import SweepConfig
+from memsweep.config.grid.expand import expand
+from memsweep.config.schema.trial import SweepConfig
 
 
 def _tasks(sweep: SweepConfig) -> list[tuple[str, float | None, float | None]]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from config_study import BASE, load, only, problems, scaled_parameterization
-from memsweep.config import studies
-from memsweep.config.compose import load_study
+from memsweep.config.load import study_files
+from memsweep.config.load.study import load_study
 from memsweep.errors import ConfigError
 
 GRID = """
@@ -155,16 +155,16 @@ def test_bytes_that_are_no_text_are_told_in_words(tmp_path: Path) -> None:
 
 def test_studies_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="There are no studies in"):
-        studies.find("mine", tmp_path)
+        study_files.find("mine", tmp_path)
     folder = tmp_path / "search_spaces"
     folder.mkdir()
     (folder / "mine.yaml").write_text(BASE)
-    assert studies.names(tmp_path) == ["mine"]
-    assert studies.find("mine", tmp_path) == studies.find(str(folder / "mine.yaml"), Path("elsewhere"))
+    assert study_files.names(tmp_path) == ["mine"]
+    assert study_files.find("mine", tmp_path) == study_files.find(str(folder / "mine.yaml"), Path("elsewhere"))
     monkeypatch.chdir(tmp_path)
-    assert studies.find("search_spaces/mine.yaml", Path()) == folder / "mine.yaml"
+    assert study_files.find("search_spaces/mine.yaml", Path()) == folder / "mine.yaml"
     with pytest.raises(ConfigError, match=r"no study 'mien'. Did you mean 'mine'\? Studies in .*: mine"):
-        studies.find("mien", tmp_path)
+        study_files.find("mien", tmp_path)
 
 
 def test_a_study_cannot_read_the_environment(tmp_path, monkeypatch):

@@ -13,14 +13,14 @@ from torch import Tensor
 
 from engine import WORKSPACE, noise, weights_of, with_random
 from memsweep import registry
-from memsweep.learning import pruning
-from memsweep.learning.ensemble import Replica, build, stability_margin
-from memsweep.learning.layout import slots
+from memsweep.learning.ensemble.flat_layout import slots
+from memsweep.learning.ensemble.replicas import Replica, build, stability_margin
+from memsweep.learning.training import pruning
 from memsweep.models.base import Signature, as_linear
-from memsweep.models.dense_rnn import DenseRNN
-from memsweep.models.diagonal_rnn import DiagonalRNN
-from memsweep.models.orthogonal import random_orthogonal, random_symmetric, rotation
-from memsweep.models.parameterization import Direct, Exp, Relu, Softplus
+from memsweep.models.modal.dense_rnn import DenseRNN
+from memsweep.models.modal.diagonal_rnn import DiagonalRNN
+from memsweep.models.orthogonal_maps import random_orthogonal, random_symmetric, rotation
+from memsweep.models.parameterizations.build import Direct, Exp, Relu, Softplus
 from memsweep.testing import ModelSuite
 
 registry.discover(WORKSPACE)

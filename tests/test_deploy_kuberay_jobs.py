@@ -28,7 +28,7 @@ def test_a_job_has_the_standing_cluster_to_itself(name: str) -> None:
 
 @pytest.mark.parametrize("name", JOBS)
 def test_a_job_runs_a_study_that_is_right(name: str) -> None:
-    from memsweep.config.compose import load_study
+    from memsweep.config.load.study import load_study
 
     entrypoint = shlex.split(overlay(name)["RayJob", "memsweep-study"]["spec"]["entrypoint"])
     assert entrypoint[:2] == ["memsweep", "sweep"]

@@ -11,8 +11,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from engine import trial
 from memsweep import registry
 from memsweep.learning import loop
-from memsweep.learning.learner import Learner
-from memsweep.learning.problem import problem_for
+from memsweep.learning.loss.problem import problem_for
+from memsweep.learning.training.learner import Learner
 from memsweep.streams import VALIDATION, Stream
 from memsweep.trial import _assembled, run_trial
 

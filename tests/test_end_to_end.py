@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from memsweep.cli import main
-from memsweep.sweep.store import Store, folder_name
+from memsweep.sweep.store.results import Store, folder_name
 from sweeping import (
     BASE,
     ROOT,

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from memsweep.recurrence.compiled import build
-from memsweep.report.provenance import equality
-from memsweep.sweep import provenance
+from memsweep.report.rows.provenance import equality
+from memsweep.sweep.worker import provenance
 
 HERE = Path(__file__).parent
 TOLERANCE = 1e-6

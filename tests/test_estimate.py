@@ -13,9 +13,8 @@ import pytest
 
 from engine import trial
 from memsweep.cli import main
-from memsweep.config.compose import load_study
-from memsweep.config.schema import ChainConfig, ResourcesConfig, SweepConfig, TrialConfig
-from memsweep.config.search import (
+from memsweep.config.load.study import load_study
+from memsweep.config.schema.search import (
     ASHA,
     CHOICE,
     HYPERBAND,
@@ -28,14 +27,15 @@ from memsweep.config.search import (
     Search,
     SearchConfig,
 )
-from memsweep.sweep import cost
-from memsweep.sweep.estimate import MEASURED_FACTOR, estimate, kind_of, makespan, seconds
-from memsweep.sweep.identity import identity, pack_identity
-from memsweep.sweep.job import PackJob
-from memsweep.sweep.plan import identified, make_plan
-from memsweep.sweep.probe import Measured, evaluations, measured, probe
-from memsweep.sweep.runner import Launch, run
-from memsweep.sweep.waves import Wave, stages, suggestion, waves
+from memsweep.config.schema.trial import ChainConfig, ResourcesConfig, SweepConfig, TrialConfig
+from memsweep.sweep.driver.runner import Launch, run
+from memsweep.sweep.estimate.benchmark import Measured, evaluations, measured, probe
+from memsweep.sweep.estimate.estimate import MEASURED_FACTOR, estimate, kind_of, makespan, seconds
+from memsweep.sweep.estimate.expected_load import Wave, stages, suggestion, waves
+from memsweep.sweep.planning import cost
+from memsweep.sweep.planning.identity import identity, pack_identity
+from memsweep.sweep.planning.plan import identified, make_plan
+from memsweep.sweep.worker.execute import PackJob
 from processes import carriers_of
 from runner_work import planned, tiny
 
@@ -55,7 +55,7 @@ def job_of(configs: Sequence[TrialConfig], folder: Path) -> PackJob:
 
 
 def _plain(config: TrialConfig) -> dict[str, Any]:
-    from memsweep.config.canonical import to_dict
+    from memsweep.config.schema.canonical import to_dict
 
     return to_dict(config)
 

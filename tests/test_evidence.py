@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from engine import model_config
-from memsweep.config.canonical import to_dict
-from memsweep.models.parameterization import DISCRETE
-from memsweep.stability.evidence import analytic_modulus, distance_bound
+from memsweep.config.schema.canonical import to_dict
+from memsweep.models.parameterizations.build import DISCRETE
+from memsweep.stability.verdict.evidence import analytic_modulus, distance_bound
 
 
 def test_a_stable_parameterization_has_a_finite_modulus():

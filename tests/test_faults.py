@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from memsweep.sweep.store import Store
+from memsweep.sweep.store.results import Store
 from processes import carriers_of, wait_for
 from sweeping import BASE, FAST, PERTURBATION, end, environment, memsweep, runs_of, snapshot, start, sweep
 
@@ -71,8 +71,8 @@ from dataclasses import dataclass
 
 import torch
 
-from memsweep.config.fields import setting
-from memsweep.learning.objectives import LinearFunctionalTask
+from memsweep.config.core.fields import setting
+from memsweep.data.api import LinearFunctionalTask
 from memsweep.registry import register_task
 
 
@@ -136,8 +136,8 @@ from pathlib import Path
 
 import torch
 
-from memsweep.config.fields import setting
-from memsweep.learning.objectives import LinearFunctionalTask
+from memsweep.config.core.fields import setting
+from memsweep.data.api import LinearFunctionalTask
 from memsweep.registry import register_task
 
 

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from memsweep.recurrence.memory import keep_freed_memory
+from memsweep.recurrence.freed_memory import keep_freed_memory
 
 FREE_AFTER = """
 import ctypes, sys, torch
-from memsweep.recurrence.memory import keep_freed_memory
+from memsweep.recurrence.freed_memory import keep_freed_memory
 class Books(ctypes.Structure):
     _fields_ = [(name, ctypes.c_size_t) for name in (
         "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")]

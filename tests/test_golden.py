@@ -17,7 +17,7 @@ from arena_files import write_arena
 from engine import WORKSPACE
 from image_files import write_cifar, write_mnist
 from memsweep import registry
-from memsweep.config.schema import PerturbationConfig, TrainingConfig, TrialConfig
+from memsweep.config.schema.trial import PerturbationConfig, TrainingConfig, TrialConfig
 from memsweep.trial import run_trial
 from text_files import write_ptb, write_text
 

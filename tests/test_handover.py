@@ -13,13 +13,13 @@ import pytest
 
 from engine import trial
 from memsweep import registry
-from memsweep.config.canonical import to_dict
-from memsweep.config.schema import TURNING, TrialConfig, Turn
+from memsweep.config.schema.canonical import to_dict
+from memsweep.config.schema.trial import TURNING, TrialConfig, Turn
 from memsweep.errors import StoreError
-from memsweep.learning.handover import prefix
-from memsweep.sweep.identity import identity, pack_identity
-from memsweep.sweep.job import PackJob, execute_pack
-from memsweep.sweep.store import Store
+from memsweep.learning.state.warm_start import prefix
+from memsweep.sweep.planning.identity import identity, pack_identity
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.worker.execute import PackJob, execute_pack
 from memsweep.trial import Seat, TrialResult, run_pack, run_share
 from test_checkpoints import Held
 from test_until import assert_same, with_training

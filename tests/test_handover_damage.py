@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from engine import stacked
-from memsweep.config.schema import TrialConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import StoreError
-from memsweep.learning import checkpoint_file
-from memsweep.learning.handover import Handover
-from memsweep.learning.learner import Learner
+from memsweep.learning.state import checkpoint_file
+from memsweep.learning.state.warm_start import WarmStart
+from memsweep.learning.training.learner import Learner
 from memsweep.trial import TrialResult, run_pack
 from test_checkpoints import Held, signed
 from test_handover import begun, begun_and_whole, until
@@ -33,7 +33,7 @@ def loaded(config: TrialConfig, data: bytes) -> tuple[int, bool]:
     (ensemble,), problem = stacked([config.model, config.model], config.task, rows=lambda width: 4)
     learner = Learner.start(ensemble, problem, config.training)
     before = learner.weights.clone()
-    step = Handover([config], [Held(data)], [None]).load([learner], config.training, 0)
+    step = WarmStart([config], [Held(data)], [None]).load([learner], config.training, 0)
     return step, not torch.equal(before, learner.weights) or learner.optimizer.step > 0
 
 

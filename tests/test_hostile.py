@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from config_study import BASE, ROOT, load, only, problems
-from memsweep.config import yaml_text
-from memsweep.config.compose import load_study
+from memsweep.config.load import yaml_text
+from memsweep.config.load.study import load_study
 from memsweep.errors import ConfigError
 
 

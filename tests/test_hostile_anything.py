@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config_study import BASE, ROOT
-from memsweep.config.compose import load_study
+from memsweep.config.load.study import load_study
 from memsweep.errors import ConfigError
 
 SCALARS = st.one_of(

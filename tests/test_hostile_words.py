@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from config_study import BASE, ROOT, problems
 from memsweep.cli import main
 from memsweep.errors import StoreError
-from memsweep.sweep.store import folder_name
+from memsweep.sweep.store.results import folder_name
 
 WORDS: dict[str, tuple[list[str], str]] = {
     "a megabyte of text": (["name=" + "x" * 1_000_000], "1,000,005 characters"),

@@ -22,18 +22,18 @@ from engine import WORKSPACE, trial
 from flips import COMPANY, Pair, bases, candidates, classes, fields_of, flipped, places
 from image_files import write_cifar, write_mnist
 from memsweep import registry
-from memsweep.config.canonical import to_dict, trial_from_dict
-from memsweep.config.check import checked
-from memsweep.config.claims import Claims
-from memsweep.config.fields import setting
-from memsweep.config.reflect import default, keys
-from memsweep.config.schema import ChainConfig, PerturbationConfig, ResourcesConfig, SweepConfig, TrialConfig
-from memsweep.config.search import ConfirmConfig, Domain, Search, SearchConfig
+from memsweep.config.claims.sections import Claims
+from memsweep.config.core.build import checked
+from memsweep.config.core.fields import setting
+from memsweep.config.core.reflect import default, keys
+from memsweep.config.schema.canonical import to_dict, trial_from_dict
+from memsweep.config.schema.search import ConfirmConfig, Domain, Search, SearchConfig
+from memsweep.config.schema.trial import ChainConfig, PerturbationConfig, ResourcesConfig, SweepConfig, TrialConfig
 from memsweep.errors import ConfigError, RegistryError
-from memsweep.sweep.identity import ON_CPU, Arithmetic, identifying, identity, identity_of
-from memsweep.sweep.plan import identified, make_plan
-from memsweep.sweep.runner import Launch, run
-from memsweep.sweep.store import Store, folder_name
+from memsweep.sweep.driver.runner import Launch, run
+from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identifying, identity, identity_of
+from memsweep.sweep.planning.plan import identified, make_plan
+from memsweep.sweep.store.results import Store, folder_name
 from memsweep.trial import run_trial
 from test_tasks_listops import write_listops
 from text_files import write_ptb, write_text
@@ -94,7 +94,7 @@ def test_a_cosmetic_field_changes_no_bit(flips: dict, tmp_path: Path) -> None:
             one, two = map(shortened, (one, two))
         store = Store(tmp_path / name[0].__qualname__ / name[1])
         results = [run_trial(config, checkpoint=store.slot(f"slot{n}")) for n, config in enumerate((one, two))]
-        assert store.place.names("checkpoints").keys() == {"slot0.pt", "slot1.pt"}
+        assert store.location.names("checkpoints").keys() == {"slot0.pt", "slot1.pt"}
         assert same_bits(*results), name
 
 

@@ -18,10 +18,10 @@ import pytest
 import memsweep
 from engine import WORKSPACE, trial
 from memsweep import registry
-from memsweep.config.schema import ChainConfig, TrialConfig
-from memsweep.sweep import fingerprint, imports
-from memsweep.sweep.fingerprint import EXEMPT, NUMBER_FOLDERS, code_fingerprint, engine_files
-from memsweep.sweep.identity import identity, identity_of
+from memsweep.config.schema.trial import ChainConfig, TrialConfig
+from memsweep.sweep.planning import fingerprint, imports
+from memsweep.sweep.planning.fingerprint import EXEMPT, NUMBER_FOLDERS, code_fingerprint, engine_files
+from memsweep.sweep.planning.identity import identity, identity_of
 
 PACKAGE = Path(memsweep.__file__).parent
 
@@ -102,9 +102,10 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 from memsweep import registry
-from memsweep.config.schema import TrialConfig
-from memsweep.sweep import fingerprint, imports
-from memsweep.sweep.identity import identity
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.sweep.planning import fingerprint
+from memsweep.sweep.planning import imports
+from memsweep.sweep.planning.identity import identity
 
 workspace, touch = Path(sys.argv[1]), sys.argv[2:]
 registry.discover(workspace)
@@ -196,7 +197,7 @@ def test_what_a_part_imports_from_outside_of_libraries_counts(tmp_path: Path, mo
         "from dataclasses import dataclass\n"
         "import scipy.special\n"
         "import lender\n"
-        "from memsweep.learning.objectives import KernelConfig, LinearFunctionalTask\n"
+        "from memsweep.data.api import KernelConfig, LinearFunctionalTask\n"
         "from memsweep.registry import register_task\n"
         "@register_task('borrower')\n"
         "class Borrower(LinearFunctionalTask):\n"

@@ -9,8 +9,8 @@ import pytest
 
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
-from memsweep.sweep.journal import POISONED_AFTER, Journal, Row, State, read_rows, settled, way_of
-from memsweep.sweep.storage import Place
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.journal import POISONED_AFTER, Journal, Row, State, read_rows, settled, way_of
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 RAISED = {"outcome": "failed", "error": "ValueError: 17 is too much", "traceback": "..."}
@@ -27,7 +27,7 @@ def test_every_outcome_is_a_state_and_every_state_explains_itself() -> None:
 
 
 def test_rows_are_there_before_anything_runs_and_come_back_as_they_were_noted(tmp_path: Path) -> None:
-    place = Place.at(tmp_path)
+    place = Location.at(tmp_path)
     journal = Journal(place, {A: Row(), B: Row()})
     assert states(read_rows(place)) == {A: "queued", B: "queued"}
     journal.note([A, B], State.RUNNING)
@@ -72,7 +72,7 @@ def test_a_new_driver_queues_what_a_dead_one_left_running_and_believes_the_store
 
 
 def test_a_long_journal_is_many_small_files_and_old_drivers_are_forgotten(tmp_path: Path) -> None:
-    place = Place.at(tmp_path)
+    place = Location.at(tmp_path)
     for _ in range(4):
         journal = Journal(place, {f"{number:032x}": Row() for number in range(700)})
         for number, name in enumerate(journal.rows):
@@ -89,7 +89,7 @@ def test_a_long_journal_is_many_small_files_and_old_drivers_are_forgotten(tmp_pa
 @pytest.mark.parametrize("seed", range(20))
 def test_damaged_files_cost_the_lines_that_are_damaged_and_no_more(tmp_path: Path, seed: int) -> None:
     """Whatever is cut off, zeroed or flipped: reading never raises and never invents a row or a state."""
-    place, chance = Place.at(tmp_path), random.Random(seed)
+    place, chance = Location.at(tmp_path), random.Random(seed)
     journal = Journal(place, {A: Row(), B: Row()})
     journal.note([A], State.RUNNING)
     journal.note([A], State.DONE)
@@ -112,7 +112,7 @@ def test_damaged_files_cost_the_lines_that_are_damaged_and_no_more(tmp_path: Pat
 
 
 def test_a_journal_that_cannot_be_written_says_so_and_goes_on(tmp_path: Path) -> None:
-    place = Place.at(tmp_path)
+    place = Location.at(tmp_path)
     journal = Journal(place, {A: Row()})
     folder = tmp_path / "journal"
     folder.rename(tmp_path / "elsewhere")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from memsweep.recurrence.impulse import diagonal_response
-from memsweep.recurrence.krylov import dense_response
+from memsweep.recurrence.linear.impulse import diagonal_response
+from memsweep.recurrence.linear.krylov import dense_response
 from memsweep.recurrence.scan import scan
 
 

@@ -17,7 +17,7 @@ from memsweep.errors import MemsweepError
 from memsweep.recurrence.compiled import build, library
 from memsweep.recurrence.compiled.layer_calls import Compiled, refusal
 from memsweep.recurrence.layer import Layer, implementation, layer_outputs, plain_outputs, squared_loss
-from memsweep.sweep.identity import identity
+from memsweep.sweep.planning.identity import identity
 
 KINDS = [
     *(

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from engine import model_config, stacked, task_config
-from memsweep.config.schema import TrainingConfig
-from memsweep.learning.checkpoints import Checkpoint
-from memsweep.learning.ensemble import build, stability_margin
+from memsweep.config.schema.trial import TrainingConfig
+from memsweep.learning.ensemble.replicas import build, stability_margin
 from memsweep.learning.loop import train
-from memsweep.learning.problem import SampledProblem
+from memsweep.learning.loss.problem import SampledProblem
+from memsweep.learning.state.checkpoints import Checkpoint
 from memsweep.streams import TEST, TRAIN, Stream
-from memsweep.sweep.storage import Place
+from memsweep.sweep.store.filesystem import Location
 
 TRAINING = TrainingConfig(steps=40, batch_size=16, validation_size=64, validate_every=5, amplitude_penalty=1e-2)
 
@@ -86,7 +86,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(tmp_path):
     training = TrainingConfig(steps=40, batch_size=16, validation_size=64, validate_every=5, checkpoint_every=10)
     (ensemble,), problem = stacked([model_config(width=width) for width in (2, 4)])
     (whole,) = train([ensemble], problem, training)
-    file = Checkpoint(Place.at(tmp_path).slot("pack.pt"), "these configs")
+    file = Checkpoint(Location.at(tmp_path).slot("pack.pt"), "these configs")
 
     def cut(fraction: float) -> None:
         if fraction >= 0.6:
@@ -105,7 +105,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(tmp_path):
 def test_an_unusable_checkpoint_costs_time_not_numbers(tmp_path, damage):
     training = TrainingConfig(steps=20, batch_size=16, validation_size=64, validate_every=5, checkpoint_every=10)
     (ensemble,), problem = stacked([model_config(width=2)])
-    file = Checkpoint(Place.at(tmp_path).slot("pack.pt"), "these configs")
+    file = Checkpoint(Location.at(tmp_path).slot("pack.pt"), "these configs")
     other = Checkpoint(file.slot, "other configs") if damage == "foreign" else file
     train([ensemble], problem, dataclasses.replace(training, learning_rate=0.5), checkpoint=other)
     stored = file.slot.read()

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from memsweep.sweep.lease import HeldError, Holder, held, holder
-from memsweep.sweep.storage import Place
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.lease import HeldError, Holder, held, holder
 
 
 def ignore() -> None:
@@ -23,7 +23,7 @@ def ignore() -> None:
 
 
 def hold_until_killed(folder: Path, ready: multiprocessing.synchronize.Event) -> None:
-    with held(Place.at(folder), ignore, beat=0.1, expiry=2.0):
+    with held(Location.at(folder), ignore, beat=0.1, expiry=2.0):
         ready.set()
         time.sleep(600)
 
@@ -44,7 +44,7 @@ def other(tmp_path: Path) -> multiprocessing.context.SpawnProcess:
 def test_the_second_is_told_who_holds_it_and_a_killed_holder_is_forgotten_at_once(
     tmp_path: Path, other: multiprocessing.context.SpawnProcess
 ) -> None:
-    place = Place.at(tmp_path)
+    place = Location.at(tmp_path)
     with pytest.raises(HeldError, match=rf"process {other.pid} on {socket.gethostname()}"), held(place, ignore):
         pytest.fail("two hold it")
     who = holder(place)
@@ -64,7 +64,7 @@ def test_the_second_is_told_who_holds_it_and_a_killed_holder_is_forgotten_at_onc
 def test_a_holder_that_slept_is_taken_for_dead_and_gives_way_when_it_wakes(
     tmp_path: Path, other: multiprocessing.context.SpawnProcess
 ) -> None:
-    place = Place.at(tmp_path)
+    place = Location.at(tmp_path)
     os.kill(other.pid, signal.SIGSTOP)
     with pytest.raises(HeldError), held(place, ignore, beat=0.1, expiry=2.0):
         pytest.fail("it was heard a moment ago")
@@ -81,7 +81,7 @@ def test_a_holder_that_slept_is_taken_for_dead_and_gives_way_when_it_wakes(
 
 
 def test_whoever_loses_the_lease_is_told_once(tmp_path: Path) -> None:
-    place = Place.at(tmp_path)
+    place = Location.at(tmp_path)
     told: list[bool] = []
     with held(place, lambda: told.append(True), beat=0.05, expiry=2.0):
         for claim in (tmp_path / "lease").iterdir():
@@ -93,7 +93,7 @@ def test_whoever_loses_the_lease_is_told_once(tmp_path: Path) -> None:
 def claim_once(folder: Path, start: multiprocessing.synchronize.Barrier, won: multiprocessing.Queue[bool]) -> None:
     start.wait(60)
     try:
-        with held(Place.at(folder), ignore):
+        with held(Location.at(folder), ignore):
             won.put(True)
             start.wait(60)  # hold it until all have tried
     except HeldError:
@@ -112,12 +112,12 @@ def test_of_many_that_claim_at_once_one_wins_at_most(tmp_path: Path) -> None:
         process.join(60)
         assert process.exitcode == 0
     assert wins <= 1
-    with held(Place.at(tmp_path), ignore):  # and nothing of the contest stays in the way
+    with held(Location.at(tmp_path), ignore):  # and nothing of the contest stays in the way
         assert len(list((tmp_path / "lease").iterdir())) == 1
 
 
 def test_a_claim_that_a_power_cut_left_half_counts_until_it_is_old(tmp_path: Path) -> None:
-    place = Place.at(tmp_path)
+    place = Location.at(tmp_path)
     place.write("lease/half.json", b'{"host": "a')
     began = time.monotonic()
     with held(place, ignore, expiry=1.0):
@@ -146,7 +146,7 @@ def test_a_driver_of_another_machine_is_known_by_its_heart(tmp_path: Path) -> No
     heart = threading.Thread(target=beat)
     heart.start()
     try:
-        with pytest.raises(HeldError, match="process 7 on elsewhere"), held(Place.at(tmp_path), ignore, expiry=10.0):
+        with pytest.raises(HeldError, match="process 7 on elsewhere"), held(Location.at(tmp_path), ignore, expiry=10.0):
             pytest.fail("its heart beats")
     finally:
         ended.set()
@@ -155,7 +155,7 @@ def test_a_driver_of_another_machine_is_known_by_its_heart(tmp_path: Path) -> No
 
 def test_a_driver_of_another_machine_that_died_just_now_is_waited_for(tmp_path: Path) -> None:
     claim, began = a_claim_of_another_machine(tmp_path), time.monotonic()
-    with held(Place.at(tmp_path), ignore, expiry=1.0):
+    with held(Location.at(tmp_path), ignore, expiry=1.0):
         assert time.monotonic() - began > 0.9
         assert not claim.exists()
 

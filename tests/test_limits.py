@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from memsweep.cli import main
-from memsweep.config.schema import TrialConfig
-from memsweep.sweep.job import PackJob, PackReport, Progress, execute_pack
-from memsweep.sweep.journal import State, read_rows
-from memsweep.sweep.limits import LIMIT_REACHED, Limits
-from memsweep.sweep.plan import Plan
-from memsweep.sweep.progress import Snapshot
-from memsweep.sweep.runner import Launch, RunSummary, run
-from memsweep.sweep.store import Store
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.sweep.driver.limits import LIMIT_REACHED, Limits
+from memsweep.sweep.driver.progress import Snapshot
+from memsweep.sweep.driver.runner import Launch, RunSummary, run
+from memsweep.sweep.planning.plan import Plan
+from memsweep.sweep.store.journal import State, read_rows
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.worker.execute import PackJob, PackReport, Progress, execute_pack
 from runner_work import HOG, RAISER, endless, planned, tiny, troubled
 from sweeping import BASE, sweep
 
@@ -68,7 +68,7 @@ def check_rounds(folder: Path, launch: Launch, between: Callable[[], object] = l
     assert (seen[-1].finished, seen[-1].failed, seen[-1].reused, seen[-1].fraction) == (4, 1, 0, pytest.approx(1.0))
     store = Store(folder / "demo")
     assert store.identities() == set(summary.finished)
-    assert sorted(row.state for row in read_rows(store.place).values()) == ["done"] * 4 + ["failed"]
+    assert sorted(row.state for row in read_rows(store.location).values()) == ["done"] * 4 + ["failed"]
 
 
 def test_plans_follow_one_another(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_so_many_rows_get_a_result_and_the_same_command_goes_on(tmp_path: Path) 
     assert len(first.finished) == 4  # the pack with the row that fails was cut, and its lack made good
     assert first.interrupted
     assert "--max-trials 4" in first.limit
-    rows = read_rows(Store(tmp_path / "demo").place)
+    rows = read_rows(Store(tmp_path / "demo").location)
     assert sorted(row.state for row in rows.values()) == ["done"] * 4 + ["failed", "queued"]
 
     left = replace(plan, done=frozenset(first.finished), packs=plan.packs[-1:])
@@ -122,7 +122,7 @@ def test_a_limit_holds_across_the_plans_that_follow(tmp_path: Path) -> None:
     )
     assert len(summary.finished) == 3
     assert "--max-trials 3" in summary.limit
-    states = [row.state for row in read_rows(Store(tmp_path / "demo").place).values()]
+    states = [row.state for row in read_rows(Store(tmp_path / "demo").location).values()]
     assert sorted(states) == ["done"] * 3 + ["queued"] * 2
 
     last = Rounds([tiny(0), tiny(1)], [tiny(2)])
@@ -140,7 +140,7 @@ def check_failures(folder: Path, launch: Launch) -> None:
     assert "--max-failures 2: 2 failed for good" in summary.limit
     assert len(summary.failed) == 2
     assert len(summary.finished) < 4
-    states = {row.state for row in read_rows(Store(folder / "demo").place).values()}
+    states = {row.state for row in read_rows(Store(folder / "demo").location).values()}
     assert states <= {State.FAILED, State.QUEUED, State.PREEMPTED, State.DONE}
 
 
@@ -177,7 +177,7 @@ def check_hours(folder: Path, launch: Launch, seconds: float) -> float:
     assert (summary.interrupted, len(summary.failed)) == (True, 0)
     assert "--max-hours" in summary.limit
     store = Store(folder / "demo")
-    states = [row.state for row in read_rows(store.place).values()]
+    states = [row.state for row in read_rows(store.location).values()]
     assert states.count(State.DONE) == len(summary.finished) == len(store.identities()) <= 1
     assert (State.PREEMPTED in states) == bool(list(folder.glob("busy-*")))  # on a busy machine Ray may start too late
     assert State.RUNNING not in states
@@ -203,7 +203,7 @@ def test_hours_that_are_over_start_nothing(tmp_path: Path) -> None:
     summary = run(plan, workspace=WORKSPACE, results=tmp_path, launch=INLINE, work=note, limits=Limits(hours=1e-9))
     assert (summary.interrupted, len(summary.finished), started) == (True, 0, [])
     assert "--max-hours" in summary.limit
-    assert [row.state for row in read_rows(Store(tmp_path / "demo").place).values()] == [State.QUEUED]
+    assert [row.state for row in read_rows(Store(tmp_path / "demo").location).values()] == [State.QUEUED]
 
 
 STUDY = f"# Four small trials.\n{BASE}grid: {{model.width: [2, 3], task.horizon: [8, 10]}}\n"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from memsweep.sweep import course
 from memsweep.sweep.backend import Events
-from memsweep.sweep.failure import NODE_LOST
-from memsweep.sweep.job import PackJob, execute_pack
-from memsweep.sweep.journal import Journal
-from memsweep.sweep.store import Store
+from memsweep.sweep.driver import scheduler
+from memsweep.sweep.store.journal import Journal
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.worker.execute import PackJob, execute_pack
+from memsweep.sweep.worker.failure import NODE_LOST
 from runner_work import planned, tiny
 
 LOST = {"outcome": "failed", "error": "its node was lost", "traceback": "", "cause": NODE_LOST}
@@ -36,11 +36,11 @@ class Spot:
                 events.finished(job, execute_pack(job, lambda fraction: None))
 
 
-def run(folder: Path, losses: int) -> tuple[course.Course, Spot, Journal]:
+def run(folder: Path, losses: int) -> tuple[scheduler.PackScheduler, Spot, Journal]:
     plan = planned([[tiny(0)], [tiny(1), tiny(1, width=3)]])
     store, spot = Store(folder), Spot(losses)
-    journal = Journal(store.place, {})
-    ran = course.Course(plan, WORKSPACE, store, journal, lambda snapshot: None, lambda name: None)
+    journal = Journal(store.location, {})
+    ran = scheduler.PackScheduler(plan, WORKSPACE, store, journal, lambda snapshot: None, lambda name: None)
     ran.run(spot)
     return ran, spot, journal
 

@@ -15,12 +15,12 @@ from torch import Tensor
 
 import engine
 from memsweep import trial
-from memsweep.config.schema import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
-from memsweep.learning import pruning
-from memsweep.learning.ensemble import Replica, build, stability_margin
-from memsweep.learning.layout import slots
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
+from memsweep.learning.ensemble.flat_layout import slots
+from memsweep.learning.ensemble.replicas import Replica, build, stability_margin
+from memsweep.learning.training import pruning
 from memsweep.models.base import Signature
-from memsweep.models.lru import LRU
+from memsweep.models.modal.lru import LRU
 from memsweep.testing import ModelSuite
 
 WIDE = Signature(inputs=2, outputs=3, horizon=9)

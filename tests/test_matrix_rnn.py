@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from memsweep.models.base import Group, Signature
-from memsweep.models.exp_rnn import ExpRNN
-from memsweep.models.matrix_config import MatrixConfig
-from memsweep.models.matrix_rnn import MatrixRNN
-from memsweep.models.nn_rnn import NonNormalRNN
-from memsweep.models.orthogonal_rnn import OrthogonalRNN
-from memsweep.models.published_rnn_orth import PublishedRNNOrth
-from memsweep.models.rnn import RNN
+from memsweep.models.matrix.base import MatrixRNN
+from memsweep.models.matrix.config import MatrixConfig
+from memsweep.models.matrix.exp_rnn import ExpRNN
+from memsweep.models.matrix.nn_rnn import NonNormalRNN
+from memsweep.models.matrix.orthogonal_rnn import OrthogonalRNN
+from memsweep.models.matrix.published_rnn_orth import PublishedRNNOrth
+from memsweep.models.matrix.rnn import RNN
 from memsweep.models.spectrum import eigenvalues, spectral_norm
 from memsweep.testing import ModelSuite as _Suite
 

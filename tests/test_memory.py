@@ -8,7 +8,7 @@ import torch
 from engine import WORKSPACE, model_config, stacked
 from memsweep import registry
 from memsweep.models.base import Signature
-from memsweep.stability.memory import memory_function, step_memory
+from memsweep.stability.memory_function import memory_function, step_memory
 
 registry.discover(WORKSPACE)
 

@@ -17,18 +17,18 @@ from torch.profiler import ProfilerActivity, profile
 
 from engine import WORKSPACE, noise, task_config
 from memsweep import registry
-from memsweep.config.schema import PerturbationConfig, RadiiConfig
-from memsweep.learning.ensemble import Ensemble, Replica, build
-from memsweep.learning.footprint import Footprint, footprint
-from memsweep.learning.live_bytes import live_bytes
-from memsweep.learning.problem import Problem, problem_for
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
+from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
+from memsweep.learning.loss.problem import Problem, problem_for
+from memsweep.learning.memory.growth import Footprint, footprint
+from memsweep.learning.memory.live_bytes import live_bytes
 from memsweep.models.base import Signature
-from memsweep.stability import slices
-from memsweep.stability.ascent import first_steps
-from memsweep.stability.ball import Ball
-from memsweep.stability.free_memory import free_bytes
-from memsweep.stability.perturbation import perturbation_error
-from memsweep.stability.slices import slice_size
+from memsweep.stability.perturbation import slices
+from memsweep.stability.perturbation.ascent import first_steps
+from memsweep.stability.perturbation.ball import Ball
+from memsweep.stability.perturbation.error import perturbation_error
+from memsweep.stability.perturbation.free_memory import free_bytes
+from memsweep.stability.perturbation.slices import slice_size
 from memsweep.streams import TEST, Stream
 
 MEBIBYTE = 1 << 20
@@ -154,7 +154,7 @@ def test_a_slice_does_not_depend_on_how_many_rows_are_real(monkeypatch):
     """Else the last bits of a trial would depend on its company."""
     sizes = []
     monkeypatch.setattr(
-        "memsweep.stability.perturbation.slice_size",
+        "memsweep.stability.perturbation.error.slice_size",
         lambda *args: sizes.append(slice_size(*args)) or sizes[-1],  # type: ignore[func-returns-value]
     )
     ensemble, problem, data, targets = setting("dense")

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from engine import trial
-from memsweep.config.search import BALL_OF, METRICS
+from memsweep.config.schema.search import BALL_OF, METRICS
 from memsweep.errors import MemsweepError
-from memsweep.stability.metrics import SeedValue, direction, median, per_seed
-from memsweep.stability.radius import ABOVE, BELOW, BETWEEN, NOT_CENSORED, THRESHOLD, stability_radii
+from memsweep.stability.comparison.metrics import SeedValue, direction, median, per_seed
+from memsweep.stability.verdict.radius import ABOVE, BELOW, BETWEEN, NOT_CENSORED, THRESHOLD, stability_radii
 from memsweep.trial import run_trial
 
 RADII = (0.0, 0.01, 0.1, 1.0)

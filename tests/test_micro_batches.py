@@ -12,20 +12,21 @@ from torch.nn.functional import one_hot
 
 from engine import WORKSPACE, trial
 from memsweep import registry
-from memsweep.config.schema import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
-from memsweep.learning import micro_batches, symbols
-from memsweep.learning.carried import CarriedProblem
-from memsweep.learning.checkpoints import Checkpoint
-from memsweep.learning.ensemble import Ensemble, Replica, build
-from memsweep.learning.learner import Learner
-from memsweep.learning.live_bytes import live_bytes
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
+from memsweep.data import symbols
+from memsweep.data.api import Batch, CarriedTask, Task, mean_cross_entropy
+from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
-from memsweep.learning.objectives import Batch, CarriedTask, Task, mean_cross_entropy
-from memsweep.learning.problem import CHUNK, SampledProblem, problem_for
+from memsweep.learning.loss.carried_states import CarriedProblem
+from memsweep.learning.loss.problem import CHUNK, SampledProblem, problem_for
+from memsweep.learning.memory.live_bytes import live_bytes
+from memsweep.learning.state.checkpoints import Checkpoint
+from memsweep.learning.training import micro_batches
+from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Signature
-from memsweep.models.residual_stack import ResidualStack
-from memsweep.models.rnn import RNN
-from memsweep.models.vanilla_rnn import VanillaRNN
+from memsweep.models.deep.residual_stack import ResidualStack
+from memsweep.models.matrix.rnn import RNN
+from memsweep.models.matrix.vanilla_rnn import VanillaRNN
 from memsweep.stability.measure import Measurement, measure
 from memsweep.streams import TEST, TRAIN, Stream
 from memsweep.trial import run_trial

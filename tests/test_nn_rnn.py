@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from memsweep.models.base import Signature
-from memsweep.models.nn_rnn import NonNormalRNN
+from memsweep.models.matrix.nn_rnn import NonNormalRNN
 
 SIGNATURE = Signature(inputs=1, outputs=1, horizon=10)
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.integrate
 import scipy.stats
 
-from memsweep.stability.optimism import mean_gap, median_interval, optimism
+from memsweep.stability.comparison.selection_bias import mean_gap, median_interval, optimism
 
 
 @pytest.mark.parametrize("n", [1, 5, 6, 10, 17, 60])

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from engine import noise
-from memsweep.config.schema import TrainingConfig
-from memsweep.learning.optimizer import AdamW, Optimizer, clipped, optimizer_for
+from memsweep.config.schema.trial import TrainingConfig
+from memsweep.learning.training.optimizer import AdamW, Optimizer, clipped, optimizer_for
 
 THEIRS: dict[str, Any] = {
     "adamw": torch.optim.AdamW,

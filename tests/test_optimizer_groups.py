@@ -12,15 +12,15 @@ from torch import Tensor
 
 from engine import task_config, trial
 from memsweep import registry
-from memsweep.config.check import checked
-from memsweep.config.groups import GroupConfig, GroupsConfig
-from memsweep.config.schema import TrainingConfig, TrialConfig, Turn
+from memsweep.config.core.build import checked
+from memsweep.config.schema.groups import GroupConfig, GroupsConfig
+from memsweep.config.schema.trial import TrainingConfig, TrialConfig, Turn
 from memsweep.errors import ConfigError
-from memsweep.learning.checkpoints import Checkpoint
-from memsweep.learning.ensemble import Ensemble, Replica, build
-from memsweep.learning.learner import Learner
+from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
-from memsweep.learning.problem import Problem, problem_for
+from memsweep.learning.loss.problem import Problem, problem_for
+from memsweep.learning.state.checkpoints import Checkpoint
+from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Group, Model, Signature
 from memsweep.streams import TRAIN, Stream
 from memsweep.trial import run_pack

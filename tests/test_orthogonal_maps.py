@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from engine import noise
-from memsweep.models.orthogonal import cayley, exponential, polar, random_orthogonal, triangle_skew
+from memsweep.models.orthogonal_maps import cayley, exponential, polar, random_orthogonal, triangle_skew
 
 SIZES = torch.tensor([1e-6, 0.1, 1.0, 10.0])[:, None, None]
 

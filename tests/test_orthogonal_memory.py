@@ -17,12 +17,12 @@ from torch import Tensor
 
 from engine import WORKSPACE, noise, task_config
 from memsweep import registry
-from memsweep.config.schema import PerturbationConfig, RadiiConfig, TrainingConfig
-from memsweep.learning.ensemble import Ensemble, Replica, build
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrainingConfig
+from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
-from memsweep.learning.problem import Problem, problem_for
+from memsweep.learning.loss.problem import Problem, problem_for
 from memsweep.models.base import Signature
-from memsweep.stability.perturbation import perturbation_error, radius_grid
+from memsweep.stability.perturbation.error import perturbation_error, radius_grid
 
 registry.discover(WORKSPACE)
 HORIZON, ANGLE = 8, 0.7

@@ -24,20 +24,20 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import noop  # noqa: E402
 
-from memsweep import console  # noqa: E402
-from memsweep.config.compose import load_study  # noqa: E402
-from memsweep.report import page  # noqa: E402
+from memsweep.commands import console  # noqa: E402
+from memsweep.config.load.study import load_study  # noqa: E402
+from memsweep.report.analysis.live_verdicts import LiveVerdicts  # noqa: E402
 from memsweep.report.assemble import _contents  # noqa: E402
-from memsweep.report.live import LiveVerdicts  # noqa: E402
-from memsweep.report.study import load_study as load_stored  # noqa: E402
-from memsweep.sweep.job import PackJob  # noqa: E402
-from memsweep.sweep.phases import Phases, Profile  # noqa: E402
-from memsweep.sweep.plan import Plan, identified, make_plan, pack_of  # noqa: E402
-from memsweep.sweep.plan_file import write_plan  # noqa: E402
-from memsweep.sweep.ray_backend import Shelf  # noqa: E402
-from memsweep.sweep.runner import Launch, RunSummary, run  # noqa: E402
-from memsweep.sweep.store import Store  # noqa: E402
+from memsweep.report.page import page  # noqa: E402
+from memsweep.report.read.study import load_study as load_stored  # noqa: E402
+from memsweep.sweep.driver.runner import Launch, RunSummary, run  # noqa: E402
+from memsweep.sweep.planning.plan import Plan, identified, make_plan, pack_of  # noqa: E402
+from memsweep.sweep.planning.plan_file import write_plan  # noqa: E402
+from memsweep.sweep.ray.backend import Shelf  # noqa: E402
+from memsweep.sweep.store.results import Store  # noqa: E402
 from memsweep.sweep.tracking import Tracker  # noqa: E402
+from memsweep.sweep.worker.execute import PackJob  # noqa: E402
+from memsweep.sweep.worker.timing import Phases, Profile  # noqa: E402
 
 RATES = (1, 2, 3)
 TRIALS = 20  # of the small study, for each rate

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from memsweep import registry
-from memsweep.models.parameterization import DISCRETE, DISCRETIZATIONS, EULER, EXACT, Mixture, build
+from memsweep.models.parameterizations.build import DISCRETE, DISCRETIZATIONS, EULER, EXACT, Mixture, build
 
 registry.discover(Path(__file__).parents[1])
 ALL = registry.names(registry.PARAMETERIZATION)

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from memsweep.sweep.lease import held
-from memsweep.sweep.patience import is_passing, patient
-from memsweep.sweep.storage import Place, s3_filesystem
+from memsweep.sweep.store.filesystem import Location, s3_filesystem
+from memsweep.sweep.store.lease import held
+from memsweep.sweep.store.retry import is_passing, patient
 from s3_proxy import Refusals, refusing
 from s3_server import S3Server
 
@@ -21,13 +21,13 @@ def refusals(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Refusals
     """A proxy before the server; a client of places asks once, so that all else is ours."""
     with refusing(s3) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
-        monkeypatch.setattr("memsweep.sweep.storage.s3_filesystem", lambda **_: s3_filesystem(attempts=1))
+        monkeypatch.setattr("memsweep.sweep.store.filesystem.s3_filesystem", lambda **_: s3_filesystem(attempts=1))
         yield proxy
 
 
 @pytest.fixture
-def place() -> Place:
-    return Place.at(f"s3://studies/{uuid.uuid4().hex}")
+def place() -> Location:
+    return Location.at(f"s3://studies/{uuid.uuid4().hex}")
 
 
 def away(refusals: Refusals, seconds: float) -> None:
@@ -37,7 +37,7 @@ def away(refusals: Refusals, seconds: float) -> None:
 
 
 @pytest.mark.s3
-def test_who_is_patient_gets_an_answer_when_the_bucket_is_back(refusals: Refusals, place: Place) -> None:
+def test_who_is_patient_gets_an_answer_when_the_bucket_is_back(refusals: Refusals, place: Location) -> None:
     place.write("name", b"data")
     with patient(60.0):
         away(refusals, 1.0)
@@ -50,7 +50,7 @@ def test_who_is_patient_gets_an_answer_when_the_bucket_is_back(refusals: Refusal
 
 
 @pytest.mark.s3
-def test_who_only_looks_is_told_at_once_and_a_checkpoint_waits_for_nobody(refusals: Refusals, place: Place) -> None:
+def test_who_only_looks_is_told_at_once_and_a_checkpoint_waits_for_nobody(refusals: Refusals, place: Location) -> None:
     refusals.pattern = "."
     with pytest.raises(OSError, match="503"):
         place.names()
@@ -61,18 +61,18 @@ def test_who_only_looks_is_told_at_once_and_a_checkpoint_waits_for_nobody(refusa
 
 
 @pytest.mark.s3
-def test_nobody_waits_for_what_waiting_does_not_mend(refusals: Refusals, place: Place) -> None:
+def test_nobody_waits_for_what_waiting_does_not_mend(refusals: Refusals, place: Location) -> None:
     began = time.monotonic()
     with patient(60.0):
         with pytest.raises(OSError, match="NO_SUCH_BUCKET"):
-            Place.at("s3://no-such-bucket/x").write("name", b"data")
+            Location.at("s3://no-such-bucket/x").write("name", b"data")
         with pytest.raises(FileNotFoundError):
             place.read("name")
     assert time.monotonic() - began < 10.0
 
 
 @pytest.mark.s3
-def test_a_driver_keeps_its_lease_through_an_outage(refusals: Refusals, place: Place) -> None:
+def test_a_driver_keeps_its_lease_through_an_outage(refusals: Refusals, place: Location) -> None:
     lost = threading.Event()
     with held(place, lost.set, beat=0.1, expiry=0.5):
         away(refusals, 1.5)

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from engine import model_config, noise, stacked, task_config
-from memsweep.config.schema import PerturbationConfig, RadiiConfig
-from memsweep.learning.layout import Layout
-from memsweep.learning.problem import Problem, QuadraticProblem
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
+from memsweep.learning.ensemble.flat_layout import Layout
+from memsweep.learning.loss.problem import Problem, QuadraticProblem
 from memsweep.models.base import LinearModel, Model, Part, Role, Weights
-from memsweep.stability.ball import Ball
-from memsweep.stability.perturbation import perturbation_error, radius_grid
+from memsweep.stability.perturbation.ball import Ball
+from memsweep.stability.perturbation.error import perturbation_error, radius_grid
 
 
 class KernelDistance(QuadraticProblem):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from engine import model_config, task_config, trial
-from memsweep.config.schema import ResourcesConfig, SweepConfig, TrialConfig
-from memsweep.sweep import cost
-from memsweep.sweep.identity import Arithmetic, identifying, identity
-from memsweep.sweep.plan import PACK_REPLICAS, PACK_SECONDS, identified, make_packs, make_plan
+from memsweep.config.schema.trial import ResourcesConfig, SweepConfig, TrialConfig
+from memsweep.sweep.planning import cost
+from memsweep.sweep.planning.identity import Arithmetic, identifying, identity
+from memsweep.sweep.planning.plan import PACK_REPLICAS, PACK_SECONDS, identified, make_packs, make_plan
 
 BASE = trial(task={"kernel": "polynomial"})
 

@@ -35,8 +35,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from memsweep.config.fields import setting
-from memsweep.learning.objectives import Batch, Stream, Task
+from memsweep.config.core.fields import setting
+from memsweep.data.api import Batch, Stream, Task
 from memsweep.models.base import Model, Part, Role
 from memsweep.registry import register_model, register_task
 

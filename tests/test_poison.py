@@ -19,12 +19,12 @@ import pytest
 import torch
 
 from memsweep import registry
-from memsweep.sweep.failure import TIME_LIMIT, TimeLimitError
-from memsweep.sweep.footprint import forget_peak, memory_limit, peak_memory
-from memsweep.sweep.identity import identity
-from memsweep.sweep.isolation import isolated
-from memsweep.sweep.job import PackReport, execute_pack
-from memsweep.sweep.watchdog import time_limit
+from memsweep.sweep.planning.identity import identity
+from memsweep.sweep.worker.execute import PackReport, execute_pack
+from memsweep.sweep.worker.failure import TIME_LIMIT, TimeLimitError
+from memsweep.sweep.worker.isolation import isolated
+from memsweep.sweep.worker.memory import forget_peak, memory_limit, peak_memory
+from memsweep.sweep.worker.time_limit import time_limit
 from poison_work import HUNGRY, RAISED, TESTS, Site, healthy, job_of, poisoned, same_bits, workspace_in
 
 PLATFORM = TESTS.parent / "platform"
@@ -112,7 +112,7 @@ def test_a_checkpoint_outlives_a_time_limit_and_no_fault_of_the_code(site: Site)
         often = replace(poisoned("none").training, checkpoint_every=1)
         job = job_of(site, [poisoned(poison, step=12, training=often)], time_limit=1.0)
         assert len(execute_pack(job, lambda fraction: None).failed) == 1
-        folder = site.store.place / "checkpoints"
+        folder = site.store.location / "checkpoints"
         assert bool(folder.names()) is kept, poison
         folder.delete_all()
 
@@ -153,8 +153,8 @@ def test_the_peak_of_memory_is_measured_and_forgotten() -> None:
 
 GREEDY = """
 import numpy as np, torch
-from memsweep.sweep.failure import failure_of, is_memory
-from memsweep.sweep.footprint import forget_peak, memory_limit
+from memsweep.sweep.worker.failure import failure_of, is_memory
+from memsweep.sweep.worker.memory import forget_peak, memory_limit
 for ask in (
     lambda: torch.ones(2**28, dtype=torch.float64),
     lambda: np.ones(2**28),

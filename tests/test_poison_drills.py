@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from memsweep.config.schema import TrialConfig
-from memsweep.sweep import last_words
-from memsweep.sweep.failure import TIME_LIMIT
-from memsweep.sweep.identity import identity
-from memsweep.sweep.job import PackReport
-from memsweep.sweep.runner import Launch
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.sweep.driver.runner import Launch
+from memsweep.sweep.planning.identity import identity
+from memsweep.sweep.worker import crash_report
+from memsweep.sweep.worker.execute import PackReport
+from memsweep.sweep.worker.failure import TIME_LIMIT
 from poison_work import HUNGRY, RAISED, TESTS, Site, healthy, job_of, members, poisoned, same_bits, swept, workspace_in
 from processes import carriers_of, wait_for
 from tally import Tally
@@ -61,7 +61,7 @@ def test_a_worker_that_hangs_tells_the_store_and_ends(site: Site, poison: str, i
     assert (name, failure["cause"], failure["outcome"]) == (sick, TIME_LIMIT, "failed")
     assert f"in {'native' if poison == 'native' else '<lambda>'}" in failure["traceback"]
     assert site.store.identities() == {first}
-    said = last_words.take(site.store, job_of(site, members(poison)).pack)
+    said = crash_report.take(site.store, job_of(site, members(poison)).pack)
     if inline:
         assert said is None
         assert ended.stderr.startswith("memsweep: TimeLimitError: the time limit of this trial, 3 s, was exceeded")

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.drill
 
 SESSION = """
 import os, sys
-from memsweep.sweep.ray_session import ray_session
+from memsweep.sweep.ray.session import ray_session
 with ray_session(None, dashboard=True):
     import ray
     @ray.remote
@@ -137,7 +137,7 @@ def test_the_dashboard_is_on_loopback_and_asks_for_the_token(session: Session) -
 def test_a_sweep_without_the_token_joins_nothing(session: Session) -> None:
     call = f"/ray.rpc.{RPC['gcs_server'][0]}"
     (gcs,) = {socket.here for socket in session.sockets if rpc(socket.here, call, session.token) == "OK"}
-    join = f"from memsweep.sweep.ray_session import count_nodes; print(count_nodes({gcs!r}))"
+    join = f"from memsweep.sweep.ray.session import count_nodes; print(count_nodes({gcs!r}))"
     for token, joins in (("", False), ("0" * 64, False), (session.token, True)):
         env = environment(**({"RAY_AUTH_TOKEN": token} if token else {}))
         asked = subprocess.run([sys.executable, "-c", join], env=env, capture_output=True, text=True, check=False)

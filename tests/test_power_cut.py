@@ -17,8 +17,8 @@ import pytest
 
 from drill_study import STEPS, STUDY, Asked, Drill, Outcome, study_text
 from memsweep.cli import main
-from memsweep.sweep.plan_file import FILES
-from memsweep.sweep.tables import TABLES
+from memsweep.sweep.planning.plan_file import FILES
+from memsweep.sweep.store.tables import TABLES
 from tally import Tally
 
 pytestmark = pytest.mark.drill

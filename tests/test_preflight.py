@@ -14,8 +14,8 @@ import pytest
 
 from memsweep.cli import main
 from memsweep.errors import StoreError
-from memsweep.sweep.preflight import preflight
-from memsweep.sweep.storage import Place
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.write_check import preflight
 from s3_server import STRANGER, S3Server
 
 
@@ -23,7 +23,7 @@ def refusal(where: Path | str, seconds: float = 5.0) -> str:
     """Why results cannot go there; one or two sentences, within seconds, and always with what to do."""
     started = time.monotonic()
     with pytest.raises(StoreError) as refused:
-        preflight(Place.at(where))
+        preflight(Location.at(where))
     assert time.monotonic() - started < seconds
     said = str(refused.value)
     assert "\n" not in said
@@ -32,9 +32,9 @@ def refusal(where: Path | str, seconds: float = 5.0) -> str:
 
 
 def test_a_folder_that_takes_files_is_made_and_left_empty(tmp_path: Path) -> None:
-    preflight(Place.at(tmp_path / "new" / "results"))
+    preflight(Location.at(tmp_path / "new" / "results"))
     assert list((tmp_path / "new" / "results").iterdir()) == []
-    preflight(Place.at(tmp_path / "new" / "results"))
+    preflight(Location.at(tmp_path / "new" / "results"))
     assert list((tmp_path / "new" / "results").iterdir()) == []
 
 
@@ -106,7 +106,7 @@ def test_a_folder_without_permission(tmp_path: Path) -> None:
 
 @pytest.mark.s3
 def test_a_bucket_that_takes_files(s3: S3Server) -> None:
-    place = Place.at("s3://studies/preflight/new")
+    place = Location.at("s3://studies/preflight/new")
     preflight(place)
     assert place.folders() == []
     assert place.names() == {}

@@ -6,9 +6,9 @@ import io
 
 import pytest
 
-from memsweep.sweep.progress import Ledger, Snapshot
-from memsweep.sweep.throttle import report_interval, throttled
-from memsweep.sweep.view import PLAIN_INTERVAL, LiveView, PlainView, describe, duration, open_view
+from memsweep.sweep.driver.progress import Ledger, Snapshot
+from memsweep.sweep.driver.progress_view import PLAIN_INTERVAL, LiveView, PlainView, describe, duration, open_view
+from memsweep.sweep.worker.throttle import report_interval, throttled
 
 
 class Clock:

@@ -13,14 +13,14 @@ import pytest
 from config_study import BASE, ROOT, load, only, problems
 from memsweep import registry
 from memsweep.cli import main
-from memsweep.config.canonical import flatten, to_dict
-from memsweep.config.fields import setting
-from memsweep.config.protocols import PROTOCOLS
-from memsweep.sweep.identity import identity
-from memsweep.sweep.plan import identified, make_plan
-from memsweep.sweep.plan_file import write_plan
-from memsweep.sweep.runner import Launch, run
-from memsweep.sweep.store import Store
+from memsweep.config.core.fields import setting
+from memsweep.config.schema.canonical import flatten, to_dict
+from memsweep.config.schema.protocols import PROTOCOLS
+from memsweep.sweep.driver.runner import Launch, run
+from memsweep.sweep.planning.identity import identity
+from memsweep.sweep.planning.plan import identified, make_plan
+from memsweep.sweep.planning.plan_file import write_plan
+from memsweep.sweep.store.results import Store
 
 GRID = "grid: {model.width: [8, 16, 32, 64]}\n"
 

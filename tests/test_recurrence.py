@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from memsweep.recurrence.gram import Gram
-from memsweep.recurrence.impulse import diagonal_response, vandermonde
+from memsweep.recurrence.linear.gram import Gram
+from memsweep.recurrence.linear.impulse import diagonal_response, vandermonde
 
 
 def rand(*shape: int, seed: int = 0) -> torch.Tensor:

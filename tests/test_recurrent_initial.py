@@ -10,9 +10,7 @@ import scipy.linalg
 import scipy.stats
 import torch
 
-from memsweep.models.orthogonal import CAYLEY as CAYLEY_MAP
-from memsweep.models.orthogonal import EXPONENTIAL, cayley, exponential, triangle_skew
-from memsweep.models.recurrent_initial import (
+from memsweep.models.matrix.initial import (
     CAYLEY,
     GENERATORS,
     HENAFF,
@@ -24,6 +22,8 @@ from memsweep.models.recurrent_initial import (
     generator,
     input_matrix,
 )
+from memsweep.models.orthogonal_maps import CAYLEY as CAYLEY_MAP
+from memsweep.models.orthogonal_maps import EXPONENTIAL, cayley, exponential, triangle_skew
 
 MAPS = {EXPONENTIAL: exponential, CAYLEY_MAP: cayley}
 

@@ -13,7 +13,7 @@ import pytest
 from memsweep import report
 from memsweep.errors import StoreError
 from memsweep.report import assemble
-from memsweep.report.export import write_csv
+from memsweep.report.export.csv import write_csv
 from report_study import HORIZONS, SEEDS, THEORY, WIDTHS, Condition, write_study
 
 VERDICT_COLUMNS = [

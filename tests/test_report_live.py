@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from config_study import BASE, load
-from memsweep.report.live import LiveVerdicts
+from memsweep.report.analysis.live_verdicts import LiveVerdicts
 from memsweep.trial import conditions
 
 

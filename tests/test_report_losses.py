@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 from memsweep import report
-from memsweep.report.grouping import Grouping
-from memsweep.report.labels import Labels
-from memsweep.report.losses import Spread, loss_rows
-from memsweep.report.rates import RATE, rate_studies
-from memsweep.report.study import load_study
+from memsweep.report.analysis.learning_rates import RATE, rate_studies
+from memsweep.report.analysis.losses import Spread, loss_rows
+from memsweep.report.naming.conditions import Grouping
+from memsweep.report.naming.labels import Labels
+from memsweep.report.read.study import load_study
 from report_study import Condition, rate_conditions, write_study
 
 

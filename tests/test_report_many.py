@@ -12,18 +12,18 @@ import pytest
 
 from config_study import ROOT
 from memsweep import registry, report
-from memsweep.report.bounds import EXPLANATIONS
-from memsweep.report.export import VERDICT_COLUMNS, verdict_frame
-from memsweep.report.findings import find
-from memsweep.report.grouping import find_grouping
-from memsweep.report.labels import Labels
-from memsweep.report.overview import cell
-from memsweep.report.page import chosen
-from memsweep.report.panels import Panel
-from memsweep.report.study import load_study
-from memsweep.stability.radius import THRESHOLDS
-from memsweep.stability.slopes import Slope
-from memsweep.stability.verdict import Verdict
+from memsweep.report.analysis.bounds import EXPLANATIONS
+from memsweep.report.analysis.findings import find
+from memsweep.report.export.csv import VERDICT_COLUMNS, verdict_frame
+from memsweep.report.figures.panels import Panel
+from memsweep.report.naming.conditions import find_grouping
+from memsweep.report.naming.labels import Labels
+from memsweep.report.page.page import chosen
+from memsweep.report.read.study import load_study
+from memsweep.report.rows.overview import cell
+from memsweep.stability.verdict.radius import THRESHOLDS
+from memsweep.stability.verdict.rule import Verdict
+from memsweep.stability.verdict.slopes import Slope
 from report_study import Condition, gallery, write_study
 
 SLOPES = {"unstable": (-0.59, -0.66, -0.55), "stable": (-0.01, -0.02, 0.0), "inconclusive": (float("nan"),) * 3}

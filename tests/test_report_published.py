@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 
 from memsweep import registry, report
-from memsweep.report.answer import MOVES
-from memsweep.report.export import verdict_frame
-from memsweep.report.findings import find
-from memsweep.report.grouping import find_grouping
-from memsweep.report.published import compare
-from memsweep.report.study import load_study
+from memsweep.report.analysis.findings import find
+from memsweep.report.analysis.published import compare
+from memsweep.report.analysis.summary import MOVES
+from memsweep.report.export.csv import verdict_frame
+from memsweep.report.naming.conditions import find_grouping
+from memsweep.report.read.study import load_study
 from report_study import Condition, write_study
 
 registry.discover(Path(__file__).parents[1])

@@ -17,21 +17,21 @@ from matplotlib.figure import Figure
 
 from config_study import load
 from memsweep import report
-from memsweep.config.canonical import to_dict
-from memsweep.config.search import CHOICE, GRID, UNIFORM, Domain
-from memsweep.report.alignment import AlignmentRow, alignment_rows
-from memsweep.report.draw_alignment import alignment_along, alignment_gallery, varied
-from memsweep.report.findings import find
-from memsweep.report.grouping import find_grouping
-from memsweep.report.labels import Labels
-from memsweep.report.live import LiveVerdicts
-from memsweep.report.losses import Spread, largest, loss_rows
-from memsweep.report.ordering import RULE, orders, sentence
-from memsweep.report.rates import RATE, rate_studies
-from memsweep.report.searched import read_searched, scan_of
-from memsweep.report.study import Study, load_study
-from memsweep.report.view_alignment import alignment_table
-from memsweep.sweep.tables import ALIGNMENT, columns
+from memsweep.config.schema.canonical import to_dict
+from memsweep.config.schema.search import CHOICE, GRID, UNIFORM, Domain
+from memsweep.report.analysis.findings import find
+from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
+from memsweep.report.analysis.learning_rates import RATE, rate_studies
+from memsweep.report.analysis.live_verdicts import LiveVerdicts
+from memsweep.report.analysis.losses import Spread, largest, loss_rows
+from memsweep.report.analysis.rule_ranking import RULE, orders, sentence
+from memsweep.report.analysis.search.searched import read_searched, scan_of
+from memsweep.report.figures.alignment import alignment_along, alignment_gallery, varied
+from memsweep.report.naming.conditions import find_grouping
+from memsweep.report.naming.labels import Labels
+from memsweep.report.read.study import Study, load_study
+from memsweep.report.rows.alignment import alignment_table
+from memsweep.sweep.store.tables import ALIGNMENT, columns
 from memsweep.trial import run_trial
 from report_study import SEEDS, Condition, write_study
 from searched_folder import SearchedFolder

@@ -13,24 +13,24 @@ import pytest
 
 from config_study import BASE, load
 from memsweep import report
-from memsweep.config.comparisons import Comparison
-from memsweep.config.search import CHOICE, UNIFORM, Domain
+from memsweep.config.claims.comparisons import Comparison
+from memsweep.config.schema.search import CHOICE, UNIFORM, Domain
+from memsweep.report.analysis.findings import find
+from memsweep.report.analysis.live_verdicts import LiveVerdicts
+from memsweep.report.analysis.losses import loss_rows
+from memsweep.report.analysis.search.searched import Searched, better, on_front, part_of, read_searched
 from memsweep.report.assemble import report_on
-from memsweep.report.draw_search import field_gallery, progress_gallery
-from memsweep.report.draw_stops import curve_gallery, lineage, population_gallery
-from memsweep.report.draw_winners import front_gallery, transfer_gallery
-from memsweep.report.findings import find
-from memsweep.report.grouping import find_grouping
-from memsweep.report.live import LiveVerdicts
-from memsweep.report.losses import loss_rows
-from memsweep.report.search_frames import search_frame, winners_frame
-from memsweep.report.searched import Searched, better, on_front, part_of, read_searched
-from memsweep.report.study import Study, load_study
-from memsweep.report.view_search import gap_text, sentences
-from memsweep.search.importance import LEAST as LEAST_SUGGESTIONS
-from memsweep.search.importance import importance
-from memsweep.search.members import Member, MemberState, Suggestion
-from memsweep.sweep.storage import Place
+from memsweep.report.export.search import search_frame, winners_frame
+from memsweep.report.figures.search.stopping import curve_gallery, lineage, population_gallery
+from memsweep.report.figures.search.suggestions import field_gallery, progress_gallery
+from memsweep.report.figures.search.winners import front_gallery, transfer_gallery
+from memsweep.report.naming.conditions import find_grouping
+from memsweep.report.read.study import Study, load_study
+from memsweep.report.rows.search import gap_text, sentences
+from memsweep.search.suggest.importance import LEAST as LEAST_SUGGESTIONS
+from memsweep.search.suggest.importance import importance
+from memsweep.search.trials import Member, MemberState, Suggestion
+from memsweep.sweep.store.filesystem import Location
 from searched_folder import FRESH, OPTIMISM, RUNG, SEEDS, STEPS, SearchedFolder
 from test_report_live import tables as live_tables
 from test_report_page import look
@@ -217,7 +217,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
     history = written.write(folder)
     plan = json.loads((folder / "plan.json").read_text())
     (folder / "plan.json").write_text(json.dumps(plan | {"claims": {"compare": [claim.to_dict()]}}))
-    return report_on(replace(load_study(folder), search=history), Place.at(folder))
+    return report_on(replace(load_study(folder), search=history), Location.at(folder))
 
 
 def test_the_page_says_what_was_searched_and_what_it_is_worth(paths: report.ReportPaths) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from memsweep import report
 from memsweep.errors import StoreError
-from memsweep.sweep.storage import Place, s3_filesystem
-from memsweep.sweep.store import Store
-from memsweep.sweep.tables import TABLES, columns
+from memsweep.sweep.store.filesystem import Location, s3_filesystem
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.store.tables import TABLES, columns
 from report_study import Condition, write_study
 from s3_proxy import refusing
 from s3_server import S3Server
@@ -21,7 +21,7 @@ from s3_server import S3Server
 CONDITION = Condition(exact=True, metric="accuracy", criterion=1.0)
 
 
-def stored(place: Place, made: Path) -> list[str]:
+def stored(place: Location, made: Path) -> list[str]:
     """A small study in a store, as a sweep of this version writes it; the identities of its rows."""
     identities = write_study(made, [CONDITION], widths=(2, 4, 8), horizons=(20, 40), seeds=1, balls=["recurrent"])
     for identity in identities:
@@ -36,20 +36,23 @@ def stored(place: Place, made: Path) -> list[str]:
 
 
 @pytest.fixture(params=["disk", pytest.param("bucket", marks=pytest.mark.s3)])
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Location:
     """A study's folder on each kind of storage."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     if request.param == "disk":
-        return Place.at(tmp_path / "results" / "synthetic")
+        return Location.at(tmp_path / "results" / "synthetic")
     request.getfixturevalue("s3")
-    return Place.at(f"s3://studies/{uuid.uuid4().hex}/synthetic")
+    return Location.at(f"s3://studies/{uuid.uuid4().hex}/synthetic")
 
 
 @pytest.mark.drill
 @pytest.mark.s3
 def test_a_report_of_a_bucket_is_that_of_a_disk(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    disk, bucket = Place.at(tmp_path / "results" / "synthetic"), Place.at(f"s3://studies/{uuid.uuid4().hex}/synthetic")
+    disk, bucket = (
+        Location.at(tmp_path / "results" / "synthetic"),
+        Location.at(f"s3://studies/{uuid.uuid4().hex}/synthetic"),
+    )
     for each in (disk, bucket):
         stored(each, tmp_path / f"made{len(each.uri)}")
     bucket.write("report/figures/of-an-older-report.png", b"old")
@@ -66,7 +69,7 @@ def test_a_report_of_a_bucket_is_that_of_a_disk(s3: S3Server, tmp_path: Path, mo
     assert report.table_text(there) == report.table_text(here)
 
 
-def test_damaged_results_are_left_out_counted_and_named(place: Place, tmp_path: Path) -> None:
+def test_damaged_results_are_left_out_counted_and_named(place: Location, tmp_path: Path) -> None:
     cut, flipped, half, gone, *whole = stored(place, tmp_path / "made")
     data = place.read(f"curves/{cut}.parquet")
     place.write(f"curves/{cut}.parquet", data[: len(data) // 2])
@@ -85,7 +88,7 @@ def test_damaged_results_are_left_out_counted_and_named(place: Place, tmp_path: 
     assert set(pd.read_parquet(paths.curves)["identity"]) == set(whole)
 
 
-def test_one_damaged_plan_file_is_no_loss(place: Place, tmp_path: Path) -> None:
+def test_one_damaged_plan_file_is_no_loss(place: Location, tmp_path: Path) -> None:
     stored(place, tmp_path / "made")
     place.write("plan.copy.json", place.read("plan.json"))
     place.write("plan.json", b'{"schema": 2, "tr')
@@ -95,7 +98,7 @@ def test_one_damaged_plan_file_is_no_loss(place: Place, tmp_path: Path) -> None:
         report.build(place)
 
 
-def test_a_study_that_is_not_there(place: Place) -> None:
+def test_a_study_that_is_not_there(place: Location) -> None:
     with pytest.raises(StoreError, match="there is no study folder"):
         report.build(place)
     assert place.names() == {}
@@ -108,12 +111,12 @@ def test_a_bucket_that_goes_away_damages_no_result_and_no_report(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     uri = f"s3://studies/{uuid.uuid4().hex}/synthetic"
-    stored(Place.at(uri), tmp_path / "made")
-    before = report.build(Place.at(uri)).page.read_bytes()
-    monkeypatch.setattr("memsweep.sweep.storage.s3_filesystem", lambda: s3_filesystem(attempts=1))
+    stored(Location.at(uri), tmp_path / "made")
+    before = report.build(Location.at(uri)).page.read_bytes()
+    monkeypatch.setattr("memsweep.sweep.store.filesystem.s3_filesystem", lambda: s3_filesystem(attempts=1))
     with refusing(s3) as refusals:
         monkeypatch.setenv("AWS_ENDPOINT_URL", refusals.endpoint)
         for refusals.pattern in ("GET .*parquet", "PUT .*verdicts"):
             with pytest.raises(StoreError, match=r"cannot (read|write)"):
-                report.build(Place.at(uri))
-            assert Place.at(uri).read("report/index.html") == before
+                report.build(Location.at(uri))
+            assert Location.at(uri).read("report/index.html") == before

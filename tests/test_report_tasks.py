@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 
 from memsweep import report
-from memsweep.report.draw_gradients import gradient_gallery
-from memsweep.report.draw_training import training_gallery
-from memsweep.report.labels import Labels
-from memsweep.report.losses import loss_rows
-from memsweep.report.panels import _legend_columns
-from memsweep.report.study import Study, load_study
+from memsweep.report.analysis.losses import loss_rows
+from memsweep.report.figures.gradients import gradient_gallery
+from memsweep.report.figures.panels import _legend_columns
+from memsweep.report.figures.training import training_gallery
+from memsweep.report.naming.labels import Labels
+from memsweep.report.read.study import Study, load_study
 from report_study import SEEDS, Condition, write_study
 
 BASELINE, HORIZON = 0.26, 100
@@ -72,7 +72,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
 
 
 def labels_and_rows(folder: Path) -> tuple[Study, Labels, list[Any]]:
-    from memsweep.report.grouping import find_grouping
+    from memsweep.report.naming.conditions import find_grouping
 
     study = load_study(folder)
     rows = loss_rows(study, find_grouping(study.records, study.tables["replicas"]))

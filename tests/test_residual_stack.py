@@ -12,19 +12,19 @@ from torch import Tensor
 
 from engine import noise, task_config
 from memsweep import registry
-from memsweep.config.canonical import to_dict
-from memsweep.config.check import checked
-from memsweep.config.schema import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
+from memsweep.config.core.build import checked
+from memsweep.config.schema.canonical import to_dict
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
 from memsweep.errors import ConfigError
-from memsweep.learning.ensemble import Replica, build
+from memsweep.learning.ensemble.replicas import Replica, build
 from memsweep.learning.loop import train
-from memsweep.learning.problem import problem_for
+from memsweep.learning.loss.problem import problem_for
 from memsweep.models.base import Signature
-from memsweep.models.dropout import Dropout
-from memsweep.models.residual_stack import ResidualStack
+from memsweep.models.deep.dropout import Dropout
+from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.models.spectrum import eigenvalues
-from memsweep.report.bounds import EXACT, SEARCHED, bound_of
-from memsweep.stability.perturbation import perturbation_error
+from memsweep.report.analysis.bounds import EXACT, SEARCHED, bound_of
+from memsweep.stability.perturbation.error import perturbation_error
 from memsweep.testing import ModelSuite
 from memsweep.trial import program, run_trial
 from stack_reference import Reference

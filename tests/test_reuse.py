@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from engine import trial
-from memsweep import console
-from memsweep.config.canonical import to_dict
-from memsweep.config.schema import ResourcesConfig, SweepConfig, TrialConfig
-from memsweep.sweep import provenance
-from memsweep.sweep.identity import identity, identity_of
-from memsweep.sweep.job import PackJob, execute_pack
-from memsweep.sweep.journal import Row, State
-from memsweep.sweep.plan import identified, make_plan
-from memsweep.sweep.reusable import reusable
-from memsweep.sweep.reuse import Reason, Why, by_reason, examples, reasons
-from memsweep.sweep.storage import Place
-from memsweep.sweep.store import Store
+from memsweep.commands import console
+from memsweep.config.schema.canonical import to_dict
+from memsweep.config.schema.trial import ResourcesConfig, SweepConfig, TrialConfig
+from memsweep.sweep.planning.identity import identity, identity_of
+from memsweep.sweep.planning.plan import identified, make_plan
+from memsweep.sweep.planning.reusable import reusable
+from memsweep.sweep.planning.reuse import Reason, Why, by_reason, examples, reasons
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.journal import Row, State
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.worker import provenance
+from memsweep.sweep.worker.execute import PackJob, execute_pack
 
 
 def rows_of(*widths: int, **training: Any) -> list[TrialConfig]:
@@ -65,7 +65,7 @@ def why(
     results: Path, configs: list[TrialConfig], study: str = "new", rows: dict[str, Row] | None = None
 ) -> list[Reason | None]:
     trials = identified(SweepConfig(name=study, rows=tuple(configs), grid={}, resources=ResourcesConfig()))
-    store, place = Store(results / study), Place.at(results)
+    store, place = Store(results / study), Location.at(results)
     reuse = reusable(trials, store, place)
     found = reasons(trials, reuse.all, store, place, reuse.damaged, rows or {})
     return [found.get(trial.identity) for trial in trials]
@@ -154,7 +154,7 @@ def test_damaged_failed_and_set_aside_rows_say_so(results: Path) -> None:
 def test_the_plan_prints_counts_and_with_verbose_examples(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     change(results, 2, identity_of=made_from(code="beef"))
     sweep = SweepConfig(name="new", rows=tuple(rows_of(2, 3, 4)), grid={}, resources=ResourcesConfig())
-    trials, store, place = identified(sweep), Store(results / "new"), Place.at(results)
+    trials, store, place = identified(sweep), Store(results / "new"), Location.at(results)
     reuse = reusable(trials, store, place)
     found = reasons(trials, reuse.all, store, place, reuse.damaged, {})
     plan = make_plan(sweep, trials, reuse.all)

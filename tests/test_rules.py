@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from memsweep import registry
-from memsweep.config.learning_rule import rule_problems
-from memsweep.config.schema import TrainingConfig
-from memsweep.models.residual_stack import ResidualStack
-from memsweep.models.unit import Parts, Recurrence, Through, Unit
-from memsweep.models.unit_lru import LRUUnit
+from memsweep.config.schema.learning_rule import rule_problems
+from memsweep.config.schema.trial import TrainingConfig
+from memsweep.models.deep.residual_stack import ResidualStack
+from memsweep.models.deep.unit import Parts, Recurrence, Through, Unit
+from memsweep.models.deep.unit_lru import LRUUnit
 from memsweep.rules.base import learning
 from memsweep.rules.batched import Batched, learning_by
 from memsweep.rules.graft import with_traces

@@ -15,14 +15,14 @@ import torch
 from config_study import ROOT, load, only, problems
 from memsweep import registry
 from memsweep.cli import main
-from memsweep.config.canonical import to_dict, trial_from_dict
-from memsweep.config.learning_rule import fitting
-from memsweep.config.schema import TrainingConfig
+from memsweep.config.schema.canonical import to_dict, trial_from_dict
+from memsweep.config.schema.learning_rule import fitting
+from memsweep.config.schema.trial import TrainingConfig
 from memsweep.errors import RegistryError
-from memsweep.learning.plateau import scheduled
-from memsweep.sweep import cost, fingerprint
-from memsweep.sweep.fingerprint import code_fingerprint
-from memsweep.sweep.identity import identity
+from memsweep.learning.training.lr_schedule import scheduled
+from memsweep.sweep.planning import cost, fingerprint
+from memsweep.sweep.planning.fingerprint import code_fingerprint
+from memsweep.sweep.planning.identity import identity
 from memsweep.trial import run_trial
 
 BASE = """
@@ -200,7 +200,7 @@ PARTS = '''
 
 from dataclasses import dataclass
 
-from memsweep.models.unit_lru import LRUUnit
+from memsweep.models.deep.unit_lru import LRUUnit
 from memsweep.registry import register_rule, register_unit
 from memsweep.rules.base import Rule
 

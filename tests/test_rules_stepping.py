@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from memsweep import registry
-from memsweep.learning.live_bytes import live_bytes
+from memsweep.learning.memory.live_bytes import live_bytes
 from memsweep.rules.stepping import Online
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -16,11 +16,11 @@ import pandas as pd
 import pytest
 
 from memsweep.errors import ConfigError, MemsweepError
-from memsweep.sweep import ray_session
-from memsweep.sweep.job import PackJob, PackReport, Progress
-from memsweep.sweep.progress import Snapshot
-from memsweep.sweep.runner import Launch, RunSummary, run
-from memsweep.sweep.store import Store
+from memsweep.sweep.driver.progress import Snapshot
+from memsweep.sweep.driver.runner import Launch, RunSummary, run
+from memsweep.sweep.ray import session
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.worker.execute import PackJob, PackReport, Progress
 from processes import carriers_of, wait_for
 from runner_work import HOG, KILLER, RAISER, planned, tiny, troubled
 
@@ -95,7 +95,7 @@ def test_inline_has_the_same_failures_and_never_imports_ray(tmp_path: Path) -> N
 import sys, json
 from pathlib import Path
 from runner_work import HOG, RAISER, planned, tiny, troubled
-from memsweep.sweep.runner import Launch, run
+from memsweep.sweep.driver.runner import Launch, run
 plan = planned([[tiny(RAISER), tiny(3)], [tiny(HOG)], [tiny(5)]])
 summary = run(plan, workspace=Path({str(WORKSPACE)!r}), results=Path({str(tmp_path)!r}),
               launch=Launch(inline=True), work=troubled)
@@ -156,7 +156,7 @@ def test_a_pack_that_no_machine_can_hold_is_refused_before_anything_starts(tmp_p
 def test_a_cluster_that_gives_no_answer_is_said_in_words_and_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray_session, "_JOIN_TIMEOUT", 4.0)  # the real limit only takes longer
+    monkeypatch.setattr(session, "_JOIN_TIMEOUT", 4.0)  # the real limit only takes longer
     with pytest.raises(
         MemsweepError, match=r"no Ray cluster could be joined at '127\.0\.0\.1:1'.*no answer within 4 s"
     ):
@@ -171,7 +171,7 @@ def test_a_stop_ends_within_seconds_keeps_results_and_leaves_no_process(tmp_path
     code = f"""
 from pathlib import Path
 from runner_work import endless, planned, tiny
-from memsweep.sweep.runner import run
+from memsweep.sweep.driver.runner import run
 plan = planned([[tiny(1)], [tiny(2)], [tiny(3)], [tiny(4)]])
 summary = run(plan, workspace=Path({str(tmp_path)!r}), results=Path({str(tmp_path)!r}), work=endless)
 print(summary.interrupted, summary.done, len(summary.failed))

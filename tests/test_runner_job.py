@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import torch
 
-from memsweep.config.canonical import to_dict
-from memsweep.config.schema import TrialConfig
-from memsweep.sweep.identity import pack_identity
-from memsweep.sweep.job import PackJob, PackReport, execute_pack, failure_of, is_memory
-from memsweep.sweep.store import Store
+from memsweep.config.schema.canonical import to_dict
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.sweep.planning.identity import pack_identity
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.worker.execute import PackJob, PackReport, execute_pack, failure_of, is_memory
 from memsweep.trial import TrialResult, run_pack
 from runner_work import planned, tiny
 
@@ -86,7 +86,7 @@ def test_a_task_that_raises_or_exits_is_a_failure_with_its_traceback(tmp_path: P
         textwrap.dedent(
             """
             from dataclasses import dataclass
-            from memsweep.config.fields import setting
+            from memsweep.config.core.fields import setting
             from memsweep.registry import register_task
 
             @register_task("runner_faulty")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from memsweep.config.schema import ResourcesConfig
+from memsweep.config.schema.trial import ResourcesConfig
 from memsweep.errors import ConfigError
-from memsweep.sweep.resources import local_cpus, slots, threads
+from memsweep.sweep.planning.resources import local_cpus, slots, threads
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from memsweep.config.schema import TrialConfig
-from memsweep.config.suggested import config_of
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.config.search.suggestion import config_of
 from memsweep.errors import ConfigError, MemsweepError
 from memsweep.search import history
-from memsweep.search.campaign import Campaign
-from memsweep.search.members import MemberState, Suggestion, Told
-from memsweep.sweep.identity import identity
-from memsweep.sweep.storage import Place
+from memsweep.search.study_search import Campaign
+from memsweep.search.trials import MemberState, Suggestion, Told
+from memsweep.sweep.planning.identity import identity
+from memsweep.sweep.store.filesystem import Location
 from search_study import Remembered, finish, loss, study, table
 
 SCHEDULERS = {
@@ -105,7 +105,7 @@ def test_the_ledger_rules_over_the_sampler(tmp_path: Path, monkeypatch: pytest.M
     """Another version of a sampler may suggest other things; what has been decided stays."""
     sweep, store = study(tmp_path), Remembered(tmp_path / "r")
     whole = table(finish(sweep, store))
-    monkeypatch.setattr("memsweep.search.sampler.ask", _refuse)
+    monkeypatch.setattr("memsweep.search.suggest.sampler.ask", _refuse)
     assert table(finish(sweep, store)) == whole
 
 
@@ -143,7 +143,7 @@ def test_other_code_takes_nothing_from_the_ledger_unless_the_study_is_swept_anew
     finish(sweep, store)
     folder = tmp_path / "r" / "search"
     before = {path: path.read_bytes() for path in folder.rglob("*.json")}
-    monkeypatch.setattr("memsweep.search.campaign.identity", lambda config, arithmetic: f"x{identity(config)}")
+    monkeypatch.setattr("memsweep.search.study_search.identity", lambda config, arithmetic: f"x{identity(config)}")
     with pytest.raises(MemsweepError, match="are other trials to what is installed now"):
         Campaign(sweep, store, same_code=True).advance(())
     assert {path: path.read_bytes() for path in folder.rglob("*.json")} == before
@@ -205,14 +205,14 @@ def test_settings_that_make_no_trial_fail(tmp_path: Path, monkeypatch: pytest.Mo
             raise ConfigError(["training.learning_rate: is not to be had"], "the suggestion")
         return config_of(cell, values, **options)
 
-    monkeypatch.setattr("memsweep.search.campaign.config_of", picky)
+    monkeypatch.setattr("memsweep.search.study_search.config_of", picky)
     sweep = study(tmp_path, "search.trials=10")
     campaign = finish(sweep, Remembered(tmp_path / "r"))
     assert campaign.ended
     assert {row.cell for row in campaign.rows if row.rank} == {0, 1}
     assert len({(row.block, row.number) for row in campaign.rows}) < 20
     assert table(finish(sweep, Remembered(tmp_path / "r"))) == table(campaign)
-    found = history.members(Place.at(tmp_path / "r"), campaign.keys)
+    found = history.members(Location.at(tmp_path / "r"), campaign.keys)
     states = Counter(member.state for member in found)
     assert states[MemberState.FAILED] == sum(not member.rows for member in found) > 0
     assert sum(states.values()) == 20
@@ -289,12 +289,12 @@ def test_a_population_hands_on_its_lineage(tmp_path: Path) -> None:
 
 
 def test_states_say_how_suggestions_ended(tmp_path: Path) -> None:
-    from memsweep.search.ledger import Ledger
+    from memsweep.search.round_log import Ledger
 
     sweep = study(tmp_path, *SCHEDULERS["asha"], "search.trials=9", "search.batch=9", "~grid.model.width")
     finish(sweep, Remembered(tmp_path / "r"), failing={4})
     (folder,) = (tmp_path / "r" / "search").iterdir()
-    rounds = Ledger(Place.at(tmp_path / "r"), folder.name).read_all()
+    rounds = Ledger(Location.at(tmp_path / "r"), folder.name).read_all()
     states = {number: state for one in rounds for number, state in (one.ended or {}).items()}
     assert states.keys() == set(range(9))
     assert states[4] is MemberState.FAILED

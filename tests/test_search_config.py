@@ -14,24 +14,24 @@ from hypothesis import strategies as st
 
 from config_study import BASE, ROOT, load, only, problems
 from memsweep import registry
-from memsweep.config.canonical import to_dict
-from memsweep.config.compose import _build
-from memsweep.config.describe import describe
-from memsweep.config.domains import domain_to_plain, read_domain
-from memsweep.config.schema import SweepConfig, Turn
-from memsweep.config.search import ConfirmConfig, Domain, Search
-from memsweep.config.searching import (
+from memsweep.config.describe.parts import describe
+from memsweep.config.load.study import _build
+from memsweep.config.schema.canonical import to_dict
+from memsweep.config.schema.search import ConfirmConfig, Domain, Search
+from memsweep.config.schema.trial import SweepConfig, Turn
+from memsweep.config.search.domains import domain_to_plain, read_domain
+from memsweep.config.search.sections import (
     confirm_data_seed,
     confirm_first_seed,
     modes,
     search_from_dict,
     search_to_dict,
 )
-from memsweep.config.suggested import config_of, fixed_of, fresh, plain_at
+from memsweep.config.search.suggestion import config_of, fixed_of, fresh, plain_at
 from memsweep.errors import ConfigError
-from memsweep.search.space import draw_all
-from memsweep.sweep.plan import identified, make_plan
-from memsweep.sweep.plan_file import read_plan, write_plan
+from memsweep.search.suggest.space import draw_all
+from memsweep.sweep.planning.plan import identified, make_plan
+from memsweep.sweep.planning.plan_file import read_plan, write_plan
 
 WHOLE = f"""{BASE}
 training: {{steps: 500}}

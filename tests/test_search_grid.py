@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from memsweep.config.search import Domain, SearchConfig
+from memsweep.config.schema.search import Domain, SearchConfig
 from memsweep.errors import ConfigError
-from memsweep.search.members import Suggestion, Told
-from memsweep.search.sampler import ask
+from memsweep.search.suggest.sampler import ask
+from memsweep.search.trials import Suggestion, Told
 from search_study import Remembered, finish, loss, study
 
 RATES = (1e-3, 1e-2, 0.1)

@@ -22,10 +22,10 @@ import optuna
 import pytest
 
 from conftest import requires
-from memsweep.config.search import Domain, SearchConfig
-from memsweep.search.members import Member, MemberState, SearchRow, Suggestion
-from memsweep.search.mirror import Mirror
-from memsweep.search.sampler import ask
+from memsweep.config.schema.search import Domain, SearchConfig
+from memsweep.search.optuna_storage import Mirror
+from memsweep.search.suggest.sampler import ask
+from memsweep.search.trials import Member, MemberState, SearchRow, Suggestion
 from tracking_server import free_port
 
 RATE, WIDTH, FORM, EXTRA = "training.learning_rate", "model.width", "model.parameterization", "model.bias"

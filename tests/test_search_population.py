@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memsweep.config.search import Domain, SchedulerConfig
-from memsweep.search import space as spaces
-from memsweep.search.population import PopulationMember, evolve
+from memsweep.config.schema.search import Domain, SchedulerConfig
+from memsweep.search.stopping.population import PopulationMember, evolve
+from memsweep.search.suggest import space as spaces
 
 RATE, DECAY = "training.learning_rate", "training.weight_decay"
 SPACE = {RATE: Domain("log_uniform", 1e-4, 1.0), DECAY: Domain("uniform", 0.0, 0.1)}

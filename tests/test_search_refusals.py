@@ -8,11 +8,11 @@ import pytest
 
 from config_study import BASE, ROOT, only
 from memsweep import registry
-from memsweep.config.axes import flattened
-from memsweep.config.compose import _build
-from memsweep.config.schema import TrialConfig
-from memsweep.config.search import Domain
-from memsweep.config.search_space import tried
+from memsweep.config.load.study import _build
+from memsweep.config.schema.axes import flattened
+from memsweep.config.schema.search import Domain
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.config.search.space import tried
 
 
 def refusals(text: str) -> list[str]:

@@ -17,12 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memsweep.config.search import Domain, SearchConfig
+from memsweep.config.schema.search import Domain, SearchConfig
 from memsweep.errors import ConfigError
-from memsweep.search import space as spaces
-from memsweep.search.cma import ReplayedCmaEs
-from memsweep.search.members import Suggestion, Told
-from memsweep.search.sampler import ask
+from memsweep.search.suggest import space as spaces
+from memsweep.search.suggest.cma import ReplayedCmaEs
+from memsweep.search.suggest.sampler import ask
+from memsweep.search.trials import Suggestion, Told
 
 DEAR = [pytest.param("gp", marks=pytest.mark.drill)]
 SINGLE = ["random", "tpe", "cma_es", "nsga_ii", *DEAR]
@@ -321,7 +321,7 @@ def test_fields_depend_on_the_cell_too_and_never_in_a_circle() -> None:
 @pytest.mark.drill
 def test_evidence_decides_whether_a_process_sees_logarithms() -> None:
     """Losses over decades are heard as logarithms, a smooth function that nearly touches zero as it is."""
-    from memsweep.search.gaussian import logarithmic
+    from memsweep.search.suggest.gaussian import logarithmic
 
     space = {
         "rate": Domain("log_uniform", 1e-5, 1.0),

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memsweep.config.search import SchedulerConfig
-from memsweep.search.schedulers import Decisions, Report, Scheduler, scheduler
+from memsweep.config.schema.search import SchedulerConfig
+from memsweep.search.stopping.schedulers import Decisions, Report, Scheduler, scheduler
 
 EARLY = ("asha", "hyperband", "median")
 Curve = Callable[[int, int], float]

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from memsweep.cli import main
-from memsweep.sweep.plan_file import read_plan
-from memsweep.sweep.storage import Place
-from memsweep.sweep.store import Store
-from memsweep.sweep.tables import TABLES
+from memsweep.sweep.planning.plan_file import read_plan
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.store.tables import TABLES
 from sweeping import BASE, ROOT
 
 STUDY = "found"
@@ -49,7 +49,7 @@ def verb(name: str, results: Path, *words: str) -> int:
 
 
 def rows(results: Path) -> list[str]:
-    plan = read_plan(Place.at(results / STUDY))
+    plan = read_plan(Location.at(results / STUDY))
     assert plan is not None
     return list(plan.rows)
 
@@ -97,7 +97,7 @@ def test_a_search_in_a_bucket_is_the_one_on_a_disk(
     words = ["--results", uri, "--workspace", str(ROOT), "--inline"]
     assert main(["sweep", str(file), "--max-trials", "7", *words]) == 3
     assert main(["resume", STUDY, *words]) == 0
-    place = Place.at(uri) / STUDY
+    place = Location.at(uri) / STUDY
     plan = read_plan(place)
     assert plan is not None
     assert list(plan.rows) == rows(whole)

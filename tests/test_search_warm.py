@@ -11,13 +11,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from memsweep.config.canonical import to_dict
-from memsweep.config.schema import SweepConfig
-from memsweep.search.sampler import ask
-from memsweep.search.warm import Earlier
-from memsweep.sweep.identity import Arithmetic, identity
-from memsweep.sweep.record import SCHEMA
-from memsweep.sweep.store import Store
+from memsweep.config.schema.canonical import to_dict
+from memsweep.config.schema.trial import SweepConfig
+from memsweep.search.suggest.sampler import ask
+from memsweep.search.warm_start import Earlier
+from memsweep.sweep.planning.identity import Arithmetic, identity
+from memsweep.sweep.store.record import SCHEMA
+from memsweep.sweep.store.results import Store
 from search_study import loss, study
 
 RATE = "training.learning_rate"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from memsweep.cli import main
-from memsweep.sweep.failure import failure_of
-from memsweep.sweep.redaction import REMOVED, is_secret_name, redacted, secrets_in, without_secrets
+from memsweep.redaction import REMOVED, is_secret_name, redacted, secrets_in, without_secrets
+from memsweep.sweep.worker.failure import failure_of
 from secret_words import PASSWORD, SECRETS, told
 from sweeping import BASE, ROOT
 
@@ -105,7 +105,7 @@ def test_no_half_of_a_secret_is_left_where_a_long_text_is_cut(secrets: None) -> 
 
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_why_tracking_failed_is_told_without_the_address_s_password(address: str) -> None:
-    from memsweep.sweep.tracking.calls import reason
+    from memsweep.sweep.tracking.retries import reason
 
     for width in (0, 150, 180):  # a sentence that is cut may be cut within the address
         said = reason(ValueError(f"{'x' * width} could not open {address}/api"), address)
@@ -115,7 +115,7 @@ def test_why_tracking_failed_is_told_without_the_address_s_password(address: str
 def test_tune_is_kept_from_writing_credentials_into_runtime_environments() -> None:
     from ray.tune.execution import class_cache
 
-    from memsweep.sweep.ray_relay import Relay
+    from memsweep.sweep.ray.callbacks import Relay
 
     Relay({}, None).setup()  # type: ignore[arg-type]
     assert class_cache.ENV_VARS_TO_PROPAGATE

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from memsweep.sweep.redaction import REMOVED
+from memsweep.redaction import REMOVED
 from memsweep.sweep.tracking import Tracker
 from s3_server import S3Server
 from secret_words import PASSWORD, PUBLIC, SECRETS, told, told_below, watched_commands, workspace

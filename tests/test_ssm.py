@@ -14,13 +14,13 @@ from torch import Tensor
 
 import engine
 from memsweep import registry, trial
-from memsweep.config.schema import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
-from memsweep.learning import pruning
-from memsweep.learning.ensemble import Replica, build
-from memsweep.learning.layout import slots
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
+from memsweep.learning.ensemble.flat_layout import slots
+from memsweep.learning.ensemble.replicas import Replica, build
+from memsweep.learning.training import pruning
 from memsweep.models.affine import composed, equalized
 from memsweep.models.base import Part, Signature, as_linear
-from memsweep.models.ssm import SSM
+from memsweep.models.modal.ssm import SSM
 from memsweep.testing import ModelSuite
 
 SIGMA = {

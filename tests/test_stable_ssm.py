@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from engine import WORKSPACE, noise, trial, weights_of, with_random
 from memsweep import registry
 from memsweep.models.base import LinearModel, Signature, as_linear
-from memsweep.models.convolution import causal_convolution
-from memsweep.models.parameterization import Best, Direct, Relu, build
-from memsweep.models.stable_ssm import StableSSM
-from memsweep.models.stable_ssm_layer import discretized, kernel, layer_norm
+from memsweep.models.parameterizations.build import Best, Direct, Relu, build
+from memsweep.models.stable_ssm.convolution import causal_convolution
+from memsweep.models.stable_ssm.layer import discretized, kernel, layer_norm
+from memsweep.models.stable_ssm.model import StableSSM
 from memsweep.testing import ModelSuite
 from memsweep.trial import run_trial
 

@@ -1,4 +1,4 @@
-"""One behaviour of ``Place`` and all that stands on it, on a local disk and in a bucket of a real S3 server."""
+"""One behaviour of ``Location`` and all that stands on it, on a local disk and in a bucket of a real S3 server."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from memsweep.errors import StoreError
-from memsweep.sweep import lease
-from memsweep.sweep.storage import STAGING, Place
-from memsweep.sweep.store import Store, find_elsewhere, folder_name
+from memsweep.sweep.store import lease
+from memsweep.sweep.store.filesystem import STAGING, Location
+from memsweep.sweep.store.results import Store, find_elsewhere, folder_name
 from tally import Tally
 from test_store import A, B, make_record, make_tables
 
@@ -26,15 +26,15 @@ LARGE = 21 * 10**6
 
 
 @pytest.fixture(params=["disk", pytest.param("bucket", marks=pytest.mark.s3)])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
     """A place of its own for each test, on each kind of storage; nothing is there yet."""
     if request.param == "disk":
-        return Place.at(tmp_path / "results")
+        return Location.at(tmp_path / "results")
     request.getfixturevalue("s3")
-    return Place.at(f"s3://studies/{uuid.uuid4().hex}/results")
+    return Location.at(f"s3://studies/{uuid.uuid4().hex}/results")
 
 
-def test_what_was_written_is_read(place: Place) -> None:
+def test_what_was_written_is_read(place: Location) -> None:
     place.write("plan.json", b"one")
     place.write("records/a.json", bytes(range(256)))
     place.write("empty", b"")
@@ -43,11 +43,11 @@ def test_what_was_written_is_read(place: Place) -> None:
     assert place.read("empty") == b""
     place.write("plan.json", b"another, longer")
     assert place.read("plan.json") == b"another, longer"
-    assert Place.at(place.uri).read("plan.json") == b"another, longer"
+    assert Location.at(place.uri).read("plan.json") == b"another, longer"
     assert (place / "records").read("a.json") == bytes(range(256))
 
 
-def test_what_is_not_there(place: Place) -> None:
+def test_what_is_not_there(place: Location) -> None:
     for there in (False, True):
         with pytest.raises(FileNotFoundError):
             place.read("records/a.json")
@@ -64,7 +64,7 @@ def test_what_is_not_there(place: Place) -> None:
     assert place.names() == {"records.json": 32}
 
 
-def test_names_sizes_and_folders(place: Place) -> None:
+def test_names_sizes_and_folders(place: Location) -> None:
     place.write_all({"a": b"1", "records/b": b"22", "records/deeper/c": b"333", "curves/d": b""})
     assert place.names() == {"a": 1}
     assert place.names("records") == {"b": 2}
@@ -79,7 +79,7 @@ def test_names_sizes_and_folders(place: Place) -> None:
 
 def test_a_folder_that_is_being_made_is_empty_or_has_its_files(tmp_path: Path) -> None:
     """Arrow looks twice, and fails where a folder comes between."""
-    place, folder, done = Place(str(tmp_path)), tmp_path / "lease", threading.Event()
+    place, folder, done = Location(str(tmp_path)), tmp_path / "lease", threading.Event()
 
     def come_and_go() -> None:
         while not done.is_set():
@@ -97,7 +97,7 @@ def test_a_folder_that_is_being_made_is_empty_or_has_its_files(tmp_path: Path) -
 
 @pytest.mark.drill
 @pytest.mark.long
-def test_more_names_than_one_page_of_a_listing(place: Place) -> None:
+def test_more_names_than_one_page_of_a_listing(place: Location) -> None:
     """S3 lists a thousand names at a time."""
     count = 1010
     with ThreadPoolExecutor(32) as threads:
@@ -107,7 +107,7 @@ def test_more_names_than_one_page_of_a_listing(place: Place) -> None:
     assert place.names("records") == {}
 
 
-def test_names_with_every_kind_of_letter(place: Place) -> None:
+def test_names_with_every_kind_of_letter(place: Location) -> None:
     for name in ODD:
         place.write(f"folder/{name}", name.encode())
         (place / name).write("inside", name.encode())
@@ -124,16 +124,16 @@ def test_names_with_every_kind_of_letter(place: Place) -> None:
 
 
 @pytest.mark.parametrize("study", ["a/b", "été 100% #1?", "..", "x" * 250, "%2F"])
-def test_a_study_of_any_name_is_found_again_by_its_uri(place: Place, study: str) -> None:
+def test_a_study_of_any_name_is_found_again_by_its_uri(place: Location, study: str) -> None:
     folder = place / folder_name(study)
     folder.write("plan.json", study.encode())
-    assert Place.at(folder.uri).read("plan.json") == study.encode()
+    assert Location.at(folder.uri).read("plan.json") == study.encode()
     assert folder_name(study) in place.folders()
     assert folder.parent == place
     assert folder.name == folder_name(study)
 
 
-def test_move_and_delete(place: Place) -> None:
+def test_move_and_delete(place: Location) -> None:
     place.write_all({"a/1": b"one", "a/2": b"two", "ab/3": b"three"})
     place.move("a/1", "set-aside/deep/1")
     assert place.names("a") == {"2": 3}
@@ -150,14 +150,14 @@ def test_move_and_delete(place: Place) -> None:
     assert place.folders() == []
 
 
-def test_age_is_by_the_storages_own_clock(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_age_is_by_the_storages_own_clock(place: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     place.write("heart", b"1")
     monkeypatch.setattr(time, "time", lambda: 0.0)
     assert -1.0 <= place.age("heart") < 30.0  # an object store's clock ticks in whole seconds
     assert "clock" not in " ".join(place.names(STAGING))
 
 
-def test_large_files(place: Place) -> None:
+def test_large_files(place: Location) -> None:
     data = random.Random(0).randbytes(LARGE)
     place.write("large", data)
     assert place.names() == {"large": LARGE}
@@ -169,7 +169,7 @@ def uniform(data: bytes, size: int) -> bool:
     return len(data) == size and data == data[:1] * size
 
 
-def test_of_many_writers_of_one_name_one_wins_whole(place: Place) -> None:
+def test_of_many_writers_of_one_name_one_wins_whole(place: Location) -> None:
     size, rounds, writers = 200_000, 5, 4
     place.write("name", b"." * size)
     seen: list[bool] = []
@@ -199,8 +199,8 @@ def test_of_many_writers_of_one_name_one_wins_whole(place: Place) -> None:
 TWO_PARTS = 11 * 10**6
 WRITER = f"""
 import itertools, sys
-from memsweep.sweep.storage import Place
-place = Place.at(sys.argv[1])
+from memsweep.sweep.store.filesystem import Location
+place = Location.at(sys.argv[1])
 for number in itertools.count():
     letter = bytes([65 + number % 26])
     place.write("again", letter * {TWO_PARTS})
@@ -211,7 +211,7 @@ for number in itertools.count():
 
 
 @pytest.mark.drill
-def test_a_killed_writer_leaves_nothing_half(place: Place, tally: Tally) -> None:
+def test_a_killed_writer_leaves_nothing_half(place: Location, tally: Tally) -> None:
     """SIGKILL at seeded moments: a name holds one whole write, and a commit point stands only on whole files."""
     dice = random.Random(5)
     place.write("again", b"." * TWO_PARTS)
@@ -248,7 +248,7 @@ def process(code: str, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def test_a_store_keeps_results(place: Place) -> None:
+def test_a_store_keeps_results(place: Location) -> None:
     store, other = Store(place / "one"), Store(place / "two")
     assert store.identities() == frozenset()
     store.fail(A, {"outcome": "failed", "error": "first try"})
@@ -263,16 +263,16 @@ def test_a_store_keeps_results(place: Place) -> None:
     for name, frame in make_tables(A).items():
         assert len(store.table(name)) == 2 * len(frame)
         assert store.tables(A)[name].shape[0] == len(frame)
-    assert find_elsewhere(place, [A, B]) == {A: store.place, B: store.place}
+    assert find_elsewhere(place, [A, B]) == {A: store.location, B: store.location}
     assert other.adopt(store, A)
     assert not other.adopt(store, A)
-    assert other.place.read(f"curves/{A}.parquet") == store.place.read(f"curves/{A}.parquet")
+    assert other.location.read(f"curves/{A}.parquet") == store.location.read(f"curves/{A}.parquet")
     with pytest.raises(StoreError, match="holds no result"):
         other.adopt(store, "c" * 32)
     assert store.check([A, B]) == other.check([A]) == {}
 
 
-def test_a_store_knows_what_is_damaged(place: Place) -> None:
+def test_a_store_knows_what_is_damaged(place: Location) -> None:
     store = Store(place)
     for identity in (A, B):
         store.write(identity, make_record(identity), make_tables(identity))
@@ -291,7 +291,7 @@ def test_a_store_knows_what_is_damaged(place: Place) -> None:
     assert store.check([A, B]) == {}
 
 
-def test_a_store_keeps_checkpoints(place: Place) -> None:
+def test_a_store_keeps_checkpoints(place: Location) -> None:
     store = Store(place)
     slot = store.slot("pack")
     assert slot.read() is None
@@ -307,7 +307,7 @@ def test_a_store_keeps_checkpoints(place: Place) -> None:
 
 
 def test_of_eight_threads_that_claim_a_lease_at_once_one_gets_it(tmp_path: Path) -> None:
-    place = Place.at(tmp_path)
+    place = Location.at(tmp_path)
     start, settled = threading.Barrier(8), threading.Barrier(8)
 
     def claim(_: int) -> str:
@@ -331,9 +331,9 @@ def test_of_eight_threads_that_claim_a_lease_at_once_one_gets_it(tmp_path: Path)
 
 CLAIMANT = """
 import sys
-from memsweep.sweep.lease import HeldError, held
-from memsweep.sweep.storage import Place
-place = Place.at(sys.argv[1])
+from memsweep.sweep.store.lease import HeldError, held
+from memsweep.sweep.store.filesystem import Location
+place = Location.at(sys.argv[1])
 place.names()
 print("ready", flush=True)
 sys.stdin.readline()
@@ -347,7 +347,7 @@ except HeldError:
 
 
 @pytest.mark.drill
-def test_of_eight_processes_that_claim_a_lease_at_once_one_gets_it(place: Place) -> None:
+def test_of_eight_processes_that_claim_a_lease_at_once_one_gets_it(place: Location) -> None:
     claimants = [process(CLAIMANT, place.uri) for _ in range(8)]
     try:
         assert [ask(claimant) for claimant in claimants] == ["ready"] * 8

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from drill_study import CHECKPOINT_EVERY, STUDY, Drill, Outcome, study_text
-from memsweep.sweep.storage import Place
-from memsweep.sweep.store import Store
-from memsweep.sweep.tables import TABLES
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.store.tables import TABLES
 from s3_server import S3Server
 from tally import Tally
 from test_crash_drills import all_continued, segments
@@ -19,7 +19,7 @@ from test_crash_drills import all_continued, segments
 HORIZONS = [1000, 1100, 1200]
 
 
-def contents(place: Place, identity: str) -> list[bytes]:
+def contents(place: Location, identity: str) -> list[bytes]:
     """A result's files."""
     return [place.read(f"records/{identity}.json"), *(place.read(f"{name}/{identity}.parquet") for name in TABLES)]
 
@@ -33,7 +33,7 @@ def test_a_sweep_into_a_bucket_survives_the_death_of_everything(s3: S3Server, tm
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
     results = f"s3://studies/{uuid.uuid4().hex}"
-    drill, place = Drill.make(tmp_path / "drill", study_text(HORIZONS)), Place.at(results) / STUDY
+    drill, place = Drill.make(tmp_path / "drill", study_text(HORIZONS)), Location.at(results) / STUDY
     store = Store(place)
     with drill.running("sweep", STUDY, "--results", results) as process:
         drill.reach(process, store.identities)

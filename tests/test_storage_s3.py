@@ -1,4 +1,4 @@
-"""What a bucket does to a ``Place`` when it refuses requests, and how many requests things take."""
+"""What a bucket does to a ``Location`` when it refuses requests, and how many requests things take."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from memsweep.sweep.storage import Place
+from memsweep.sweep.store.filesystem import Location
 from s3_proxy import Refusals, refusing
 from s3_server import S3Server
 
@@ -24,12 +24,12 @@ def test_a_part_that_the_bucket_refuses_leaves_the_old_object(
     s3: S3Server, monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
     where = f"s3://studies/{uuid.uuid4().hex}"
-    Place.at(where).write("large", b"old")
+    Location.at(where).write("large", b"old")
     with refusing(s3) as refusals:
         monkeypatch.setenv("AWS_ENDPOINT_URL", refusals.endpoint)
-        place = Place.at(where)
+        place = Location.at(where)
         refusals.pattern = f"partNumber={part}&"
-        monkeypatch.setattr("memsweep.sweep.storage.s3_filesystem", impatient())
+        monkeypatch.setattr("memsweep.sweep.store.filesystem.s3_filesystem", impatient())
         with pytest.raises(OSError, match="503"):
             place.write("large", bytes(LARGE))
         refusals.pattern = None
@@ -40,7 +40,7 @@ def test_a_part_that_the_bucket_refuses_leaves_the_old_object(
 
 def impatient() -> Callable[[], object]:
     """The file system of places, but with one attempt a request: what it does after the last one is the question."""
-    from memsweep.sweep.storage import s3_filesystem
+    from memsweep.sweep.store.filesystem import s3_filesystem
 
     return lambda: s3_filesystem(attempts=1)
 
@@ -48,7 +48,7 @@ def impatient() -> Callable[[], object]:
 def test_a_bucket_that_is_ill_for_a_moment_is_asked_again(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     with refusing(s3) as refusals:
         monkeypatch.setenv("AWS_ENDPOINT_URL", refusals.endpoint)
-        place = Place.at(f"s3://studies/{uuid.uuid4().hex}")
+        place = Location.at(f"s3://studies/{uuid.uuid4().hex}")
         refusals.pattern = "PUT"
         threading.Timer(1.0, lambda: setattr(refusals, "pattern", None)).start()
         place.write("name", b"data")
@@ -60,7 +60,7 @@ def test_how_many_requests_the_small_things_take(s3: S3Server, monkeypatch: pyte
     """Requests cost money and time: a change that adds some should be one that was meant."""
     with refusing(s3) as refusals:
         monkeypatch.setenv("AWS_ENDPOINT_URL", refusals.endpoint)
-        place = Place.at(f"s3://studies/{uuid.uuid4().hex}")
+        place = Location.at(f"s3://studies/{uuid.uuid4().hex}")
         place.write("a", b"1")
         assert requests(refusals, lambda: place.write("b", b"2")) == 1
         assert requests(refusals, lambda: place.names()) == 1

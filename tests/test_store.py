@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memsweep.errors import StoreError
-from memsweep.sweep import tables as table_files
-from memsweep.sweep.storage import Place
-from memsweep.sweep.store import Store, find_elsewhere, folder_name
+from memsweep.sweep.store import tables as table_files
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.results import Store, find_elsewhere, folder_name
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 SEEDS, RADII = 2, (0.0, 0.1, 1.0)
@@ -338,7 +338,7 @@ def test_results_are_found_in_other_studies_and_adopted_unchanged(tmp_path: Path
     filled(tmp_path / "two", A, B)
     (tmp_path / "mlartifacts").mkdir()
     (tmp_path / "mlflow.db").touch()
-    assert find_elsewhere(tmp_path, [A, B, C]) == {A: Place.at(tmp_path / "one"), B: Place.at(tmp_path / "two")}
+    assert find_elsewhere(tmp_path, [A, B, C]) == {A: Location.at(tmp_path / "one"), B: Location.at(tmp_path / "two")}
     assert find_elsewhere(tmp_path / "none", [A]) == {}
     three = Store(tmp_path / "three")
     three.fail(B, {"outcome": "failed", "error": "x"})

@@ -13,9 +13,9 @@ import yaml
 
 from arena_files import write_imdb
 from image_files import write_cifar, write_mnist
-from memsweep.config.canonical import flatten, to_dict
-from memsweep.config.compose import load_study
-from memsweep.config.schema import SweepConfig, TrialConfig
+from memsweep.config.load.study import load_study
+from memsweep.config.schema.canonical import flatten, to_dict
+from memsweep.config.schema.trial import SweepConfig, TrialConfig
 from memsweep.errors import ConfigError
 from test_tasks_listops import write_listops
 from text_files import write_ptb

@@ -27,15 +27,15 @@ from memsweep import registry
 from memsweep.cli import main
 from memsweep.cli.arguments import parse
 from memsweep.commands.follow import Follower
-from memsweep.commands.places import LostResultsError, join_cluster, refuse_lost
+from memsweep.commands.locations import LostResultsError, join_cluster, refuse_lost
 from memsweep.commands.submit import _ended, _job_name, _prepared
-from memsweep.sweep.ray_job import in_job, job_name
-from memsweep.sweep.ray_session import AddressError, cluster_of
-from memsweep.sweep.redaction import is_secret_name
-from memsweep.sweep.storage import Place
-from memsweep.sweep.submission import DEFAULT_ADDRESS, State, SubmissionError, _beside, server_address
-from memsweep.sweep.submission_parcel import ENGINE, EXCLUDES, MOST_BYTES, Parcel, mib
-from memsweep.sweep.submission_secrets import refuse_secrets
+from memsweep.redaction import is_secret_name
+from memsweep.sweep.ray.session import AddressError, cluster_of
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.submit.client import DEFAULT_ADDRESS, State, SubmissionError, _beside, server_address
+from memsweep.sweep.submit.package import ENGINE, EXCLUDES, MOST_BYTES, Parcel, mib
+from memsweep.sweep.submit.secrets import refuse_secrets
+from memsweep.sweep.worker.job_environment import in_job, job_name
 from sweeping import BASE, ROOT
 
 SECRET = "qZ7f-not-to-be-seen-Xp31"
@@ -438,7 +438,7 @@ def test_a_job_refuses_a_folder_that_goes_with_it(
 def test_where_a_local_folder_may_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(results: str, study: str = "small", *, address: str | None = None) -> bool:
         args = argparse.Namespace(results=results, study=study, address=address, inline=False)
-        place = Place.at(study).parent if "/" in study else Place.at(results)
+        place = Location.at(study).parent if "/" in study else Location.at(results)
         try:
             refuse_lost(args, place)
         except LostResultsError:
@@ -447,7 +447,7 @@ def test_where_a_local_folder_may_stay(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.chdir(tmp_path)
     counts = iter([1, 3, 3])
-    monkeypatch.setattr("memsweep.sweep.ray_session.count_nodes", lambda address: next(counts))
+    monkeypatch.setattr("memsweep.sweep.ray.session.count_nodes", lambda address: next(counts))
     assert not refused("results")
     assert not refused("results", address="auto")  # a cluster of one node
     assert refused("results", address="auto")  # and of three

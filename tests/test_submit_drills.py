@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from drill_study import STUDY, Drill, Outcome, study_text
-from memsweep.sweep.lease import holder
+from memsweep.sweep.store.lease import holder
 from processes import wait_for
 from ray_head import RayHead, ray_head
 from sweeping import end, environment, start
@@ -96,14 +96,14 @@ def test_a_study_is_left_alone_stopped_and_finished(
     assert name.startswith("memsweep-drill-")
     asked = len(drill.asked())
     wait_for(lambda: len(drill.asked()) > asked + 5, seconds=PATIENCE)  # it does go on
-    assert holder(drill.store.place) is not None
+    assert holder(drill.store.location) is not None
     wait_for(lambda: len(drill.whole()) >= 2, seconds=PATIENCE)  # the first pack
     before = drill.now()
 
     head.stop(name)
     code, log = submitted(head, drill, "--attach", name)
     assert code == 130, log
-    assert holder(drill.store.place) is None  # it has left the lease in order
+    assert holder(drill.store.location) is None  # it has left the lease in order
     assert "interrupted: what is finished is kept" in log, log
     assert "stopped; what was finished is kept" in log
 

@@ -13,7 +13,7 @@ from scipy.integrate import quad
 
 from conftest import ROOT
 from memsweep import registry
-from memsweep.learning.objectives import Task
+from memsweep.data.api import Task
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 
 registry.discover(ROOT)

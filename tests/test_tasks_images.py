@@ -16,11 +16,11 @@ from sklearn.datasets import load_digits
 from conftest import ROOT
 from image_files import idx, write_cifar, write_mnist
 from memsweep import registry
-from memsweep.config.compose import load_study
+from memsweep.config.load.study import load_study
+from memsweep.data.api import Batch, Task
 from memsweep.errors import ConfigError
-from memsweep.learning.objectives import Batch, Task
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
-from memsweep.sweep.identity import identifying
+from memsweep.sweep.planning.identity import identifying
 
 registry.discover(ROOT)
 DIGITS = registry.get(registry.TASK, "digits")

@@ -13,8 +13,8 @@ import pytest
 
 from conftest import ROOT
 from memsweep import registry
-from memsweep.config.schema import PerturbationConfig, TrainingConfig, TrialConfig
-from memsweep.learning.objectives import EXPRESSION_SYMBOLS, ExpressionLaw, expression_numbers, expression_value
+from memsweep.config.schema.trial import PerturbationConfig, TrainingConfig, TrialConfig
+from memsweep.data.api import EXPRESSION_SYMBOLS, ExpressionLaw, expression_numbers, expression_value
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 from memsweep.trial import run_trial
 

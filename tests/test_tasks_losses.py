@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
-from memsweep.learning.losses import last_step_accuracy, last_step_cross_entropy, summed_cross_entropy
+from memsweep.data.losses import last_step_accuracy, last_step_cross_entropy, summed_cross_entropy
 
 
 def logits_and_targets(*shape: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

@@ -19,12 +19,12 @@ from arena_files import png, write_aan, write_imdb, write_pathfinder
 from conftest import ROOT
 from image_files import write_cifar
 from memsweep import registry
-from memsweep.config.compose import load_study
-from memsweep.config.schema import TrialConfig
+from memsweep.config.load.study import load_study
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.data.api import Batch, Labelled, SequentialImages, Task
 from memsweep.errors import ConfigError
-from memsweep.learning.objectives import Batch, Labelled, SequentialImages, Task
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
-from memsweep.sweep.identity import identifying, identity
+from memsweep.sweep.planning.identity import identifying, identity
 
 registry.discover(ROOT)
 HARD = "curv_contour_length_14"

@@ -11,7 +11,7 @@ import torch
 
 from conftest import ROOT
 from memsweep import registry
-from memsweep.learning.objectives import Task
+from memsweep.data.api import Task
 from memsweep.streams import TEST, TRAIN, Stream
 
 registry.discover(ROOT)

@@ -12,12 +12,12 @@ import torch
 from conftest import ROOT
 from image_files import write_mnist
 from memsweep import registry
-from memsweep.config.compose import load_study
+from memsweep.config.load.study import load_study
+from memsweep.data.api import Task
 from memsweep.errors import ConfigError
-from memsweep.learning.objectives import Task
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
-from memsweep.sweep.fingerprint import data_fingerprint
-from memsweep.sweep.identity import identifying
+from memsweep.sweep.planning.fingerprint import data_fingerprint
+from memsweep.sweep.planning.identity import identifying
 
 registry.discover(ROOT)
 

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from conftest import ROOT
 from memsweep import registry, testing
-from memsweep.learning.objectives import LabelledSequences, Sequences
+from memsweep.data.api import LabelledSequences, Sequences
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 
 registry.discover(ROOT)

@@ -16,13 +16,13 @@ import torch
 
 from conftest import ROOT
 from memsweep import registry
-from memsweep.config.compose import load_study
-from memsweep.config.schema import PerturbationConfig, TrainingConfig, TrialConfig
+from memsweep.config.load.study import load_study
+from memsweep.config.schema.trial import PerturbationConfig, TrainingConfig, TrialConfig
+from memsweep.data.api import Batch, Corpus, TextTask
 from memsweep.errors import ConfigError
-from memsweep.learning.objectives import Batch, Corpus, TextTask
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
-from memsweep.sweep.fingerprint import data_fingerprint
-from memsweep.sweep.identity import identifying
+from memsweep.sweep.planning.fingerprint import data_fingerprint
+from memsweep.sweep.planning.identity import identifying
 from memsweep.trial import run_trial
 from text_files import spaced, write_ptb, write_text
 

@@ -15,9 +15,9 @@ import pandas as pd
 import pytest
 
 from memsweep.errors import ConfigError
-from memsweep.sweep.store import Store, folder_name
-from memsweep.sweep.tracking import Tracker, mirror
-from memsweep.sweep.tracking.place import redacted, tracking_uri
+from memsweep.sweep.store.results import Store, folder_name
+from memsweep.sweep.tracking import Tracker, run_content
+from memsweep.sweep.tracking.uri import redacted, tracking_uri
 from tracking_data import PARENT, RADII, STEPS, client_of, identity_of, make_config, make_record, make_tables, runs_of
 
 
@@ -113,7 +113,7 @@ def test_a_run_that_was_cut_short_is_completed(results: Path) -> None:
     uri = tracking_uri(None, results)
     client = client_of(uri)
     tags = {PARENT: first.run_id, "memsweep.identity": identity_of(2), "memsweep.outcome": "done"}
-    half = client.create_run(first.experiment_id, mirror.stamp_of_result(make_record(2)).started, tags)
+    half = client.create_run(first.experiment_id, run_content.stamp_of_result(make_record(2)).started, tags)
     again = Tracker.open(None, results, "s")
     again.log_trial(make_record(2), make_tables(2))
     assert again.finish() == ""
@@ -144,18 +144,18 @@ def test_infinities_are_named_because_mlflow_cannot_hold_them(results: Path) -> 
 
 def test_a_long_history_keeps_its_ends_and_a_hundred_points(results: Path) -> None:
     history = pd.DataFrame({"seed": 0, "step": np.arange(5000), "train_loss": 1.0, "validation_loss": 1.0})
-    run = mirror.finished_run(make_record(2), {"history": history})
+    run = run_content.finished_run(make_record(2), {"history": history})
     steps = [point.step for point in run.metrics if point.key == "train_loss"]
-    assert len(steps) == mirror.POINTS
+    assert len(steps) == run_content.POINTS
     assert (steps[0], steps[-1]) == (0, 4999)
 
 
 def test_what_an_older_version_stored_is_mirrored_as_it_is() -> None:
     record = make_record(2, schema=1, summary={"error": math.inf, "margin": math.nan, "method": "worst_case"})
-    stored = json.loads(mirror.finished_run(record, {}).artifacts["record.json"])
+    stored = json.loads(run_content.finished_run(record, {}).artifacts["record.json"])
     assert (stored["schema"], stored["summary"]) == (1, {"error": "inf", "margin": "nan", "method": "worst_case"})
-    run = mirror.failed_run(identity_of(2), {"outcome": "of another version", "error": "x"}, make_config(2))
-    assert run.stamp == mirror.stamp_of_failure({"outcome": "of another version"})
+    run = run_content.failed_run(identity_of(2), {"outcome": "of another version", "error": "x"}, make_config(2))
+    assert run.stamp == run_content.stamp_of_failure({"outcome": "of another version"})
     assert run.stamp.status == "FAILED"
 
 

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 
 from fault_proxy import Fault, FaultProxy, healthy
-from memsweep.sweep.store import Store
+from memsweep.sweep.store.results import Store
 from memsweep.sweep.tracking import SyncResult, Tracker, sync
-from memsweep.sweep.tracking.place import tracking_uri
+from memsweep.sweep.tracking.uri import tracking_uri
 from tracking_data import identity_of, make_config, make_record, make_tables
 from tracking_server import MlflowServer
 from tracking_state import differences, duplicates, state_of
@@ -143,7 +143,7 @@ Judge = Callable[[str, int, str], None]
 def is_one_sentence(warning: str, sweep: Sweep) -> None:
     assert warning.startswith("Not in MLflow yet: ")
     assert "\n" not in warning
-    assert f"safe in {sweep.store.place}" in warning
+    assert f"safe in {sweep.store.location}" in warning
     assert "memsweep sync 'a study'" in warning
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memsweep.sweep.store import Store
+from memsweep.sweep.store.results import Store
 from memsweep.sweep.tracking import Tracker
 from tracking_data import client_of, identity_of, make_record, make_tables, runs_of
 from tracking_server import MlflowServer, free_port

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from memsweep.sweep.storage import Place
-from memsweep.sweep.store import Store
-from memsweep.sweep.tracking import SyncResult, Tracker, mirror, sync, tracker
-from memsweep.sweep.tracking.place import artifact_location, home, tracking_uri
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.tracking import SyncResult, Tracker, run_content, sync, tracker
+from memsweep.sweep.tracking.uri import artifact_location, home, tracking_uri
 from tracking_data import PARENT, client_of, identity_of, make_config, make_record, make_tables, runs_of
 from tracking_state import differences, duplicates, state_of
 
@@ -87,11 +87,11 @@ def test_sync_puts_right_whatever_went_wrong_before(results: Path, tmp_path: Pat
     experiment = client.get_experiment_by_name("s").experiment_id
     runs = {run.data.tags.get("memsweep.identity", ""): run for run in client.search_runs([experiment])}
     parent = runs[""]
-    began = mirror.stamp_of_result(make_record(2)).started
+    began = run_content.stamp_of_result(make_record(2)).started
 
     def child(number: int, of: str, outcome: str = "done", start: int = began) -> str:
         tags = {PARENT: of, "memsweep.identity": identity_of(number), "memsweep.outcome": outcome}
-        name = mirror.run_name(make_config(number))
+        name = run_content.run_name(make_config(number))
         return str(client.create_run(experiment, start, tags, run_name=name).info.run_id)
 
     other = client.create_run(experiment, tags={"memsweep.sweep": parent.data.tags["memsweep.sweep"]}).info.run_id
@@ -128,14 +128,14 @@ def test_a_failure_without_its_time_takes_it_from_the_store(results: Path, tmp_p
     live.log_failure(identity_of(9), without, make_config(9))
     assert live.finish("failed") == ""
     run = runs_of(tracking_uri(None, results), live)[identity_of(9)]
-    assert run.info.start_time == mirror.stamp_of_failure(FAILURE).started
+    assert run.info.start_time == run_content.stamp_of_failure(FAILURE).started
     assert identity_of(9) not in synced(results).added
 
 
 def test_results_in_a_bucket_are_tracked_right_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.chdir(tmp_path)
-    bucket = Place.at("s3://bucket/results")
+    bucket = Location.at("s3://bucket/results")
     assert home(bucket) == tmp_path / "results"
     assert tracking_uri(None, bucket) == f"sqlite:///{tmp_path}/results/mlflow.db"
     assert artifact_location("postgresql://db/x", bucket) == (tmp_path / "results" / "mlartifacts").as_uri()

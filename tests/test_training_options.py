@@ -10,18 +10,18 @@ import torch
 
 from engine import model_config, stacked, trial
 from memsweep import registry
-from memsweep.config.schema import TrainingConfig
-from memsweep.learning.checkpoints import Checkpoint
-from memsweep.learning.ensemble import stability_margin
-from memsweep.learning.learner import Learner
+from memsweep.config.schema.trial import TrainingConfig
+from memsweep.learning.ensemble.replicas import stability_margin
 from memsweep.learning.loop import train
-from memsweep.learning.optimizer import AdamW
-from memsweep.learning.plateau import Plateau
-from memsweep.learning.problem import SampledProblem
-from memsweep.learning.training_data import TrainingData
+from memsweep.learning.loss.problem import SampledProblem
+from memsweep.learning.state.checkpoints import Checkpoint
+from memsweep.learning.training.batches import TrainingData
+from memsweep.learning.training.learner import Learner
+from memsweep.learning.training.lr_schedule import Plateau
+from memsweep.learning.training.optimizer import AdamW
 from memsweep.models.base import Part
 from memsweep.streams import TRAIN, Stream
-from memsweep.sweep.storage import Place
+from memsweep.sweep.store.filesystem import Location
 from memsweep.trial import run_trial
 
 TRAINING = {"steps": 40, "batch_size": 16, "validation_size": 64, "validate_every": 5}
@@ -134,7 +134,7 @@ def test_an_interrupted_run_with_plateaus_and_a_fixed_set_ends_with_the_same_bit
 
         return train([ensemble], problem, options, checkpoint=checkpoint, progress=stop)[0]
 
-    whole, place = learn(), Checkpoint(Place.at(tmp_path).slot("pack.pt"), "same")
+    whole, place = learn(), Checkpoint(Location.at(tmp_path).slot("pack.pt"), "same")
     with pytest.raises(KeyboardInterrupt):
         learn(place, interrupt=True)
     continued = learn(place)

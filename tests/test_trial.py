@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from engine import trial
-from memsweep.config.schema import RadiiConfig
-from memsweep.learning.layout import SLOTS, bucket
+from memsweep.config.schema.trial import RadiiConfig
+from memsweep.learning.ensemble.flat_layout import SLOTS, bucket
 from memsweep.outcome import Outcome
-from memsweep.stability.radius import stability_radii
+from memsweep.stability.verdict.radius import stability_radii
 from memsweep.trial import program, run_pack, run_trial
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from memsweep.recurrence import triton_layer
 from memsweep.recurrence.compiled.library import KERNELS
 from memsweep.recurrence.layer import Layer, plain_outputs
-from memsweep.recurrence.triton_layer import TritonLayer, layer_refusal, refusal_of_kind
+from memsweep.recurrence.triton import layer
+from memsweep.recurrence.triton.layer import TritonLayer, layer_refusal, refusal_of_kind
 
 pytest.importorskip("triton", reason="Triton is not installed (it comes with torch's CUDA builds)")
 GPU = torch.cuda.is_available()
@@ -168,16 +168,16 @@ def test_slices_that_fit_the_memory_change_nothing(dense, monkeypatch):
     arguments = case(shape, ("tanh", "linear", 1.0), dense)
     whole = found_by_kernels(*arguments)
     assert_close(whole, found_by_the_loop(*arguments))
-    cut, cuts = triton_layer._Launch._slices, []
+    cut, cuts = layer._Launch._slices, []
 
     def watched(launch):
         found = cut(launch)
         cuts.append(tuple(map(len, found)))
         return found
 
-    monkeypatch.setattr(triton_layer._Launch, "_slices", watched)
-    monkeypatch.setattr(triton_layer, "_BYTES", 1)  # each model by itself,
-    monkeypatch.setattr(triton_layer, "_MODEL_BYTES", 1)  # and each block of sequences
+    monkeypatch.setattr(layer._Launch, "_slices", watched)
+    monkeypatch.setattr(layer, "_BYTES", 1)  # each model by itself,
+    monkeypatch.setattr(layer, "_MODEL_BYTES", 1)  # and each block of sequences
     for one, other in zip(found_by_kernels(*arguments), whole, strict=True):
         assert torch.equal(one, other)
     assert cuts == 2 * [(2, 3)]  # ``pulled`` and ``squared``

@@ -15,7 +15,7 @@ import torch
 
 from memsweep.recurrence.compiled.library import KERNELS
 from memsweep.recurrence.scan import linear_scan, scan
-from memsweep.recurrence.triton_scan import TritonScan, refusal_of_kind, triton_refusal
+from memsweep.recurrence.triton.scan import TritonScan, refusal_of_kind, triton_refusal
 
 pytest.importorskip("triton", reason="Triton is not installed (it comes with torch's CUDA builds)")
 GPU = torch.cuda.is_available()

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from memsweep.models.residual_stack import ResidualStack
-from memsweep.models.truncated import lecun_normal, truncated_normal
-from memsweep.models.unit_gru import GRUUnit
-from memsweep.models.unit_lru import LRUUnit
-from memsweep.models.unit_rnn import RNNUnit
+from memsweep.models.deep.residual_stack import ResidualStack
+from memsweep.models.deep.unit_gru import GRUUnit
+from memsweep.models.deep.unit_lru import LRUUnit
+from memsweep.models.deep.unit_rnn import RNNUnit
+from memsweep.models.truncated_normal import lecun_normal, truncated_normal
 from memsweep.testing import UnitSuite
 
 CHOICES = {

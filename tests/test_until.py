@@ -11,16 +11,16 @@ import pytest
 import torch
 
 from engine import model_config, stacked, trial
-from memsweep.config.canonical import to_dict, trial_from_dict
-from memsweep.config.schema import TURNING, TrainingConfig, TrialConfig, Turn
+from memsweep.config.schema.canonical import to_dict, trial_from_dict
+from memsweep.config.schema.trial import TURNING, TrainingConfig, TrialConfig, Turn
 from memsweep.errors import ConfigError
-from memsweep.learning.learner import Learner
 from memsweep.learning.loop import train
-from memsweep.learning.stretches import stretches
+from memsweep.learning.training.learner import Learner
+from memsweep.learning.training.settings_schedule import stretches
 from memsweep.models.base import Part
 from memsweep.outcome import Outcome
 from memsweep.streams import TRAIN, Stream
-from memsweep.sweep import cost
+from memsweep.sweep.planning import cost
 from memsweep.trial import TrialResult, program, run_pack, run_trial
 
 TRAINING = {"steps": 60, "batch_size": 16, "validation_size": 32, "validate_every": 5, "amplitude_penalty": 1e-2}

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from engine import WORKSPACE, noise, weights_of, with_random
 from memsweep import registry
-from memsweep.config.schema import TrainingConfig
-from memsweep.learning.ensemble import Replica, build, stability_margin
+from memsweep.config.schema.trial import TrainingConfig
+from memsweep.learning.ensemble.replicas import Replica, build, stability_margin
 from memsweep.learning.loop import train
-from memsweep.learning.problem import problem_for
+from memsweep.learning.loss.problem import problem_for
 from memsweep.models.base import Signature, as_linear
-from memsweep.models.vanilla_rnn import VanillaRNN
-from memsweep.stability.memory import memory_function, step_memory
+from memsweep.models.matrix.vanilla_rnn import VanillaRNN
+from memsweep.stability.memory_function import memory_function, step_memory
 from memsweep.testing import ModelSuite
 
 registry.discover(WORKSPACE)

@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 
 from memsweep.cli import main
-from memsweep.config.compose import load_study
-from memsweep.sweep.journal import POISONED_AFTER, Journal, Row, State, read_rows
-from memsweep.sweep.lease import held
-from memsweep.sweep.storage import Place
-from memsweep.sweep.store import Store
-from memsweep.sweep.tables import TABLES
+from memsweep.config.load.study import load_study
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.journal import POISONED_AFTER, Journal, Row, State, read_rows
+from memsweep.sweep.store.lease import held
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.store.tables import TABLES
 from sweeping import BASE, ROOT, runs_of, snapshot, sweep
 
 STUDY = "small"
@@ -162,9 +162,11 @@ def test_what_failed_three_times_in_one_way_is_left_alone_until_forced(
     bad, other = sorted(store.identities())[:2]
     for name in (bad, other):
         store.set_aside(name)
-    rows = read_rows(store.place)
+    rows = read_rows(store.location)
     way = "failed: ValueError: #"
-    Journal(store.place, rows | {bad: Row(State.FAILED, "", POISONED_AFTER, way), other: Row(State.FAILED, "", 1, way)})
+    Journal(
+        store.location, rows | {bad: Row(State.FAILED, "", POISONED_AFTER, way), other: Row(State.FAILED, "", 1, way)}
+    )
     store.fail(bad, {"outcome": "failed", "error": "ValueError: 1", "time": "2026-01-01T00:00:00+00:00"})
     assert verb("status", results, STUDY) == 0
     assert f"{bad}: failed (3 times in the same way): ValueError: 1" in capsys.readouterr().out
@@ -178,7 +180,7 @@ def test_what_failed_three_times_in_one_way_is_left_alone_until_forced(
     assert not store.has(bad)
     assert verb("retry", results, STUDY, "--force", "--inline") == 0
     assert store.has(bad)
-    assert read_rows(store.place)[bad].failures == 0
+    assert read_rows(store.location)[bad].failures == 0
 
 
 def test_retry_runs_what_failed_and_nothing_else(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,8 +188,8 @@ def test_retry_runs_what_failed_and_nothing_else(results: Path, capsys: pytest.C
     failed, waiting = sorted(store.identities())[:2]
     for name in (failed, waiting):
         store.set_aside(name)
-    rows = read_rows(store.place)
-    Journal(store.place, rows | {failed: Row(State.FAILED, "", 1, "x"), waiting: Row(State.QUEUED)})
+    rows = read_rows(store.location)
+    Journal(store.location, rows | {failed: Row(State.FAILED, "", 1, "x"), waiting: Row(State.QUEUED)})
     assert verb("retry", results, STUDY, "--inline") == 0
     assert "1 to run in 1 pack, 1 not now (memsweep resume small)" in capsys.readouterr().out
     assert (store.has(failed), store.has(waiting)) == (True, False)
@@ -201,7 +203,7 @@ def test_status_counts_rows_as_a_new_driver_would_find_them(results: Path, capsy
     store = Store(results / STUDY)
     ran = sorted(store.identities())[0]
     store.set_aside(ran)
-    Journal(store.place, read_rows(store.place) | {ran: Row(State.RUNNING)})
+    Journal(store.location, read_rows(store.location) | {ran: Row(State.RUNNING)})
     before = snapshot(results)
     assert verb("status", results, STUDY) == 0
     told = capsys.readouterr().out
@@ -209,7 +211,7 @@ def test_status_counts_rows_as_a_new_driver_would_find_them(results: Path, capsy
     assert "1 queued" in told
     assert "running" not in told
     assert "to finish it: memsweep resume small" in told
-    with held(store.place, lambda: None):
+    with held(store.location, lambda: None):
         assert verb("status", results, STUDY) == 0
         told = capsys.readouterr().out
         assert "1 running" in told
@@ -236,8 +238,8 @@ def test_a_study_is_found_by_its_folder_too(results: Path, capsys: pytest.Captur
 
 
 def test_the_stored_plan_is_the_study_again(results: Path, study: Path) -> None:
-    from memsweep.sweep.plan_file import read_plan
+    from memsweep.sweep.planning.plan_file import read_plan
 
-    stored = read_plan(Place.at(results / STUDY))
+    stored = read_plan(Location.at(results / STUDY))
     assert stored is not None
     assert stored.sweep() == load_study(str(study), (), ROOT)

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memsweep.stability.radius import Crossing, crossing, stability_radii
-from memsweep.stability.slopes import BOOTSTRAPS, Points, theil_sen
-from memsweep.stability.verdict import Verdict, judge
+from memsweep.stability.verdict.radius import Crossing, crossing, stability_radii
+from memsweep.stability.verdict.rule import Verdict, judge
+from memsweep.stability.verdict.slopes import BOOTSTRAPS, Points, theil_sen
 
 RADII = np.concatenate([[0.0], np.geomspace(1e-4, 3.0, 30)])
 

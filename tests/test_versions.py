@@ -20,15 +20,15 @@ import pytest
 
 from engine import WORKSPACE
 from memsweep import registry
-from memsweep.config.canonical import trial_from_dict
+from memsweep.config.schema.canonical import trial_from_dict
 from memsweep.errors import StoreError
-from memsweep.sweep.plan import PlannedTrial
-from memsweep.sweep.plan_file import read_plan
-from memsweep.sweep.record import READ, SCHEMA, OtherSchemaError
-from memsweep.sweep.reuse import Why, reasons
-from memsweep.sweep.storage import Place
-from memsweep.sweep.store import Store, find_elsewhere
-from memsweep.sweep.tables import LATER, TABLES
+from memsweep.sweep.planning.plan import PlannedTrial
+from memsweep.sweep.planning.plan_file import read_plan
+from memsweep.sweep.planning.reuse import Why, reasons
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.record import READ, SCHEMA, OtherSchemaError
+from memsweep.sweep.store.results import Store, find_elsewhere
+from memsweep.sweep.store.tables import LATER, TABLES
 
 OLD_TABLES = tuple(name for name in TABLES if name not in LATER)
 GOLDEN = Path(__file__).parent / "schema_1"
@@ -78,7 +78,7 @@ def test_damage_of_a_result_of_schema_1_is_found_without_hashes(old: Path) -> No
 
 
 def test_a_result_of_schema_1_is_adopted_as_it_is(old: Path, tmp_path: Path) -> None:
-    assert find_elsewhere(tmp_path, [DONE, "x"]) == {DONE: Place.at(old)}
+    assert find_elsewhere(tmp_path, [DONE, "x"]) == {DONE: Location.at(old)}
     new = Store(tmp_path / "new")
     assert new.adopt(Store(old), DONE)
     for file in (f"records/{DONE}.json", *(f"{name}/{DONE}.parquet" for name in OLD_TABLES)):
@@ -101,7 +101,7 @@ def test_rows_that_schema_1_computed_are_explained(old: Path, tmp_path: Path) ->
     rows = read_plan(old)
     assert rows is not None
     trials = [PlannedTrial("0" * 31 + str(n), trial_from_dict(config)) for n, config in enumerate(rows.rows.values())]
-    found = reasons(trials, (), Store(tmp_path / "new"), Place.at(tmp_path), {}, {})
+    found = reasons(trials, (), Store(tmp_path / "new"), Location.at(tmp_path), {}, {})
     assert [reason.why for reason in found.values()] == [Why.CODE, Why.CODE]
     assert all("code fa9b9fdc5a3974c7, now " in reason.text and "in old" in reason.text for reason in found.values())
 

@@ -15,13 +15,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from engine import trial
 from memsweep import registry
-from memsweep.config.schema import RadiiConfig, TrialConfig
+from memsweep.config.schema.trial import RadiiConfig, TrialConfig
 from memsweep.learning import loop
-from memsweep.learning.checkpoint_file import unpacked
-from memsweep.learning.learner import Learner
-from memsweep.learning.parts import ProblemInParts
-from memsweep.learning.problem import problem_for
-from memsweep.learning.shares import restricted, shared_out
+from memsweep.learning.loss.problem import problem_for
+from memsweep.learning.parallel.batch_shards import ProblemInParts
+from memsweep.learning.parallel.replica_shards import restricted, shared_out
+from memsweep.learning.state.checkpoint_file import unpacked
+from memsweep.learning.training.learner import Learner
 from memsweep.streams import VALIDATION, Stream
 from memsweep.trial import Finding, Seat, TrialResult, _assembled, results_of, run_pack, run_share
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memsweep.sweep.record import SCHEMA
+from memsweep.sweep.store.record import SCHEMA
 from memsweep.sweep.tracking import Tracker
 
 STEPS, RADII = 51, 31

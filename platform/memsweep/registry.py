@@ -163,8 +163,8 @@ def _attempt(what: str, load: Callable[[], object]) -> list[str]:
 
 def _import_all(name: str) -> None:
     package = importlib.import_module(name)
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
 
 
 def _import_file(path: Path) -> None:

@@ -14,21 +14,21 @@ from typing import Any
 import torch
 
 from memsweep import registry
-from memsweep.config.canonical import to_dict
-from memsweep.config.schema import TrialConfig
-from memsweep.learning import ensemble as ensembles
-from memsweep.learning import layout
-from memsweep.learning.checkpoints import Checkpoint, Slot
-from memsweep.learning.crew import Crew, CrewSlot
-from memsweep.learning.ensemble import Ensemble, Replica
-from memsweep.learning.handover import Handover
+from memsweep.config.schema.canonical import to_dict
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.data.api import Task
+from memsweep.learning.ensemble import flat_layout
+from memsweep.learning.ensemble import replicas as ensembles
+from memsweep.learning.ensemble.replicas import Ensemble, Replica
 from memsweep.learning.loop import train
-from memsweep.learning.objectives import Task
-from memsweep.learning.parts import ProblemInParts
-from memsweep.learning.problem import problem_for
-from memsweep.learning.shares import restricted, shared_out
+from memsweep.learning.loss.problem import problem_for
+from memsweep.learning.parallel.batch_shards import ProblemInParts
+from memsweep.learning.parallel.process_group import ProcessGroup, ProcessGroupSlot
+from memsweep.learning.parallel.replica_shards import restricted, shared_out
+from memsweep.learning.state.checkpoints import Checkpoint, Slot
+from memsweep.learning.state.warm_start import WarmStart
 from memsweep.models.base import LayerModel, Model, Signature
-from memsweep.recurrence.memory import keep_freed_memory
+from memsweep.recurrence.freed_memory import keep_freed_memory
 from memsweep.stability.measure import Measurement, evaluation_data, measure
 from memsweep.stability.results import TrialResult, conditions, result_of
 
@@ -103,7 +103,7 @@ class Seat:
 
     rank: int = 0
     workers: int = 1
-    crew: Crew | None = None
+    crew: ProcessGroup | None = None
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ def _checkpoint(configs: Sequence[TrialConfig], slot: Slot | None, seat: Seat, s
         return None
     key = _digest(configs)
     if seat.crew is not None:
-        slot = CrewSlot(slot, seat.crew)
+        slot = ProcessGroupSlot(slot, seat.crew)
     elif seat.workers > 1:
         key += f", share {seat.rank} of {seat.workers}"
     return Checkpoint(slot, key if shards == 1 else f"{key}, {shards} parts")
@@ -267,11 +267,11 @@ def _handover(
     handed: Sequence[Slot | None] | None,
     kept: Sequence[Slot | None] | None,
     shards: int,
-) -> Handover | None:
+) -> WarmStart | None:
     if not handed and not kept:
         return None
     nowhere = [None] * len(configs)
-    return Handover(configs, handed or nowhere, kept or nowhere, shards)
+    return WarmStart(configs, handed or nowhere, kept or nowhere, shards)
 
 
 def _draws_in_training(config: TrialConfig) -> bool:
@@ -318,7 +318,7 @@ def _slots(config: TrialConfig, task: Task) -> Callable[[int], int] | None:
     if not packs(config):
         return None
     dummies_are_free = config.has_closed_form or _in_one_pass(config, task)  # or a share of a matrix product
-    return partial(layout.slots, full=layout.SLOTS if dummies_are_free else layout.SAMPLED_SLOTS)
+    return partial(flat_layout.slots, full=flat_layout.SLOTS if dummies_are_free else flat_layout.SAMPLED_SLOTS)
 
 
 def _in_one_pass(config: TrialConfig, task: Task) -> bool:

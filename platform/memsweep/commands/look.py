@@ -8,29 +8,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memsweep import console, registry
+from memsweep import registry
+from memsweep.commands import console
 from memsweep.commands.stored import find_study, store_of, stored_plan
 from memsweep.errors import MemsweepError
-from memsweep.sweep.reusable import reusable
-from memsweep.sweep.storage import Place
+from memsweep.sweep.planning.reusable import reusable
+from memsweep.sweep.store.filesystem import Location
 
 if TYPE_CHECKING:
-    from memsweep.config.schema import SweepConfig
-    from memsweep.sweep.plan_file import StoredPlan
-    from memsweep.sweep.store import Store
-    from memsweep.sweep.waves import Wave
+    from memsweep.config.schema.trial import SweepConfig
+    from memsweep.sweep.estimate.expected_load import Wave
+    from memsweep.sweep.planning.plan_file import StoredPlan
+    from memsweep.sweep.store.results import Store
 
 
 def plan(args: argparse.Namespace) -> int:
     """Print what ``sweep`` would do: rows, reuse, packs, resources, and what it would take. Writes nothing."""
-    from memsweep.config.compose import load_study
-    from memsweep.sweep.journal import read_rows
-    from memsweep.sweep.plan import identified, make_plan
-    from memsweep.sweep.reuse import reasons
-    from memsweep.sweep.waves import waves
+    from memsweep.config.load.study import load_study
+    from memsweep.sweep.estimate.expected_load import waves
+    from memsweep.sweep.planning.plan import identified, make_plan
+    from memsweep.sweep.planning.reuse import reasons
+    from memsweep.sweep.store.journal import read_rows
 
     study = load_study(args.study, args.overrides, Path(args.workspace))
-    results = Place.at(args.results)
+    results = Location.at(args.results)
     store = store_of(results, study.name)
     if study.search is not None:
         expected = waves(study, ())
@@ -38,7 +39,11 @@ def plan(args: argparse.Namespace) -> int:
     else:
         trials = identified(study)
         reuse = reusable(trials, store, results, no_reuse=args.no_reuse)
-        why = {} if args.no_reuse else reasons(trials, reuse.all, store, results, reuse.damaged, read_rows(store.place))
+        why = (
+            {}
+            if args.no_reuse
+            else reasons(trials, reuse.all, store, results, reuse.damaged, read_rows(store.location))
+        )
         made = make_plan(study, trials, reuse.all)
         console.print_plan(made, set(reuse.here), reuse.elsewhere, why, verbose=args.verbose)
         expected = waves(study, made.packs)
@@ -48,7 +53,7 @@ def plan(args: argparse.Namespace) -> int:
 
 
 def _print_estimate(study: SweepConfig, expected: Sequence[Wave], store: Store, args: argparse.Namespace) -> None:
-    from memsweep.sweep.estimate import PROBE_SECONDS, estimate
+    from memsweep.sweep.estimate.estimate import PROBE_SECONDS, estimate
 
     seconds = 0.0 if args.no_probe else PROBE_SECONDS
     if seconds and sys.stderr.isatty():
@@ -60,27 +65,27 @@ def _print_estimate(study: SweepConfig, expected: Sequence[Wave], store: Store, 
 
 def _bytes_of_a_row(store: Store) -> float:
     """Mean bytes of a stored result, record and tables; 0 where there is none."""
-    from memsweep.sweep.tables import TABLES
+    from memsweep.sweep.store.tables import TABLES
 
     rows = len(store.identities())
-    return sum(sum(store.place.names(kind).values()) for kind in ("records", *TABLES)) / rows if rows else 0.0
+    return sum(sum(store.location.names(kind).values()) for kind in ("records", *TABLES)) / rows if rows else 0.0
 
 
 def status(args: argparse.Namespace) -> int:
     """Print where every row of a study stands, and who is at work on it. Writes nothing."""
     from memsweep.search import history
-    from memsweep.sweep.journal import read_rows, settled
-    from memsweep.sweep.lease import holder
+    from memsweep.sweep.store.journal import read_rows, settled
+    from memsweep.sweep.store.lease import holder
 
-    store = find_study(args.study, Place.at(args.results))
+    store = find_study(args.study, Location.at(args.results))
     made = stored_plan(store)
     stored = store.identities() & made.rows.keys()
     damaged, failures = store.faults(stored), store.failures()
     outcomes = store.outcomes(stored - damaged.keys())
-    rows, who = read_rows(store.place), holder(store.place)
+    rows, who = read_rows(store.location), holder(store.location)
     if who is None:  # nobody runs what a dead driver left running
         rows = settled(rows, made.rows, outcomes, failures)
-    console.print_status(made, rows, who, failures, damaged, history.read(store.place, made))
+    console.print_status(made, rows, who, failures, damaged, history.read(store.location, made))
     return 0
 
 
@@ -89,7 +94,7 @@ def report(args: argparse.Namespace) -> int:
     from memsweep import report as reports
 
     registry.discover(Path(args.workspace))  # the report asks parameterizations what theory says of them
-    paths = reports.build(find_study(args.study, Place.at(args.results)).place)
+    paths = reports.build(find_study(args.study, Location.at(args.results)).location)
     print(reports.table_text(paths))
     print(f"report: {console.shown(paths.page)}")
     return 0
@@ -98,27 +103,27 @@ def report(args: argparse.Namespace) -> int:
 def sync(args: argparse.Namespace) -> int:
     """Bring MLflow to what the store holds; the exit code says whether all of it is there now."""
     from memsweep import report as reports
-    from memsweep.sweep.lease import held
+    from memsweep.sweep.store.lease import held
     from memsweep.sweep.tracking import sync as bring_up
 
     registry.discover(Path(args.workspace))
-    store = find_study(args.study, Place.at(args.results))
+    store = find_study(args.study, Location.at(args.results))
     made = stored_plan(store)
     if not made.tracking:
         raise MemsweepError(
             f"the plan of {made.study!r} does not say which run of MLflow is its own: an older version wrote it. Run "
             "its study file once more (memsweep sweep STUDY); finished results are reused, and mirrored."
         )
-    with held(store.place, lambda: None):
+    with held(store.location, lambda: None):
         done = bring_up(
             None,
-            store.place.parent,
+            store.location.parent,
             made.study,
             {**made.tracking, "description": made.description},
             list(made.rows),
             made.rows,
             _ending(store, made),
-            reports.build(store.place).folder,
+            reports.build(store.location).folder,
             print,
         )
     if done.complaint:
@@ -129,8 +134,8 @@ def sync(args: argparse.Namespace) -> int:
 def _ending(store: Store, made: StoredPlan) -> str:
     """How a sweep ended; a search between two rounds has not."""
     from memsweep.search import history
-    from memsweep.sweep.journal import ending, read_rows
+    from memsweep.sweep.store.journal import ending, read_rows
 
-    search = history.read(store.place, made)
-    ended = ending(read_rows(store.place), made.rows)
+    search = history.read(store.location, made)
+    ended = ending(read_rows(store.location), made.rows)
     return "interrupted" if ended == "done" and search is not None and not search.ended else ended

@@ -14,23 +14,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memsweep import console
-from memsweep.commands.judges import Judges
-from memsweep.commands.places import join_cluster, refuse_lost
+from memsweep.commands import console
+from memsweep.commands.live_verdicts import Judges
+from memsweep.commands.locations import join_cluster, refuse_lost
 from memsweep.commands.start import Intent, Start, begin, settle
 from memsweep.commands.stored import store_of, stored_plan
 from memsweep.errors import MemsweepError
-from memsweep.sweep.journal import ending, read_rows
-from memsweep.sweep.storage import Place
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.journal import ending, read_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from memsweep.config.schema import SweepConfig
+    from memsweep.config.schema.trial import SweepConfig
     from memsweep.report import ReportPaths
-    from memsweep.sweep.plan import Plan
-    from memsweep.sweep.runner import RunSummary
-    from memsweep.sweep.store import Store
+    from memsweep.sweep.driver.runner import RunSummary
+    from memsweep.sweep.planning.plan import Plan
+    from memsweep.sweep.store.results import Store
     from memsweep.sweep.tracking import Tracker
 
 INTERRUPTED = 130
@@ -48,18 +48,18 @@ class _Loss:
         os.kill(os.getpid(), signal.SIGTERM)  # not SIGINT, which a shell's background job ignores
 
 
-def carry_out(intent: Intent, args: argparse.Namespace, results: Place) -> int:
+def carry_out(intent: Intent, args: argparse.Namespace, results: Location) -> int:
     """Do what a verb wants, in a results folder; its exit code.
 
     Raises:
         HeldError: another driver is at work on the study.
         MemsweepError: the results cannot be written, or the resources are not there; nothing has been started.
     """
-    from memsweep.sweep.lease import held
-    from memsweep.sweep.preflight import preflight
-    from memsweep.sweep.ray_session import import_ray
+    from memsweep.sweep.ray.session import import_ray
     from memsweep.sweep.signals import terminate_like_ctrl_c
-    from memsweep.sweep.tracking.place import tracking_uri
+    from memsweep.sweep.store.lease import held
+    from memsweep.sweep.store.write_check import preflight
+    from memsweep.sweep.tracking.uri import tracking_uri
 
     join_cluster(args)
     _refuse_impossible(intent, args)
@@ -71,7 +71,7 @@ def carry_out(intent: Intent, args: argparse.Namespace, results: Place) -> int:
     if search is not None and search.settings.scheduler.by_ray and not args.inline:
         import_ray(args.address)  # wanted before there is a session
     loss = _Loss()
-    with terminate_like_ctrl_c(), held(store.place, loss):
+    with terminate_like_ctrl_c(), held(store.location, loss):
         try:
             code = _drive(intent, args, results, store)
         except KeyboardInterrupt:
@@ -86,15 +86,15 @@ def carry_out(intent: Intent, args: argparse.Namespace, results: Place) -> int:
     return code
 
 
-def _drive(intent: Intent, args: argparse.Namespace, results: Place, store: Store) -> int:
-    from memsweep.sweep import provenance
-    from memsweep.sweep.plan_file import write_plan
+def _drive(intent: Intent, args: argparse.Namespace, results: Location, store: Store) -> int:
+    from memsweep.sweep.planning.plan_file import write_plan
     from memsweep.sweep.tracking import Tracker
+    from memsweep.sweep.worker import provenance
 
     began = time.monotonic()
     if intent.plan is not None and intent.plan.serial != stored_plan(store).serial:
         raise MemsweepError("another command has changed the plan of this study just now. Run the same command again.")
-    rows = read_rows(store.place)
+    rows = read_rows(store.location)
     start = begin(intent, store, results, rows)
     console.print_difference(start.plan, rows, start.reuse, start.left_alone, start.not_now)
     if start.searching is not None and start.searching.warmth:
@@ -103,7 +103,7 @@ def _drive(intent: Intent, args: argparse.Namespace, results: Place, store: Stor
     tracking = intent.tracking or {"params": _sweep_params(intent.sweep), "tags": {"code_revision": revision}}
     written = partial(
         write_plan,
-        store.place,
+        store.location,
         provenance={"started": provenance.now(), "code_revision": revision},
         tracking=tracking,
         sweep=intent.sweep,
@@ -127,7 +127,7 @@ def _drive(intent: Intent, args: argparse.Namespace, results: Place, store: Stor
         raise
     made = start.whole
     tracker.log_report(paths.folder)
-    ended = ending(read_rows(store.place), (trial.identity for trial in made.trials))
+    ended = ending(read_rows(store.location), (trial.identity for trial in made.trials))
     complaint = tracker.finish("interrupted" if ended == "done" and start.goes_on else ended)
     console.print_end(made, summary, paths, time.monotonic() - began)
     console.print_tracking(tracker.uri, results, tracker.experiment_id)
@@ -139,7 +139,7 @@ def _drive(intent: Intent, args: argparse.Namespace, results: Place, store: Stor
 
 
 def _exit_code(summary: RunSummary, start: Start) -> int:
-    from memsweep.sweep.limits import LIMIT_REACHED
+    from memsweep.sweep.driver.limits import LIMIT_REACHED
 
     if summary.limit:
         return LIMIT_REACHED
@@ -150,7 +150,7 @@ def _exit_code(summary: RunSummary, start: Start) -> int:
 
 def _refuse_impossible(intent: Intent, args: argparse.Namespace) -> None:
     """On this machine alone, a request that it can never meet is refused before anything is written."""
-    from memsweep.sweep.resources import slots, this_machine
+    from memsweep.sweep.planning.resources import slots, this_machine
 
     if args.address is None:
         slots(intent.sweep.resources, [this_machine(intent.sweep.resources)])
@@ -161,14 +161,14 @@ def _run(
     store: Store,
     tracker: Tracker,
     args: argparse.Namespace,
-    results: Place,
+    results: Location,
     write: Callable[[Plan], None],
     news: Callable[[], list[str]],
 ) -> RunSummary:
-    from memsweep.config.canonical import to_dict
-    from memsweep.sweep.limits import Limits
-    from memsweep.sweep.runner import Launch, run
-    from memsweep.sweep.view import open_view
+    from memsweep.config.schema.canonical import to_dict
+    from memsweep.sweep.driver.limits import Limits
+    from memsweep.sweep.driver.progress_view import open_view
+    from memsweep.sweep.driver.runner import Launch, run
 
     made, searching, judges = start.plan, start.searching, Judges(start, store)
     with open_view(made.study) as view:
@@ -208,7 +208,7 @@ def _news(start: Start, store: Store, sweep: SweepConfig, optuna: str | None) ->
     """What is said when a round of a search begins, which an Optuna storage is shown, too."""
     if (searching := start.searching) is None:
         return list
-    from memsweep.commands.mirroring import mirror_of
+    from memsweep.commands.optuna_storage import mirror_of
 
     mirrored = mirror_of(optuna, sweep, store, searching) if optuna else list[str]
     return lambda: [*searching.news(), *mirrored()]
@@ -221,14 +221,14 @@ def _nothing(summary: RunSummary) -> None:
 def _report(store: Store) -> ReportPaths:
     from memsweep import report as reports
 
-    return reports.build(store.place)
+    return reports.build(store.location)
 
 
 def _sweep_params(sweep_config: SweepConfig) -> dict[str, Any]:
     """Flat settings of the sweep as a whole: the grid, axis by axis, the resources, the search."""
-    from memsweep.config.canonical import to_dict
-    from memsweep.config.search import Search
-    from memsweep.config.searching import search_to_dict
+    from memsweep.config.schema.canonical import to_dict
+    from memsweep.config.schema.search import Search
+    from memsweep.config.search.sections import search_to_dict
 
     counted = "trials" if sweep_config.search is None else "cells"
     params: dict[str, Any] = {counted: len(sweep_config.rows), "protocol": sweep_config.protocol}

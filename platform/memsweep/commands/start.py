@@ -7,16 +7,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from memsweep.sweep.journal import Row
-from memsweep.sweep.reusable import Reuse, reusable
-from memsweep.sweep.storage import Place
+from memsweep.sweep.planning.reusable import Reuse, reusable
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.journal import Row
 
 if TYPE_CHECKING:
-    from memsweep.commands.searching import Searching
-    from memsweep.config.schema import SweepConfig
-    from memsweep.sweep.plan import Plan, PlannedTrial
-    from memsweep.sweep.plan_file import StoredPlan
-    from memsweep.sweep.store import Store
+    from memsweep.commands.search_run import Searching
+    from memsweep.config.schema.trial import SweepConfig
+    from memsweep.sweep.planning.plan import Plan, PlannedTrial
+    from memsweep.sweep.planning.plan_file import StoredPlan
+    from memsweep.sweep.store.results import Store
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Start:
         return not self.goes_on and all(trial.identity in stored for trial in self.searching.campaign.present)
 
 
-def begin(intent: Intent, store: Store, results: Place, rows: Mapping[str, Row]) -> Start:
+def begin(intent: Intent, store: Store, results: Location, rows: Mapping[str, Row]) -> Start:
     """Look at what is stored, and plan the rest; a search goes through the rounds that are over.
 
     Args:
@@ -96,8 +96,8 @@ def begin(intent: Intent, store: Store, results: Place, rows: Mapping[str, Row])
     return _search(intent, store, results, rows) if intent.sweep.search else _grid(intent, store, results, rows)
 
 
-def _grid(intent: Intent, store: Store, results: Place, rows: Mapping[str, Row]) -> Start:
-    from memsweep.sweep.plan import make_plan
+def _grid(intent: Intent, store: Store, results: Location, rows: Mapping[str, Row]) -> Start:
+    from memsweep.sweep.planning.plan import make_plan
 
     reuse = reusable(intent.trials, store, results, no_reuse=intent.no_reuse)
     left_alone = _left_alone(intent, rows, reuse)
@@ -106,8 +106,8 @@ def _grid(intent: Intent, store: Store, results: Place, rows: Mapping[str, Row])
     return Start(made, reuse, left_alone, len(unwanted - reuse.all))
 
 
-def _search(intent: Intent, store: Store, results: Place, rows: Mapping[str, Row]) -> Start:
-    from memsweep.commands.searching import Searching
+def _search(intent: Intent, store: Store, results: Location, rows: Mapping[str, Row]) -> Start:
+    from memsweep.commands.search_run import Searching
 
     goes_on = intent.plan is not None
     searching = Searching(intent.sweep, store, results, same_code=goes_on, no_reuse=intent.no_reuse)
@@ -136,7 +136,7 @@ def settle(start: Start, store: Store, *, anew: bool) -> None:
 
     A search has done so on its way: its later rounds follow from what is there.
     """
-    from memsweep.sweep.store import Store
+    from memsweep.sweep.store.results import Store
 
     if start.searching is not None:
         return

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 
 from memsweep.errors import ConfigError, MemsweepError, StoreError, did_you_mean
-from memsweep.sweep.plan_file import FILES, StoredPlan, read_plan
-from memsweep.sweep.storage import Place, explained
-from memsweep.sweep.store import Store, folder_name
+from memsweep.sweep.planning.plan_file import FILES, StoredPlan, read_plan
+from memsweep.sweep.store.filesystem import Location, storage_errors
+from memsweep.sweep.store.results import Store, folder_name
 
 
-def store_of(results: Place, study: str) -> Store:
+def store_of(results: Location, study: str) -> Store:
     """The results of a study; a name that no folder can have is a mistake of the study."""
     try:
         return Store(results / folder_name(study))
@@ -18,14 +18,14 @@ def store_of(results: Place, study: str) -> Store:
         raise ConfigError([str(error)], "the study") from error
 
 
-def find_study(study: str, results: Place) -> Store:
+def find_study(study: str, results: Location) -> Store:
     """The results of a study by its name, or by the folder or URI of its results.
 
     Raises:
         MemsweepError: there are none.
     """
-    candidates = [Place.at(study)] if "/" in study or os.path.isdir(study) else []
-    with explained("read", results):
+    candidates = [Location.at(study)] if "/" in study or os.path.isdir(study) else []
+    with storage_errors("read", results):
         candidates.append(results / folder_name(study))
         for place in candidates:
             if place.names("records") or any(place.exists(name) for name in FILES):
@@ -44,10 +44,10 @@ def stored_plan(store: Store) -> StoredPlan:
     Raises:
         MemsweepError: there is none, or it is damaged.
     """
-    plan = read_plan(store.place)
+    plan = read_plan(store.location)
     if plan is None:
         raise MemsweepError(
-            f"{store.place} holds results but no plan: run its study file once more (memsweep sweep STUDY), which "
+            f"{store.location} holds results but no plan: run its study file once more (memsweep sweep STUDY), which "
             "writes the plan anew and reuses the results."
         )
     return plan

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.commands.follow import Follower
-from memsweep.sweep.limits import LIMIT_REACHED
-from memsweep.sweep.submission import Job, JobServer, State, SubmissionError, server_address
-from memsweep.sweep.submission_secrets import refuse_secrets
+from memsweep.sweep.driver.limits import LIMIT_REACHED
+from memsweep.sweep.submit.client import Job, JobServer, State, SubmissionError, server_address
+from memsweep.sweep.submit.secrets import refuse_secrets
 
 if TYPE_CHECKING:
-    from memsweep.sweep.submission_parcel import Parcel
+    from memsweep.sweep.submit.package import Parcel
 
 WITH_FILE = ("sweep", "extend")
 """What reads a study file; the others go by the results that are stored."""
@@ -57,8 +57,8 @@ def submit(args: argparse.Namespace) -> int:
 def _prepared(args: argparse.Namespace) -> tuple[Job, Parcel, str]:
     """The job, what it takes along and a line about it; everything that can be wrong here has been looked at."""
     from memsweep import __version__
-    from memsweep.sweep.provenance import code_revision
-    from memsweep.sweep.submission_parcel import Parcel
+    from memsweep.sweep.submit.package import Parcel
+    from memsweep.sweep.worker.provenance import code_revision
 
     workspace = Path(args.workspace).resolve()
     told = [word for word in (args.study, *args.overrides, args.results) if word]
@@ -68,15 +68,15 @@ def _prepared(args: argparse.Namespace) -> tuple[Job, Parcel, str]:
     metadata = {"study": args.study, "verb": args.do, "memsweep": __version__, "revision": code_revision(workspace)}
     study, what = args.study, f"{args.study}, {args.do} of what is stored"
     if args.do in WITH_FILE:
-        from memsweep.config import studies
-        from memsweep.config.compose import load_study
+        from memsweep.config.load import study_files
+        from memsweep.config.load.study import load_study
 
         loaded = load_study(args.study, args.overrides, workspace)
         metadata |= {"study": loaded.name, "rows": str(len(loaded.rows))}
         what = f"{loaded.name}, {len(loaded.rows)} rows"
     parcel = Parcel.of(workspace)
     if args.do in WITH_FILE:
-        name = parcel.refuse_without(studies.find(args.study, workspace))
+        name = parcel.refuse_without(study_files.find(args.study, workspace))
         study = name if args.study.endswith((".yaml", ".yml")) else args.study
     parcel.refuse_too_large()
     words = ["python", "-m", "memsweep", args.do, study, *args.overrides]

@@ -7,53 +7,53 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memsweep import registry
-from memsweep.commands.extension import extended, prolonged
+from memsweep.commands.extend import extended, prolonged
 from memsweep.commands.run import carry_out
 from memsweep.commands.start import Intent
 from memsweep.commands.stored import find_study, stored_plan
-from memsweep.config.compose import load_study
+from memsweep.config.load.study import load_study
 from memsweep.errors import MemsweepError
-from memsweep.sweep.journal import State, read_rows
-from memsweep.sweep.plan import identified
-from memsweep.sweep.storage import Place
-from memsweep.sweep.store import folder_name
+from memsweep.sweep.planning.plan import identified
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.journal import State, read_rows
+from memsweep.sweep.store.results import folder_name
 
 if TYPE_CHECKING:
-    from memsweep.config.schema import SweepConfig
-    from memsweep.sweep.plan import PlannedTrial
-    from memsweep.sweep.plan_file import StoredPlan
-    from memsweep.sweep.store import Store
+    from memsweep.config.schema.trial import SweepConfig
+    from memsweep.sweep.planning.plan import PlannedTrial
+    from memsweep.sweep.planning.plan_file import StoredPlan
+    from memsweep.sweep.store.results import Store
 
 
 def sweep(args: argparse.Namespace) -> int:
     """Run a study: plan, train, measure, judge, report. Returns the exit code."""
     study = load_study(args.study, args.overrides, Path(args.workspace))
-    return carry_out(Intent(study, _rows(study), no_reuse=args.no_reuse), args, Place.at(args.results))
+    return carry_out(Intent(study, _rows(study), no_reuse=args.no_reuse), args, Location.at(args.results))
 
 
 def resume(args: argparse.Namespace) -> int:
     """Finish the stored plan of a study; needs no study file."""
     store, plan = _stored(args)
     study = _unchanged(plan)
-    return carry_out(Intent(study, _rows(study), tracking=plan.tracking, plan=plan), args, store.place.parent)
+    return carry_out(Intent(study, _rows(study), tracking=plan.tracking, plan=plan), args, store.location.parent)
 
 
 def retry(args: argparse.Namespace) -> int:
     """Run the rows of a study that failed, and no others."""
     store, plan = _stored(args)
     study = _unchanged(plan)
-    rows, stored = read_rows(store.place), store.identities()
+    rows, stored = read_rows(store.location), store.identities()
     ended_badly = {State.FAILED, State.OUT_OF_MEMORY}
     failed = {name for name, row in rows.items() if row.state in ended_badly} | store.failures().keys()
     only = frozenset(failed - stored)
     intent = Intent(study, _rows(study), only, poisoned_too=args.force, tracking=plan.tracking, plan=plan)
-    return carry_out(intent, args, store.place.parent)
+    return carry_out(intent, args, store.location.parent)
 
 
 def extend(args: argparse.Namespace) -> int:
     """Add rows to the stored plan of a study, and run what has no result."""
     wider = load_study(args.study, args.overrides, Path(args.workspace))
-    results = Place.at(args.results)
+    results = Location.at(args.results)
     plan = stored_plan(find_study(wider.name, results))
     before = _unchanged(plan)
     study = prolonged(before, wider) if before.search or wider.search else extended(before, wider)
@@ -67,12 +67,12 @@ def _rows(study: SweepConfig) -> tuple[PlannedTrial, ...]:
 
 def _stored(args: argparse.Namespace) -> tuple[Store, StoredPlan]:
     registry.discover(Path(args.workspace))
-    store = find_study(args.study, Place.at(args.results))
+    store = find_study(args.study, Location.at(args.results))
     plan = stored_plan(store)
-    if store.place.name != folder_name(plan.study):
+    if store.location.name != folder_name(plan.study):
         raise MemsweepError(
-            f"{store.place} holds the study {plan.study!r}, whose folder is called {folder_name(plan.study)}: it was "
-            "copied or renamed. Give the folder that name (in another results folder, where there is one already)."
+            f"{store.location} holds the study {plan.study!r}, whose folder is called {folder_name(plan.study)}: it "
+            "was copied or renamed. Give the folder that name (in another results folder, where there is one already)."
         )
     return store, plan
 

@@ -9,17 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from memsweep.config.schema import TrainingConfig
-from memsweep.learning import history, pruning
-from memsweep.learning.checkpoints import Checkpoint
-from memsweep.learning.ensemble import Ensemble, stability_margin
-from memsweep.learning.handover import Handover
-from memsweep.learning.learner import BPTT, Learner
-from memsweep.learning.optimizer import clipped
-from memsweep.learning.plateau import scheduled
-from memsweep.learning.problem import Problem
-from memsweep.learning.stretches import Settings, rates_at, settings_at
-from memsweep.learning.training_data import TrainingData
+from memsweep.config.schema.trial import TrainingConfig
+from memsweep.learning.ensemble.replicas import Ensemble, stability_margin
+from memsweep.learning.loss.problem import Problem
+from memsweep.learning.state.checkpoints import Checkpoint
+from memsweep.learning.state.warm_start import WarmStart
+from memsweep.learning.training import history, pruning
+from memsweep.learning.training.batches import TrainingData
+from memsweep.learning.training.learner import BPTT, Learner
+from memsweep.learning.training.lr_schedule import scheduled
+from memsweep.learning.training.optimizer import clipped
+from memsweep.learning.training.settings_schedule import Settings, rates_at, settings_at
 from memsweep.models.base import Model, Part
 from memsweep.streams import VALIDATION, Stream
 
@@ -30,7 +30,7 @@ def train(
     training: TrainingConfig,
     *,
     checkpoint: Checkpoint | None = None,
-    handover: Handover | None = None,
+    handover: WarmStart | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> list[Learner]:
     """Train every replica up to ``training.end``; the best validated state of each is kept.

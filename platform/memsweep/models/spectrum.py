@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from memsweep.models.threads import one_thread
+from memsweep.models.single_thread import one_thread
 
 
 def eigenvalues(matrix_NMM: Tensor) -> Tensor:

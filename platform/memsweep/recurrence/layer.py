@@ -8,7 +8,7 @@ numbers and kind of layer:
 - plain torch, a loop over time (``memsweep.recurrence.scan``): runs everything everywhere, and is what the others are
   tested against;
 - compiled C++ (``memsweep.recurrence.compiled``): on a processor, states stay in its cache;
-- Triton (``memsweep.recurrence.triton_layer``): on a GPU, states stay in registers.
+- Triton (``memsweep.recurrence.triton.layer``): on a GPU, states stay in registers.
 
 ``squared_loss`` is the fast way: outputs never leave the kernel, and loss and gradient come from one pass.
 
@@ -170,7 +170,7 @@ def squared_loss(
 def implementation(folded: Layer, inputs_BTI: Tensor) -> Implementation | None:
     """What computes a folded layer; None for plain torch."""
     from memsweep.recurrence.compiled.layer_calls import compiled_layer, refusal
-    from memsweep.recurrence.triton_layer import TritonLayer, layer_refusal
+    from memsweep.recurrence.triton.layer import TritonLayer, layer_refusal
 
     if inputs_BTI.device.type == "cuda":
         return None if layer_refusal(folded, inputs_BTI) else TritonLayer()

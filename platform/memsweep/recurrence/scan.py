@@ -30,9 +30,9 @@ from torch.nn.functional import pad
 from memsweep.recurrence.activations import Activation, activation_named
 from memsweep.recurrence.compiled.series_calls import compiled_scan, scan_refusal
 from memsweep.recurrence.coupling import coupling
+from memsweep.recurrence.padded_widths import missing
 from memsweep.recurrence.steps import Steps
-from memsweep.recurrence.triton_scan import TritonScan, triton_refusal
-from memsweep.recurrence.widths import missing
+from memsweep.recurrence.triton.scan import TritonScan, triton_refusal
 
 
 class FusedScan(Protocol):

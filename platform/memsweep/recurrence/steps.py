@@ -15,7 +15,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from memsweep.recurrence.align import ALIGNMENT
+from memsweep.recurrence.alignment import ALIGNMENT
 
 GRAIN = 32768
 """Elements from which torch hands a share of an elementwise operation to another thread."""

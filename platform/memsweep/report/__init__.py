@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-    from memsweep.sweep.storage import Place
+    from memsweep.sweep.store.filesystem import Location
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ReportPaths:
     rules: tuple[str, ...] = ()
 
 
-def build(where: Place | Path | str) -> ReportPaths:
+def build(where: Location | Path | str) -> ReportPaths:
     """Write the report of a study into its folder, in place of an older one.
 
     Works on an empty or partly finished study, and then says what is missing; a result that is damaged is missing
@@ -68,9 +68,9 @@ def build(where: Place | Path | str) -> ReportPaths:
         StoreError: the folder does not exist or cannot be written, or its plan is damaged.
     """
     from memsweep.report.assemble import build_report
-    from memsweep.sweep.storage import Place
+    from memsweep.sweep.store.filesystem import Location
 
-    return build_report(Place.at(where))
+    return build_report(Location.at(where))
 
 
 def table_text(source: ReportPaths | pd.DataFrame, *, width: int | None = None, colour: bool | None = None) -> str:
@@ -81,6 +81,6 @@ def table_text(source: ReportPaths | pd.DataFrame, *, width: int | None = None, 
         width: columns to fill (None: the terminal's, at most 120; 110 when the output is no terminal).
         colour: write ANSI colours (None: only when standard output is a terminal).
     """
-    from memsweep.report.terminal import verdict_table
+    from memsweep.report.terminal.verdicts import verdict_table
 
     return verdict_table(source, width=width, colour=colour)

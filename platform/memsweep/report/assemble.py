@@ -9,42 +9,42 @@ from pathlib import Path
 import pandas as pd
 
 from memsweep.report import ReportPaths
-from memsweep.report.alignment import AlignmentRow, alignment_frame, alignment_rows
-from memsweep.report.answer import MOVES
-from memsweep.report.compared import compare_cells, compared_frame
-from memsweep.report.draw_alignment import alignment_along, alignment_gallery, varied
-from memsweep.report.draw_error import error_gallery
-from memsweep.report.draw_gradients import gradient_gallery
-from memsweep.report.draw_memory import memory_gallery
-from memsweep.report.draw_radius import radius_gallery
-from memsweep.report.draw_rates import rate_gallery
-from memsweep.report.draw_training import training_gallery
-from memsweep.report.export import radii_frame, verdict_frame, write_csv
-from memsweep.report.findings import BALLS, Finding, find
-from memsweep.report.grouping import OF_A_SEARCH, find_grouping
-from memsweep.report.labels import Labels, field_name
-from memsweep.report.losses import LossRow, loss_frame, loss_rows
-from memsweep.report.page import Contents, Galleries, Section, render
-from memsweep.report.panels import Gallery, write_png
-from memsweep.report.publish import REPORT, drafted
-from memsweep.report.published import compare, published_frame
-from memsweep.report.rates import RateStudy, rate_studies
-from memsweep.report.search_frames import search_frame, winners_frame
-from memsweep.report.search_pictures import search_pictures
-from memsweep.report.searched import Searched, part_of, read_searched, scan_of
-from memsweep.report.study import Study, load_study
-from memsweep.report.view_alignment import alignment_sentences, order_sentences
-from memsweep.report.view_losses import shown_losses
-from memsweep.report.view_search import sentences
-from memsweep.sweep.storage import Place
+from memsweep.report.analysis.claims import compare_cells, compared_frame
+from memsweep.report.analysis.findings import BALLS, Finding, find
+from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_frame, alignment_rows
+from memsweep.report.analysis.learning_rates import RateStudy, rate_studies
+from memsweep.report.analysis.losses import LossRow, loss_frame, loss_rows
+from memsweep.report.analysis.published import compare, published_frame
+from memsweep.report.analysis.search.searched import Searched, part_of, read_searched, scan_of
+from memsweep.report.analysis.summary import MOVES
+from memsweep.report.export.csv import radii_frame, verdict_frame, write_csv
+from memsweep.report.export.publish import REPORT, drafted
+from memsweep.report.export.search import search_frame, winners_frame
+from memsweep.report.figures.alignment import alignment_along, alignment_gallery, varied
+from memsweep.report.figures.error import error_gallery
+from memsweep.report.figures.gradients import gradient_gallery
+from memsweep.report.figures.learning_rates import rate_gallery
+from memsweep.report.figures.memory import memory_gallery
+from memsweep.report.figures.panels import Gallery, write_png
+from memsweep.report.figures.radius import radius_gallery
+from memsweep.report.figures.search.pictures import search_pictures
+from memsweep.report.figures.training import training_gallery
+from memsweep.report.naming.conditions import OF_A_SEARCH, find_grouping
+from memsweep.report.naming.labels import Labels, field_name
+from memsweep.report.page.page import Contents, Galleries, Section, render
+from memsweep.report.read.study import Study, load_study
+from memsweep.report.rows.alignment import alignment_sentences, order_sentences
+from memsweep.report.rows.losses import shown_losses
+from memsweep.report.rows.search import sentences
+from memsweep.sweep.store.filesystem import Location
 
 
-def build_report(place: Place) -> ReportPaths:
+def build_report(place: Location) -> ReportPaths:
     """See ``memsweep.report.build``."""
     return report_on(load_study(place), place)
 
 
-def report_on(study: Study, place: Place) -> ReportPaths:
+def report_on(study: Study, place: Location) -> ReportPaths:
     """Write the report of a study that was read from a place."""
     contents = _contents(study)
     with drafted(place) as draft:

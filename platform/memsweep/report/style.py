@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from memsweep.stability.slopes import Slope
+    from memsweep.stability.verdict.slopes import Slope
 
 INK, MUTED, FAINT = "#1d2530", "#5b6673", "#d5dae0"
 SETTINGS: dict[str, Any] = {

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from memsweep import registry
 from memsweep.models.base import Model
-from memsweep.models.deep import DeepModel
-from memsweep.models.unit import Parts, Recurrence, Unit
+from memsweep.models.deep.base import DeepModel
+from memsweep.models.deep.unit import Parts, Recurrence, Unit
 
 
 class Rule(ABC):

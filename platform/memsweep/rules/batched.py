@@ -9,7 +9,7 @@ A state is its value, which no rule touches, with derivatives from two places (`
   the shape of the weights for every step, are never made. The price is memory that grows with the sequence, which
   that of ``memsweep.rules.stepping`` does not.
 
-Letters: see memsweep.models.unit.
+Letters: see memsweep.models.deep.unit.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from torch import Tensor
 
 from memsweep import registry
 from memsweep.models.base import Model
-from memsweep.models.deep import DeepModel
-from memsweep.models.unit import Parts, Unit, before, running_mean
+from memsweep.models.deep.base import DeepModel
+from memsweep.models.deep.unit import Parts, Unit, before, running_mean
 from memsweep.recurrence.varying import varying_scan
 from memsweep.rules.base import Rule, holding_still, learning
 from memsweep.rules.graft import grafted

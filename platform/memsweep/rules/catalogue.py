@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memsweep.models.unit import Unit
+from memsweep.models.deep.unit import Unit
 from memsweep.registry import register_rule
 from memsweep.rules.base import Rule
 

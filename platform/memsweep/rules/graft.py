@@ -1,6 +1,6 @@
 """Derivatives of one's own choice on a value that is given: what a learning rule does to states.
 
-Letters: see memsweep.models.unit.
+Letters: see memsweep.models.deep.unit.
 """
 
 from __future__ import annotations

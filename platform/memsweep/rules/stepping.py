@@ -5,7 +5,7 @@ of each state to its own row of that part, e_t = df(x_t, h_{t-1})/dpart + D_t e_
 that is O(M) for the eigenvalues, O(M) for the gains and O(M F) for the encoder; of any unit, no more than its weights.
 The errors of the states come from autograd through the graph of a single step, which is freed before the next.
 
-Letters: see memsweep.models.unit; I inputs, O outputs.
+Letters: see memsweep.models.deep.unit; I inputs, O outputs.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from torch import Tensor
 from memsweep import registry
 from memsweep.errors import one_of
 from memsweep.models.base import Weights
-from memsweep.models.deep import DeepModel
-from memsweep.models.unit import Parts, Unit
+from memsweep.models.deep.base import DeepModel
+from memsweep.models.deep.unit import Parts, Unit
 from memsweep.rules.base import Rule, holding_still, learning
 from memsweep.rules.graft import with_traces
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from memsweep.config.search import Domain
-from memsweep.config.searching import modes
-from memsweep.search.ledger import FOLDER, Entry, Heard, Ledger, Round
-from memsweep.search.members import Member, MemberState, SearchRow, Suggestion
-from memsweep.sweep.storage import Place, explained
+from memsweep.config.schema.search import Domain
+from memsweep.config.search.sections import modes
+from memsweep.search.round_log import FOLDER, Entry, Heard, Ledger, Round
+from memsweep.search.trials import Member, MemberState, SearchRow, Suggestion
+from memsweep.sweep.store.filesystem import Location, storage_errors
 
 if TYPE_CHECKING:
-    from memsweep.sweep.plan_file import StoredPlan
+    from memsweep.sweep.planning.plan_file import StoredPlan
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class SearchHistory:
     ended: bool = True
 
 
-def read(place: Place, plan: StoredPlan) -> SearchHistory | None:
+def read(place: Location, plan: StoredPlan) -> SearchHistory | None:
     """The search of a study; None where its plan has none.
 
     Needs neither the study's tasks nor the code that made its numbers: the ledger tells everything.
@@ -80,7 +80,7 @@ def read(place: Place, plan: StoredPlan) -> SearchHistory | None:
     )
 
 
-def members(place: Place, keys: Iterable[str]) -> tuple[Member, ...]:
+def members(place: Location, keys: Iterable[str]) -> tuple[Member, ...]:
     """Every suggestion of these blocks as the ledger has it.
 
     Args:
@@ -94,8 +94,8 @@ def members(place: Place, keys: Iterable[str]) -> tuple[Member, ...]:
     return tuple(member for block in blocks if block for member in _members(block))
 
 
-def _ledgers(place: Place) -> list[Ledger]:
-    with explained("read", place / FOLDER):
+def _ledgers(place: Location) -> list[Ledger]:
+    with storage_errors("read", place / FOLDER):
         return [Ledger(place, key) for key in (place / FOLDER).folders()]
 
 

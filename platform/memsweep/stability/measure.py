@@ -9,18 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from memsweep.config.schema import TrialConfig
-from memsweep.learning.alignment import Compared
-from memsweep.learning.ensemble import Ensemble, stability_margin
-from memsweep.learning.learner import Learner
-from memsweep.learning.problem import Problem
-from memsweep.learning.projection import projected
-from memsweep.learning.task import Batch
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.data.task import Batch
+from memsweep.learning.ensemble.replicas import Ensemble, stability_margin
+from memsweep.learning.loss.problem import Problem
+from memsweep.learning.training.gradient_alignment import Compared
+from memsweep.learning.training.learner import Learner
+from memsweep.learning.training.projection import projected
 from memsweep.models.base import Part
 from memsweep.outcome import Outcome
 from memsweep.stability.gradients import gradient_bounds, gradient_norms
-from memsweep.stability.memory import memory_function
-from memsweep.stability.perturbation import perturbation_error
+from memsweep.stability.memory_function import memory_function
+from memsweep.stability.perturbation.error import perturbation_error
 from memsweep.streams import TEST, Stream
 
 

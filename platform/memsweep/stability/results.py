@@ -9,12 +9,12 @@ from typing import Any
 
 import pandas as pd
 
-from memsweep.config.schema import TrialConfig
-from memsweep.learning.alignment import ALL
-from memsweep.learning.objectives import LinearFunctionalTask, Task
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.data.api import LinearFunctionalTask, Task
+from memsweep.learning.training.gradient_alignment import ALL
 from memsweep.outcome import Outcome
 from memsweep.stability.measure import Measurement, evaluated_exactly
-from memsweep.stability.perturbation import radius_grid
+from memsweep.stability.perturbation.error import radius_grid
 
 
 @dataclass(frozen=True)

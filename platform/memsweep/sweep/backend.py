@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from memsweep.sweep.job import Failure, PackJob, PackReport, Progress
+from memsweep.sweep.worker.execute import Failure, PackJob, PackReport, Progress
 
 Work = Callable[[PackJob, Progress], PackReport]
 

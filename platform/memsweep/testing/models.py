@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from memsweep import registry
-from memsweep.config.canonical import to_dict
-from memsweep.learning.ensemble import Ensemble, Replica, build
-from memsweep.learning.layout import bucket, slots
+from memsweep.config.schema.canonical import to_dict
+from memsweep.learning.ensemble.flat_layout import bucket, slots
+from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.models.base import LinearModel, Model, Part, Role, Signature, as_linear
 from memsweep.streams import Stream
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from memsweep import registry
-from memsweep.config.canonical import to_dict
-from memsweep.learning.objectives import Batch, CarriedTask, Task
-from memsweep.learning.symbols import are_symbols
+from memsweep.config.schema.canonical import to_dict
+from memsweep.data.api import Batch, CarriedTask, Task
+from memsweep.data.symbols import are_symbols
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 
 

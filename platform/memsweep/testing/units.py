@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from memsweep import registry
-from memsweep.config.canonical import to_dict
-from memsweep.models.unit import Unit, before
+from memsweep.config.schema.canonical import to_dict
+from memsweep.models.deep.unit import Unit, before
 
 REPLICAS, BATCH, HORIZON, WIDTH = 2, 3, 6, 4
 

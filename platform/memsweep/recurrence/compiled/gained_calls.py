@@ -1,6 +1,6 @@
 """Calls of the compiled recurrence with gains.
 
-Letters: see memsweep.recurrence.gained.
+Letters: see memsweep.recurrence.gained.scan.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from memsweep.recurrence.compiled.library import CODES, library, pointers, run
-from memsweep.recurrence.gained_cell import MODRELU, Cell, Pulled
+from memsweep.recurrence.gained.step import MODRELU, Cell, Pulled
 
 _CODES = CODES | {MODRELU: len(CODES)}
 _PLAIN, _FACTOR, _EXPONENTIAL = range(3)
@@ -32,7 +32,7 @@ class _Call(ctypes.Structure):
 
 
 class CompiledGained:
-    """See ``memsweep.recurrence.gained.Implementation``.
+    """See ``memsweep.recurrence.gained.scan.Implementation``.
 
     Every sequence of a model is computed by itself, and every row of its matrix's gradient: no number depends on other
     models or on threads.

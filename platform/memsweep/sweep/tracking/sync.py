@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.errors import StoreError, one_of
-from memsweep.sweep.redaction import redacted
-from memsweep.sweep.storage import Place, at_once
-from memsweep.sweep.store import Store, folder_name
-from memsweep.sweep.tracking import mirror
-from memsweep.sweep.tracking.place import SERVERS, prepare_environment, tracking_uri
+from memsweep.redaction import redacted
+from memsweep.sweep.store.filesystem import Location, at_once
+from memsweep.sweep.store.results import Store, folder_name
+from memsweep.sweep.tracking import run_content
 from memsweep.sweep.tracking.tracker import AT_ONCE, STATUS
+from memsweep.sweep.tracking.uri import SERVERS, prepare_environment, tracking_uri
 
 if TYPE_CHECKING:
     from memsweep.sweep.tracking.writer import Writer
@@ -61,7 +61,7 @@ class SyncResult:
 
 def sync(
     uri: str | None,
-    results: Place | Path,
+    results: Location | Path,
     study: str,
     tracking: Mapping[str, Any],
     identities: Sequence[str],
@@ -96,7 +96,7 @@ def sync(
 
     params, tags = tracking.get("params") or {}, tracking.get("tags") or {}
     writer = Writer(chosen, results, study, str(tracking.get("description") or ""), params, tags)
-    job = _Sync(writer, chosen, Store(Place.at(results) / folder_name(study)), say)
+    job = _Sync(writer, chosen, Store(Location.at(results) / folder_name(study)), say)
     return job.run(identities, configs, STATUS[ended], report_folder)
 
 
@@ -122,8 +122,8 @@ class _Sync:
         if why := self.missing.get("the sweep's own run"):
             self.missing |= dict.fromkeys([*records, *failed], why)
             return self._result((), 0, 0)
-        stamps = {name: mirror.stamp_of_result(record) for name, record in records.items()}
-        stamps |= {name: mirror.stamp_of_failure(failure) for name, failure in failed.items()}
+        stamps = {name: run_content.stamp_of_result(record) for name, record in records.items()}
+        stamps |= {name: run_content.stamp_of_failure(failure) for name, failure in failed.items()}
         todo = [name for name, stamp in stamps.items() if not self.writer.holds(name, stamp)]
         self.say(f"sync: {len(stamps) - len(todo)} of them are in MLflow ({redacted(self.uri)}), {len(todo)} to add")
         added = self._added(todo, records, failed, configs)
@@ -176,10 +176,10 @@ class _Sync:
         return added
 
     def _write_result(self, record: Mapping[str, Any]) -> None:
-        self.writer.write(mirror.finished_run(record, self.store.tables(record["identity"])))
+        self.writer.write(run_content.finished_run(record, self.store.tables(record["identity"])))
 
     def _write_failure(self, name: str, failure: Mapping[str, Any], configs: Mapping[str, Mapping[str, Any]]) -> None:
-        self.writer.write(mirror.failed_run(name, failure, configs[name]))
+        self.writer.write(run_content.failed_run(name, failure, configs[name]))
 
     def _step(self, what: str, work: Callable[[], object]) -> bool:
         """Do something in MLflow, again and again while that may help; whether it is done."""
@@ -190,7 +190,7 @@ class _Sync:
 
     def _tried(self, work: Callable[[], object]) -> str:
         """Empty when it is done, else why it is not."""
-        from memsweep.sweep.tracking.calls import is_transient, reason
+        from memsweep.sweep.tracking.retries import is_transient, reason
 
         began, why = time.monotonic(), ""
         for pause in (*_PAUSES, 0.0):

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.errors import one_of
-from memsweep.sweep.redaction import redacted, without_secrets
-from memsweep.sweep.storage import Place
-from memsweep.sweep.store import Store, folder_name
-from memsweep.sweep.tracking import mirror
-from memsweep.sweep.tracking.place import SERVERS, prepare_environment, tracking_uri
+from memsweep.redaction import redacted, without_secrets
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.results import Store, folder_name
+from memsweep.sweep.tracking import run_content
+from memsweep.sweep.tracking.uri import SERVERS, prepare_environment, tracking_uri
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,11 +56,11 @@ class Tracker:
         uri: the tracking URI without secrets, for messages.
     """
 
-    def __init__(self, uri: str, results: Place | Path, study: str, writer: Callable[[], Writer]) -> None:
+    def __init__(self, uri: str, results: Location | Path, study: str, writer: Callable[[], Writer]) -> None:
         self.uri = redacted(uri)
         self._full_uri = uri
         self._study = study
-        self._store = Store(Place.at(results) / folder_name(study))
+        self._store = Store(Location.at(results) / folder_name(study))
         self._make_writer = writer
         self._writer: Writer | None = None
         self._jobs: deque[_Job] = deque()
@@ -80,7 +80,7 @@ class Tracker:
     def open(
         cls,
         uri: str | None,
-        results: Place | Path,
+        results: Location | Path,
         study: str,
         description: str = "",
         params: Mapping[str, Any] | None = None,
@@ -209,11 +209,11 @@ class Tracker:
         counted = [f"{len(trials)} of {len(self._trials)} trials"] if trials else []
         what = ", ".join([*counted, *(job.what for job in missing if job.trial is None)])
         reasons = dict.fromkeys([why for _, why in self._lost] + ([self._obstacle] if waiting else []))
-        results = self._store.place.parent
-        elsewhere = f" --results {shlex.quote(results.uri)}" if results != Place.at("results") else ""
+        results = self._store.location.parent
+        elsewhere = f" --results {shlex.quote(results.uri)}" if results != Location.at("results") else ""
         return (
-            f"Not in MLflow yet: {what} ({'; '.join(list(reasons)[:3])}). The results are safe in {self._store.place}; "
-            f"memsweep sync {shlex.quote(self._study)}{elsewhere} adds what is missing."
+            f"Not in MLflow yet: {what} ({'; '.join(list(reasons)[:3])}). The results are safe in "
+            f"{self._store.location}; memsweep sync {shlex.quote(self._study)}{elsewhere} adds what is missing."
         )
 
     def _put(self, job: _Job) -> None:
@@ -235,7 +235,7 @@ class Tracker:
                 self._failures = self._store.failures()
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             failure = {"time": now, **failure, **self._failures.get(identity, {})}
-        writer.write(mirror.failed_run(identity, failure, config))
+        writer.write(run_content.failed_run(identity, failure, config))
 
     def _work(self) -> None:
         failures = 0  # in a row
@@ -317,15 +317,15 @@ class Tracker:
     def _judged(self, error: Exception) -> tuple[str, bool]:
         """Why a try failed, and whether another one is worth it."""
         try:
-            from memsweep.sweep.tracking.calls import is_transient, reason
+            from memsweep.sweep.tracking.retries import is_transient, reason
         except ImportError:  # MLflow itself cannot be imported
             return f"{type(error).__name__}: {without_secrets(str(error))}", False
         return reason(error, self._full_uri), is_transient(error)
 
 
 def _write(record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], writer: Writer) -> None:
-    if not writer.holds(record["identity"], mirror.stamp_of_result(record)):
-        writer.write(mirror.finished_run(record, tables))
+    if not writer.holds(record["identity"], run_content.stamp_of_result(record)):
+        writer.write(run_content.finished_run(record, tables))
 
 
 def _pause(failures: int) -> float:

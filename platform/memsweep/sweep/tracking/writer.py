@@ -18,10 +18,10 @@ from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.entities import Experiment, Metric, Param, Run, RunTag, ViewType
 
-from memsweep.sweep.storage import Place
-from memsweep.sweep.tracking.calls import Calls
-from memsweep.sweep.tracking.mirror import IDENTITY, NOTE, OUTCOME, ChildRun, Stamp, sweep_key
-from memsweep.sweep.tracking.place import SERVERS, artifact_location, home
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.tracking.retries import Calls
+from memsweep.sweep.tracking.run_content import IDENTITY, NOTE, OUTCOME, ChildRun, Stamp, sweep_key
+from memsweep.sweep.tracking.uri import SERVERS, artifact_location, home
 
 PARENT, SWEEP = "mlflow.parentRunId", "memsweep.sweep"
 
@@ -65,7 +65,7 @@ class Writer:
     def __init__(
         self,
         uri: str,
-        results: Place | Path,
+        results: Location | Path,
         study: str,
         description: str,
         params: Mapping[str, Any],

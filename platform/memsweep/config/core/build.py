@@ -1,0 +1,172 @@
+"""From plain data to frozen config dataclasses, with every problem collected instead of the first one raised."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Final
+
+from memsweep import registry
+from memsweep.config.core import values
+from memsweep.config.core.problems import REQUIRED, UNKNOWN, WHOLE, Problem, join, show
+from memsweep.config.core.reflect import default, hints, keys, part_config, registered_kind
+from memsweep.errors import ConfigError, RegistryError, did_you_mean, one_of
+
+INVALID: Final = values.INVALID
+UNSET: Final = "???"  # how YAML configs that Hydra reads mark a value that the user must give
+
+
+def checked(cls: type, data: Any, source: str) -> Any:
+    """An instance of a config dataclass from plain data.
+
+    Raises:
+        ConfigError: with all problems of ``data``; ``source`` says where it came from.
+    """
+    problems: list[Problem] = []
+    instance = build(cls, data, "", problems)
+    if problems:
+        raise ConfigError([str(problem) for problem in problems], source)
+    return instance
+
+
+def build(cls: type, data: Any, path: str, problems: list[Problem], fallback: Any = None) -> Any:
+    """An instance of ``cls``, or INVALID with the reasons added to ``problems``.
+
+    Args:
+        cls: a config dataclass.
+        data: plain data for it, YAML keys.
+        path: where ``data`` stands, for the messages.
+        problems: collects what is wrong.
+        fallback: an instance of ``cls`` that gives the fields which ``data`` leaves out (None: the class's defaults).
+    """
+    if not isinstance(data, Mapping):
+        problems.append(Problem(path, f"must be a mapping of fields ({one_of(keys(cls))})", show(data)))
+        return INVALID
+    before = len(problems)
+    problems += [_unknown(cls, path, key) for key in data if key not in keys(cls)]
+    given: dict[str, Any] = {}
+    for key, field in keys(cls).items():
+        if key in data and data[key] != UNSET:
+            given[field.name] = build_field(cls, field, data[key], join(path, key), problems)
+        elif isinstance(fallback, cls):
+            given[field.name] = getattr(fallback, field.name)
+        elif default(field) is dataclasses.MISSING:
+            problems.append(_required(field, join(path, key)))
+    if len(problems) > before:
+        return INVALID
+    return _construct(cls, given, path, problems)
+
+
+def build_field(cls: type, field: dataclasses.Field[Any], data: Any, path: str, problems: list[Problem]) -> Any:
+    """The value of one field of ``cls`` from plain data, or INVALID with the reasons added to ``problems``."""
+    kind = registered_kind(field)
+    if kind is not None:
+        return _build_part(kind, field, data, path, problems)
+    return _conform(hints(cls)[field.name], field, data, path, problems)
+
+
+def _build_part(kind: str, field: dataclasses.Field[Any], data: Any, path: str, problems: list[Problem]) -> Any:
+    known = one_of(registry.names(kind))
+    if isinstance(data, str):
+        return _build_named(kind, data, {}, path, path, problems)
+    if not isinstance(data, Mapping):
+        rule = f"must be the name of a {kind}, or {{name: ..., and its fields}}; registered {kind}s: {known}"
+        problems.append(Problem(path, rule, show(data)))
+        return INVALID
+    if data.get("name", UNSET) == UNSET:
+        fallback = default(field)
+        if fallback is dataclasses.MISSING:
+            rule = f"is required: say which {kind}. Registered {kind}s: {known}"
+            problems.append(Problem(join(path, "name"), rule, kind=REQUIRED))
+            return INVALID
+        return build(type(fallback), {k: v for k, v in data.items() if k != "name"}, path, problems, fallback)
+    fields = {key: value for key, value in data.items() if key != "name"}
+    return _build_named(kind, data["name"], fields, path, join(path, "name"), problems)
+
+
+def _build_named(kind: str, name: Any, fields: Mapping[str, Any], path: str, at: str, problems: list[Problem]) -> Any:
+    config = part_config(kind, name) if isinstance(name, str) else None
+    if config is None:
+        problems.append(Problem(at, registry.unknown(kind, name)))
+        return INVALID
+    return build(config, fields, path, problems)
+
+
+def _conform(hint: Any, field: dataclasses.Field[Any], data: Any, path: str, problems: list[Problem]) -> Any:
+    """``data`` as a value of the type ``hint``."""
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        fallback = default(field)
+        return build(hint, data, path, problems, fallback if isinstance(fallback, hint) else None)
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _conform_union(typing.get_args(hint), field, data, path, problems)
+    if origin is tuple:
+        return _conform_tuple(typing.get_args(hint), field, data, path, problems)
+    if hint not in values.NAMES:
+        raise RegistryError(
+            f"the field {path} has the type {hint}; a setting may be bool, int, float, str, a config dataclass, "
+            "tuple[X, ...], X | None, or Any with registered=."
+        )
+    return values.scalar(hint, field, data, path, problems)
+
+
+def _conform_union(
+    options: tuple[Any, ...], field: dataclasses.Field[Any], data: Any, path: str, problems: list[Problem]
+) -> Any:
+    if data is None and types.NoneType in options:
+        return None
+    options = tuple(option for option in options if option is not types.NoneType)
+    if len(options) == 1:
+        return _conform(options[0], field, data, path, problems)
+    for option in options:
+        attempt: list[Problem] = []
+        value = _conform(option, field, data, path, attempt)
+        if not attempt:
+            return value
+    rule = "must be " + " or ".join(values.NAMES.get(option, "a list or mapping") for option in options)
+    problems.append(Problem(path, rule, show(data)))
+    return INVALID
+
+
+def _conform_tuple(
+    items: tuple[Any, ...], field: dataclasses.Field[Any], data: Any, path: str, problems: list[Problem]
+) -> Any:
+    if not isinstance(data, list | tuple):
+        problems.append(Problem(path, "must be a list: [...]", show(data)))
+        return INVALID
+    of_any_length = items[-1:] == (Ellipsis,)
+    if not of_any_length and len(items) != len(data):
+        problems.append(Problem(path, f"must be a list of {len(items)} values", show(data)))
+        return INVALID
+    wanted = [items[0]] * len(data) if of_any_length else items
+    before = len(problems)
+    made = tuple(
+        _conform(hint, field, item, f"{path}[{index}]", problems)
+        for index, (hint, item) in enumerate(zip(wanted, data, strict=True))
+    )
+    return made if len(problems) == before else INVALID
+
+
+def _construct(cls: type, given: dict[str, Any], path: str, problems: list[Problem]) -> Any:
+    try:
+        instance = cls(**given)
+    except (TypeError, ValueError) as error:  # a __post_init__ that refuses
+        problems.append(Problem(path, str(error), kind=WHOLE))
+        return INVALID
+    found = instance.problems() if hasattr(instance, "problems") else ()
+    before = len(problems)
+    problems += [Problem(path, text, kind=WHOLE) for text in found]
+    return instance if len(problems) == before else INVALID
+
+
+def _unknown(cls: type, path: str, key: object) -> Problem:
+    owner = f"the {cls.kind} {cls.name}" if hasattr(cls, "kind") and hasattr(cls, "name") else path or "a trial"
+    rule = f"{owner} has no field {key!r}.{did_you_mean(key, keys(cls))} Fields: {one_of(keys(cls))}"
+    return Problem(join(path, key), rule, kind=UNKNOWN)
+
+
+def _required(field: dataclasses.Field[Any], path: str) -> Problem:
+    meaning = field.metadata.get("doc") or "it has no default"
+    return Problem(path, f"is required: {meaning}", kind=REQUIRED)

@@ -1,0 +1,93 @@
+"""Later settings over earlier ones: a grid entry or an override laid over the study's base."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from memsweep.config.core.reflect import default, keys, part_name, registered_kind, shape
+
+
+def put(entry: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Set a value at a path of a nested entry; a mapping is merged into a mapping that stands there.
+
+    A name on the way (``exp``) becomes ``{"name": "exp"}``, so that its fields can be set.
+    """
+    *parents, last = path
+    node = entry
+    for key in parents:
+        below = _opened(node.get(key, {}))
+        node[key] = below if isinstance(below, dict) else {}
+        node = node[key]
+    held = _opened(node.get(last))
+    if isinstance(held, dict) and isinstance(value, Mapping):
+        for key, inner in value.items():
+            put(held, (key,), inner)
+        node[last] = held
+    else:
+        node[last] = _copy(value)
+
+
+def merged(cls: type | None, base: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with the keys of ``entry`` over it.
+
+    Where the entry changes a field on which others depend (``depends_on``), the base's values of those others are
+    dropped, unless the entry gives them, too: they belonged to the old choice.
+
+    Args:
+        cls: the config dataclass that both describe (None: not known; then plain nested merging).
+        base: plain data.
+        entry: plain data; a nested part of another name replaces the base's part wholly.
+    """
+    fields = keys(cls) if cls is not None else {}
+    result = _copy(base)
+    for key, value in entry.items():
+        field = fields.get(key)
+        result[key] = _over(cls, field, result.get(key), value)
+    for key in dependents(cls, base, entry):
+        result.pop(key, None)
+    return result
+
+
+def _over(cls: type | None, field: dataclasses.Field[Any] | None, held: Any, value: Any) -> Any:
+    if field is not None and registered_kind(field) is not None:
+        held, value = _opened(held), _opened(value)
+        named = "name" in value if isinstance(value, Mapping) else False
+        if named and isinstance(held, Mapping) and part_name(value) != part_name(held) and not _is_section(field):
+            return _copy(value)
+    if not isinstance(held, Mapping) or not isinstance(value, Mapping):
+        return _copy(value)
+    below = shape(cls, field, {**held, **value}) if cls is not None and field is not None else None
+    return merged(below, held, value)
+
+
+def _is_section(field: dataclasses.Field[Any]) -> bool:
+    """A trial's task and model keep what the base says beside the name; smaller parts are replaced with the name."""
+    return field.metadata["registered"] in ("task", "model")
+
+
+def dependents(cls: type | None, base: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
+    """Keys whose base values fall away, because ``entry`` changes the field that they depend on."""
+    if cls is None:
+        return []
+    fields = keys(cls)
+    fallen = []
+    for key, field in fields.items():
+        decider = field.metadata.get("depends_on")
+        if decider is None or decider not in entry or key in entry:
+            continue
+        before = base.get(decider, default(fields[decider]) if decider in fields else None)
+        if entry[decider] != before:
+            fallen.append(key)
+    return fallen
+
+
+def _opened(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copy(inner) for key, inner in value.items()}
+    return [_copy(inner) for inner in value] if isinstance(value, list | tuple) else value

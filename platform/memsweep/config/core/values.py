@@ -1,0 +1,82 @@
+"""Numbers, text and truth values: the right type, finite, within the limits of their ``setting``."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+from typing import Any, Final
+
+from memsweep import registry
+from memsweep.config.core.problems import Problem, show
+from memsweep.errors import did_you_mean, one_of
+
+INVALID: Final = object()
+"""Stands for a value that could not be made; the reasons are among the problems."""
+
+NAMES: Final[dict[Any, str]] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+_LIMITS = (
+    ("at_least", operator.ge, "at least"),
+    ("above", operator.gt, "above"),
+    ("at_most", operator.le, "at most"),
+    ("below", operator.lt, "below"),
+)
+
+
+def scalar(wanted: type, field: dataclasses.Field[Any], data: Any, path: str, problems: list[Problem]) -> Any:
+    """``data`` as a bool, int, float or str within the field's limits and choices, or INVALID.
+
+    Nothing is guessed: true is no number and 2.0 is no whole number; only a whole number stands for a float.
+    """
+    value = _typed(wanted, data)
+    if value is INVALID:
+        problems.append(Problem(path, f"must be {NAMES[wanted]}", f"{show(data)}{_advice(wanted, data)}"))
+        return INVALID
+    if isinstance(value, float) and not math.isfinite(value):
+        problems.append(Problem(path, "must be a finite number", show(data)))
+        return INVALID
+    choices = field.metadata.get("choices")
+    if choices is not None and value not in choices:
+        hint = did_you_mean(value, choices).strip().rstrip("?").replace("Did", "did")
+        got = show(value) + (f" ({hint}?)" if hint else "")
+        problems.append(Problem(path, f"must be one of {one_of(choices)}", got))
+        return INVALID
+    kind = field.metadata.get("named")
+    if kind is not None:
+        value = registry.rule_name(value) if kind == registry.RULE else value
+        if value not in registry.names(kind):
+            problems.append(Problem(path, registry.unknown(kind, value)))
+            return INVALID
+    for name, holds, words in _LIMITS:
+        limit = field.metadata.get(name)
+        if limit is not None and not isinstance(value, str) and not holds(value, limit):
+            problems.append(Problem(path, f"must be {words} {limit:,}".replace(",", "_"), show(data)))
+            return INVALID
+    return value
+
+
+def _typed(wanted: type, data: Any) -> Any:
+    if type(data) is wanted:
+        return data
+    if wanted is float and type(data) is int:
+        try:
+            return float(data)
+        except OverflowError:
+            return math.inf
+    return INVALID
+
+
+def _advice(wanted: type, data: Any) -> str:
+    if wanted is str and isinstance(data, bool | int | float):
+        return " (write it in quotes to make it text)"
+    if wanted in (int, float) and isinstance(data, str) and _is_number(data):
+        return " (write it without quotes to make it a number)"
+    return ""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

@@ -1,0 +1,92 @@
+"""Problems that many rows of a grid share, told once each with the axis values that cause them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from memsweep.config.core.problems import UNKNOWN, VALUE, WHOLE, Problem, sentence, show
+from memsweep.config.schema.axes import Axes
+
+_MOST = 5
+"""Wrong values, and sentences about one path, that a message spells out before it counts the rest."""
+
+
+@dataclass
+class _Case:
+    """One rule that was broken: what was got, and at which values of each axis."""
+
+    problem: Problem
+    got: dict[str, None] = field(default_factory=dict)
+    seen: dict[str, set[int]] = field(default_factory=dict)
+
+
+class Causes:
+    """Collects the problems of combinations of axis values.
+
+    Args:
+        axes: the axes of the combinations.
+        known: problems that were told already, of the base configuration; they are not told again.
+        home: section of the study file that the values come from.
+    """
+
+    def __init__(self, axes: Axes, known: Sequence[Problem] = (), home: str = "grid") -> None:
+        self._home = home
+        self._axes = axes
+        self._known = set(known)
+        self._cases: dict[tuple[str, str], _Case] = {}
+
+    def add(self, problems: Sequence[Problem], at: Mapping[str, int]) -> None:
+        """Note the problems of one combination: ``at`` is the index of its value on each axis that it has."""
+        for problem in problems:
+            if problem in self._known:
+                continue
+            case = self._cases.setdefault((problem.path, problem.rule), _Case(problem))
+            case.got[problem.got] = None
+            for axis, index in at.items():
+                case.seen.setdefault(axis, set()).add(index)
+
+    def sentences(self) -> list[str]:
+        """One sentence for each rule that was broken, in the order in which they were met."""
+        told: list[str] = []
+        alike: dict[str, int] = {}
+        for case in self._cases.values():
+            path, kind = case.problem.path, case.problem.kind
+            alike[path] = alike.get(path, 0) + (kind == WHOLE)
+            if alike[path] <= _MOST or kind != WHOLE:
+                told.append(self._sentence(case))
+        return told + [
+            sentence(path, f"{count - _MOST} more problems of this kind")
+            for path, count in alike.items()
+            if count > _MOST
+        ]
+
+    def _sentence(self, case: _Case) -> str:
+        problem = case.problem
+        for axis in case.seen:
+            if problem.kind == VALUE and axis.startswith(f"{problem.path}."):
+                return sentence(f"{self._home}.{axis}", f"names no field: {problem.path} has no fields below it here")
+            if problem.kind == UNKNOWN and (axis == problem.path or axis.startswith(f"{problem.path}.")):
+                where = self._where(case).replace(f" (in the {self._home})", "").replace(f"in the {self._home}, ", "")
+                return sentence(f"{self._home}.{axis}", f"names no field: {problem.rule}", "", where)
+        return sentence(problem.path, problem.rule, _listed([got for got in case.got if got]), self._where(case))
+
+    def _where(self, case: _Case) -> str:
+        """The axis values that all broken rows share and the others lack, in brackets."""
+        words, related = [], False
+        for axis, indices in case.seen.items():
+            values = self._axes[axis]
+            inside = case.problem.path == axis or case.problem.path.startswith(f"{axis}.")
+            related |= inside
+            obvious = axis == case.problem.path and case.problem.kind == VALUE
+            if len(indices) < len(values) and not obvious:
+                words.append(f"{axis}={_listed([show(values[index]) for index in sorted(indices)])}")
+        if words:
+            return f" (in the {self._home}, with {', '.join(words)})"
+        return f" (in the {self._home})" if related else ""
+
+
+def _listed(words: Sequence[Any]) -> str:
+    more = len(words) - _MOST
+    return ", ".join([*words[:_MOST], *([f"and {more} more"] if more > 0 else [])])

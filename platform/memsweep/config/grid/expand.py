@@ -1,0 +1,202 @@
+"""From a base configuration and axes to the rows of a study: one checked TrialConfig each.
+
+A trial has few sections (task, model, ...) and an axis belongs to one of them. So each section's combinations are
+built and checked once, and a row only puts finished sections together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from memsweep.config.core.build import INVALID, build_field
+from memsweep.config.core.merge import merged, put
+from memsweep.config.core.problems import REQUIRED, WHOLE, Problem, sentence
+from memsweep.config.core.reflect import default, keys, shape
+from memsweep.config.grid.causes import Causes
+from memsweep.config.grid.chains import check, drafted, link
+from memsweep.config.schema.axes import ROWS, Axes
+from memsweep.config.schema.chain import CHAIN
+from memsweep.config.schema.trial import TrialConfig
+
+MOST_ROWS = 1_000_000
+
+Indices = tuple[int, ...]
+"""For each axis, in order, the index of the value taken."""
+
+
+def expand(
+    base: Mapping[str, Any], axes: Axes, problems: list[str], *, for_models: Mapping[str, Any] | None = None
+) -> tuple[TrialConfig, ...]:
+    """Every combination of the axes' values over the base, the last axis fastest.
+
+    Args:
+        base: plain data of a trial; its sections may be incomplete where the axes complete them.
+        axes: dotted path -> values, from ``axes.valid``.
+        problems: collects what is wrong, each mistake once.
+        for_models: settings of the model, used where neither base nor axes say otherwise and the model has the field.
+
+    Returns:
+        The rows, chained where the base says so; incomplete when there are problems.
+    """
+    count = math.prod(len(values) for values in axes.values())
+    if count > MOST_ROWS:
+        sizes = " x ".join(str(len(values)) for values in axes.values())
+        rule = f"has {count:,} rows ({sizes}), more than {MOST_ROWS:,}. Take values out, or make several studies of it"
+        problems.append(sentence("grid", rule))
+    sections = [
+        _Section(field, base, axes, problems, count > MOST_ROWS, for_models if key == "model" else None)
+        for key, field in keys(TrialConfig).items()
+    ]
+    parts = {section.field.name: section.parts for section in sections}
+    chains = [chain for chain in parts.pop(CHAIN) or drafted(base.get(CHAIN)) if chain is not None]
+    problems += check(chains, axes, parts)
+    if count > MOST_ROWS:
+        return ()
+    rows = _rows(sections, axes, problems)
+    return tuple((link(rows, axes, problems) if chains and not problems else rows).values())
+
+
+def _rows(sections: list[_Section], axes: Axes, problems: list[str]) -> dict[Indices, TrialConfig]:
+    causes = Causes(axes)
+    rows: dict[Indices, TrialConfig] = {}
+    first: dict[tuple[int, ...], Indices] = {}
+    equal: list[tuple[Indices, Indices]] = []
+    for indices in itertools.product(*(range(len(values)) for values in axes.values())):
+        chosen = [section.at(indices) for section in sections]
+        if any(value is INVALID for value in chosen):
+            continue
+        trial = TrialConfig(**{section.field.name: value for section, value in zip(sections, chosen, strict=True)})
+        found = [Problem("", text, kind=WHOLE) for text in trial.problems()]
+        causes.add(found, dict(zip(axes, indices, strict=True)))
+        same = first.setdefault(tuple(map(id, chosen)), indices)
+        if same is not indices:
+            equal.append((same, indices))
+        rows[indices] = trial
+    problems += causes.sentences()
+    if equal:
+        problems.append(_equal_rows(equal, axes))
+    return rows
+
+
+def _equal_rows(equal: list[tuple[Indices, Indices]], axes: Axes) -> str:
+    one, other = equal[0]
+    spelled = [
+        ", ".join(f"{axis}={values[index]}" for (axis, values), index in zip(axes.items(), row, strict=True))
+        for row in (one, other)
+    ]
+    rule = f"{len(equal)} rows repeat an earlier row: ({spelled[1]}) is the same trial as ({spelled[0]})"
+    return sentence("grid", f"{rule}. Take one of them out")
+
+
+class _Section:
+    """One field of a trial (task, model, ..., chain) with its combinations, built and checked.
+
+    Args:
+        field: the field of TrialConfig.
+        base: plain data of a trial.
+        axes: all axes of the grid.
+        problems: collects what is wrong.
+        sample: build each axis' values one axis at a time, not their combinations: enough to find mistakes.
+        usual: settings for the fields that the part has and that neither base nor axes set.
+
+    Attributes:
+        values: indices on the section's own axes -> the built part, or INVALID; equal parts are one object.
+    """
+
+    def __init__(
+        self,
+        field: dataclasses.Field[Any],
+        base: Mapping[str, Any],
+        axes: Axes,
+        problems: list[str],
+        sample: bool,
+        usual: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.field = field
+        self.values: dict[Indices, Any] = {}
+        self._usual = usual or {}
+        self._base = {field.name: base.get(field.name, None if default(field) is None else {})}
+        self._own = [number for number, path in enumerate(axes) if _sets(path, axes[path], field.name)]
+        self._axes = {path: values for path, values in axes.items() if _sets(path, values, field.name)}
+        known = self._base_problems() if self._axes else []
+        problems += map(str, known)
+        if any(problem.path == field.name for problem in known):
+            return  # the section is no mapping at all: nothing to lay the axes over
+        causes = Causes(self._axes, known)
+        self._build(causes, _one_at_a_time(self._axes) if sample else _all(self._axes))
+        problems += causes.sentences()
+
+    @property
+    def parts(self) -> list[Any]:
+        """The different parts that are valid."""
+        return [part for part in dict.fromkeys(self.values.values()) if part is not INVALID]
+
+    def at(self, indices: Indices) -> Any:
+        """The part of a row, or INVALID."""
+        return self.values.get(tuple(indices[number] for number in self._own), INVALID)
+
+    def _build(self, causes: Causes, combinations: Iterable[tuple[Indices, dict[str, int]]]) -> None:
+        distinct: dict[Any, Any] = {}
+        # Groups first, then the fields inside them, whatever the order of the axes.
+        order = sorted(range(len(self._axes)), key=lambda number: _depth(list(self._axes)[number]))
+        paths = [[self.field.name] if path == ROWS else path.split(".") for path in self._axes]
+        lists = [
+            [row.get(self.field.name, {}) for row in values] if path == ROWS else values
+            for path, values in self._axes.items()
+        ]
+        for indices, at in combinations:
+            entry: dict[str, Any] = {}
+            for number in order:
+                value = lists[number][indices[number]]
+                # beside rows a bare name says which part it is, and leaves their fields of it
+                put(entry, paths[number], {"name": value} if isinstance(value, str) and ROWS in self._axes else value)
+            found: list[Problem] = []
+            value = self._make(merged(TrialConfig, self._base, entry), found)
+            causes.add(found, at)
+            self.values[indices] = distinct.setdefault(value, value)
+
+    def _make(self, data: Mapping[str, Any], found: list[Problem]) -> Any:
+        written = self._completed(data[self.field.name])
+        return build_field(TrialConfig, self.field, written, self.field.name, found)
+
+    def _completed(self, written: Any) -> Any:
+        config = shape(TrialConfig, self.field, written) if self._usual else None
+        held = {"name": written} if isinstance(written, str) else written
+        if config is None or not isinstance(held, Mapping):
+            return written
+        return {**{key: value for key, value in self._usual.items() if key in keys(config)}, **held}
+
+    def _base_problems(self) -> list[Problem]:
+        """What is wrong in the base whatever the grid says; a field left out may come from an axis."""
+        found: list[Problem] = []
+        self._make(self._base, found)
+        return [problem for problem in found if problem.kind not in (REQUIRED, WHOLE)]
+
+
+def _sets(axis: str, values: Iterable[Any], section: str) -> bool:
+    """Whether an axis sets fields of a section."""
+    return any(section in row for row in values) if axis == ROWS else axis.split(".")[0] == section
+
+
+def _depth(axis: str) -> int:
+    return -1 if axis == ROWS else axis.count(".")
+
+
+def _all(axes: Axes) -> Iterator[tuple[Indices, dict[str, int]]]:
+    """Every combination: its indices, and the same by axis."""
+    for indices in itertools.product(*(range(len(values)) for values in axes.values())):
+        yield indices, dict(zip(axes, indices, strict=True))
+
+
+def _one_at_a_time(axes: Axes) -> Iterator[tuple[Indices, dict[str, int]]]:
+    """Every value of every axis, the other axes at their first: the indices, and the one axis that is looked at."""
+    start = (0,) * len(axes)
+    if not axes:
+        yield start, {}
+    for number, (path, values) in enumerate(axes.items()):
+        for index in range(len(values)):
+            yield (*start[:number], index, *start[number + 1 :]), {path: index}

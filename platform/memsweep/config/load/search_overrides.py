@@ -1,0 +1,100 @@
+"""The section ``search`` of a study file under the overrides of a command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memsweep.config.core.merge import put
+from memsweep.config.load.overrides import REMOVED, SEARCH, Overrides, leaves
+from memsweep.config.schema.search import KINDS
+from memsweep.config.search.domains import SECTIONS, WHEN, flattened, split
+from memsweep.config.search.sections import FIRST
+from memsweep.errors import did_you_mean
+
+
+def overlaid(section: Any, words: Overrides) -> Any:
+    """The section as it is written in the file, under the overrides; not yet checked.
+
+    A field that an override sets, or makes an axis of the grid, is searched no more.
+
+    Args:
+        section: plain data; None where the study searches nothing.
+        words: the command line, unchanged but for problems that are added to it.
+
+    Returns:
+        Plain data; None where nothing is searched.
+    """
+    if section is None and not words.search:
+        return None
+    if section is not None and not isinstance(section, Mapping):
+        return section  # whoever reads it says what is wrong
+    fields, settings = split(section or {})
+    fields = flattened(fields, words.problems)
+    searched = section is not None
+    for path, value in words.search:
+        if path == "":
+            searched = value is not REMOVED and value is not None
+            fields, settings = ({}, {}) if not searched else (fields, settings)
+        if value is REMOVED:
+            _remove(fields, settings, path, words.problems)
+        elif path or searched:
+            searched = True
+            _set(fields, settings, path, value)
+    return _without_fixed(fields, settings, words) if searched else None
+
+
+def _set(fields: dict[str, Any], settings: dict[str, Any], path: str, value: Any) -> None:
+    if not path:
+        more, other = split(value) if isinstance(value, Mapping) else ({}, {})
+        fields |= flattened(more, [])
+        settings |= other
+    elif path.split(".")[0] not in SECTIONS:
+        put(settings, path.split("."), value)
+    else:
+        parent, _, last = path.rpartition(".")
+        held = fields.get(parent)
+        if last == WHEN and isinstance(held, Mapping):
+            fields[parent] = {**held, WHEN: value}
+        elif last in KINDS:
+            condition = {WHEN: held[WHEN]} if isinstance(held, Mapping) and WHEN in held else {}
+            fields[parent] = {last: value, **condition}
+        else:
+            fields |= flattened({path: value}, [])
+
+
+def _remove(fields: dict[str, Any], settings: dict[str, Any], path: str, problems: list[str]) -> None:
+    if not path:
+        return
+    gone = [field for field in fields if field == path or field.startswith(f"{path}.")]
+    for field in gone:
+        del fields[field]
+    *parents, last = path.split(".")
+    node: Any = settings
+    for key in parents:
+        node = node.get(key) if isinstance(node, dict) else None
+    if isinstance(node, dict) and last in node:
+        del node[last]
+    elif not gone:
+        there = [*fields, *settings]
+        known = f"There: {', '.join(map(str, there)) or 'nothing'}"
+        rule = f"the override '~{SEARCH}.{path}' takes out what the search does not set"
+        problems.append(f"{rule}.{did_you_mean(path, there)} {known}.")
+
+
+def _without_fixed(fields: dict[str, Any], settings: dict[str, Any], words: Overrides) -> dict[str, Any]:
+    """The section without the searched fields that the command line gives a value or an axis."""
+    fixed = [leaf for path, value in [*words.values, *words.axes] for leaf, _ in leaves(path, value)]
+    gone = {field for field in fields for path in fixed if path == field or path.startswith(f"{field}.")}
+    first = settings.get(FIRST)
+    if gone and isinstance(first, list | tuple):
+        kept = [_stripped(entry, gone) for entry in first]
+        settings = {**settings, FIRST: [entry for entry in kept if entry]}
+    return {**{path: value for path, value in fields.items() if path not in gone}, **settings}
+
+
+def _stripped(entry: Any, gone: set[str]) -> Any:
+    if not isinstance(entry, Mapping):
+        return entry
+    flat = dict(leaf for key, value in entry.items() for leaf in leaves(str(key), value))
+    return {path: value for path, value in flat.items() if not any(f"{path}.".startswith(f"{one}.") for one in gone)}

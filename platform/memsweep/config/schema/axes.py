@@ -1,0 +1,101 @@
+"""The axes of a grid: dotted paths with lists of values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from memsweep.config.core.problems import join, sentence, show
+from memsweep.config.core.reflect import keys
+from memsweep.config.schema.chain import CHAIN
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.errors import did_you_mean
+
+Axes = dict[str, tuple[Any, ...]]
+
+ROWS = "rows"
+"""The axis whose values are whole rows: settings of several sections that belong together."""
+
+
+def root(axis: str) -> str:
+    """The path under which an axis sets the fields in its values; empty for ``rows``, whose values name sections."""
+    return "" if axis == ROWS else axis
+
+
+def flattened(grid: Any, problems: list[str]) -> dict[str, Any]:
+    """The grid of a study file with nested mappings turned into dotted paths; values as they were written."""
+    if grid is None:
+        return {}
+    if not isinstance(grid, Mapping):
+        problems.append(sentence("grid", "must be a mapping of dotted paths to lists of values", show(grid)))
+        return {}
+    axes: dict[str, Any] = {}
+    _collect(grid, "", axes, problems)
+    return axes
+
+
+def _collect(grid: Mapping[Any, Any], path: str, axes: dict[str, Any], problems: list[str]) -> None:
+    for key, value in grid.items():
+        here = join(path, key)
+        if isinstance(value, Mapping) and value:
+            _collect(value, here, axes, problems)
+        elif here in axes:
+            problems.append(f"grid.{here}: is written twice, once with dots and once nested. Keep one of them.")
+        else:
+            axes[here] = value
+
+
+def valid(written: Mapping[str, Any], problems: list[str]) -> Axes:
+    """The axes that can be swept; what is wrong with the others is added to ``problems``."""
+    axes: Axes = {}
+    for path, values in written.items():
+        found = _problem(path, values)
+        if found is not None:
+            problems.append(found)
+            continue
+        twice = duplicates(values)
+        if twice:
+            rule = f"names a value twice: {', '.join(twice)}. Every value is a row of its own"
+            problems.append(sentence(f"grid.{path}", rule))
+        axes[path] = tuple(value for index, value in enumerate(values) if not twice or value not in values[:index])
+    return axes
+
+
+def _problem(path: str, values: Any) -> str | None:
+    section = path.split(".")[0]
+    sections = keys(TrialConfig)
+    if path == ROWS:
+        return _rows_problem(values, [name for name in sections if name != CHAIN])
+    if section not in sections:
+        reason = (
+            "holds for the whole study and cannot be swept"
+            if section in ("name", "resources", "protocol", "claims", "search", "confirm")
+            else "no such field"
+        )
+        start = f"A path of the grid begins with {', '.join(sections)}, or is {ROWS}"
+        return sentence(f"grid.{path}", f"{reason}.{did_you_mean(section, sections)} {start}")
+    if not isinstance(values, list | tuple):
+        return sentence(f"grid.{path}", "must be a list of the values to try: [...]", show(values))
+    if not values:
+        return sentence(f"grid.{path}", "is empty. Give it at least one value, or leave the axis out")
+    return None
+
+
+def _rows_problem(values: Any, sections: Iterable[str]) -> str | None:
+    rule = f"must be a list of rows, each a mapping of sections ({', '.join(sections)}) to their settings"
+    if not isinstance(values, list | tuple) or not values:
+        return sentence(f"grid.{ROWS}", rule, show(values))
+    for row in values:
+        if not isinstance(row, Mapping) or not set(row) <= set(sections):
+            return sentence(f"grid.{ROWS}", rule, show(row))
+    return None
+
+
+def duplicates(values: Any) -> list[str]:
+    """The values that occur more than once, spelled out; at most five."""
+    seen: dict[str, int] = {}
+    for value in values:
+        key = json.dumps(value, sort_keys=True, default=str)
+        seen[key] = seen.get(key, 0) + 1
+    return [show(json.loads(key)) for key, count in seen.items() if count > 1][:5]

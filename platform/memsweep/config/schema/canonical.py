@@ -1,0 +1,68 @@
+"""Configs as plain data and back: what is stored, hashed, sent to workers, logged and compared."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from memsweep import registry
+from memsweep.config.core.build import checked
+from memsweep.config.core.reflect import hints, key_of, nested
+from memsweep.config.schema.trial import TrialConfig
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A config dataclass as nested plain data: dicts, lists, strings, numbers, booleans, None.
+
+    Every field is present, defaults among them; a section that is not there (``chain: null``) is left out. The Config
+    of a registered part carries its ``name`` first.
+    """
+    data: dict[str, Any] = {"name": config.name} if getattr(config, "kind", None) in registry.KINDS else {}
+    cls: type = type(config)
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if value is not None or nested(hints(cls)[field.name]) is None:
+            data[key_of(field)] = _plain(value)
+    return data
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return to_dict(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def trial_from_dict(data: Mapping[str, Any]) -> TrialConfig:
+    """The trial that ``to_dict`` wrote; the exact inverse.
+
+    Raises:
+        ConfigError: the data is no valid trial (a part is not registered here, or a field has changed since).
+    """
+    trial: TrialConfig = checked(TrialConfig, data, "the stored configuration of a trial")
+    return trial
+
+
+def flatten(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested plain data as dotted path -> value; a part without fields is its name, and a list is one value.
+
+    ``{"model": {"name": "rnn", "parameterization": {"name": "exp"}}}`` becomes
+    ``{"model.name": "rnn", "model.parameterization": "exp"}``.
+    """
+    flat: dict[str, Any] = {}
+    _flatten(data, "", flat)
+    return flat
+
+
+def _flatten(data: Mapping[str, Any], path: str, flat: dict[str, Any]) -> None:
+    for key, value in data.items():
+        here = f"{path}.{key}" if path else str(key)
+        if isinstance(value, Mapping) and value:
+            if path and set(value) == {"name"}:
+                flat[here] = value["name"]
+            else:
+                _flatten(value, here, flat)
+        else:
+            flat[here] = value

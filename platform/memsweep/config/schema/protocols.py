@@ -1,0 +1,113 @@
+"""Protocols: settings that belong together, laid under a study's own.
+
+``protocol: published`` at the top of a study (or ``protocol=published`` on the command line) gives every setting that
+the study leaves out the value of the named preset instead of the schema's default. What the study writes, and what the
+command line overrides, wins.
+
+- ``matched`` (the default) is the schema itself: every width trained alike for a stability-aware fit, all seeds at
+  once, no trial dependent on another.
+- ``published`` is how the public code of arXiv 2305.19190 trained and measured, as far as settings can say it. A fixed
+  set of 128 000 sequences in batches of 512, 250 steps an epoch, at most 1000 epochs; AdamW at 0.01 without decay,
+  a tenth of the rate whenever the validation loss has not fallen for more than ten epochs; gradients clipped at 0.5; a
+  penalty of 0.01 on a stability margin below 1; the state of least validation loss kept. One seed. A width stops at the
+  end of the first epoch (the second at the earliest) whose validation loss is below half of the loss that the width
+  before it reached; the first at 100, at once. Measured on a test set with 30 draws per radius, entry by entry at most
+  the radius, every parameter moving as it was trained; the rates clamped first and set free then, and pushed down by
+  the whole radius, as the code did until November 2023 (afterwards they were drawn like the rest:
+  ``perturbation.method=random``). Euler steps of a standard normal start.
+
+  The horizon, the kernels, the widths (8, 16, 32, 64) and the parameterization (``relu``) are the study's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from memsweep.config.core.merge import merged
+from memsweep.config.core.problems import sentence, show
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.errors import did_you_mean, one_of
+
+PROTOCOL: Final = "protocol"
+MATCHED: Final = "matched"
+_MODEL: Final = "model"
+
+_EPOCH: Final = 250  # steps: 128 000 sequences in batches of 512
+
+PROTOCOLS: Final[Mapping[str, Mapping[str, Any]]] = {
+    MATCHED: {},
+    "published": {
+        _MODEL: {"discretization": "euler", "initialization": "published"},
+        "training": {
+            "seeds": 1,
+            "steps": 1000 * _EPOCH,
+            "batch_size": 512,
+            "train_size": 512 * _EPOCH,
+            "objective": "minibatch",
+            "learning_rate": 0.01,
+            "schedule": "plateau",
+            "plateau_factor": 0.1,
+            "plateau_patience": 10,
+            "weight_decay": 0.0,
+            "clip": 0.5,
+            "amplitude_penalty": 0.0,
+            "margin_penalty": 0.01,
+            "merge_redundant": False,
+            "validate_every": _EPOCH,
+            "validation_size": 12_800,
+            "select": "loss",
+            "patience": 0,
+            "smallest_steps": 2 * _EPOCH,
+            "dtype": "float64",
+        },
+        "perturbation": {
+            "radii": {"from": 1e-3, "to": 1.024, "count": 21},
+            "norm": "entrywise",
+            "balls": ["all"],
+            "balance": False,
+            "projected": True,
+            "method": "random_push",
+            "repeats": 30,
+            "error": "sampled",
+            "test_size": 12_800,
+        },
+        "chain": {
+            "along": "model.width",
+            "carry": "validation_loss",
+            "into": "training.stop_below",
+            "factor": 0.5,
+            "first": 100.0,
+        },
+    },
+}
+"""Name of a protocol -> its settings, in the sections and with the keys of a study file.
+
+Those of ``model`` are for models that have such a field, and are left out for others; all else holds for every trial.
+"""
+
+
+def protocol_name(value: Any, problems: list[str]) -> str:
+    """The protocol that a study names; ``matched``, and the reason among ``problems``, where there is none such."""
+    if isinstance(value, str) and value in PROTOCOLS:
+        return value
+    rule = f"must be one of {one_of(PROTOCOLS)}"
+    problems.append(f"{sentence(PROTOCOL, rule, show(value))}{did_you_mean(value, PROTOCOLS)}")
+    return MATCHED
+
+
+def laid_under(written: Mapping[str, Any], name: Any) -> dict[str, Any]:
+    """A study's settings over those of a protocol, the part for some models left out (see ``for_models``).
+
+    Args:
+        written: plain data of a study file.
+        name: the protocol; one that is not known changes nothing.
+    """
+    settings = PROTOCOLS.get(name, {}) if isinstance(name, str) else {}
+    return merged(TrialConfig, {key: value for key, value in settings.items() if key != _MODEL}, written)
+
+
+def for_models(name: str) -> Mapping[str, Any]:
+    """Settings of a protocol for the models that have fields of these names."""
+    found: Mapping[str, Any] = PROTOCOLS[name].get(_MODEL, {})
+    return found

@@ -1,0 +1,254 @@
+"""The sections ``search`` and ``confirm`` of a study file: read, written back, and what follows from them.
+
+What only the cells can show (whether a field is there, whether the ends of a domain are legal values of it) is looked
+at in ``memsweep.config.search.checks``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from memsweep.config.core.build import INVALID, build
+from memsweep.config.core.merge import merged, put
+from memsweep.config.core.problems import Problem, join, sentence, show
+from memsweep.config.core.reflect import default, hints, keys, nested, part_config, parts, registered_kind, shape
+from memsweep.config.schema.axes import ROWS, Axes
+from memsweep.config.schema.canonical import to_dict
+from memsweep.config.schema.chain import CHAIN
+from memsweep.config.schema.search import METRICS, TEST, ConfirmConfig, Domain, Search, SearchConfig
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.config.search.domains import FORM, domain_to_plain, flattened, read_domain, split
+from memsweep.errors import ConfigError, did_you_mean, one_of
+
+SEARCH: Final = "search"
+CONFIRM: Final = "confirm"
+FIRST: Final = "first"
+_MOST = 20
+"""Choices that a message spells out."""
+
+
+def read_search(data: Any, problems: list[str]) -> Search | None:
+    """The section ``search`` of a study; None when there is none.
+
+    Args:
+        data: plain data, None where the study searches nothing.
+        problems: gets one sentence for everything that is wrong.
+
+    Returns:
+        Where something is wrong, what is left of it, so that more can be said; or None.
+    """
+    if data is None:
+        return None
+    if not isinstance(data, Mapping):
+        rule = (
+            f"must be a mapping of searched fields to domains ({FORM}), and of settings ({one_of(keys(SearchConfig))})"
+        )
+        problems.append(sentence(SEARCH, rule, show(data)))
+        return None
+    fields, written = split(data)
+    space = {path: read_domain(path, value, problems) for path, value in flattened(fields, problems).items()}
+    if not space:
+        form = "training.learning_rate: {log_uniform: [1e-4, 1e-1]}"
+        rule = f"searches nothing. Name a field, as in {form}, or take the search out (~search on the command line)"
+        problems.append(sentence(SEARCH, rule))
+    first = _first(written.pop(FIRST, None), space, problems)
+    made = _settings(written, problems)
+    known = _known(space)
+    return None if made is INVALID or not known else Search(made, known, first)
+
+
+def _known(space: Mapping[str, Domain | None]) -> dict[str, Domain]:
+    """The domains that are valid, without those whose conditions name one that is not."""
+    known = {path: domain for path, domain in space.items() if domain is not None}
+    while lame := [path for path in known if any(one in space and one not in known for one in known[path].when)]:
+        known = {path: domain for path, domain in known.items() if path not in lame}
+    return known
+
+
+def read_confirm(data: Any, problems: list[str]) -> ConfirmConfig | None:
+    """The section ``confirm`` of a study; None when there is none or it is wrong."""
+    if data is None:
+        return None
+    found: list[Problem] = []
+    confirm = build(ConfirmConfig, data, CONFIRM, found)
+    problems += map(str, found)
+    return None if confirm is INVALID else confirm
+
+
+def search_to_dict(search: Search) -> dict[str, Any]:
+    """Plain data in the form of the study file, every setting spelled out; ``search_from_dict`` reads it back."""
+    space = {path: domain_to_plain(domain) for path, domain in search.space.items()}
+    first = {FIRST: [dict(values) for values in search.first]} if search.first else {}
+    return {**space, **to_dict(search.settings), **first}
+
+
+def search_from_dict(data: Any) -> Search | None:
+    """The search that ``search_to_dict`` wrote; the exact inverse.
+
+    Raises:
+        ConfigError: the data is no search of this version.
+    """
+    problems: list[str] = []
+    search = read_search(data, problems)
+    if problems:
+        raise ConfigError(problems, "the stored search")
+    return search
+
+
+def confirm_from_dict(data: Any) -> ConfirmConfig | None:
+    """The section ``confirm`` from plain data that ``to_dict`` wrote.
+
+    Raises:
+        ConfigError: the data is none of this version.
+    """
+    problems: list[str] = []
+    confirm = read_confirm(data, problems)
+    if problems:
+        raise ConfigError(problems, "the stored confirmation")
+    return confirm
+
+
+def modes(search: Search) -> tuple[str, ...]:
+    """``min`` or ``max`` for each objective: as written, or as is usual for a metric that every task has.
+
+    Raises:
+        KeyError: a task's own metric has no usual direction, and none is written; a checked search has one.
+    """
+    return search.settings.mode or tuple(METRICS[name] for name in search.settings.objective)
+
+
+def confirm_first_seed(cells: Sequence[TrialConfig], confirm: ConfirmConfig) -> int:
+    """First of the fresh seeds: as written, or the one after the last that any cell of the search has."""
+    if confirm.first_seed is not None:
+        return confirm.first_seed
+    return max(cell.training.first_seed + cell.training.seeds for cell in cells)
+
+
+def confirm_data_seed(cell: TrialConfig, confirm: ConfirmConfig) -> int:
+    """Seed of a cell's fresh data streams: as written, or one more than the search's."""
+    return cell.training.data_seed + 1 if confirm.data_seed is None else confirm.data_seed
+
+
+def completed(base: Mapping[str, Any], axes: Axes, space: Mapping[str, Domain]) -> dict[str, Any]:
+    """The base of a study with a legal value at each searched field that must be given and is not: cells can be built.
+
+    Args:
+        base: plain data of a trial.
+        axes: of the grid; an axis over a whole section may choose a part with other fields.
+        space: what is searched.
+    """
+    data = merged(TrialConfig, base, {})
+    for path in sorted(space, key=lambda path: path.count(".")):
+        section = path.split(".")[0]
+        rows = [row[section] for row in axes.get(ROWS, ()) if section in row]
+        entries = [{section: value} for value in (*axes.get(section, ()), *rows)]
+        drafts = [data, *(merged(TrialConfig, data, entry) for entry in entries)]
+        if path not in axes and any(_missing(TrialConfig, draft, path.split(".")) for draft in drafts):
+            put(data, path.split("."), space[path].ends[0])
+    return data
+
+
+def _missing(cls: type | None, data: Any, path: Sequence[str]) -> bool:
+    """Whether plain data of a config lacks the field at a path, and the class has no default for it."""
+    key, *below = path
+    field = keys(cls).get(key) if cls is not None else None
+    held = {"name": data} if isinstance(data, str) else data
+    if field is None or cls is None or not isinstance(held, Mapping):
+        return False
+    if not below or key not in held:
+        return key not in held and below in ([], ["name"]) and default(field) is dataclasses.MISSING
+    return below != ["name"] and _missing(shape(cls, field, held[key]), held[key], below)
+
+
+def _settings(written: Mapping[str, Any], problems: list[str]) -> Any:
+    """SearchConfig, or INVALID; a bare word stands for a list of one, a bare name for a scheduler without fields."""
+    data = dict(written)
+    for key in ("objective", "mode"):
+        data |= {key: [data[key]]} if isinstance(data.get(key), str) else {}
+    if isinstance(data.get("scheduler"), str):
+        data["scheduler"] = {"name": data["scheduler"]}
+    misplaced = {key: path for key in data if key not in keys(SearchConfig) and (path := _whole_path(key))}
+    for key, path in misplaced.items():
+        rule = f"a searched field is written with its section: {path}"
+        problems.append(sentence(join(SEARCH, key), rule))
+    found: list[Problem] = []
+    settings = build(SearchConfig, {k: v for k, v in data.items() if k not in misplaced}, SEARCH, found)
+    problems += map(str, found)
+    goals = {key: data[key] for key in ("objective", "mode") if key in data}
+    draft = build(SearchConfig, goals, SEARCH, []) if settings is INVALID else settings
+    if draft is not INVALID:
+        problems += _objective_problems(draft)
+    return settings
+
+
+def _whole_path(key: Any) -> str:
+    """The paths of fields of this name, which was written without a section; empty where no section has it."""
+    word = str(key).split(".")[0]
+    found = []
+    for section, field in keys(TrialConfig).items():
+        below, kind = nested(hints(TrialConfig)[field.name]), registered_kind(field)
+        configs = [below] if below else [part_config(one, name) for one, name in parts() if one == kind]
+        if section != CHAIN and any(config is not None and word in keys(config) for config in configs):
+            found.append(f"{section}.{key}")
+    return " or ".join(found)
+
+
+def _objective_problems(settings: SearchConfig) -> Iterator[str]:
+    at = f"{SEARCH}.objective"
+    names = settings.objective
+    if not names:
+        yield sentence(at, f"is empty. Name what is searched for: {one_of(METRICS)}, or {TEST}<a metric of the task>")
+    if len(set(names)) < len(names):
+        yield sentence(at, "names one objective twice", show(list(names)))
+    known = f"Metrics: {one_of(METRICS)}, or {TEST}<a metric of the task>"
+    for name in names:
+        if name not in METRICS and not name.startswith(TEST):
+            yield sentence(at, f"there is no metric {show(name)}.{did_you_mean(name, METRICS)} {known}")
+    own = [name for name in names if name.startswith(TEST)]
+    if own and not settings.mode:
+        rule = f"is required with {own[0]}: say for each objective whether min or max is good"
+        yield sentence(f"{SEARCH}.mode", rule)
+
+
+def _first(data: Any, space: Mapping[str, Domain | None], problems: list[str]) -> tuple[dict[str, Any], ...]:
+    """The suggestions to try first, each flat."""
+    if data is None:
+        return ()
+    at = join(SEARCH, FIRST)
+    if not isinstance(data, list | tuple):
+        problems.append(sentence(at, "must be a list of mappings, dotted path to value", show(data)))
+        return ()
+    made = []
+    for number, entry in enumerate(data):
+        if not isinstance(entry, Mapping) or not entry:
+            problems.append(sentence(f"{at}[{number}]", "must be a mapping, dotted path to value", show(entry)))
+            continue
+        values = dict(_values(entry, "", space))
+        for path, value in values.items():
+            problems += _first_problems(path, value, f"{at}[{number}]", space)
+        made.append(values)
+    return tuple(made)
+
+
+def _values(entry: Mapping[Any, Any], path: str, space: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in entry.items():
+        here = join(path, key)
+        if here not in space and isinstance(value, Mapping) and value:
+            yield from _values(value, here, space)
+        else:
+            yield here, value
+
+
+def _first_problems(path: str, value: Any, at: str, space: Mapping[str, Domain | None]) -> Iterator[str]:
+    if path not in space:
+        near = did_you_mean(path, space)
+        yield sentence(join(at, path), f"is not searched.{near} Searched: {', '.join(space) or 'nothing'}")
+        return
+    domain = space[path]
+    if domain is not None and not domain.contains(value):
+        ends = [show(end) for end in domain.ends[:_MOST]]
+        allowed = f"between {ends[0]} and {ends[1]}" if domain.is_numeric else f"one of {', '.join(ends)}"
+        whole = "a whole number " if domain.is_whole else ""
+        yield sentence(join(at, path), f"must be {whole}{allowed}, as its domain says", show(value))

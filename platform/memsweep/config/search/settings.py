@@ -1,0 +1,166 @@
+"""What is wrong with the settings of a search, given its space and the trials that it can make."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from memsweep import registry
+from memsweep.config.core.problems import sentence, show
+from memsweep.config.grid.expand import MOST_ROWS
+from memsweep.config.schema.search import (
+    ASHA,
+    BALL_OF,
+    CMA_ES,
+    GRID,
+    HYPERBAND,
+    MEDIAN,
+    MOST_COMBINATIONS,
+    NONE,
+    PBT,
+    STUDY,
+    TEST,
+    SchedulerConfig,
+    Search,
+    combinations,
+    rows_at_most,
+)
+from memsweep.config.schema.trial import TURNING, ResourcesConfig, TrialConfig
+from memsweep.errors import did_you_mean, one_of
+
+_STEPS = ("training.steps", "training.validate_every")
+_AT, _SCHEDULER = "search", "search.scheduler"
+
+
+def settings_problems(
+    search: Search, cells: Sequence[TrialConfig], trials: Iterable[TrialConfig], resources: Any, study: str
+) -> Iterator[str]:
+    """One sentence for everything that is wrong.
+
+    Args:
+        search: as it was read.
+        cells: rows of the study's grid, as far as they are valid.
+        trials: what suggestions at the ends of their domains make of the cells.
+        resources: ResourcesConfig, or something else where it is wrong.
+        study: name of the study.
+    """
+    settings = search.settings
+    if any(cell.chain is not None for cell in cells):
+        rule = "a chain takes its numbers from trial to trial, and a search knows none of them beforehand"
+        yield sentence(_AT, f"{rule}. Take the chain out (chain=null), or the search (~search)")
+    if any(cell.training.until or cell.training.turns for cell in cells):
+        rule = "training.until and training.turns are the scheduler's to set, and the study sets them"
+        yield sentence(_AT, f"{rule}. Take them out, or the search (~search)")
+    if (count := rows_at_most(search, len(cells))) > MOST_ROWS:
+        rule = f"makes {count:,} rows ({settings.trials:,} trials in each of {len(cells):,} cells), more than"
+        yield sentence("search.trials", f"{rule} {MOST_ROWS:,}. Take some out, or make several studies of it")
+    if len(search.first) > settings.trials:
+        yield sentence("search.first", f"has more suggestions ({len(search.first)}) than trials ({settings.trials})")
+    if settings.warm_start and settings.warm_start == study:
+        yield sentence("search.warm_start", "must name another study than this one", show(settings.warm_start))
+    yield from _algorithm_problems(search)
+    yield from _metric_problems(settings.objective, list(trials) or list(cells))
+    if settings.scheduler.name != NONE:
+        yield from _scheduler_problems(search, cells)
+        if isinstance(resources, ResourcesConfig) and resources.workers != 1:
+            rule = f"{settings.scheduler.name} stops and goes on with trials, which packs of several workers cannot"
+            yield sentence(_SCHEDULER, f"{rule}. Set resources.workers to 1, or the scheduler to none")
+
+
+def _algorithm_problems(search: Search) -> Iterator[str]:
+    settings, at = search.settings, "search.algorithm"
+    if settings.algorithm == GRID:
+        yield from _grid_problems(search)
+    if settings.algorithm == CMA_ES:
+        choices = [path for path, domain in search.space.items() if not domain.is_numeric]
+        if choices:
+            yield sentence(at, f"cma_es searches numbers alone, and {', '.join(choices)} is none. Take tpe")
+        if conditional := [path for path, domain in search.space.items() if domain.when]:
+            yield sentence(at, f"cma_es takes no conditions, and {', '.join(conditional)} has one (when). Take tpe")
+        if len(search.space) < 2 and not choices:
+            yield sentence(at, "cma_es searches two fields at least. Take gp or tpe for one")
+        if len(settings.objective) > 1:
+            yield sentence(at, "cma_es takes one objective. Take nsga_ii, tpe or gp", str(len(settings.objective)))
+    if len(settings.objective) > 1 and settings.scheduler.name != NONE:
+        rule = "with several objectives nobody is behind for sure, and no scheduler can stop anybody early"
+        yield sentence(_SCHEDULER, f"{rule}. Take none, or one objective", settings.scheduler.name)
+
+
+def _grid_problems(search: Search) -> Iterator[str]:
+    endless = [path for path, domain in search.space.items() if domain.is_numeric and not domain.is_whole]
+    if endless:
+        rule = f"grid tries every value, and {', '.join(endless)} has no end of them. Give it a choice, or take random"
+        yield sentence("search.algorithm", rule)
+    elif (count := combinations(search.space)) > MOST_COMBINATIONS:
+        rule = f"grid tries every combination, of which there are {count:,.0f}, more than {MOST_COMBINATIONS:,}"
+        yield sentence("search.algorithm", f"{rule}. Take values out, or take random")
+    elif count > search.settings.trials:
+        rule = f"must be at least {count:,.0f} for the grid, which has so many combinations"
+        yield sentence("search.trials", f"{rule}. Or take values out, or take random", str(search.settings.trials))
+
+
+def _metric_problems(objective: Sequence[str], trials: Sequence[TrialConfig]) -> Iterator[str]:
+    at = "search.objective"
+    for name in objective:
+        if name.startswith(TEST):
+            tasks = dict.fromkeys(trial.task.name for trial in trials)
+            for task in tasks:
+                reports = tuple(getattr(registry.get(registry.TASK, task), "reports", ()))
+                if name.removeprefix(TEST) not in reports:
+                    known = [f"{TEST}{metric}" for metric in reports]
+                    told = f"It reports {one_of(known)}" if known else "It reports none of its own"
+                    yield sentence(at, f"the task {task} does not report {name}.{did_you_mean(name, known)} {told}")
+        elif name in BALL_OF:
+            lacking = [trial for trial in trials if BALL_OF[name] not in trial.perturbation.balls]
+            if lacking:
+                rule = f"{name} is measured in the ball {BALL_OF[name]}, which perturbation.balls must name"
+                yield sentence(at, rule, show(list(lacking[0].perturbation.balls)))
+
+
+def _scheduler_problems(search: Search, cells: Sequence[TrialConfig]) -> Iterator[str]:
+    scheduler = search.settings.scheduler
+    moved = [path for path in search.space if path in _STEPS or path == "training"]
+    if moved:
+        rule = f"{scheduler.name} compares trials at equal steps, so {', '.join(moved)} cannot be searched with it"
+        yield sentence(_SCHEDULER, f"{rule}. Take the field out of the search, or set the scheduler to none")
+    for field in _used(scheduler):
+        yield from _multiple_problems(f"{_SCHEDULER}.{field}", getattr(scheduler, field), cells)
+    if search.settings.scope == STUDY:
+        different = {(cell.training.steps, cell.training.validate_every) for cell in cells}
+        if len(different) > 1:
+            rule = f"{scheduler.name} with scope: study needs equal training.steps and validate_every in all cells"
+            yield sentence(_SCHEDULER, f"{rule}. Take scope: cell, or the axis out")
+    if scheduler.name == PBT:
+        yield from _population_problems(search, scheduler)
+
+
+def _used(scheduler: SchedulerConfig) -> list[str]:
+    grace = ["grace"] if scheduler.name in (ASHA, HYPERBAND, MEDIAN) else []
+    return grace + (["interval"] if scheduler.name in (MEDIAN, PBT) else [])
+
+
+def _multiple_problems(at: str, value: int, cells: Sequence[TrialConfig]) -> Iterator[str]:
+    """The steps of decisions are steps of validations, and lie before the end."""
+    every = sorted({cell.training.validate_every for cell in cells if value % cell.training.validate_every})
+    if every:
+        rule = f"must be a multiple of training.validate_every, {every[0]}: only there is anything known"
+        yield sentence(at, rule, str(value))
+    steps = min((cell.training.steps for cell in cells), default=None)
+    if steps is not None and value >= steps:
+        yield sentence(at, f"must be below training.steps, {steps}: at the end nobody can be stopped", str(value))
+
+
+def _population_problems(search: Search, scheduler: SchedulerConfig) -> Iterator[str]:
+    allowed = [f"training.{name}" for name in TURNING]
+    for path, domain in search.space.items():
+        if path not in allowed:
+            rule = "pbt changes settings while a trial trains, which this field cannot be"
+            yield sentence(f"search.{path}", f"{rule}. It searches {', '.join(allowed)}")
+        elif not domain.is_numeric:
+            rule = "pbt multiplies settings by 0.8 or 1.2, which takes numbers"
+            yield sentence(f"search.{path}", f"{rule}. Give it an interval, or take another scheduler")
+    least = math.ceil(1 / scheduler.quantile)
+    if search.settings.trials < least:
+        rule = f"is pbt's population: with a quantile of {scheduler.quantile:g} it must be at least {least}"
+        yield sentence("search.trials", f"{rule}, or nobody is replaced", str(search.settings.trials))

@@ -1,0 +1,140 @@
+"""From a cell of the grid and a suggestion to the trial that tries it; and the same trial on fresh seeds and data."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from memsweep import registry
+from memsweep.config.core.build import checked
+from memsweep.config.core.merge import merged, put
+from memsweep.config.core.reflect import default, key_of, keys, registered_kind
+from memsweep.config.schema.canonical import to_dict
+from memsweep.config.schema.search import Domain
+from memsweep.config.schema.trial import LINEAR_PENALTY, NONLINEAR_PENALTY, TrialConfig, Turn
+
+
+def config_of(
+    cell: TrialConfig, values: Mapping[str, Any], *, until: int = 0, turns: Sequence[Turn] = ()
+) -> TrialConfig:
+    """A cell's trial with the values of a suggestion laid over it, by the rules of an entry of a grid.
+
+    What depends on a field that the values change falls to its own default (``depends_on``), a named part is replaced
+    with its name, and a task or model of another name keeps the fields that the cell sets to other than their default.
+
+    Args:
+        cell: a row of the study's grid.
+        values: dotted path -> plain value; a part may be its name or ``{name: ..., its fields}``.
+        until: optimizer steps after which training ends early; 0 for all of them.
+        turns: settings of earlier stretches of the training.
+
+    Raises:
+        ConfigError: these values together are no valid trial.
+    """
+    data = merged(TrialConfig, written(cell), nested_values(values))
+    training = data.setdefault("training", {})
+    training |= {"until": until} if until else {}
+    training |= {"turns": [to_dict(turn) for turn in turns]} if turns else {}
+    trial: TrialConfig = checked(TrialConfig, data, f"the suggestion {_spelled(values)}")
+    return trial
+
+
+def fresh(config: TrialConfig, seeds: int, first_seed: int, data_seed: int) -> TrialConfig:
+    """The trial with other initial weights and other data: all else is equal.
+
+    Args:
+        config: any trial.
+        seeds: replicas.
+        first_seed: of the replicas.
+        data_seed: of the task's train, validation and test streams.
+
+    Raises:
+        ConfigError: the numbers are out of their fields' limits.
+    """
+    data = to_dict(config)
+    data["training"] |= {"seeds": seeds, "first_seed": first_seed, "data_seed": data_seed}
+    trial: TrialConfig = checked(TrialConfig, data, "a trial on fresh seeds")
+    return trial
+
+
+def fixed_of(cell: TrialConfig, space: Mapping[str, Domain]) -> dict[str, Any]:
+    """The cell's own values of the fields that conditions (``when``) name and that are not searched.
+
+    Args:
+        cell: a row of the study's grid.
+        space: dotted path -> domain.
+
+    Returns:
+        Dotted path -> plain value; without the fields that this cell does not have.
+    """
+    found: dict[str, Any] = {}
+    for path in dict.fromkeys(path for domain in space.values() for path in domain.when if path not in space):
+        try:
+            found[path] = plain_at(cell, path)
+        except KeyError:
+            continue
+    return found
+
+
+def plain_at(config: Any, path: str) -> Any:
+    """The plain value of a field by its dotted path below a config; a part is its name, or a mapping with its fields.
+
+    Raises:
+        KeyError: there is no such field; the message is the part of the path that is wrong.
+    """
+    for key in path.split("."):
+        if key == "name" and getattr(config, "kind", None) in registry.KINDS:
+            config = config.name
+            continue
+        cls: type = type(config)
+        known = keys(cls) if dataclasses.is_dataclass(cls) else {}
+        if key not in known:
+            raise KeyError(key)
+        config = getattr(config, known[key].name)
+    plain = _plain(config)
+    return plain["name"] if isinstance(plain, dict) and set(plain) == {"name"} else plain
+
+
+def nested_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted paths as one nested entry; groups come before the fields inside them, whatever their order."""
+    entry: dict[str, Any] = {}
+    for path in sorted(values, key=lambda path: path.count(".")):
+        put(entry, path.split("."), values[path])
+    return entry
+
+
+def written(trial: TrialConfig) -> dict[str, Any]:
+    """The trial as the shortest study file would write it: without the fields that have their default.
+
+    So a default that follows from another field follows from that field's new value when something is laid over it.
+    """
+    data = _written(trial, None)
+    linear = registry.get(registry.MODEL, trial.model.name).is_linear(trial.model)
+    if trial.training.amplitude_penalty == (LINEAR_PENALTY if linear else NONLINEAR_PENALTY):
+        data["training"].pop("amplitude_penalty", None)
+    return data
+
+
+def _written(config: Any, usual: Any) -> dict[str, Any]:
+    """Fields of a config that differ from ``usual`` (None: from the defaults of its class); named parts always."""
+    data: dict[str, Any] = {"name": config.name} if getattr(config, "kind", None) in registry.KINDS else {}
+    for field in dataclasses.fields(config):
+        value, before = getattr(config, field.name), getattr(usual, field.name, default(field))
+        if registered_kind(field) is not None:
+            data[key_of(field)] = _written(value, None)
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            data[key_of(field)] = _written(value, before if isinstance(before, type(value)) else None)
+        elif type(value) is not type(before) or value != before:
+            data[key_of(field)] = _plain(value)
+    return data
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return to_dict(value)
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _spelled(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{path}={value}" for path, value in values.items()) or "without values"

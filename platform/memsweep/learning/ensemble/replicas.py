@@ -1,0 +1,147 @@
+"""An ensemble: replicas of one model, with stacked weights, that train as one program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from memsweep.learning.ensemble.flat_layout import Layout, bucket, padded
+from memsweep.models.base import Group, Model, Part, Signature
+from memsweep.streams import Stream
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One model to be trained.
+
+    Attributes:
+        trial: position of its trial in the pack.
+        model: its model Config.
+        seed: seed of its initial weights.
+        learning_rate: its optimizer's step size.
+    """
+
+    trial: int
+    model: Any
+    seed: int
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Replicas at a fixed shape; rows beyond ``len(replicas)`` are dummies.
+
+    Attributes:
+        replicas: the real ones, in row order.
+        model: computes for all rows at once.
+        layout: where each weight tensor lies.
+        initial: ``[rows, size]``, initial weights.
+        exists: ``[rows, size]``, bool: padding is False.
+        real: ``[rows]``, bool: dummies are False.
+    """
+
+    replicas: tuple[Replica, ...]
+    model: Model
+    layout: Layout
+    initial: Tensor
+    exists: Tensor
+    real: Tensor
+
+    @property
+    def rows(self) -> int:
+        return self.initial.shape[0]
+
+    def to(self, device: str) -> Ensemble:
+        """The same on a device; initial weights are drawn on the processor, so that they are the same for all."""
+        tensors = {name: getattr(self, name).to(device) for name in ("initial", "exists", "real")}
+        return replace(self, model=self.model.to(device), **tensors)
+
+    def select(self, *of: Part | Group) -> Tensor:
+        """Which entries of the flat weights belong to one of these parts or groups: ``[size]``, bool."""
+        return self.layout.select(*of).to(self.initial.device)
+
+    def spread(self, values: Sequence[Any]) -> Tensor:
+        """One value per replica as a tensor ``[rows, ...]``, the dummies repeating the first."""
+        tensors = [value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value)) for value in values]
+        stacked = torch.stack(tensors)
+        return torch.cat([stacked, stacked[:1].expand(self.rows - len(values), *stacked.shape[1:])])
+
+
+def build(
+    model_class: type[Model],
+    replicas: Sequence[Replica],
+    signature: Signature,
+    dtype: torch.dtype,
+    slots: Callable[[int], int] | None,
+) -> list[Ensemble]:
+    """Ensembles that hold all replicas.
+
+    Args:
+        model_class: the model of all replicas.
+        replicas: of configs that differ in the model's pack fields only; of one config without ``slots``.
+        signature: the task's shape.
+        dtype: of weights.
+        slots: number of rows of an ensemble of a padded width: fixed shapes, whose numbers do not depend on the
+            company. None: one ensemble of exactly these replicas, for trials that never have company.
+    """
+    if slots is None:
+        return [_ensemble(model_class, replicas, signature, dtype, None, len(replicas))]
+    groups: dict[int, list[Replica]] = {}
+    for replica in replicas:
+        groups.setdefault(bucket(replica.model.width), []).append(replica)
+    ensembles = []
+    for width, members in groups.items():
+        rows = slots(width)
+        for start in range(0, len(members), rows):
+            part = members[start : start + rows]
+            ensembles.append(_ensemble(model_class, part, signature, dtype, width, rows))
+    return ensembles
+
+
+def _ensemble(
+    model_class: type[Model],
+    replicas: Sequence[Replica],
+    signature: Signature,
+    dtype: torch.dtype,
+    width: int | None,
+    rows: int,
+) -> Ensemble:
+    drawn = [
+        model_class.initial(replica.model, signature, Stream(replica.seed, "initial weights").generator())
+        for replica in replicas
+    ]
+    configs = [replica.model for replica in replicas]
+    layout, initial, exists = padded(model_class.roles(configs[0]), drawn, width or configs[0].width, rows)
+    model = model_class.ensemble_of(configs + configs[:1] * (rows - len(configs)), signature)
+    real = torch.arange(rows) < len(replicas)
+    return Ensemble(tuple(replicas), model.to(dtype).eval(), layout, initial.to(dtype), exists, real)
+
+
+def stability_margin(ensemble: Ensemble, weights: Tensor, alive: bool = False) -> Tensor:
+    """1 - max |eigenvalue| over the modes, ``[rows]``; negative when the recurrence (linearized at rest) is unstable.
+
+    Args:
+        ensemble: of the models.
+        weights: ``[rows, size]``.
+        alive: leave out modes whose eigenvalue is exactly 1. Such a mode is a dead one of a clamped rate: it keeps
+            its input for ever, and no gradient reaches it, so that a penalty on it would move nothing.
+
+    Returns:
+        nan where the model has no eigenvalues.
+    """
+    eigenvalues = ensemble.model.eigenvalues(ensemble.layout.named(weights))
+    if eigenvalues is None:
+        return torch.full_like(weights[:, 0], math.nan)
+    sizes = eigenvalues.abs()
+    if "width" in ensemble.model.pack_fields(ensemble.model.config):
+        widths = ensemble.spread([replica.model.width for replica in ensemble.replicas])
+        sizes = torch.where(torch.arange(sizes.shape[-1]) < widths.unsqueeze(-1), sizes, 0.0)
+    if alive:
+        sizes = torch.where(eigenvalues == 1.0, 0.0, sizes)
+    return 1.0 - sizes.amax(-1)

@@ -1,0 +1,65 @@
+"""The gradient-over-weight criterion of a parameterization: r_i = |dL/dw_i| / |w_i| of the raw recurrent weights.
+
+A good parameterization keeps the ratio of gradient to weight bounded over all weights (StableSSM, arXiv 2311.14495,
+Theorem 3.6 and after): a ratio that jumps is a step that throws a mode out of its time scale. The gradient is that of
+the objective on a batch, before it is clipped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from memsweep.learning.ensemble.replicas import Ensemble
+
+QUANTILES = {"median": 0.5, "q90": 0.9}
+
+
+@dataclass
+class GradientOverWeight:
+    """The ratios of one ensemble in training.
+
+    Attributes:
+        entries: positions of the diagonal recurrent weights in the flat vector: ``[E]``.
+        exists: ``[rows, E]``, bool: padding is False.
+        largest: ``[rows]``, over all entries and steps so far; 0 before the first step.
+        samples: ``[rows, E]`` each, the ratios at the validated steps; nan where a replica did not run.
+    """
+
+    entries: Tensor
+    exists: Tensor
+    largest: Tensor
+    samples: list[Tensor] = field(default_factory=list)
+
+    @staticmethod
+    def start(ensemble: Ensemble) -> GradientOverWeight:
+        rates = [segment for segment in ensemble.layout.segments if segment.role.rate]
+        places = [place for segment in rates for place in range(segment.start, segment.stop)]
+        entries = torch.tensor(places, dtype=torch.long, device=ensemble.initial.device)
+        return GradientOverWeight(entries, ensemble.exists[:, entries], torch.zeros_like(ensemble.initial[:, 0]))
+
+    def observe(self, weights: Tensor, gradient: Tensor, running: Tensor, keep: bool) -> None:
+        """Take one step's ratios in.
+
+        Args:
+            weights, gradient: ``[rows, size]``.
+            running: ``[rows]``, bool.
+            keep: keep the ratios for the quantiles, too.
+        """
+        if not len(self.entries):
+            return
+        ratio = (gradient.index_select(1, self.entries) / weights.index_select(1, self.entries)).abs_()
+        counted = self.exists & running.unsqueeze(-1) & ~ratio.isnan()  # 0/0: a dead mode says nothing
+        self.largest = torch.maximum(self.largest, torch.where(counted, ratio, 0.0).amax(-1))
+        if keep:
+            self.samples.append(torch.where(counted, ratio, torch.nan))
+
+    def summary(self) -> dict[str, Tensor]:
+        """``max`` over modes and steps, quantiles over modes and validated steps: ``[rows]``, nan where undefined."""
+        undefined = torch.full_like(self.largest, torch.nan)
+        if not self.samples:
+            return {"max": undefined} | dict.fromkeys(QUANTILES, undefined)
+        ratios = torch.cat(self.samples, -1)
+        return {"max": self.largest} | {name: ratios.nanquantile(q, -1) for name, q in QUANTILES.items()}

@@ -1,0 +1,35 @@
+"""Deep models whose layers hold recurrent units: those for which learning rules are defined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from memsweep import registry
+from memsweep.models.base import Signature, StackedModel
+from memsweep.models.deep.unit import Recurrence, Through
+
+
+def is_deep(config: Any) -> bool:
+    """Whether a model, given by its Config, is a ``DeepModel``."""
+    return issubclass(registry.get(registry.MODEL, config.name), DeepModel)
+
+
+class DeepModel(StackedModel):
+    """A model that runs every recurrence by ``self.recurrence``; its Config has a field ``unit``, a unit's Config.
+
+    Attributes:
+        recurrence: how its layers run over time. ``outputs`` calls ``recurrence.states`` once for each layer, from the
+            first to the last, and lets the readout read ``recurrence.features``.
+    """
+
+    def __init__(self, config: Any, signature: Signature, rng: np.random.Generator | None = None) -> None:
+        self.recurrence: Recurrence
+        super().__init__(config, signature, rng)
+        self.recurrence = Through()
+
+    @classmethod
+    def rule_refusal(cls, config: Any) -> str | None:
+        """Why no rule that goes forward in time fits such a model whose unit it fits; None: nothing is against it."""
+        return None

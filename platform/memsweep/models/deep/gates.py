@@ -1,0 +1,74 @@
+"""What happens to a unit's answer before it joins the stream of features: gates, one step at a time.
+
+Letters: see memsweep.models.deep.unit; O features that come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from memsweep.models.base import Part, Role, Weights
+from memsweep.models.truncated_normal import lecun_normal
+
+FULL_GLU, HALF_GLU1, HALF_GLU2, GELU, NONE = "full_glu", "half_glu1", "half_glu2", "gelu", "none"
+MIXINGS = (FULL_GLU, HALF_GLU1, HALF_GLU2, GELU, NONE)
+PLACES = 2
+"""Places of a layer at which features are dropped: what the gates read, and what they let through."""
+
+_MAPS = {FULL_GLU: ("mix", "gate"), HALF_GLU1: ("gate",), HALF_GLU2: ("gate",), GELU: (), NONE: ()}
+
+
+def mixing_roles(mixing: str) -> dict[str, Role]:
+    """Weights of the affine maps of one layer."""
+    roles = {}
+    for name in _MAPS[mixing]:
+        roles[f"{name}_weight"] = Role(Part.READOUT, ("feature", "feature"))
+        roles[f"{name}_bias"] = Role(Part.BIAS, ("feature",))
+    return roles
+
+
+def mixing_initial(mixing: str, features: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Their initial weights, as of ``affine_initial``."""
+    return {
+        key: value for name in _MAPS[mixing] for key, value in affine_initial(name, features, features, rng).items()
+    }
+
+
+def mixed(mixing: str, weights: Weights, a_NBTF: Tensor, drop: Callable[[Tensor, int], Tensor]) -> Tensor:
+    """What a layer adds to the features.
+
+    Args:
+        mixing: one of ``MIXINGS``.
+        weights: of the layer, ``[N, *shape]`` each.
+        a_NBTF: the unit's answers.
+        drop: takes features and a place, 0 or 1.
+
+    Returns:
+        ``[N, B, T, F]``; the gelu is the one with tanh, flax's default.
+    """
+    if mixing == NONE:
+        return a_NBTF
+    bent = drop(functional.gelu(a_NBTF, approximate="tanh"), 0)
+    if mixing == GELU:
+        return bent
+    if mixing == FULL_GLU:  # both maps read the same: one product, and the gate in one pass over it
+        maps = [torch.cat([weights[f"{name}_{what}"] for name in _MAPS[mixing]], 1) for what in ("weight", "bias")]
+        return drop(functional.glu(affine(maps[0], maps[1], bent), -1), 1)
+    gate = torch.sigmoid(affine(weights["gate_weight"], weights["gate_bias"], bent))
+    return drop((bent if mixing == HALF_GLU1 else a_NBTF) * gate, 1)
+
+
+def affine(weight_NOF: Tensor, bias_NO: Tensor, x_NBTF: Tensor) -> Tensor:
+    """W x + b at every step, in one product over all of them: ``[N, B, T, O]``."""
+    flat = torch.baddbmm(bias_NO.unsqueeze(1), x_NBTF.flatten(1, 2), weight_NOF.mT)
+    return flat.unflatten(1, x_NBTF.shape[1:3])
+
+
+def affine_initial(name: str, outputs: int, inputs: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Of an affine map: normal with variance 1 / inputs, cut off at two deviations; bias zero (flax's dense layers)."""
+    return {f"{name}_weight": lecun_normal(outputs, inputs, rng), f"{name}_bias": np.zeros(outputs)}

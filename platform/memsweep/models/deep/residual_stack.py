@@ -1,0 +1,244 @@
+"""A deep residual stack of recurrent units: the architecture in which arXiv 2305.15947 compares learning rules.
+
+An affine encoder brings the input to F features. Each layer is
+
+    x <- x + mixing(unit(norm(x)))        with ``prenorm``, else        x <- norm(x + mixing(unit(x))),
+
+where the unit is the layer's only memory: everything else acts on one step at a time. An affine readout, after a hidden
+layer of rectified units where ``readout_width`` asks for one, answers at every step. With ``pooling`` it reads the mean
+of the features up to the step, so that sequences of different lengths need no mask: what the model says at the last
+step of a sequence is what it says of all of it.
+
+Dropout acts where the published code has it: on what the gates of a layer read, and on what they let through, alike at
+all steps of a sequence (``memsweep.models.deep.dropout``). The norm over a batch takes its statistics from batch and
+time in training and keeps their running means as weights (``memsweep.models.deep.norm``).
+
+Letters: see memsweep.models.deep.unit; I inputs, O outputs, L layers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from memsweep import registry
+from memsweep.config.core.fields import setting
+from memsweep.models.balance import balanced_as_a_whole
+from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Weights, leading_shape
+from memsweep.models.deep import gates, norm
+from memsweep.models.deep.base import DeepModel
+from memsweep.models.deep.dropout import Dropout
+from memsweep.models.deep.gates import affine, affine_initial, mixed, mixing_initial, mixing_roles
+from memsweep.models.deep.norm import Norm, norm_initial, norm_roles
+from memsweep.models.deep.unit import Through, Unit
+from memsweep.models.deep.unit_lru import LRUUnit
+from memsweep.registry import register_model
+
+MEAN, RUNNING_MEAN, NO_POOLING = "mean", "running_mean", "none"
+
+
+@register_model("residual_stack")
+class ResidualStack(DeepModel, LinearModel):
+    """Residual layers of recurrent units (LRU, RNN, GRU), with norms, gates, dropout and pooling.
+
+    Linear where its unit is, without mixing, norm, pooling and hidden readout.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Layers of one recurrent unit each, between an affine encoder and an affine readout."""
+
+        width: int = setting(8, "size of the state of each layer's unit", at_least=1, at_most=1_000_000)
+        features: int = setting(8, "size of what goes from layer to layer", at_least=1, at_most=1_000_000)
+        layers: int = setting(1, "number of layers", at_least=1, at_most=1000)
+        unit: Any = setting(doc="the recurrence of every layer", factory=LRUUnit.Config, registered="unit")
+        mixing: str = setting(
+            gates.FULL_GLU,
+            "what happens to a unit's answer a: full_glu, U gelu(a) sigmoid(V gelu(a)); half_glu1, gelu(a) "
+            "sigmoid(V gelu(a)); half_glu2, a sigmoid(V gelu(a)); gelu; or none",
+            choices=gates.MIXINGS,
+        )
+        norm: str = setting(
+            norm.LAYER,
+            "normalization in every layer: layer (over the features), batch (over batch and time, by running means "
+            "once trained) or none",
+            choices=norm.NORMS,
+        )
+        prenorm: bool = setting(True, "normalize what a unit reads, instead of what its layer answers")
+        residual: bool = setting(True, "add the input of a layer to its output")
+        dropout: float = setting(
+            0.0, "share of the features that a layer drops in training, the same at all steps", at_least=0.0, below=1.0
+        )
+        readout_width: int = setting(
+            0, "size of a hidden layer of rectified units in the readout (0: none)", at_least=0, at_most=1_000_000
+        )
+        pooling: str = setting(
+            NO_POOLING,
+            "what the readout reads at a step: none (the features of the step), mean (their mean up to the step) or "
+            "running_mean (the same value, but in training errors reach the step's own features alone, and whole: what "
+            "a rule that goes forward in time can know)",
+            choices=(NO_POOLING, MEAN, RUNNING_MEAN),
+        )
+
+        def problems(self) -> Iterable[str]:
+            refused = registry.get(registry.UNIT, self.unit.name).refusal(self.unit, self.width, self.features)
+            if refused is not None:
+                yield refused
+            if self.dropout > 0 and self.mixing == gates.NONE:
+                yield (
+                    f"dropout is {self.dropout:g}, but it acts in the mixing of a layer, and mixing is none: choose a "
+                    "mixing, or dropout 0"
+                )
+
+    @classmethod
+    def roles(cls, config: Config) -> Mapping[str, Role]:
+        roles = {
+            "encoder_weight": Role(Part.ENCODER, ("feature", "input")),
+            "encoder_bias": Role(Part.BIAS, ("feature",)),
+        }
+        unit = _unit(config)
+        for layer in range(config.layers):
+            found = dict(unit.roles()) | norm_roles(config.norm) | mixing_roles(config.mixing)
+            roles |= {f"{name}_l{layer}": replace(role, layer=layer) for name, role in found.items()}
+        if config.readout_width:
+            roles["hidden_weight"] = Role(Part.READOUT, ("hidden", "feature"))
+            roles["hidden_bias"] = Role(Part.BIAS, ("hidden",))
+        read = "hidden" if config.readout_width else "feature"
+        return roles | {
+            "readout_weight": Role(Part.READOUT, ("output", read)),
+            "readout_bias": Role(Part.BIAS, ("output",)),
+        }
+
+    @classmethod
+    def is_linear(cls, config: Config) -> bool:
+        chosen = (config.mixing, config.norm, config.pooling, config.readout_width)
+        plain = chosen == (gates.NONE, norm.NONE, NO_POOLING, 0)
+        return plain and bool(registry.get(registry.UNIT, config.unit.name).is_linear(config.unit))
+
+    @classmethod
+    def initial(cls, config: Config, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Units, norms and affine maps as their modules say; layer after layer from one generator."""
+        features, unit = config.features, _unit(config)
+        weights = affine_initial("encoder", features, signature.inputs, rng)
+        for layer in range(config.layers):
+            found = unit.initial(signature.horizon, rng) | norm_initial(config.norm, features)
+            found |= mixing_initial(config.mixing, features, rng)
+            weights |= {f"{name}_l{layer}": value for name, value in found.items()}
+        if config.readout_width:
+            weights |= affine_initial("hidden", config.readout_width, features, rng)
+        return weights | affine_initial("readout", signature.outputs, config.readout_width or features, rng)
+
+    @classmethod
+    def rule_refusal(cls, config: Config) -> str | None:
+        if config.pooling == MEAN:
+            return "pooling mean sends errors to the features of earlier steps: use running_mean or none"
+        if config.norm == norm.BATCH:
+            return "norm batch takes its statistics from all steps, later ones too: use norm layer or none"
+        return None
+
+    @classmethod
+    def whole_batch(cls, config: Config) -> bool:
+        return config.norm == norm.BATCH
+
+    def configure(self, configs: Sequence[Config]) -> None:
+        config = configs[0]
+        self.layer_unit = _unit(config)
+        self._norms = [Norm(config.norm) for _ in range(config.layers)]
+        self._dropout = Dropout(config.dropout, gates.PLACES * config.layers, config.features)
+
+    def stir(self, seeds: Sequence[int], step: int) -> None:
+        """Dropout's random numbers; a model in training that was never stirred drops nothing."""
+        self._dropout.stir(seeds, step)
+
+    def settled(self, weights: Weights) -> Mapping[str, Tensor]:
+        """Running means and variances of the norms over a batch."""
+        found: dict[str, Tensor] = {}
+        for layer, each in enumerate(self._norms):
+            settled = each.settled(_of_layer(weights, layer))
+            found |= {f"{name}_l{layer}": value for name, value in settled.items()}
+        return found
+
+    def eigenvalues(self, weights: Weights) -> Tensor | None:
+        """Of the units of all layers: ``[N..., layers x modes]``."""
+        leading = leading_shape(self, weights)
+        flat = _flattened(weights, leading)
+        found = [self.layer_unit.eigenvalues(_of_layer(flat, layer)) for layer in range(self.config.layers)]
+        known = [values.unflatten(0, leading) for values in found if values is not None]
+        return torch.cat(known, -1) if known else None
+
+    def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
+        leading = leading_shape(self, weights)
+        flat = _flattened(weights, leading)
+        x_NBTF = _mapped(flat, "encoder", inputs.expand(math.prod(leading), *inputs.shape))
+        for layer in range(self.config.layers):
+            x_NBTF = self._layer(_of_layer(flat, layer), layer, x_NBTF)
+        x_NBTF = self._pooled(self.recurrence.features(x_NBTF))
+        if self.config.readout_width:
+            x_NBTF = torch.relu(_mapped(flat, "hidden", x_NBTF))
+        return _mapped(flat, "readout", x_NBTF).unflatten(0, leading)
+
+    def response(self, weights: Weights, horizon: int) -> Response:
+        """By what the stack answers to an impulse at each input, and to nothing."""
+        inputs = self.signature.inputs
+        impulses = weights["encoder_weight"].new_zeros(inputs + 1, horizon, inputs)
+        impulses[:inputs, 0].fill_diagonal_(1.0)
+        answers_NCOT = self.outputs(weights, impulses).transpose(-1, -2)
+        drift_NOT = answers_NCOT[..., -1, :, :]
+        kernel_NIOT = answers_NCOT[..., :-1, :, :] - drift_NOT.unsqueeze(-3)
+        return Response(kernel=kernel_NIOT.transpose(-3, -2), drift=drift_NOT)
+
+    def balanced(self, weights: Weights) -> dict[str, Tensor]:
+        """Every unit balanced, and |encoder| = |readout| (Frobenius): one scale runs through all layers."""
+        found = balanced_as_a_whole(weights, ["encoder_weight"], ["encoder_bias"], ["readout_weight"])
+        for layer in range(self.config.layers):
+            units = self.layer_unit.balanced(_of_layer(weights, layer))
+            found |= {f"{name}_l{layer}": value for name, value in units.items()}
+        return found
+
+    def _layer(self, weights: Weights, layer: int, x_NBTF: Tensor) -> Tensor:
+        config, unit, norm = self.config, self.layer_unit, self._norms[layer]
+        read = norm(weights, x_NBTF, self.training) if config.prenorm else x_NBTF
+        states = self.recurrence.states(layer, unit, unit.parts(weights), read)
+        answers = mixed(config.mixing, weights, unit.answers(weights, states, read), partial(self._dropped, layer))
+        found = x_NBTF + answers if config.residual else answers
+        return found if config.prenorm else norm(weights, found, self.training)
+
+    def _dropped(self, layer: int, x_NBTF: Tensor, place: int) -> Tensor:
+        if not self.training:
+            return x_NBTF
+        return self._dropout.dropped(x_NBTF, gates.PLACES * layer + place, self.first_row)
+
+    def _pooled(self, x_NBTF: Tensor) -> Tensor:
+        if self.config.pooling == NO_POOLING:
+            return x_NBTF
+        mean = self.recurrence.average(x_NBTF)
+        # what is measured on a trained model, such as the worst perturbation, follows the true gradient
+        measured = isinstance(self.recurrence, Through) and not self.training
+        return mean if self.config.pooling == MEAN or measured else x_NBTF + (mean - x_NBTF).detach()
+
+
+def _flattened(weights: Weights, leading: tuple[int, ...]) -> dict[str, Tensor]:
+    """Weights with one leading dimension in place of several."""
+    return {name: value.flatten(0, len(leading) - 1) for name, value in weights.items()}
+
+
+def _of_layer(weights: Weights, layer: int) -> dict[str, Tensor]:
+    """Weights of a layer, without the ends of their names."""
+    end = f"_l{layer}"
+    return {name.removesuffix(end): value for name, value in weights.items() if name.endswith(end)}
+
+
+def _mapped(weights: Weights, name: str, x_NBTF: Tensor) -> Tensor:
+    return affine(weights[f"{name}_weight"], weights[f"{name}_bias"], x_NBTF)
+
+
+def _unit(config: ResidualStack.Config) -> Unit:
+    found: Unit = registry.get(registry.UNIT, config.unit.name)(config.unit, config.width, config.features)
+    return found

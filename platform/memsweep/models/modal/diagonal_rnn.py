@@ -1,0 +1,111 @@
+"""The diagonal RNN: independent modes, each with one rate, between a linear encoder and a linear readout.
+
+h_t = h_{t-1} + dt sigma( [(lambda - 1) h_{t-1} + g (u x_t + b)] / dt ),   y_t = c . h_t + d
+
+with eigenvalues lambda from the parameterization of the raw recurrent weights, activation sigma, encoder (u, b),
+readout (c, d), and g = 1, or sqrt(1 - lambda^2) with ``normalize`` (the state keeps unit variance under white noise).
+With linear activation this is h_t = lambda h_{t-1} + g (u x_t + b), whose impulse response is a sum of exponentials.
+It is the hypothesis class of the curse of memory (arXiv 2305.19190, eq. 1) with a diagonal recurrence: the activation
+acts on the whole increment, so the states of a bounded one move by at most dt a step.
+
+Letters: see memsweep.models.base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from memsweep.config.core.fields import setting
+from memsweep.models import initialization
+from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Weights, leading_shape
+from memsweep.models.modal.config import ModalConfig
+from memsweep.models.modal.modes import balanced_modes, modal_response
+from memsweep.models.parameterizations.build import Mixture
+from memsweep.recurrence.layer import Layer
+from memsweep.registry import register_model
+
+
+@register_model("diagonal_rnn")
+class DiagonalRNN(LayerModel):
+    """Diagonal recurrent network: linear with the activation ``linear``, nonlinear inside the recurrence otherwise."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(ModalConfig):
+        """A recurrence of independent modes, each with one rate, between a linear encoder and a linear readout."""
+
+        activation: str = setting(
+            "linear",
+            "activation inside the recurrence, on the whole increment of the state",
+            choices=("linear", "hardtanh", "tanh", "relu"),
+        )
+
+    @classmethod
+    def roles(cls, config: Config) -> Mapping[str, Role]:
+        return {
+            "recurrent_weight": Role(Part.RECURRENT, ("width",), diagonal=True, rate=True),
+            "encoder_weight": Role(Part.ENCODER, ("width", "input")),
+            "encoder_bias": Role(Part.BIAS, ("width",)),
+            "readout_weight": Role(Part.READOUT, ("output", "width")),
+            "readout_bias": Role(Part.BIAS, ("output",)),
+        }
+
+    @classmethod
+    def is_linear(cls, config: Config) -> bool:
+        return config.activation == "linear"
+
+    @classmethod
+    def pack_fields(cls, config: Config) -> frozenset[str]:
+        return frozenset({"width", "parameterization"})
+
+    @classmethod
+    def has_separate_modes(cls, config: Config) -> bool:
+        return True
+
+    @classmethod
+    def initial(cls, config: Config, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """See memsweep.models.initialization."""
+        raw = initialization.raw_rates(config, signature.horizon, rng)
+        return {"recurrent_weight": raw} | initialization.encoder_and_readout(
+            config.initialization, config.width, signature, rng
+        )
+
+    def configure(self, configs: Sequence[Config]) -> None:
+        self.parameterizations = Mixture([config.parameterization for config in configs])
+
+    def eigenvalues(self, weights: Weights) -> Tensor:
+        return self.parameterizations.eigenvalue(
+            weights["recurrent_weight"], self.config.dt, self.config.discretization
+        )
+
+    def _gain(self, eigenvalues: Tensor) -> Tensor:
+        """Input scale of each mode; NaN beyond |eigenvalue| = 1 with ``normalize``: no such normalized state exists."""
+        return torch.sqrt(1.0 - eigenvalues.square()) if self.config.normalize else torch.ones_like(eigenvalues)
+
+    def layer(self, weights: Weights) -> Layer:
+        leading, dt = leading_shape(self, weights), self.config.dt
+        # before the leading dimensions are flattened: replicas may differ in their parameterization, copies may not
+        eigenvalues = self.eigenvalues(weights)
+        drive = self._gain(eigenvalues) / dt
+        flat = len(leading) - 1
+        return Layer(
+            encoder=(drive.unsqueeze(-1) * weights["encoder_weight"]).flatten(0, flat),
+            bias=(drive * weights["encoder_bias"]).flatten(0, flat),
+            matrix=((eigenvalues - 1.0) / dt).flatten(0, flat),
+            readout=weights["readout_weight"].flatten(0, flat),
+            offset=weights["readout_bias"].flatten(0, flat),
+            activation=self.config.activation,
+            leak=1.0,
+            gain=dt,
+        )
+
+    def response(self, weights: Weights, horizon: int) -> Response:
+        eigenvalues_NM = self.eigenvalues(weights)
+        return modal_response(weights, eigenvalues_NM, self._gain(eigenvalues_NM), horizon)
+
+    def balanced(self, weights: Weights) -> dict[str, Tensor]:
+        return balanced_modes(weights)

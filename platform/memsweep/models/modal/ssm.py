@@ -1,0 +1,251 @@
+"""The state-space model of the curse of memory: a linear recurrence, and nonlinearity layer by layer.
+
+    h_t = A h_{t-1} + g (u x_t + b),   y_t = c . sigma(h_t) + d          (form ``plain``)
+
+(arXiv 2309.13414 and 2311.14495) with A the diagonal of the eigenvalues that the parameterization makes of the raw
+recurrent weights, g = 1 or, with ``normalize``, sqrt(1 - eigenvalue^2). The activation never acts inside the
+recurrence: whatever it is, states are a linear function of the inputs.
+
+Form ``mlp`` is the variant of the published code (Curse-of-memory, September 2023). MLPs of the model's width stand
+around the recurrence, and the activation is theirs:
+
+    encoder -> linear, sigma, linear -> recurrence -> linear, sigma, linear -> readout.
+
+That code turns the modes by a trained matrix P: A = I - P' diag(rate dt) P, with P orthogonal at the start and free
+afterwards (``basis: free``). With ``form: mlp, basis: free, discretization: euler, initialization: published`` and
+the parameterization relu this is the published model.
+
+With the activation ``linear`` every form is linear and has a closed form: the affine maps before the recurrence, and
+those after it, are composed into one.
+
+Letters: see memsweep.models.base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from memsweep.config.core.fields import setting
+from memsweep.models import initialization
+from memsweep.models.affine import Affine, applied, composed, equalized
+from memsweep.models.balance import driven_response
+from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Weights, leading_shape
+from memsweep.models.modal.config import ModalConfig
+from memsweep.models.modal.modes import balanced_modes, modal_response
+from memsweep.models.orthogonal_maps import random_orthogonal
+from memsweep.models.parameterizations.build import EULER, Mixture
+from memsweep.recurrence.activations import ACTIVATIONS, activation_named
+from memsweep.recurrence.layer import Layer
+from memsweep.recurrence.scan import linear_scan, scan
+from memsweep.registry import register_model
+
+PLAIN, MLP = "plain", "mlp"
+DIAGONAL, FREE = "diagonal", "free"
+
+
+@register_model("ssm")
+class SSM(LayerModel):
+    """State-space model: linear recurrence, activation at the output (plain) or in MLPs around it (mlp)."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(ModalConfig):
+        """A linear recurrence whose states pass an activation on their way out, or MLPs on their way in and out."""
+
+        form: str = setting(
+            PLAIN,
+            "where the activation acts: plain, on the states at the output; mlp, in MLPs (linear, activation, linear, "
+            "of the model's width) before and after the recurrence, as in the published code",
+            choices=(PLAIN, MLP),
+        )
+        basis: str = setting(
+            DIAGONAL,
+            "recurrent matrix: diagonal (independent modes) or free, as in the published code: modes in a trained "
+            "basis that is orthogonal at the start alone (discretization euler)",
+            choices=(DIAGONAL, FREE),
+        )
+        activation: str = setting(
+            "linear", "activation, outside of the recurrence (see form)", choices=tuple(ACTIVATIONS)
+        )
+
+        def problems(self) -> Iterable[str]:
+            if self.basis == FREE and self.discretization != EULER:
+                yield (
+                    f"discretization is {self.discretization}, but the basis free is defined by Euler steps alone: "
+                    "set discretization to euler, or basis to diagonal"
+                )
+            if self.basis == FREE and self.normalize:
+                yield "normalize needs independent modes, which the basis free has not: set basis to diagonal"
+
+    @classmethod
+    def roles(cls, config: Config) -> Mapping[str, Role]:
+        """Outside of the recurrence the MLPs' tensors do not grow with it: their axes are named ``hidden``."""
+        roles = {"recurrent_weight": Role(Part.RECURRENT, ("width",), diagonal=True, rate=True)}
+        if config.basis == FREE:
+            roles["basis"] = Role(Part.RECURRENT, ("width", "width"))
+        outer = "hidden" if config.form == MLP else "width"
+        roles |= {
+            "encoder_weight": Role(Part.ENCODER, (outer, "input")),
+            "encoder_bias": Role(Part.BIAS, (outer,)),
+        }
+        if config.form == MLP:
+            roles |= {
+                "before_weight_l0": Role(Part.ENCODER, ("hidden", "hidden")),
+                "before_bias_l0": Role(Part.BIAS, ("hidden",)),
+                "before_weight_l1": Role(Part.ENCODER, ("width", "hidden")),
+                "before_bias_l1": Role(Part.BIAS, ("width",)),
+                "after_weight_l0": Role(Part.READOUT, ("hidden", "width")),
+                "after_bias_l0": Role(Part.BIAS, ("hidden",)),
+                "after_weight_l1": Role(Part.READOUT, ("hidden", "hidden")),
+                "after_bias_l1": Role(Part.BIAS, ("hidden",)),
+            }
+        return roles | {
+            "readout_weight": Role(Part.READOUT, ("output", outer)),
+            "readout_bias": Role(Part.BIAS, ("output",)),
+        }
+
+    @classmethod
+    def is_linear(cls, config: Config) -> bool:
+        return config.activation == "linear"
+
+    @classmethod
+    def pack_fields(cls, config: Config) -> frozenset[str]:
+        separate = cls.has_separate_modes(config)
+        return frozenset({"width", "parameterization"}) if separate else frozenset()
+
+    @classmethod
+    def has_separate_modes(cls, config: Config) -> bool:
+        return config.form == PLAIN and config.basis == DIAGONAL
+
+    @classmethod
+    def initial(cls, config: Config, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """See memsweep.models.initialization; the MLPs start as torch.nn.Linear does, or normal and without biases."""
+        raw = initialization.raw_rates(config, signature.horizon, rng)
+        weights = {"recurrent_weight": raw}
+        weights |= initialization.encoder_and_readout(config.initialization, config.width, signature, rng)
+        if config.basis == FREE:
+            weights["basis"] = random_orthogonal(config.width, rng)
+        if config.form == MLP:
+            for name in ("before", "after"):
+                for layer in range(2):
+                    # a layer from width to width is drawn as a readout with so many outputs is
+                    drawn = initialization.encoder_and_readout(
+                        config.initialization, config.width, Signature(1, config.width, signature.horizon), rng
+                    )
+                    weights[f"{name}_weight_l{layer}"] = drawn["readout_weight"]
+                    weights[f"{name}_bias_l{layer}"] = drawn["readout_bias"]
+        return weights
+
+    def configure(self, configs: Sequence[Config]) -> None:
+        self.parameterizations = Mixture([config.parameterization for config in configs])
+
+    def _modes(self, weights: Weights) -> Tensor:
+        """Eigenvalues of the modes, ``[N..., M]``; with a free basis, those that an orthogonal one would give."""
+        return self.parameterizations.eigenvalue(
+            weights["recurrent_weight"], self.config.dt, self.config.discretization
+        )
+
+    def _matrix(self, weights: Weights) -> Tensor:
+        """A = I - P' diag(1 - eigenvalue) P, ``[N..., M, M]``: symmetric."""
+        basis = weights["basis"]
+        identity = torch.eye(basis.shape[-1], dtype=basis.dtype, device=basis.device)
+        return identity - basis.mT @ ((1.0 - self._modes(weights)).unsqueeze(-1) * basis)
+
+    def eigenvalues(self, weights: Weights) -> Tensor:
+        """In the order of the width axis; those of a free basis ascend."""
+        if self.config.basis == DIAGONAL:
+            return self._modes(weights)
+        matrix_NMM = self._matrix(weights)
+        # a diverged replica has none, and must not stop the others
+        known = torch.isfinite(matrix_NMM).flatten(-2).all(-1)
+        found_NM = torch.linalg.eigvalsh(torch.where(known[..., None, None], matrix_NMM, 0.0))
+        return torch.where(known.unsqueeze(-1), found_NM, torch.nan)
+
+    def _gain(self, eigenvalues: Tensor) -> Tensor:
+        """Input scale of each mode; NaN beyond |eigenvalue| = 1 with ``normalize``: no such normalized state exists."""
+        return torch.sqrt(1.0 - eigenvalues.square()) if self.config.normalize else torch.ones_like(eigenvalues)
+
+    def _into(self) -> list[str]:
+        """Names of the affine maps before the recurrence: ``{}`` stands for weight or bias."""
+        return ["encoder_{}", "before_{}_l0", "before_{}_l1"] if self.config.form == MLP else ["encoder_{}"]
+
+    def _out(self) -> list[str]:
+        return ["after_{}_l0", "after_{}_l1", "readout_{}"] if self.config.form == MLP else ["readout_{}"]
+
+    @classmethod
+    def is_layer(cls, config: Config) -> bool:
+        return config.form == PLAIN
+
+    def layer(self, weights: Weights) -> Layer:
+        """Of the plain form, whose activation acts on the states on their way out."""
+        flat = len(leading_shape(self, weights)) - 1
+        modes = self._modes(weights)
+        gain = self._gain(modes)
+        return Layer(
+            encoder=(gain.unsqueeze(-1) * weights["encoder_weight"]).flatten(0, flat),
+            bias=(gain * weights["encoder_bias"]).flatten(0, flat),
+            matrix=(self._matrix(weights) if self.config.basis == FREE else modes).flatten(0, flat),
+            readout=weights["readout_weight"].flatten(0, flat),
+            offset=weights["readout_bias"].flatten(0, flat),
+            output=self.config.activation,
+        )
+
+    def outputs(self, weights: Weights, inputs: Tensor, live: Tensor | None = None) -> Tensor:
+        """Of the form mlp: batched heads around a recurrence over time, all replicas at once."""
+        if self.is_layer(self.config):
+            return super().outputs(weights, inputs, live)
+        leading = leading_shape(self, weights)
+        flat = {name: value.flatten(0, len(leading) - 1) for name, value in weights.items()}
+        # eigenvalues of the weights as they came: a mixture of parameterizations runs over the first dimension
+        gain_NM = self._gain(self._modes(weights)).flatten(0, len(leading) - 1)
+        inputs_NBTI = inputs.expand(gain_NM.shape[0], *inputs.shape)
+        drive_NBTM = self._mlp(applied(inputs_NBTI, *_maps(flat, ["encoder_{}"])[0]), _maps(flat, self._into()[1:]))
+        states_NBTM = self._recurrence(weights, len(leading), gain_NM[:, None, None] * drive_NBTM)
+        answers_NBTM = self._mlp(states_NBTM, _maps(flat, self._out()[:-1]))
+        return applied(answers_NBTM, *_maps(flat, ["readout_{}"])[0]).unflatten(0, leading)
+
+    def _activated(self, values: Tensor) -> Tensor:
+        """The activation of the values, in their place."""
+        activation_named(self.config.activation).apply_(values)
+        return values
+
+    def _mlp(self, x_NBTM: Tensor, layers: Sequence[Affine]) -> Tensor:
+        first, second = layers
+        return applied(self._activated(applied(x_NBTM, *first)), *second)
+
+    def _recurrence(self, weights: Weights, leading: int, drive_NBTM: Tensor) -> Tensor:
+        if self.config.basis == FREE:
+            return scan(drive_NBTM, self._matrix(weights).flatten(0, leading - 1), "linear", leak=0.0, gain=1.0)
+        return linear_scan(self._modes(weights).flatten(0, leading - 1), drive_NBTM)
+
+    def response(self, weights: Weights, horizon: int) -> Response:
+        encoder, readout = (composed(_maps(weights, names)) for names in (self._into(), self._out()))
+        if self.config.basis == FREE:
+            return driven_response(self._matrix(weights), *encoder, *readout, horizon)
+        eigenvalues_NM = self._modes(weights)
+        around = {
+            "encoder_weight": encoder[0],
+            "encoder_bias": encoder[1],
+            "readout_weight": readout[0],
+            "readout_bias": readout[1],
+        }
+        return modal_response(around, eigenvalues_NM, self._gain(eigenvalues_NM), horizon)
+
+    def balanced(self, weights: Weights) -> dict[str, Tensor]:
+        """Mode by mode where the modes are independent; else all affine maps get the same Frobenius norm."""
+        if self.has_separate_modes(self.config):
+            return balanced_modes(weights)
+        names = self._into() + self._out()
+        equal = equalized(_maps(weights, names))
+        result = dict(weights)
+        for name, (weight, bias) in zip(names, equal, strict=True):
+            result |= {name.format("weight"): weight, name.format("bias"): bias}
+        return result
+
+
+def _maps(weights: Weights, names: Sequence[str]) -> list[Affine]:
+    return [(weights[name.format("weight")], weights[name.format("bias")]) for name in names]

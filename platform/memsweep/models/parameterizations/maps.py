@@ -1,0 +1,295 @@
+"""The parameterizations of the curse of memory (arXiv 2305.19190), StableSSM (2311.14495) and LRU (2303.06349).
+
+w is the raw weight, s a shift of it, and sigma the logistic function. The gradient scale is |f'| / f^2, of the rate f
+or, in the last column, of 1 - eigenvalue under the discretization ``discrete``; the modulus is the same for both but
+where ``Best`` says otherwise.
+
+========  =============  ==========  ===================================  ==============  ====================
+name      rate f         eigenvalue  modulus at s                         gradient scale
+                         (discrete)                                       of the rate     (discrete)
+========  =============  ==========  ===================================  ==============  ====================
+direct    w              w           inf                                  1/w^2           1/(1-w)^2
+relu      max(w, 0)      1 - f       inf                                  1/w^2           1/w^2
+inverse   1/w            1 - f       inf                                  1               1
+exp, lru  e^w            exp(-f)     e^s - 1                              e^-w            f e^-f / (1-e^-f)^2
+softplus  log(1 + e^w)   exp(-f)     e^s - 1                              sigma(w)/f^2    e^-w
+sigmoid   sigma(w)       sigma(w)    e^s - 1                              e^-w            e^w
+best      1/(a w^2 + b)  1 - f       2 s / (sqrt(s^2 + 4 b/a) - s)        2 a |w|         2 a |w|
+========  =============  ==========  ===================================  ==============  ====================
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from memsweep.config.core.fields import setting
+from memsweep.models.parameterizations.base import DISCRETE, EULER, EXACT, Parameterization
+from memsweep.registry import register_parameterization
+
+_LARGEST_EXPONENT = 700.0  # e^709 is the largest that float64 holds
+
+
+def _exponential_modulus(shift: float) -> float:
+    """e^shift - 1: every weight's rate changes by at most the factor e^shift, and slow modes' by that factor."""
+    return math.expm1(shift) if shift < _LARGEST_EXPONENT else math.inf
+
+
+class _Unconstrained(Parameterization):
+    """Maps under which some modes are a small push away from growing, or from no decay: no modulus is finite."""
+
+    anchor = 1.0
+
+    def modulus(self, shift: float, discretization: str = EXACT) -> float:
+        return math.inf if shift > 0 else 0.0
+
+
+class _AsItStands(_Unconstrained):
+    """Maps under which the recurrent matrix is trained as it stands: ``exact`` is the same as ``euler``."""
+
+    def eigenvalue(self, raw: Tensor, dt: float, discretization: str) -> Tensor:
+        return super().eigenvalue(raw, dt, EULER if discretization == EXACT else discretization)
+
+
+@register_parameterization("direct")
+class Direct(_AsItStands):
+    """The raw weight is the rate itself: nothing keeps it positive, so a small push can cross into instability.
+
+    The eigenvalue is 1 - w dt under ``exact`` and ``euler``: the recurrent matrix is trained as it stands. Under
+    ``discrete`` the raw weight is the eigenvalue.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """The raw weight is the rate: unconstrained, not stable."""
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        return -math.inf, math.inf
+
+    def rate(self, raw: Tensor) -> Tensor:
+        return raw
+
+    def raw(self, rate: Tensor) -> Tensor:
+        return rate
+
+    def gradient_scale(self, raw: Tensor, discretization: str = EXACT) -> Tensor:
+        return (1.0 - raw if discretization == DISCRETE else raw).square().reciprocal()
+
+    def discrete(self, raw: Tensor) -> Tensor:
+        return raw
+
+    def discrete_raw(self, decay: Tensor) -> Tensor:
+        return torch.exp(-decay)
+
+
+@register_parameterization("relu")
+class Relu(_AsItStands):
+    """Rate max(w, 0), as the Curse-of-memory code trains it: a mode with w <= 0 never forgets and never learns.
+
+    Such a dead mode is a pure integrator (eigenvalue 1) that no gradient reaches; a small push makes one of any slow
+    mode. The eigenvalue is 1 - max(w, 0) dt under ``exact`` and ``euler``, as under ``direct``, whose clamped form
+    this is: that code evaluates the rates it trained so under ``direct`` (see ``projection``).
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Rate max(w, 0): modes below 0 are dead integrators, not stable."""
+
+    def rate(self, raw: Tensor) -> Tensor:
+        return torch.relu(raw)
+
+    def raw(self, rate: Tensor) -> Tensor:
+        return rate
+
+    def projection(self) -> Direct:
+        return Direct()
+
+    def gradient_scale(self, raw: Tensor, discretization: str = EXACT) -> Tensor:
+        # the same under `discrete`, whose 1 - eigenvalue is this rate; 0 for the dead, which receive no gradient
+        return torch.where(raw > 0, raw.square().reciprocal(), 0.0)
+
+
+@register_parameterization("inverse")
+class Inverse(_Unconstrained):
+    """Rate 1/w for w > 0; nothing keeps w positive.
+
+    Slow modes are safe, for their weights are far from 0. Fast ones are not: a push through 0 makes them grow. Under
+    ``discrete``, 1 - 1/w leaves the unit circle at w = 1/2 already.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Rate 1/w: safe for slow modes, a pole at weight 0, not stable."""
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        return -math.inf, math.inf
+
+    def rate(self, raw: Tensor) -> Tensor:
+        return raw.reciprocal()
+
+    def raw(self, rate: Tensor) -> Tensor:
+        return rate.reciprocal()
+
+    def gradient_scale(self, raw: Tensor, discretization: str = EXACT) -> Tensor:
+        return torch.ones_like(raw)  # under `discrete` too, whose 1 - eigenvalue is this rate
+
+
+class _Exponential(Parameterization):
+    """Maps whose rate is like e^w where it is small: a shift dilates time by at most e^shift.
+
+    The same holds for ``discrete``: 1 - exp(-f) grows slower than f and is like f for slow modes, so that the supremum
+    over all weights, which slow modes approach, does not change.
+    """
+
+    def modulus(self, shift: float, discretization: str = EXACT) -> float:
+        return _exponential_modulus(shift)
+
+    def discrete(self, raw: Tensor) -> Tensor:
+        return torch.exp(-self.rate(raw))
+
+    def discrete_raw(self, decay: Tensor) -> Tensor:
+        return self.raw(decay)
+
+
+@register_parameterization("exp")
+class Exp(_Exponential):
+    """Rate e^w (the continuous form of LRU's exp(-exp w)): a shift of w dilates time by a bounded factor."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Rate e^w: always positive, stable."""
+
+    def rate(self, raw: Tensor) -> Tensor:
+        return torch.exp(raw)
+
+    def raw(self, rate: Tensor) -> Tensor:
+        return torch.log(rate)
+
+    def gradient_scale(self, raw: Tensor, discretization: str = EXACT) -> Tensor:
+        if discretization != DISCRETE:
+            return torch.exp(-raw)
+        rate = torch.exp(raw)
+        return torch.exp(raw - rate) / torch.expm1(-rate).square()
+
+
+@register_parameterization("lru")
+class LRU(Exp):
+    """Rate e^w per time step: eigenvalue exp(-exp w), whatever dt and the discretization (LRU, arXiv 2303.06349)."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Rate e^w per step, eigenvalue exp(-exp w) under every discretization: stable."""
+
+    def gradient_scale(self, raw: Tensor, discretization: str = EXACT) -> Tensor:
+        return super().gradient_scale(raw, DISCRETE)
+
+    def eigenvalue(self, raw: Tensor, dt: float, discretization: str) -> Tensor:
+        return super().eigenvalue(raw, dt, DISCRETE)
+
+    def raw_for(self, rate: Tensor, dt: float, discretization: str) -> Tensor:
+        return super().raw_for(rate, dt, DISCRETE)
+
+
+@register_parameterization("softplus")
+class Softplus(_Exponential):
+    """Rate log(1 + e^w): like exp for slow modes, like direct for fast ones; stable."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Rate log(1 + e^w): always positive, stable."""
+
+    def rate(self, raw: Tensor) -> Tensor:
+        return torch.logaddexp(raw, torch.zeros_like(raw))
+
+    def raw(self, rate: Tensor) -> Tensor:
+        return rate + torch.log(-torch.expm1(-rate))
+
+    def gradient_scale(self, raw: Tensor, discretization: str = EXACT) -> Tensor:
+        # discrete: 1 - eigenvalue is sigma(w), whose |f'| / f^2 is (1 - sigma) / sigma
+        return torch.exp(-raw) if discretization == DISCRETE else torch.sigmoid(raw) / self.rate(raw).square()
+
+
+@register_parameterization("sigmoid")
+class Sigmoid(Parameterization):
+    """Rate sigma(w), below 1: like exp for slow modes; stable.
+
+    Under ``discrete`` the eigenvalue is sigma(w), so that a larger weight forgets more slowly there. By the symmetry
+    1 - sigma(w) = sigma(-w) the modulus is the same.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Rate sigma(w): always between 0 and 1, stable."""
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    def rate(self, raw: Tensor) -> Tensor:
+        return torch.sigmoid(raw)
+
+    def raw(self, rate: Tensor) -> Tensor:
+        return torch.log(rate) - torch.log1p(-rate)
+
+    def modulus(self, shift: float, discretization: str = EXACT) -> float:
+        return _exponential_modulus(shift)
+
+    def gradient_scale(self, raw: Tensor, discretization: str = EXACT) -> Tensor:
+        return torch.exp(raw if discretization == DISCRETE else -raw)
+
+    def discrete(self, raw: Tensor) -> Tensor:
+        return torch.sigmoid(raw)
+
+    def discrete_raw(self, decay: Tensor) -> Tensor:
+        return -decay - torch.log(-torch.expm1(-decay))
+
+
+@register_parameterization("best")
+class Best(Parameterization):
+    """Rate 1/(a w^2 + b): StableSSM's "best", whose gradient scale grows in proportion to the weight; stable.
+
+    Rates lie below 1/b, which weight 0 gives. The plots published with StableSSM have a = 1 and b = 0.5, its training
+    code has b = 0.1. Under ``discrete``, 1 - 1/(a w^2 + b) stays inside the unit circle only for b > 0.5: with b = 0.5
+    weight 0 gives -1, an oscillation that never ends.
+    """
+
+    anchor = 1.0
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Rate 1/(a w^2 + b): gradients in proportion to the weight, stable."""
+
+        a: float = setting(1.0, "how fast a mode slows down with its weight: the rate is 1/(a w^2 + b)", above=0.0)
+        b: float = setting(
+            0.5, "1/b is the fastest rate; the discretization discrete is stable for b > 0.5 only", above=0.0
+        )
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        return 0.0, 1.0 / self.config.b
+
+    def rate(self, raw: Tensor) -> Tensor:
+        return (self.config.a * raw.square() + self.config.b).reciprocal()
+
+    def raw(self, rate: Tensor) -> Tensor:
+        """The positive root."""
+        return torch.sqrt((rate.reciprocal() - self.config.b) / self.config.a)
+
+    def modulus(self, shift: float, discretization: str = EXACT) -> float:
+        """Under ``discrete`` the same while all eigenvalues are inside the unit circle, ``inf`` otherwise.
+
+        There 1/f is the sum of the mode's answers to an impulse. Where b < 1 fast modes alternate in sign, and the sum
+        of absolute values, which their modulus leaves out, may change by more.
+        """
+        if discretization == DISCRETE and self.config.b <= 0.5:
+            return math.inf if shift > 0 else 0.0
+        ratio = self.config.b / self.config.a
+        return shift * (math.hypot(shift, 2.0 * math.sqrt(ratio)) + shift) / (2.0 * ratio)
+
+    def gradient_scale(self, raw: Tensor, discretization: str = EXACT) -> Tensor:
+        return 2.0 * self.config.a * raw.abs()  # under `discrete` too, whose 1 - eigenvalue is this rate

@@ -1,0 +1,165 @@
+"""One finding per condition and ball: its radii, its verdict, and the trials that they come from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memsweep.report.analysis.bounds import all_exact, bound_of
+from memsweep.report.naming.conditions import CONDITION, Grouping, group
+from memsweep.report.read.study import Study
+from memsweep.stability.verdict.evidence import analytic_modulus, distance_bound
+from memsweep.stability.verdict.radius import stability_radii
+from memsweep.stability.verdict.rule import SLOPE_LIMIT, Judgement, Verdict, judge
+from memsweep.stability.verdict.slopes import Slope
+
+BALLS = ("recurrent", "weights", "all")
+_SIZE = ("width", "horizon", "seed")
+_SLOWEST, _FASTEST = -700.0, 700.0  # rates beyond which e^(-rate) is 0 or infinite anyway
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the study says about one condition when the weights of one ball move.
+
+    Attributes:
+        condition: column -> value: task, CONDITION, and the study's extra columns (None: the part has no such field).
+        ball: one of BALLS.
+        radii: the table of ``memsweep.stability.verdict.radius.stability_radii``, with the identity of each row's
+        trial. curves, replicas, memory: the rows of this condition.
+        model: canonical form of the model's config, of the condition's first trial.
+    """
+
+    condition: Mapping[str, Any]
+    ball: str
+    judgement: Judgement
+    radii: pd.DataFrame
+    curves: pd.DataFrame
+    replicas: pd.DataFrame
+    memory: pd.DataFrame
+    model: Mapping[str, Any]
+
+    @property
+    def analytic_modulus(self) -> float:
+        """The parameterization's modulus at the judgement's small radius; nan where there is none."""
+        part = self.model.get("parameterization")
+        if part is None:
+            return math.nan
+        kind = {"discretization": d} if isinstance(d := self.model.get("discretization"), str) else {}
+        canonical = {"name": part} if isinstance(part, str) else part
+        return analytic_modulus(canonical, self.judgement.small_radius, **kind)
+
+    @cached_property
+    def bound(self) -> str:
+        """Why the measured errors are lower bounds of the worst case (see ``memsweep.report.analysis.bounds``); may be
+        empty."""
+        return bound_of(self.curves, self.ball, self.model)
+
+    @property
+    def asked(self) -> bool:
+        """Whether there is a question of stability (see ``asks``)."""
+        return asks(self.condition["kernel"], self.radii)
+
+    @property
+    def deciding(self) -> tuple[str, Slope]:
+        """The axis (``horizon`` or ``width``) and the slope that the verdict was reached by.
+
+        The slope is the one at the judgement's threshold; without a verdict, the steeper of the two.
+        """
+        horizon, width = self.judgement.slope_horizon, self.judgement.slope_width
+        if self.judgement.verdict is Verdict.UNSTABLE:
+            by_horizon = all(slopes[1].high < SLOPE_LIMIT for slopes in self.judgement.by_threshold.values())
+        else:
+            by_horizon = horizon.available and not (width.available and width.low < horizon.low)
+        return ("horizon", horizon) if by_horizon else ("width", width)
+
+    @property
+    def distance_bound(self) -> float:
+        """What the target holds beyond the reach of these weights, relative to all it holds; median over replicas.
+
+        At the longest horizon and the slope's width; nan for a task without a target kernel, and for a model that is
+        not linear, to which the bound does not apply.
+        """
+        if self.memory.empty or not all_exact(self.curves):
+            return math.nan
+        rows = self.replicas[(self.replicas["horizon"] == self.horizon) & (self.replicas["width"] == self.width)]
+        values = []
+        for row in rows.to_dict("records"):
+            mine = self.memory[(self.memory["identity"] == row["identity"]) & (self.memory["seed"] == row["seed"])]
+            target = mine.sort_values("lag")["target"].to_numpy(float)
+            if target.size and np.isfinite(target).all():
+                rate = float(np.clip(row["slowest_rate"], _SLOWEST, _FASTEST))
+                bound = distance_bound(target, float(row["encoder_norm"]), float(row["readout_norm"]), rate)
+                values.append(bound / np.abs(target).sum())
+        return float(np.median(values)) if values else math.nan
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The condition as a hashable value, without the ball."""
+        return tuple(self.condition.values())
+
+    @cached_property
+    def horizon(self) -> float:
+        """The longest horizon."""
+        return float(self.curves["horizon"].max())
+
+    @property
+    def width(self) -> float:
+        """The width of the horizon slope, or the largest where there is none."""
+        return float(self.judgement.width or self.radii["width"].max())
+
+
+def asks(kernel: Any, sizes: pd.DataFrame) -> bool:
+    """Whether trials ask for a verdict: there is a memory to hold, or more than one ``width`` or ``horizon``."""
+    return kernel is not None or len(sizes[["width", "horizon"]].drop_duplicates()) > 1
+
+
+def find(study: Study, grouping: Grouping) -> list[Finding]:
+    """Judge every condition and ball of a study.
+
+    Trials without a width or a horizon have no place on the axes of a verdict and are left out.
+
+    Returns:
+        The recurrent ball's findings first, conditions in the order of the plan.
+    """
+    curves, replicas, memory = (grouping.attach(study.tables[name]) for name in ("curves", "replicas", "memory"))
+    if curves.empty:
+        return []
+    curves = curves.dropna(subset=["width", "horizon"])
+    by_condition = ["task", *CONDITION, *grouping.columns]
+    of_condition = {tuple(condition.values()): part for condition, part in group(replicas, by_condition)}
+    findings = []
+    for condition, part in group(curves, by_condition):
+        trained = of_condition[tuple(condition.values())]
+        remembered = memory[memory["identity"].isin(trained["identity"])] if not memory.empty else memory
+        for ball, curve in _by_ball(part):
+            finding = Finding(
+                condition=condition,
+                ball=ball,
+                judgement=judge(curve, trained),
+                radii=_radii(curve),
+                curves=curve,
+                replicas=trained,
+                memory=remembered,
+                model=study.records[trained["identity"].iloc[0]]["config"]["model"],
+            )
+            findings.append(finding)
+    return sorted(findings, key=lambda finding: BALLS.index(finding.ball))
+
+
+def _by_ball(curves: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    for ball in BALLS:
+        part = curves[curves["ball"] == ball]
+        if not part.empty:
+            yield ball, part
+
+
+def _radii(curve: pd.DataFrame) -> pd.DataFrame:
+    identities = curve[["identity", *_SIZE]].drop_duplicates()
+    return stability_radii(curve).merge(identities, on=list(_SIZE), how="left")

@@ -1,0 +1,120 @@
+"""Verdicts while a sweep runs: one line as soon as the last trial of a condition is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from memsweep.sweep.store.filesystem import at_once
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from memsweep.config.schema.trial import TrialConfig
+
+Key = tuple[str, ...]
+Read = Callable[[str, Sequence[str]], "Mapping[str, pd.DataFrame]"]
+
+_NEEDED = ("curves", "replicas")
+
+
+class LiveVerdicts:
+    """Notes what has finished and judges a condition when it is complete.
+
+    Of a search, only what measures its winners anew is judged: those trials alone are given, when they are known.
+
+    Args:
+        trials: identity and config of every trial that verdicts are made from.
+        read: some stored tables of a result (``Store.tables``). With it nothing but names is kept until a condition is
+            complete; without it the tables that were given are, which for a large study is all of them.
+        searched: dotted paths of what was searched, where the trials are the winners of a search: neither these
+            fields nor fresh seeds tell conditions apart.
+    """
+
+    def __init__(
+        self, trials: Iterable[tuple[str, TrialConfig]], read: Read | None = None, searched: Collection[str] = ()
+    ) -> None:
+        from memsweep.report.naming.labels import Labels
+
+        listed = list(trials)
+        self._read = read
+        self._group: dict[str, Key] = {}
+        self._waiting: dict[Key, set[str]] = {}
+        found: dict[Key, Mapping[str, Any]] = {}
+        for identity, condition in _conditions(dict(listed), searched).items():
+            group = tuple(map(repr, condition.values()))
+            self._group[identity] = group
+            self._waiting.setdefault(group, set()).add(identity)
+            found.setdefault(group, condition)
+        labels = Labels(list(found.values()))
+        self._names = {group: f"{labels.memory(named)} {labels.machine(named)}" for group, named in found.items()}
+        self._members: dict[Key, list[str]] = {}
+        self._given: dict[str, Mapping[str, pd.DataFrame]] = {}
+
+    def add(self, identity: str, tables: Mapping[str, pd.DataFrame] | None = None) -> list[str]:
+        """Take one result.
+
+        Args:
+            identity: whose.
+            tables: its ``curves`` and ``replicas``; needed where ``read`` was not given.
+
+        Returns:
+            A line per ball when this was the last trial of its condition, else nothing; nothing, too, for a trial
+            that no verdict is made from, such as a suggestion of a search.
+        """
+        group = self._group.get(identity)
+        if group is None or identity not in self._waiting[group]:
+            return []
+        self._waiting[group].remove(identity)
+        self._members.setdefault(group, []).append(identity)
+        if self._read is None and tables is not None:
+            self._given[identity] = {name: tables[name] for name in _NEEDED}
+        if self._waiting[group]:
+            return []
+        members, read = self._members.pop(group), self._read
+        if read is None:
+            return self._judge(self._names[group], [self._given.pop(member) for member in members])
+        return self._judge(self._names[group], at_once(lambda member: read(member, _NEEDED), members))
+
+    def _judge(self, name: str, results: list[Mapping[str, pd.DataFrame]]) -> list[str]:
+        import pandas as pd
+
+        from memsweep.report.analysis.findings import asks
+        from memsweep.report.naming.conditions import plain_value
+        from memsweep.stability.verdict.rule import judge
+
+        curves, replicas = (pd.concat([tables[name] for tables in results]) for name in _NEEDED)
+        curves = curves.dropna(subset=["width", "horizon"]) if not curves.empty else curves
+        if curves.empty:  # no perturbation was measured
+            return []
+        if not asks(plain_value(curves["kernel"].iloc[0]), curves):
+            return []
+        lines = []
+        for ball, part in curves.groupby("ball", sort=False):
+            judgement = judge(part, replicas)
+            slope = f"radius slope {judgement.slope_horizon} in horizon"
+            lines.append(f"{name}, {ball} weights: {judgement.verdict} ({slope})")
+        return lines
+
+
+def _conditions(trials: Mapping[str, TrialConfig], searched: Collection[str]) -> dict[str, dict[str, Any]]:
+    """identity -> the condition that the report will put this trial into: column -> value."""
+    import pandas as pd
+
+    from memsweep.config.schema.canonical import to_dict
+    from memsweep.report.naming.conditions import CONDITION, OF_A_SEARCH, find_grouping, of_winners
+    from memsweep.trial import conditions
+
+    ignored = {*searched, *OF_A_SEARCH} if searched else ()
+    rows = {identity: of_winners(conditions(config), ignored) for identity, config in trials.items()}
+    replicas = [
+        {"identity": identity, **rows[identity], "seed": config.training.first_seed + index}
+        for identity, config in trials.items()
+        for index in range(config.training.seeds)
+    ]
+    records = {identity: {"config": to_dict(config)} for identity, config in trials.items()}
+    grouping = find_grouping(records, pd.DataFrame(replicas), ignored)
+    return {
+        identity: {**{name: row[name] for name in ("task", *CONDITION)}, **grouping.extra[identity]}
+        for identity, row in rows.items()
+    }

@@ -1,0 +1,143 @@
+"""What a search found, cell by cell: who won, what the search saw, and what fresh seeds made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memsweep.config.schema.canonical import flatten
+from memsweep.config.schema.search import GRID
+from memsweep.report.analysis.learning_rates import RATE
+from memsweep.report.analysis.search.winners import Winner, finished, tables_of, winners_of
+from memsweep.report.naming.cells import ALL_CELLS, Cells
+from memsweep.report.naming.conditions import OF_A_SEARCH, hidden
+from memsweep.report.read.study import Study
+from memsweep.search.history import SearchHistory
+from memsweep.search.trials import Member
+from memsweep.search.winners import front
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A search beside the results of its rows.
+
+    Attributes:
+        history: what was suggested, and how it ended.
+        cells: in words.
+        winners: by cell, then rank.
+        fresh: whether winners were, or will be, measured on seeds that chose nothing.
+        settings: identity of a stored row -> what it trained with, of the searched fields.
+    """
+
+    history: SearchHistory
+    cells: Cells
+    winners: tuple[Winner, ...]
+    fresh: bool
+    settings: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """Names of what was searched for."""
+        return self.history.objective
+
+    @cached_property
+    def shared(self) -> bool:
+        """Whether one search has all cells, so that a suggestion counts by their mean."""
+        blocks: dict[int, set[int]] = {}
+        for member in self.history.members:
+            blocks.setdefault(member.block, set()).update(row.cell for row in member.rows)
+        return any(len(cells) > 1 for cells in blocks.values())
+
+    def of_cell(self, cell: int) -> list[Member]:
+        """The members that trained in a cell, in the order in which they were suggested."""
+        found = [member for member in self.history.members if any(row.cell == cell for row in member.rows)]
+        return sorted(found, key=lambda member: member.suggestion.number)
+
+    def pictures(self) -> dict[str, tuple[int, ...]]:
+        """Name of each picture of suggestions -> the cells whose suggestions it shows; one where they have the same."""
+        return {ALL_CELLS: (0,)} if self.shared else self.cells.pictures()
+
+    def winner(self, cell: int) -> Winner | None:
+        """The best of a cell; None before anything has come to its end."""
+        return next((winner for winner in self.winners if winner.cell == cell and winner.rank == 1), None)
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The identities that speak for the study: of each cell, the best suggestion's row, measured anew if at all."""
+        first = [winner for winner in self.winners if winner.rank == 1]
+        named = (winner.confirmed if self.fresh else winner.chosen for winner in first)
+        return tuple(identity for identity in named if identity)
+
+    @property
+    def ignored(self) -> frozenset[str]:
+        """Paths of fields that tell no conditions apart: what was searched, and what makes a confirmation fresh."""
+        return frozenset({*self.history.space, *OF_A_SEARCH} - {*self.cells.axes})
+
+
+def read_searched(study: Study, history: SearchHistory) -> Searched:
+    """Put a search beside the results of its rows."""
+    cells = Cells.of(history.cells, history.space)
+    winners = winners_of(study, history)
+    return Searched(history, cells, winners, bool(history.confirmed), _settings(study, history))
+
+
+def better(values: Sequence[float], mode: str) -> np.ndarray:
+    """The best of the first n, for each n; nan before anything is finite."""
+    known = np.where(np.isfinite(np.asarray(values, float)), values, np.nan)
+    return np.fmin.accumulate(known) if mode == "min" else np.fmax.accumulate(known)
+
+
+def on_front(members: Sequence[Member], modes: Sequence[str]) -> list[Member]:
+    """The finished members that no other surpasses in one objective without being worse in another, by the first."""
+    known = finished(members)
+    signs = [1.0 if mode == "min" else -1.0 for mode in modes]
+    costs = {
+        place: tuple(sign * value for sign, value in zip(signs, member.values or (), strict=True))
+        for place, member in known.items()
+    }
+    return [known[place] for place in sorted(front(costs), key=lambda place: costs[place])]
+
+
+def part_of(study: Study, searched: Searched) -> Study:
+    """The study of the winners alone, of which verdicts, radii and losses speak.
+
+    A column that names a condition and was searched says so, in place of each winner's own value: the winners of all
+    widths are one condition.
+    """
+    kept = [identity for identity in searched.measured if identity in study.records]
+    tables = {name: _in_order(table, kept) for name, table in tables_of(study, kept).items()}
+    for name in ("curves", "replicas"):
+        found = {column: value for column, value in hidden(searched.ignored).items() if column in tables[name]}
+        tables[name] = tables[name].assign(**found)
+    return replace(study, records={identity: study.records[identity] for identity in kept}, tables=tables)
+
+
+def scan_of(study: Study, searched: Searched) -> Study | None:
+    """The study of all that a grid search over the learning rate alone has trained; None for any other search."""
+    if searched.history.algorithm != GRID or set(searched.history.space) != {RATE}:
+        return None
+    rows = [row.identity for member in searched.history.members for row in member.rows if not row.rank]
+    kept = [identity for identity in study.records if identity in {*rows}]
+    records = {identity: study.records[identity] for identity in kept}
+    return replace(study, records=records, tables=tables_of(study, kept))
+
+
+def _in_order(table: pd.DataFrame, identities: Sequence[str]) -> pd.DataFrame:
+    """The rows trial by trial in this order, which is that of the cells; they were run in another."""
+    if "identity" not in table:
+        return table
+    place = {identity: index for index, identity in enumerate(identities)}
+    return table.iloc[np.argsort(table["identity"].map(place).to_numpy(int), kind="stable")]
+
+
+def _settings(study: Study, history: SearchHistory) -> dict[str, dict[str, Any]]:
+    found = {}
+    for identity in {row.identity for member in history.members for row in member.rows} & study.records.keys():
+        flat = flatten(study.records[identity]["config"])
+        found[identity] = {path: flat[path] for path in history.space if path in flat}
+    return found

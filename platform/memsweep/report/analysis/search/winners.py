@@ -1,0 +1,148 @@
+"""The winners of a search, as it knew them and as fresh seeds know them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from memsweep.errors import MemsweepError, StoreError
+from memsweep.report.read.study import Study
+from memsweep.search.history import SearchHistory
+from memsweep.search.trials import Member, MemberState, SearchRow
+from memsweep.search.winners import best
+from memsweep.stability.comparison.metrics import median, per_seed
+from memsweep.stability.comparison.selection_bias import Gap, optimism
+
+
+@dataclass(frozen=True)
+class Worth:
+    """One objective of a winner: what the search saw, and what fresh seeds say.
+
+    Attributes:
+        objective: its name.
+        found: both medians, the interval of the fresh one, and the gap; without fresh seeds, nan but for the search.
+        search_seeds: how many chose it.
+        seeds: how many are fresh.
+    """
+
+    objective: str
+    found: Gap
+    search_seeds: int
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Winner:
+    """One of the best suggestions of a cell.
+
+    Attributes:
+        cell: its number.
+        rank: from 1.
+        member: the suggestion.
+        chosen: identity of the row that the search knew it by.
+        confirmed: identity of the row that measured it anew; empty while there is none.
+        worth: of each objective.
+    """
+
+    cell: int
+    rank: int
+    member: Member
+    chosen: str
+    confirmed: str
+    worth: tuple[Worth, ...]
+
+
+def winners_of(study: Study, history: SearchHistory) -> tuple[Winner, ...]:
+    """The winners of each cell by rank; while none were chosen yet, the best so far."""
+    places = [(cell, rank, member) for cell in range(len(history.cells)) for rank, member in _best(history, cell)]
+    chosen = {row.identity for cell, _, member in places if (row := last_row(member, cell))}
+    found = _Measured(study, {*chosen, *history.confirmed.values()})
+    return tuple(_winner(found, history, *place) for place in places)
+
+
+def last_row(member: Member, cell: int) -> SearchRow | None:
+    """The row in which a member ended in a cell, in the search."""
+    rows = [row for row in member.rows if row.cell == cell and not row.rank]
+    return rows[-1] if rows else None
+
+
+def tables_of(study: Study, identities: Collection[str]) -> dict[str, pd.DataFrame]:
+    """The rows of some trials in each of the study's tables."""
+    wanted = set(identities)
+    return {
+        name: table[table["identity"].isin(wanted)] if "identity" in table else table
+        for name, table in study.tables.items()
+    }
+
+
+def finished(members: Sequence[Member]) -> dict[int, Member]:
+    """Place -> member, of those whose whole training gave finite values."""
+    return {
+        place: member
+        for place, member in enumerate(members)
+        if member.state is MemberState.DONE and member.values is not None and all(map(math.isfinite, member.values))
+    }
+
+
+def _best(history: SearchHistory, cell: int) -> list[tuple[int, Member]]:
+    """(rank, member): those that were chosen; where nobody was yet, the best of those that came to their end."""
+    here = [member for member in history.members if last_row(member, cell) is not None]
+    ranked = sorted((member.rank, member.suggestion.number, member) for member in here if member.rank > 0)
+    if ranked:
+        return [(rank, member) for rank, _, member in ranked]
+    known = finished(here)
+    values = {place: member.values for place, member in known.items() if member.values is not None}
+    return [(1, known[place]) for place in best(values, history.modes, 1)]
+
+
+def _winner(found: _Measured, history: SearchHistory, cell: int, rank: int, member: Member) -> Winner:
+    row = last_row(member, cell)
+    chosen = row.identity if row is not None else ""
+    confirmed = history.confirmed.get((cell, rank), "")
+    shared = len({row.cell for row in member.rows}) > 1
+    worth = []
+    for index, (name, mode) in enumerate(zip(history.objective, history.modes, strict=True)):
+        told = member.values[index] if member.values is not None else math.nan
+        seen = found.median(chosen, name) if shared else told
+        fresh = found.seeds(confirmed, name)
+        worth.append(Worth(name, optimism([seen], fresh, mode), len(found.seeds(chosen, name)), len(fresh)))
+    return Winner(cell, rank, member, chosen, confirmed if found.has(confirmed) else "", tuple(worth))
+
+
+class _Measured:
+    """The metrics of the rows that winners are known by, each row's tables looked up once."""
+
+    def __init__(self, study: Study, identities: Collection[str]) -> None:
+        self._records = study.records
+        self._tables = {
+            name: {} if part.empty else dict(tuple(part.groupby("identity", sort=False)))
+            for name, part in tables_of(study, identities).items()
+            if name in ("replicas", "curves")
+        }
+
+    def has(self, identity: str) -> bool:
+        """Whether a row has a result."""
+        return identity in self._records
+
+    def median(self, identity: str, name: str) -> float:
+        """Over the seeds of a row; nan where it is not known."""
+        try:
+            tables = self._of(identity)
+            return median(name, self._records[identity].get("summary") or {}, tables)
+        except MemsweepError:
+            return math.nan
+
+    def seeds(self, identity: str, name: str) -> list[float]:
+        """One value per seed of a row; none where it is not known."""
+        try:
+            return [seed.value for seed in per_seed(name, self._of(identity))]
+        except MemsweepError:
+            return []
+
+    def _of(self, identity: str) -> dict[str, pd.DataFrame]:
+        if identity not in self._tables["replicas"]:
+            raise StoreError(f"the row {identity} has no result.")
+        return {name: parts.get(identity, pd.DataFrame()) for name, parts in self._tables.items()}

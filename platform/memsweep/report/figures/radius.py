@@ -1,0 +1,207 @@
+"""Panels of the stability radius against width and against horizon, with the fitted slopes written in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.lines import Line2D
+
+from memsweep.report.analysis.findings import Finding
+from memsweep.report.figures.panels import Gallery, Panel
+from memsweep.report.naming.labels import Labels, show
+from memsweep.report.style import FAINT, LineStyle, category_styles, clean, log_axis, slope_text, value_axis
+from memsweep.stability.verdict.radius import THRESHOLDS
+from memsweep.stability.verdict.slopes import Slope
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SHOWN_THRESHOLD = THRESHOLDS[0]
+_LONGEST = 34  # letters of a machine's name beside its slope
+_LINES = 6  # conditions in one panel
+_AXES = ("horizon", "width")
+_WORDS = {"horizon": "horizon T (steps)", "width": "width m"}
+
+
+def radius_gallery(findings: Sequence[Finding], labels: Labels, name: str) -> Gallery:
+    """Two panels per memory (against horizon, against width), one line per machine, at the strictest threshold."""
+    machines = list(dict.fromkeys(labels.machine(finding.condition) for finding in findings))
+    styles = category_styles(machines)
+    by_memory: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_memory.setdefault(labels.memory(finding.condition), []).append(finding)
+    panels = []
+    for memory, part in by_memory.items():
+        for chunk in _chunks(part, labels):
+            for axis in _AXES:
+                if any(not _rows(finding, axis).empty for finding in chunk):
+                    panels.append(_panel(chunk, memory, axis, labels, styles))
+    return Gallery(name=name, panels=tuple(panels), columns=2)
+
+
+def _chunks(findings: Sequence[Finding], labels: Labels) -> list[list[Finding]]:
+    """Findings that share a panel: whole families as long as they fit, at most 6 lines."""
+    families: dict[str, list[Finding]] = {}
+    for finding in findings:
+        families.setdefault(labels.family(finding.condition), []).append(finding)
+    chunks: list[list[Finding]] = [[]]
+    for members in families.values():
+        if len(chunks[-1]) + len(members) > _LINES:
+            chunks.append([])
+        for finding in members:
+            if len(chunks[-1]) == _LINES:
+                chunks.append([])
+            chunks[-1].append(finding)
+    return [chunk for chunk in chunks if chunk]
+
+
+def _rows(finding: Finding, axis: str) -> pd.DataFrame:
+    """The radii of one panel: against horizon at the finding's width, against width at its longest horizon."""
+    rows = finding.radii[finding.radii["threshold"] == SHOWN_THRESHOLD]
+    other, value = ("width", finding.width) if axis == "horizon" else ("horizon", finding.horizon)
+    if value is not None:
+        rows = rows[rows[other] == value]
+    return rows[rows[axis].notna()]
+
+
+def _panel(
+    findings: Sequence[Finding], memory: str, axis: str, labels: Labels, styles: Mapping[str, LineStyle]
+) -> Panel:
+    names = [labels.machine(finding.condition) for finding in findings]
+    identities = dict.fromkeys(i for finding in findings for i in _rows(finding, axis)["identity"])
+    return Panel(
+        group=memory,
+        title=f"{_family(findings, labels) or 'radius '}against {axis}{_held(findings, axis)}",
+        description=f"Stability radius against {axis} for {', '.join(names)}; fitted slopes are written below.",
+        draw=lambda ax: _draw(ax, findings, axis, labels, styles),
+        identities=tuple(identities),
+        width=3.8,
+        legend_lines=len(findings) + 1,
+    )
+
+
+def _family(findings: Sequence[Finding], labels: Labels) -> str:
+    """What all machines of a panel have in common, for its title; empty where they have nothing, or it is all."""
+    families = {labels.family(finding.condition) for finding in findings}
+    return f"{families.pop()}: " if len(families) == 1 and families != {""} and len(findings) > 1 else ""
+
+
+def _shortened(name: str) -> str:
+    """The end of a long name: what tells machines apart comes last."""
+    return name if len(name) <= _LONGEST else f"…{name[1 - _LONGEST :]}"
+
+
+def _held(findings: Sequence[Finding], axis: str) -> str:
+    values = sorted({f.width if axis == "horizon" else f.horizon for f in findings})
+    word = "width" if axis == "horizon" else "horizon"
+    return f" ({word} {' or '.join(show(value) for value in values)})" if values else ""
+
+
+def _draw(ax: Axes, findings: Sequence[Finding], axis: str, labels: Labels, styles: Mapping[str, LineStyle]) -> None:
+    ax.set_yscale("log")
+    handles = []
+    for index, finding in enumerate(findings):
+        name = labels.machine(finding.condition)
+        shown = labels.member(finding.condition) if _family(findings, labels) else name
+        slope = _slope(finding, axis)
+        shift = 1.02 ** (index - (len(findings) - 1) / 2)  # lines that coincide stay visible
+        _condition(ax, _rows(finding, axis), axis, slope, styles[name], shift)
+        handles.append(
+            Line2D(
+                [],
+                [],
+                label=f"{clean(_shortened(shown))}:  {slope_text(slope)}",
+                **styles[name].line(),
+            )
+        )
+    value_axis(ax, sorted({float(x) for finding in findings for x in _rows(finding, axis)[axis]}))
+    _room(ax)
+    low, high = ax.get_ylim()
+    log_axis(ax, "y", label_between=high < 200 * low)
+    ax.tick_params(axis="y", which="minor", labelsize=6.5)
+    ax.grid(axis="y", which="both", color=FAINT, linewidth=0.4)
+    ax.set_xlabel(_WORDS[axis])
+    ax.set_ylabel(f"radius β at {SHOWN_THRESHOLD:.0%} of L₀".replace("%", " %"))
+    ax.legend(
+        handles=handles,
+        title="fitted slope [95 % interval]",
+        title_fontsize=7,
+        loc="upper left",
+        bbox_to_anchor=(-0.12, -0.21),
+        alignment="left",
+        handlelength=3.2,
+        labelspacing=0.35,
+    )
+
+
+def _slope(finding: Finding, axis: str) -> Slope:
+    against_width, against_horizon = finding.judgement.by_threshold[SHOWN_THRESHOLD]
+    return against_horizon if axis == "horizon" else against_width
+
+
+def _condition(ax: Axes, rows: pd.DataFrame, axis: str, slope: Slope, style: LineStyle, shift: float) -> None:
+    _seeds(ax, rows, axis, style, shift)
+    middle = _medians(rows[rows["valid"].astype(bool)], axis)
+    if middle.empty:
+        return
+    _fit(ax, middle, slope, style, shift)
+    inside = middle[middle["censored"] == ""]
+    ax.plot(
+        inside.index * shift, inside["median"], **{**style.line(), "linestyle": "none", "markersize": 5.5}, zorder=3
+    )
+    for side, tail in (("above", 14), ("below", -14)):
+        beyond = middle[middle["censored"] == side]
+        for x, y in zip(beyond.index * shift, beyond["edge"], strict=True):
+            ax.annotate(
+                "",
+                (x, y),
+                xytext=(0, tail),
+                textcoords="offset points",
+                arrowprops={
+                    "arrowstyle": "<|-",
+                    "facecolor": "white",
+                    "edgecolor": style.color,
+                    "shrinkA": 0,
+                    "shrinkB": 0,
+                },
+            )
+            ax.plot([x], [y], marker=style.marker, markerfacecolor="white", markeredgecolor=style.color, zorder=3)
+
+
+def _seeds(ax: Axes, rows: pd.DataFrame, axis: str, style: LineStyle, shift: float) -> None:
+    """Every replica as a small mark: filled where its fit is valid, hollow where it is not."""
+    for valid, part in rows[np.isfinite(rows["radius"].astype(float))].groupby(rows["valid"].astype(bool)):
+        look: dict[str, Any] = {"marker": "o" if valid else "s", "markersize": 2.6 if valid else 3.4}
+        look |= {"markerfacecolor": style.color if valid else "none", "markeredgecolor": style.color}
+        ax.plot(part[axis] * shift, part["radius"], linestyle="none", markeredgewidth=0.5, alpha=0.45, **look)
+
+
+def _medians(valid: pd.DataFrame, axis: str) -> pd.DataFrame:
+    """Per width or horizon: the median radius over seeds, and on which side of the grid it lies when beyond it."""
+    radius = valid["radius"].astype(float)
+    radius = radius.mask(valid["censored"] == "above", math.inf).mask(valid["censored"] == "below", 0.0)
+    table = valid.assign(known=radius).groupby(axis).agg(median=("known", "median"), edge=("radius", "median"))
+    table["censored"] = np.where(np.isinf(table["median"]), "above", np.where(table["median"] == 0, "below", ""))
+    return table
+
+
+def _fit(ax: Axes, middle: pd.DataFrame, slope: Slope, style: LineStyle, shift: float) -> None:
+    inside = middle[middle["censored"] == ""]
+    if inside.empty or not math.isfinite(slope.estimate):
+        return
+    x = np.log(inside.index.to_numpy(float))
+    level = float(np.median(np.log(inside["median"].to_numpy(float)) - slope.estimate * x))
+    ends = np.array([x.min(), x.max()])
+    ax.plot(np.exp(ends) * shift, np.exp(level + slope.estimate * ends), alpha=0.75, **style.stroke(), lw=1.1, zorder=1)
+
+
+def _room(ax: Axes) -> None:
+    """At least one and a half decades of height: noise of a few percent must not look like a trend."""
+    low, high = ax.get_ylim()
+    missing = 1.5 - math.log10(high / low)
+    grow = 10 ** max(0.06, missing / 2)
+    ax.set_ylim(low / grow, high * grow)

@@ -1,0 +1,179 @@
+"""A search's domains: which fields apply, their Optuna distributions, and draws from them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memsweep.config.schema.search import CHOICE, INT, LOG_INT, LOG_UNIFORM, Domain, same
+from memsweep.errors import ConfigError
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+Space = Mapping[str, Domain]
+
+
+def order(space: Space) -> list[str]:
+    """The fields, those first that others depend on, otherwise by name.
+
+    Raises:
+        ConfigError: fields depend on each other in a circle.
+    """
+    waiting, placed = sorted(space), list[str]()
+    while waiting:
+        ready = [path for path in waiting if all(other not in waiting for other in space[path].when)]
+        if not ready:
+            raise ConfigError([f"the searched fields {', '.join(waiting)} depend on each other in a circle"])
+        placed += ready
+        waiting = [path for path in waiting if path not in ready]
+    return placed
+
+
+def applies(path: str, space: Space, values: Mapping[str, Any], fixed: Mapping[str, Any]) -> bool:
+    """Whether a field is searched, given the values of the fields that it depends on.
+
+    Args:
+        path: the field.
+        space: all domains.
+        values: of searched fields; those that do not apply are missing.
+        fixed: the cell's own values of fields that are not searched.
+    """
+    for other, allowed in space[path].when.items():
+        known = values if other in space else fixed
+        if other not in known or not any(same(known[other], value) for value in allowed):
+            return False
+    return True
+
+
+def distributions(space: Space, fixed: Mapping[str, Any]) -> dict[str, BaseDistribution]:
+    """Optuna's distribution of each field that can apply in a cell, in the order in which they are suggested.
+
+    Args:
+        space: all domains.
+        fixed: the cell's own values of fields that are not searched.
+
+    Returns:
+        Dotted path -> distribution; of a choice, over the indices of its values. A field that depends on another
+        searched one is among them, and is suggested where it applies.
+    """
+    found: dict[str, BaseDistribution] = {}
+    for path in order(space):
+        when = space[path].when
+        known = all(other in found if other in space else True for other in when)
+        met = all(
+            other in fixed and any(same(fixed[other], value) for value in allowed)
+            for other, allowed in when.items()
+            if other not in space
+        )
+        if known and met:
+            found[path] = distribution(space[path])
+    return found
+
+
+def distribution(domain: Domain) -> BaseDistribution:
+    """Optuna's name for a domain. Choices become indices: Optuna takes no lists or mappings as categories."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if domain.kind == CHOICE:
+        return CategoricalDistribution(range(len(domain.values)))
+    if domain.kind in (INT, LOG_INT):
+        return IntDistribution(int(domain.low), int(domain.high), log=domain.kind == LOG_INT)
+    return FloatDistribution(float(domain.low), float(domain.high), log=domain.kind == LOG_UNIFORM)
+
+
+def inward(domain: Domain, value: Any) -> Any:
+    """A field's value as Optuna hears it: the index of a choice, a plain int or float.
+
+    Raises:
+        ConfigError: the value is no choice of the domain.
+    """
+    if domain.kind == CHOICE:
+        for index, choice in enumerate(domain.values):
+            if same(value, choice):
+                return index
+        allowed = ", ".join(map(str, domain.values))
+        raise ConfigError([f"{value!r} is not among the choices of a searched field; allowed: {allowed}"])
+    return round(value) if domain.kind in (INT, LOG_INT) else float(value)
+
+
+def outward(domain: Domain, value: Any) -> Any:
+    """The field's value, in plain Python, for what Optuna suggested."""
+    if domain.kind == CHOICE:
+        return domain.values[int(value)]
+    return int(value) if domain.kind in (INT, LOG_INT) else float(value)
+
+
+def holds(domain: Domain, value: Any) -> bool:
+    """Whether a value lies in the domain."""
+    if domain.kind == CHOICE:
+        return any(same(value, choice) for choice in domain.values)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    whole = domain.kind not in (INT, LOG_INT) or float(value).is_integer()
+    return whole and domain.low <= value <= domain.high
+
+
+def draw(domain: Domain, random: np.random.Generator) -> Any:
+    """A value of the domain; every value of a choice, and every number (or logarithm of one), is equally likely."""
+    if domain.kind == CHOICE:
+        return domain.values[int(random.integers(len(domain.values)))]
+    if domain.kind == INT:
+        return int(random.integers(int(domain.low), int(domain.high) + 1))
+    if domain.kind == LOG_INT:
+        # each whole number owns the half below and above it
+        number = math.exp(random.uniform(math.log(domain.low - 0.5), math.log(domain.high + 0.5)))
+        return min(max(round(number), int(domain.low)), int(domain.high))
+    if domain.kind == LOG_UNIFORM:
+        number = math.exp(random.uniform(math.log(domain.low), math.log(domain.high)))
+    else:
+        number = float(random.uniform(domain.low, domain.high))
+    return min(max(number, float(domain.low)), float(domain.high))
+
+
+def draw_all(space: Space, fixed: Mapping[str, Any], random: np.random.Generator) -> dict[str, Any]:
+    """A value for each field that applies."""
+    values: dict[str, Any] = {}
+    for path in order(space):
+        if applies(path, space, values, fixed):
+            values[path] = draw(space[path], random)
+    return values
+
+
+def every(space: Space, fixed: Mapping[str, Any], limit: int) -> list[dict[str, Any]] | None:
+    """All suggestions that there are, in a fixed order; None where they are more than ``limit``, or not countable."""
+    found: list[dict[str, Any]] = [{}]
+    for path in order(space):
+        domain = space[path]
+        grown: list[dict[str, Any]] = []
+        for values in found:
+            if not applies(path, space, values, fixed):
+                grown.append(values)
+                continue
+            if (choices := _listed(domain, limit)) is None:
+                return None
+            grown += [values | {path: choice} for choice in choices]
+        if len(grown) > limit:
+            return None
+        found = grown
+    return found
+
+
+def _listed(domain: Domain, limit: int) -> list[Any] | None:
+    if domain.kind == CHOICE:
+        return list(domain.values)
+    if domain.low == domain.high:
+        return [outward(domain, domain.low)]
+    if domain.kind in (INT, LOG_INT) and domain.high - domain.low < limit:
+        return list(range(int(domain.low), int(domain.high) + 1))
+    return None
+
+
+def key(values: Mapping[str, Any]) -> str:
+    """Equal for equal suggestions alone."""
+    plain = {path: float(value) if type(value) is int else value for path, value in values.items()}
+    return json.dumps(plain, sort_keys=True, default=str)

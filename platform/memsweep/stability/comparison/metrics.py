@@ -1,0 +1,142 @@
+"""What a trial is judged by, by name: one value per seed for comparisons, one median for a search.
+
+Names: the measured columns of a replica (``validation_loss``, ``error``, ``relative_error``, ``margin``,
+``slowest_rate``), the stability radius of a ball (``radius`` for recurrent weights, ``radius_weights``,
+``radius_all``) at the verdict's smallest threshold, and ``test_<metric>`` for what the task reports beside its loss.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memsweep.config.schema.search import BALL_OF, METRICS, TEST
+from memsweep.errors import MemsweepError, did_you_mean
+from memsweep.stability.verdict.radius import ABOVE, BELOW, BETWEEN, NOT_CENSORED, THRESHOLD, crossing
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+POSITIVE = frozenset({"validation_loss", "error", "relative_error", *BALL_OF})
+"""Names whose values are never negative and vary by factors, so that they are compared on a logarithmic scale."""
+
+
+@dataclass(frozen=True)
+class SeedValue:
+    """A metric of one replica.
+
+    Attributes:
+        seed: of the replica.
+        value: as measured. Of a diverged replica, losses are inf, radii 0, and the other metrics nan.
+        censored: of a radius: ``above`` (the error stays below the threshold on the whole grid; ``value`` is the
+            grid's largest radius), ``below`` (it passes the threshold before the grid's smallest radius, which is
+            ``value``), ``between`` (it jumps to infinity above ``value``, the largest radius known to hold). Empty
+            where the value is known.
+        beyond: of a radius ``between``: the grid's next radius, at which the error is infinite.
+    """
+
+    seed: int
+    value: float
+    censored: str = NOT_CENSORED
+    beyond: float = math.nan
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The true value lies between these two, which are equal where it is known."""
+        low = 0.0 if self.censored == BELOW else self.value
+        return low, {ABOVE: math.inf, BETWEEN: self.beyond}.get(self.censored, self.value)
+
+
+def direction(name: str) -> str | None:
+    """``min`` or ``max``, whichever is better; None for ``test_<metric>``, of which the study must say it.
+
+    Raises:
+        MemsweepError: there is no such metric.
+    """
+    if name.startswith(TEST):
+        return None
+    if name not in METRICS:
+        raise MemsweepError(f"there is no metric {name!r}.{did_you_mean(name, METRICS)} Metrics: {allowed()}.")
+    return METRICS[name]
+
+
+def allowed() -> str:
+    """All names of metrics in words."""
+    return f"{', '.join(METRICS)}, {TEST}<a metric of the task>"
+
+
+def per_seed(name: str, tables: Mapping[str, pd.DataFrame]) -> list[SeedValue]:
+    """The metric of each replica of one trial, by seed.
+
+    Args:
+        name: of the metric.
+        tables: ``replicas`` and, for radii, ``curves``: the rows of one trial.
+
+    Raises:
+        MemsweepError: there is no such metric, or the trial did not measure it.
+    """
+    direction(name)
+    found = _radii(BALL_OF[name], tables["curves"]) if name in BALL_OF else _columns(name, tables["replicas"])
+    return sorted(found, key=lambda value: value.seed)
+
+
+def median(name: str, summary: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> float:
+    """The median over the replicas, which a search is told; nan and inf as they are.
+
+    A radius that is censored counts as its ``SeedValue.value``: above the grid, as the grid's largest radius. So a
+    search cannot tell apart settings whose radii are both above the grid.
+
+    Args:
+        name: of the metric.
+        summary: of the trial's record.
+        tables: of the trial.
+
+    Raises:
+        MemsweepError: there is no such metric, or the trial did not measure it.
+    """
+    direction(name)
+    if name not in BALL_OF and name in summary:
+        return float(summary[name])
+    return float(np.median([seed.value for seed in per_seed(name, tables)]))
+
+
+def _columns(name: str, replicas: pd.DataFrame) -> Iterator[SeedValue]:
+    seeds = replicas["seed"].to_numpy(int)
+    if name == "relative_error":
+        values = replicas["error"].to_numpy(float) / replicas["zero_loss"].to_numpy(float)
+    elif name.startswith(TEST):
+        values = _test_metric(name, replicas)
+    else:
+        values = replicas[name].to_numpy(float)
+    return (SeedValue(int(seed), float(value)) for seed, value in zip(seeds, values, strict=True))
+
+
+def _test_metric(name: str, replicas: pd.DataFrame) -> np.ndarray:
+    """The task's first metric: the only one that the table holds for each replica."""
+    there = list(replicas["metric"].dropna().unique())
+    if there != [name.removeprefix(TEST)]:
+        kept = f"only {TEST}{there[0]}" if there else "no metric of the task"
+        raise MemsweepError(f"{name} is not kept for each replica: the results hold {kept}. Compare by another metric.")
+    values: np.ndarray = replicas["test_metric"].to_numpy(float)
+    return values
+
+
+def _radii(ball: str, curves: pd.DataFrame) -> Iterator[SeedValue]:
+    moved = curves[curves["ball"] == ball] if len(curves) else curves
+    if moved.empty:
+        raise MemsweepError(f"the ball {ball!r} was not measured: add it to perturbation.balls.")
+    return (_radius(int(curve["seed"].iloc[0]), curve) for _, curve in moved.groupby("seed"))
+
+
+def _radius(seed: int, curve: pd.DataFrame) -> SeedValue:
+    ordered = curve.sort_values("radius")
+    errors = ordered["error"].to_numpy(float)
+    limit = THRESHOLD * float(ordered["zero_loss"].iloc[0])
+    if not errors[0] <= limit or math.isinf(errors[0]):  # known: not even without perturbation
+        return SeedValue(seed, 0.0)
+    at = crossing(ordered["radius"].to_numpy(float), errors, limit)
+    return SeedValue(seed, at.radius, at.censored, at.high if at.censored == BETWEEN else math.nan)

@@ -1,0 +1,114 @@
+"""Projected gradient ascent of many perturbed copies of an ensemble, in slices.
+
+Letters: P rows (replicas and dummies), D directions, R radii, C choices of a direction per radius, K copies of a
+slice, S size of the flat weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from memsweep.stability.perturbation.ball import Ball
+
+FIRST_STEP, LAST_STEP = 2.0, 0.05
+"""Ascent steps in units of the radius: the first jump across the ball, the last ones settle."""
+
+Loss = Callable[[Tensor], Tensor]
+"""Shifts of the weights ``[P, K, S]`` to losses ``[P, K]``, differentiable."""
+
+
+@dataclass(frozen=True)
+class Ascent:
+    """The way up from directions of a ball.
+
+    Attributes:
+        loss: what is climbed.
+        ball: in which the shifts stay.
+        radii: ``[R]``, of the balls.
+        size: copies that are computed at a time.
+    """
+
+    loss: Loss
+    ball: Ball
+    radii: Tensor
+    size: int
+
+    def climb(self, directions: Tensor, chosen: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+        """Ascend at every radius from some of the directions.
+
+        Args:
+            directions: ``[P, D, S]``, of norm 1.
+            chosen: ``[R, C]``, which of them are the starts at each radius.
+            steps: of each way up.
+
+        Returns:
+            The largest loss met at each radius ``[P, R]``, and the shift that gave it ``[P, R, S]``.
+        """
+        rows, _, weights = directions.shape
+        best = directions.new_full((rows, len(self.radii)), -torch.inf)
+        shifts = directions.new_zeros(rows, len(self.radii), weights)
+        places = torch.arange(len(self.radii), device=chosen.device).repeat_interleave(chosen.shape[1])
+        for part, where in zip(chosen.flatten().split(self.size), places.split(self.size), strict=True):
+            self._slice(directions[:, part], where, steps, best, shifts)
+        return best, shifts
+
+    def _slice(self, start: Tensor, places: Tensor, steps: int, best: Tensor, shifts: Tensor) -> None:
+        """Ascend from unit shifts ``[P, K, S]`` at the radii of these places ``[K]``; keep what is worse."""
+        radius = self.radii[places]
+        start = start * radius.unsqueeze(-1)  # and the unit shifts are freed
+        values, reached = ascended(self.loss, self.ball, start, radius, steps)
+        rows = torch.arange(len(values), device=values.device)
+        for place in places.unique().tolist():
+            here = (places == place).nonzero().squeeze(-1)
+            value, winner = values[:, here].max(1)
+            better = value > best[:, place]
+            best[:, place] = torch.where(better, value, best[:, place])
+            shifts[:, place] = torch.where(better.unsqueeze(-1), reached[rows, here[winner]], shifts[:, place])
+
+
+def first_steps(loss: Loss, ball: Ball, weights: Tensor, radius: Tensor, steps: int) -> Callable[[int], object]:
+    """What a slice of so many copies does, to be measured; from the second step on all steps hold the same.
+
+    Args:
+        loss, ball: as of an ascent.
+        weights: ``[P, S]``, of the unperturbed models.
+        radius: any.
+        steps: none of the ways up will have more.
+    """
+
+    def work(copies: int) -> object:
+        start = weights.new_zeros(weights.shape[0], copies, weights.shape[1])
+        return ascended(loss, ball, start, radius.expand(copies), min(steps, 2))
+
+    return work
+
+
+def ascended(loss: Loss, ball: Ball, shift: Tensor, radius: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+    """Ascend from shifts ``[P, K, S]`` in balls of the copies' radii ``[K]``.
+
+    Returns:
+        The largest loss met on each way up, ``[P, K]``, inf where one was not finite, and where, ``[P, K, S]``.
+    """
+    best, best_shift = shift.new_full(shift.shape[:2], -torch.inf), shift
+    for step in range(steps + 1):
+        climbing = step < steps
+        with torch.set_grad_enabled(climbing):
+            here = shift.detach().requires_grad_(climbing)
+            value = loss(here)
+        reached = finite_or_inf(value.detach())
+        better = reached > best
+        best, best_shift = torch.where(better, reached, best), torch.where(better.unsqueeze(-1), shift, best_shift)
+        if climbing:
+            (gradient,) = torch.autograd.grad(value.sum(), here)
+            length = radius * FIRST_STEP * (LAST_STEP / FIRST_STEP) ** (step / max(1, steps - 1))
+            shift = ball.project(shift + length.unsqueeze(-1) * ball.steepest(gradient), radius)
+    return best, best_shift
+
+
+def finite_or_inf(value: Tensor) -> Tensor:
+    """Losses, inf where they are not finite."""
+    return torch.where(torch.isfinite(value), value, torch.inf)

@@ -1,0 +1,145 @@
+"""The perturbation error E_m(radius): the largest loss of a model whose weights move by at most the radius.
+
+``worst_case`` climbs by projected gradient ascent from structured and random starts; it is a lower bound of the
+supremum, and on models with few modes it reaches it (checked against exhaustive grids). ``random`` is the published
+protocol: the largest of some draws on the sphere, a weak lower bound whose bias grows with width; ``random_push`` is
+its first version, in which the raw rates do not move at random but all fall by the radius, towards slower modes.
+
+An error that is not finite is inf. E is monotone in the radius because a larger ball contains the smaller one.
+
+Letters: P rows (replicas and dummies), K copies, R radii, S size of the flat weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
+from memsweep.learning.ensemble.replicas import Ensemble
+from memsweep.learning.loss.problem import Problem
+from memsweep.models.base import Part, as_linear
+from memsweep.stability.perturbation.ascent import Ascent, Loss, finite_or_inf, first_steps
+from memsweep.stability.perturbation.ball import RECURRENT, Ball
+from memsweep.stability.perturbation.slices import slice_size
+from memsweep.streams import Stream
+
+
+def radius_grid(radii: RadiiConfig) -> Tensor:
+    """``[R]``: the geometric grid, float64, both ends exact."""
+    return torch.from_numpy(np.geomspace(radii.from_, radii.to, radii.count))
+
+
+def perturbation_error(
+    ensemble: Ensemble,
+    problem: Problem,
+    data: Any,
+    weights: Tensor,
+    targets: Tensor,
+    ball: str,
+    config: PerturbationConfig,
+    budget: int | None = None,
+) -> Tensor:
+    """E_m at radius 0 and at every radius of the grid.
+
+    Args:
+        ensemble: of the models.
+        problem, data, targets: what the loss is measured on.
+        weights: ``[P, S]``, the trained weights.
+        ball: ``recurrent``, ``weights`` or ``all`` (with ``balance``, linear models are brought to the balanced gauge
+            before encoder and readout move).
+        config: grid, norm, method and effort.
+        budget: bytes that the perturbed copies may take (None: see ``memsweep.stability.perturbation.slices``); beside
+            them stand the starts, and for every radius the worst shift.
+
+    Returns:
+        ``[P, R + 1]``, nondecreasing along the radii, inf where any perturbed model's loss is not finite; of dummies,
+        any numbers.
+    """
+    linear = as_linear(ensemble.model)
+    if ball != RECURRENT and config.balance and linear is not None:
+        weights = ensemble.layout.flat(linear.balanced(ensemble.layout.named(weights)))
+    radii = radius_grid(config.radii).to(weights)
+    worst_case = config.method == "worst_case"
+    steps = config.ascent_steps if worst_case else 0
+
+    def climbed(rows: Ensemble, live: Tensor) -> tuple[Loss, Ball]:
+        def loss(shift_PKS: Tensor) -> Tensor:
+            shifted = rows.layout.named(weights.unsqueeze(1) + shift_PKS)
+            return problem.loss(rows.model, shifted, data, targets.unsqueeze(1), live)
+
+        return loss, Ball(rows, ball, config.norm)
+
+    # a slice must not depend on how many of the rows are real, so it is measured as if all were; that kernels take
+    # the same memory for rows that they pass over saves the time
+    full = replace(ensemble, real=torch.ones_like(ensemble.real))
+    measured = first_steps(*climbed(full, torch.zeros_like(ensemble.real)), weights, radii[:1], steps)
+    size = slice_size(measured, weights.device, budget)
+    loss, moves = climbed(ensemble, ensemble.real)
+    ascent = Ascent(loss, moves, radii, size)
+    unperturbed = finite_or_inf(loss(torch.zeros_like(weights).unsqueeze(1)).detach())
+    if worst_case:
+        worst = _worst(ascent, _starts(moves, ball, ensemble, weights, config), steps)
+    else:
+        draws = _random(moves, weights, config.repeats, Stream(config.seed, "perturbation draws"))
+        if config.method == "random_push":
+            draws = _pushed(ensemble, draws)
+        worst, _ = ascent.climb(draws, torch.arange(config.repeats).expand(len(radii), -1), 0)
+    return torch.cat([unperturbed, worst], 1).cummax(1).values
+
+
+def _worst(ascent: Ascent, starts: Tensor, steps: int) -> Tensor:
+    """``[P, R]``: from the starts half of the way, then from the best of each radius and of its neighbours."""
+    count = len(ascent.radii)
+    first, shifts = ascent.climb(starts, torch.arange(starts.shape[1]).expand(count, -1), steps // 2)
+    # what is worst at one radius is a good start at the next, and where a start got stuck a neighbour's did not
+    neighbours = (torch.arange(count).unsqueeze(1) + torch.tensor([0, -1, 1])) % count
+    second, _ = ascent.climb(ascent.ball.sphere(shifts), neighbours, steps - steps // 2)
+    return torch.maximum(first, second)
+
+
+def _random(ball: Ball, weights: Tensor, count: int, stream: Stream) -> Tensor:
+    """``[P, count, S]``: Gaussian directions on the unit sphere, the same for every replica of a bucket."""
+    noise = torch.from_numpy(stream.generator().standard_normal((count, weights.shape[1]))).to(weights)
+    return ball.sphere(noise.unsqueeze(0).expand(weights.shape[0], -1, -1))
+
+
+def _pushed(ensemble: Ensemble, draws: Tensor) -> Tensor:
+    """The draws with every diagonal recurrent weight at -1: the direction of the instability proof."""
+    pushed = draws.clone()
+    for segment in ensemble.layout.segments:
+        if segment.role.rate:
+            pushed[..., segment.start : segment.stop] = -1.0
+    return torch.where(ensemble.exists.unsqueeze(1), pushed, 0.0)
+
+
+def _starts(ball: Ball, name: str, ensemble: Ensemble, weights: Tensor, config: PerturbationConfig) -> Tensor:
+    """Starts that theory knows to be bad, then the random ones: ``[P, K, S]``.
+
+    All raw rates pushed up, or down (towards the slower or the faster: whichever the parameterization makes of it),
+    and recurrent matrices by the identity; where encoder and readout move, too, while these grow along their own
+    direction, or shrink.
+    """
+    ones = _towards_slower(ensemble, weights)
+    pushes = [ones, -ones]
+    if name != RECURRENT:
+        amplitudes = ensemble.select(Part.ENCODER, Part.READOUT)
+        own = torch.where(amplitudes, weights, 0.0)
+        pushes = [ones + own, own - ones, ones - own, -ones - own]
+    random = _random(ball, weights, config.starts, Stream(config.seed, "perturbation starts"))
+    return torch.cat([ball.sphere(torch.stack(pushes, 1)), random], 1)
+
+
+def _towards_slower(ensemble: Ensemble, weights: Tensor) -> Tensor:
+    """Ones on diagonal recurrent weights, the identity on square recurrent matrices: ``[P, S]``."""
+    pushes = torch.zeros_like(weights[0])
+    for segment in ensemble.layout.segments:
+        if segment.role.part is Part.RECURRENT:
+            square = not segment.role.diagonal and len(segment.shape) == 2 and segment.shape[0] == segment.shape[1]
+            push = torch.eye(segment.shape[0]).flatten() if square else torch.ones(segment.stop - segment.start)
+            pushes[segment.start : segment.stop] = push.to(pushes)
+    return pushes.expand_as(weights)

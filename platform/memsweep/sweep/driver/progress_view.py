@@ -1,0 +1,131 @@
+"""What a person sees while a sweep runs: a live bar on a terminal, a few plain lines anywhere else."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from memsweep.sweep.driver.progress import Snapshot
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+PLAIN_INTERVAL = 30.0  # seconds between lines where no terminal is
+
+
+class View(Protocol):
+    """Shows snapshots and single lines; a context manager around the run."""
+
+    def __enter__(self) -> View: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Show the state of the run; cheap enough to call on every report."""
+
+    def say(self, line: str) -> None:
+        """Show one line that stays, such as the last verdict."""
+
+
+def open_view(title: str, stream: TextIO | None = None) -> View:
+    """The view that suits the stream (standard output when None): live on a terminal, plain otherwise."""
+    stream = stream if stream is not None else sys.stdout
+    return LiveView(title, stream) if stream.isatty() else PlainView(title, stream)
+
+
+def describe(snapshot: Snapshot) -> str:
+    """A snapshot in words, what matters most first: ``61/120 trials, 1 min 3 s left, 1 failed, 2 packs running``."""
+    settled = snapshot.finished + snapshot.reused + snapshot.failed
+    words = [f"{settled}/{snapshot.total} trials"]
+    if snapshot.eta:
+        words.append(f"{duration(snapshot.eta)} left")
+    words.append(f"{snapshot.failed} failed")
+    words.append(f"{snapshot.running} pack{'s' if snapshot.running != 1 else ''} running")
+    if snapshot.reused:
+        words.append(f"{snapshot.reused} reused")
+    if snapshot.note:
+        words.append(snapshot.note)
+    return ", ".join(words)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: ``42 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+class PlainView:
+    """One line at the start, at most one every 30 seconds, one at the end."""
+
+    def __init__(self, title: str, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._title, self._stream, self._clock = title, stream, clock
+        self._began = self._last = clock()
+        self._latest: Snapshot | None = None
+        self._started = False
+
+    def __enter__(self) -> PlainView:
+        self._began = self._last = self._clock()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._latest is not None:
+            self.say(f"{self._title}: {describe(self._latest)}, ended after {duration(self._clock() - self._began)}")
+
+    def update(self, snapshot: Snapshot) -> None:
+        self._latest = snapshot
+        if not self._started or self._clock() - self._last >= PLAIN_INTERVAL:
+            self._started, self._last = True, self._clock()
+            self.say(f"{self._title}: {describe(snapshot)}")
+
+    def say(self, line: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # the reader may have gone: the sweep itself must go on
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
+
+
+class LiveView:
+    """A progress bar that stays at the bottom of the terminal, with lines above it."""
+
+    def __init__(self, title: str, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
+        from rich.table import Column
+
+        self._progress: Progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False, table_column=Column(max_width=20, no_wrap=True)),
+            BarColumn(bar_width=12),
+            TaskProgressColumn(table_column=Column(min_width=4, no_wrap=True)),
+            TextColumn("{task.fields[words]}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
+            console=Console(file=stream),
+            expand=True,
+            refresh_per_second=4,
+        )
+        self._task = self._progress.add_task(title, total=1.0, words="starting")
+
+    def __enter__(self) -> LiveView:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def update(self, snapshot: Snapshot) -> None:
+        self._progress.update(self._task, completed=snapshot.fraction, words=describe(snapshot))
+
+    def say(self, line: str) -> None:
+        self._progress.console.print(line, markup=False, highlight=False)

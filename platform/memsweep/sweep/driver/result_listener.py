@@ -1,0 +1,74 @@
+"""Hands finished results to whoever wants to see them, beside the run and never in its way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from memsweep.sweep.store.filesystem import at_once
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from memsweep.sweep.store.results import Store
+
+OnResult = Callable[[dict[str, Any], "dict[str, pd.DataFrame]"], None]
+
+_AT_ONCE = 16
+"""Results that are read together: a bucket answers one at a time slowly, and many at a time as soon."""
+
+
+@contextmanager
+def delivery(store: Store, on_result: OnResult) -> Iterator[Callable[[str], None]]:
+    """Gives a function that takes an identity and returns at once; a thread reads the results and delivers them.
+
+    Results arrive in the order in which they were given, in one thread. At the end all are delivered; then the first
+    error that a delivery met is raised, unless the body raised its own.
+    """
+    waiting: SimpleQueue[str | None] = SimpleQueue()
+    errors: list[Exception] = []
+
+    def deliver() -> None:
+        more = True
+        while more:
+            names = _next(waiting)
+            more = None not in names
+            for result in at_once(partial(_read, store), [name for name in names if name is not None]):
+                try:
+                    if isinstance(result, Exception):
+                        raise result
+                    on_result(*result)
+                except Exception as error:  # the others are delivered all the same
+                    errors.append(error)
+
+    thread = Thread(target=deliver, name="results", daemon=True)
+    thread.start()
+    try:
+        yield waiting.put
+    finally:
+        waiting.put(None)
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def _read(store: Store, identity: str) -> tuple[dict[str, Any], dict[str, pd.DataFrame]] | Exception:
+    try:
+        return store.result(identity)
+    except Exception as error:
+        return error
+
+
+def _next(waiting: SimpleQueue[str | None]) -> list[str | None]:
+    """What waits, at least one and not too many."""
+    names = [waiting.get()]
+    while len(names) < _AT_ONCE and names[-1] is not None:
+        try:
+            names.append(waiting.get_nowait())
+        except Empty:
+            break
+    return names

@@ -1,0 +1,188 @@
+"""Runs plans, one after another: all packs, then the members of packs that failed, each alone, to find the culprit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memsweep.outcome import Outcome
+from memsweep.sweep.backend import Backend, ClusterLost, Work
+from memsweep.sweep.driver.inline import InlineBackend
+from memsweep.sweep.driver.limits import Bound, Limits
+from memsweep.sweep.driver.progress import Snapshot
+from memsweep.sweep.driver.result_listener import OnResult, delivery
+from memsweep.sweep.driver.scheduler import PackScheduler
+from memsweep.sweep.planning.resources import slots, this_machine
+from memsweep.sweep.signals import terminate_like_ctrl_c
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.journal import Journal, read_rows, settled
+from memsweep.sweep.store.results import Store, folder_name
+from memsweep.sweep.worker.execute import Failure, execute_pack
+from memsweep.sweep.worker.gpu_memory import fitted
+from memsweep.sweep.worker.timing import Profile
+
+if TYPE_CHECKING:
+    from memsweep.sweep.planning.plan import Plan
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Where packs run.
+
+    Attributes:
+        inline: in this process, one after another, without Ray.
+        address: a running Ray cluster (``auto`` or ``host:port``); None starts Ray on this machine.
+        dashboard: start Ray's dashboard with the Ray that starts here.
+    """
+
+    inline: bool = False
+    address: str | None = None
+    dashboard: bool = False
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What a run did.
+
+    Attributes:
+        finished: identity -> outcome of each trial that has a result now and had none before.
+        failed: identity -> failure of each trial that has none.
+        interrupted: whether it was stopped before its end; what is finished is kept.
+        limit: the limit that stopped it, in words; empty where none did.
+        lost: why the place where it ran is gone; empty where it is not.
+        profile: where the time went.
+    """
+
+    finished: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, Failure] = field(default_factory=dict)
+    interrupted: bool = False
+    limit: str = ""
+    lost: str = ""
+    profile: Profile = field(default_factory=Profile)
+
+    @property
+    def done(self) -> int:
+        """Trials with a result, diverged ones left out."""
+        return len(self.finished) - self.diverged
+
+    @property
+    def diverged(self) -> int:
+        """Trials whose loss became infinite: results, too."""
+        return sum(outcome == Outcome.DIVERGED for outcome in self.finished.values())
+
+
+Follow = Callable[[RunSummary], "Plan | None"]
+"""Asked for the next plan when all packs of the last have ended; told what the run has done so far.
+
+A plan that follows has all trials so far and more, of the same study and with the same resources; its packs are what
+is still to run, its ``done`` what has a result. None: that was all.
+"""
+
+
+def run(
+    plan: Plan,
+    *,
+    workspace: Path,
+    results: Location | Path,
+    launch: Launch | None = None,
+    on_progress: Callable[[Snapshot], None] = lambda snapshot: None,
+    on_result: OnResult = lambda record, tables: None,
+    work: Work = execute_pack,
+    limits: Limits | None = None,
+    follow: Follow = lambda summary: None,
+) -> RunSummary:
+    """Run everything in a plan that has no result yet, and in the plans that follow it.
+
+    Args:
+        plan: what to run.
+        workspace: folder whose ``tasks/`` the workers import.
+        results: folder of all studies.
+        launch: where packs run (None: Ray on this machine).
+        on_progress: called in this thread, about once a second per running pack.
+        on_result: called once per new result with its record and its tables, in one background thread, in order;
+            what it raises is raised here at the end, after all packs have run.
+        work: what a worker does with a job; must be picklable for Ray.
+        limits: how much this run may do (None: no limit), with all plans that follow.
+        follow: what comes after a plan, on the same workers; asked before anything starts where a plan has no packs.
+
+    Returns:
+        What was done, all plans together.
+
+    Raises:
+        ConfigError: the resources of a pack are not there and never will be; nothing has been started.
+        MemsweepError: Ray cannot start or be joined.
+        StoreError: a result cannot be read back, or a failure cannot be written.
+    """
+    workspace = Path(workspace).resolve()
+    store = Store(Location.at(results) / folder_name(plan.study))
+    while not plan.packs:
+        if (following := follow(RunSummary())) is None:
+            if plan.trials:
+                _journal(plan, store)
+            return RunSummary()
+        plan = following
+    course: PackScheduler | None = None
+    ended, interrupted, lost, slots_there = False, False, "", 1
+    bound = Bound(limits or Limits())
+    with delivery(store, on_result) as deliver:
+        began = time.monotonic()
+        try:
+            # Twice: Ray's native code takes SIGTERM for itself while it starts.
+            with (
+                terminate_like_ctrl_c(),
+                _backend(plan, workspace, work, launch or Launch()) as backend,
+                terminate_like_ctrl_c(),
+            ):
+                slots_there = backend.slots
+                course = PackScheduler(plan, workspace, store, _journal(plan, store), on_progress, deliver, bound)
+                with bound.watch():
+                    _all_plans(course, backend, follow)
+                    ended = True
+        except KeyboardInterrupt as interruption:
+            interrupted = not (ended and bound.reached)  # hours that were over when all had ended stopped nothing
+            lost = str(interruption) if isinstance(interruption, ClusterLost) else ""
+        if course is None:
+            return RunSummary(interrupted=True)
+        course.ended(interrupted=interrupted)
+        profile = Profile(course.phases.seconds, slots_there, time.monotonic() - began)
+    limit = bound.reached if interrupted and not lost else ""
+    return RunSummary(course.results, course.failures, interrupted, limit, lost, profile)
+
+
+def _all_plans(course: PackScheduler, backend: Backend, follow: Follow) -> None:
+    following: Plan | None
+    while True:
+        course.run(backend)
+        following = follow(RunSummary(dict(course.results), dict(course.failures)))
+        if following is None:
+            return
+        course.add(following)
+
+
+def _journal(plan: Plan, store: Store) -> Journal:
+    """The journal, with every row of the plan, before any of them runs."""
+    rows = read_rows(store.location)
+    unknown = [name for name in plan.done if name not in rows or not rows[name].state.has_result]
+    stored = {name: rows[name].state.value for name in plan.done.difference(unknown)}
+    stored |= store.outcomes(unknown)
+    return Journal(store.location, settled(rows, (trial.identity for trial in plan.trials), stored, store.failures()))
+
+
+@contextmanager
+def _backend(plan: Plan, workspace: Path, work: Work, launch: Launch) -> Iterator[Backend]:
+    if launch.inline:
+        yield InlineBackend(work)
+        return
+    if launch.address is None:
+        # What this machine can never hold is refused before any process starts.
+        slots(plan.resources, [this_machine(plan.resources)])
+    from memsweep.sweep.ray.backend import ray_backend
+
+    fit = partial(fitted, packs=plan.packs, workspace=workspace)
+    with ray_backend(work, plan.resources, fit, launch.address, dashboard=launch.dashboard) as backend:
+        yield backend

@@ -1,0 +1,110 @@
+"""Estimated seconds of one core for trials that run as one program: for order, pack sizes and times left only.
+
+The constants are measured, on one core of a 2023 server; within a factor of three they hold for the models that come
+with memsweep, and only the estimates depend on them, never a result.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from memsweep import registry
+from memsweep.learning.ensemble.flat_layout import SAMPLED_SLOTS, SLOTS, bucket, slots
+from memsweep.models.deep.base import is_deep
+from memsweep.sweep.planning.deep_cost import evaluation, replica_step, shared_step
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
+
+_STEP = 5e-4  # of any optimizer step: the calls, and the optimizer
+_STATISTICS = 2.5e-11  # of a batch's second moments, by multiplication
+_RESPONSE, _RESPONSE_MOVED = 3e-8, 7e-9  # of a state and a step of time of a response, in training and in an ascent
+_SEQUENCES = 1.2e-3  # of an optimizer step over sequences: the calls, and the data
+_STATE, _STATE_MOVED = 3e-9, 2e-9  # of a state and a step of time of a sequence by compiled kernels
+_PLAIN_CALL, _PLAIN_STATE = 3e-5, 1.5e-8  # the same by torch's own operations: of a step of time, of a state
+_MOVED = 2e-4  # of one evaluation in an ascent: the calls
+_LEAST = 0.02  # of any trial: tables, and their files
+
+
+def seconds(trials: Sequence[TrialConfig]) -> float:
+    """What these trials of one program cost together."""
+    first = trials[0]
+    own = _by_response(trials) if first.has_closed_form else _by_sequences(trials)
+    return shared(first) + own + _LEAST * len(trials)
+
+
+def shared(trial: TrialConfig) -> float:
+    """The part that does not grow with the number of trials of the program: worth more, the more trials share it."""
+    training, horizon = trial.training, _horizon(trial)
+    if is_deep(trial.model):
+        return training.end * shared_step(trial)
+    if not trial.has_closed_form:
+        return training.end * (_SEQUENCES if _compiled(trial) else _PLAIN_CALL * horizon)
+    products = horizon**2 * (training.batch_size + horizon) if training.objective == "minibatch" else 0.0
+    return training.end * (_STEP + _STATISTICS * products)
+
+
+def _by_response(trials: Sequence[TrialConfig]) -> float:
+    """Replicas run in ensembles of fixed size, so a full one costs what a nearly empty one does."""
+    first = trials[0]
+    replicas: Counter[int] = Counter()
+    for trial in trials:
+        replicas[bucket(_width(trial))] += trial.training.seeds
+    padded = [slots(width, SLOTS) * width * math.ceil(count / slots(width, SLOTS)) for width, count in replicas.items()]
+    states = sum(padded) * _horizon(first)
+    moved = _evaluations(first.perturbation)
+    return first.training.end * _RESPONSE * states + moved * (_MOVED * len(padded) + _RESPONSE_MOVED * states)
+
+
+def _by_sequences(trials: Sequence[TrialConfig]) -> float:
+    first, horizon = trials[0], _horizon(trials[0])
+    if is_deep(first.model):
+        return sum(_by_layers(trial, horizon) for trial in trials)
+    training, moved = first.training, _evaluations(first.perturbation)
+    states = horizon * sum(trial.training.seeds * max(8, _width(trial)) for trial in trials)
+    groups = math.ceil(sum(trial.training.seeds for trial in trials) / SAMPLED_SLOTS)
+    trained, tested = states * training.batch_size, states * first.perturbation.test_size
+    if _compiled(first):
+        return training.end * _STATE * trained + moved * (_MOVED * groups + _STATE_MOVED * tested)
+    return training.end * _PLAIN_STATE * trained + moved * (_PLAIN_CALL * horizon * groups + _PLAIN_STATE * tested)
+
+
+def _by_layers(trial: TrialConfig, horizon: float) -> float:
+    moved = _evaluations(trial.perturbation) * evaluation(trial, trial.perturbation.test_size, horizon)
+    return trial.training.seeds * (trial.training.end * replica_step(trial, horizon) + moved)
+
+
+def _evaluations(perturbation: PerturbationConfig) -> float:
+    """Evaluations of the error at all radii, forward and backward counted as two."""
+    if perturbation.method != "worst_case":
+        return float(len(perturbation.balls) * perturbation.radii.count * perturbation.repeats)
+    starts = perturbation.starts + 6  # about as many structured ones are tried beside the random ones
+    return float(len(perturbation.balls) * perturbation.radii.count * starts * (perturbation.ascent_steps // 2 + 1))
+
+
+def _compiled(trial: TrialConfig) -> bool:
+    import torch
+
+    from memsweep.recurrence.layer import kernels
+
+    return kernels(getattr(torch, trial.training.dtype)) == "compiled"
+
+
+def _horizon(trial: TrialConfig) -> float:
+    own = getattr(trial.task, "horizon", None)
+    return float(_task_horizon(trial.task) if own is None else own)
+
+
+@functools.lru_cache(maxsize=256)
+def _task_horizon(task: Any) -> int:
+    """The sequence length of a task, given by its Config, that follows from other fields."""
+    horizon: int = registry.get(registry.TASK, task.name)(task).horizon
+    return horizon
+
+
+def _width(trial: TrialConfig) -> int:
+    return int(getattr(trial.model, "width", 1))

@@ -1,0 +1,134 @@
+"""A trial's identity: a hash of everything that decides its numbers.
+
+That is the whole config without cosmetic keys, the code that makes the numbers (models, recurrences, learning,
+perturbations, the task's own file), the files that the task reads, the versions of torch, numpy, scipy and of what the
+task or the model imports, the type of device, in how many parts the data of a step are summed, and, for a model that
+runs over sequences, whether compiled kernels compute it or torch does. Two studies that share a trial share its
+result; changed code shares nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from memsweep import registry
+from memsweep.config.core.reflect import key_of
+from memsweep.config.schema.chain import predecessor
+from memsweep.errors import RegistryError
+from memsweep.sweep.planning.fingerprint import code_fingerprint, data_fingerprint, libraries
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.trial import ResourcesConfig, TrialConfig
+
+_LENGTH = 32
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """What of the place where a trial is computed decides its last bits.
+
+    Attributes:
+        device: type of the device: ``cpu`` or ``cuda``.
+        shards: parts in which the data of a training step are computed and summed.
+    """
+
+    device: str = "cpu"
+    shards: int = 1
+
+    @classmethod
+    def of(cls, resources: ResourcesConfig) -> Arithmetic:
+        """That of packs with these resources."""
+        return cls(resources.device, resources.shards)
+
+
+ON_CPU = Arithmetic()
+
+
+def identity(config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> str:
+    """The identity of a trial, 32 hexadecimal digits."""
+    content = {"config": identifying(config), **identity_of(config, arithmetic)}
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()[:_LENGTH]
+
+
+def identity_of(config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> dict[str, Any]:
+    """What an identity is made from beside the config: code, data, versions, device, shards, kernels.
+
+    A chained trial takes a number from those before it, whose parts may be others than its own: theirs count, too.
+    """
+    trials = [config, *_before(config)]
+    return {
+        "code": _together(code_fingerprint(trial) for trial in trials),
+        "data": _together(data_fingerprint(trial) for trial in trials),
+        "versions": {name: version for trial in trials for name, version in libraries(trial).items()},
+        "device": arithmetic.device,
+        "shards": arithmetic.shards,
+        "kernels": _together(_kernels(trial, arithmetic.device) for trial in trials),
+    }
+
+
+def _together(words: Iterable[str]) -> str:
+    return "+".join(word for word in dict.fromkeys(words) if word)
+
+
+def identifying(config: Any) -> dict[str, Any]:
+    """The canonical form of a config without its cosmetic fields, at any depth; equal numbers are spelt alike.
+
+    Raises:
+        RegistryError: two fields of a config have one key, so that one of them would not count.
+    """
+    cls: type = type(config)
+    registered = getattr(config, "kind", None) in registry.KINDS
+    fields = dataclasses.fields(config)
+    spelt = ["name" if registered else "class", *map(key_of, fields)]
+    if len(set(spelt)) < len(spelt):
+        raise RegistryError(
+            f"two fields of {cls.__module__}.{cls.__qualname__} have one key, or one is called {spelt[0]}: rename it."
+        )
+    data: dict[str, Any] = {spelt[0]: config.name if registered else cls.__qualname__}
+    for field in fields:
+        if not field.metadata.get("cosmetic"):
+            data[key_of(field)] = _plain(getattr(config, field.name))
+    return data
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return identifying(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _before(config: TrialConfig) -> list[TrialConfig]:
+    """The trials before this one in its chain."""
+    found: list[TrialConfig] = []
+    while (before := predecessor(config)) is not None:
+        found.append(before)
+        config = before
+    return found
+
+
+def _kernels(config: TrialConfig, device: str) -> str:
+    """What computes the trial's recurrence, where there is a choice: its last bits depend on it."""
+    from memsweep.models.deep.base import is_deep
+
+    if config.trains_in_closed_form and not is_deep(config.model):  # whose response is that of its recurrences
+        return ""
+    import torch
+
+    from memsweep.recurrence.layer import kernels
+
+    return kernels(getattr(torch, config.training.dtype), device)
+
+
+def pack_identity(members: Iterable[str]) -> str:
+    """The identity of a pack: its members', in order."""
+    return hashlib.sha256("\n".join(members).encode()).hexdigest()[:_LENGTH]

@@ -1,0 +1,233 @@
+"""The plan of a sweep: its trials with their identities, what is done already, and the rest in packs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from memsweep.config.schema.canonical import flatten, to_dict
+from memsweep.errors import ConfigError
+from memsweep.sweep.planning import cost
+from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identity, pack_identity
+
+if TYPE_CHECKING:
+    from memsweep.config.claims.sections import Claims
+    from memsweep.config.schema.trial import ChainConfig, ResourcesConfig, SweepConfig, TrialConfig
+
+PACK_REPLICAS = 256
+"""Most replicas that train as one program: enough to share each batch widely, few enough for any machine's memory."""
+PACK_SECONDS = (3.0, 30.0)
+"""Least and most seconds that a pack is meant to last. At three seconds Ray's share of a pack, some 50 ms, is 2 %."""
+PACKS_WANTED = 64
+"""Packs of a study that is long enough for so many of the least length: a few for each core of a large machine."""
+_WORKERS_START = 10
+"""Times as long as others are packs of several workers, which take some 20 s to find one another."""
+_NEARLY_FREE = 0.2  # of a trial's own work: one that adds less fills an ensemble that is padded anyway, and stays
+_WORTH_SHARING = 5.0  # a program is not cut into parts whose own work is less than this many times the shared work
+
+
+@dataclass(frozen=True)
+class PlannedTrial:
+    """A trial of a plan.
+
+    Attributes:
+        identity: its identity.
+        config: its config.
+        arithmetic: what the identity names of the place where it is computed.
+        after: identity of the trial whose kept state it may go on from; empty where it starts anew. It saves time and
+            changes no number.
+    """
+
+    identity: str
+    config: TrialConfig
+    arithmetic: Arithmetic = ON_CPU
+    after: str = ""
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Trials that one worker runs: one program after the other, the trials of each together, or a chain in order.
+
+    Attributes:
+        identity: of these members in this order; names the checkpoint.
+        trials: the members.
+        cost: estimated seconds of one core; for order and time estimates only.
+    """
+
+    identity: str
+    trials: tuple[PlannedTrial, ...]
+    cost: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep will do.
+
+    Attributes:
+        study: the study's name.
+        description: its study file's head.
+        trials: every row of the grid, in order.
+        done: identities whose results exist already, here or in another study.
+        packs: what is left, the costliest first, so that no long pack starts last.
+        resources: what one pack asks for.
+        claims: what was published about the study's conditions, for its report.
+        protocol: the preset under the study's settings.
+        grid: the axes as they were written.
+    """
+
+    study: str
+    description: str
+    trials: tuple[PlannedTrial, ...]
+    done: frozenset[str]
+    packs: tuple[Pack, ...]
+    resources: ResourcesConfig
+    claims: Claims | None = None
+    protocol: str = "matched"
+    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+
+def identified(sweep: SweepConfig) -> tuple[PlannedTrial, ...]:
+    """The rows of a sweep with their identities.
+
+    Raises:
+        ConfigError: two rows are one trial, because they differ in cosmetic fields alone.
+    """
+    arithmetic = Arithmetic.of(sweep.resources)
+    found: dict[str, PlannedTrial] = {}
+    axes: set[str] = set()  # cosmetic fields that the grid varies
+    for config in sweep.rows:
+        trial = PlannedTrial(identity(config, arithmetic), config, arithmetic)
+        if trial is not (first := found.setdefault(trial.identity, trial)):
+            one, other = flatten(to_dict(first.config)), flatten(to_dict(config))
+            axes |= {path for path in one | other if one.get(path) != other.get(path)}
+    if axes:
+        raise ConfigError(
+            [f"grid.{path}: cannot change a trial's numbers. Take this axis out of the grid." for path in sorted(axes)],
+            f"study {sweep.name!r}",
+        )
+    return tuple(found.values())
+
+
+def make_plan(
+    sweep: SweepConfig, trials: Sequence[PlannedTrial], done: Collection[str], apart: Collection[str] = ()
+) -> Plan:
+    """Plan a sweep.
+
+    Args:
+        sweep: the study.
+        trials: its rows, from ``identified``.
+        done: identities that need no work.
+        apart: identities without a result that are not to be run now.
+    """
+    # cut from all trials, done or not: a sweep that goes on cuts as it did at first, and finds its checkpoints
+    wanted = pack_seconds(trials) * (_WORKERS_START if sweep.resources.workers > 1 else 1)
+    packs = _without(make_packs(trials, wanted), {*done, *apart})
+    return Plan(
+        study=sweep.name,
+        description=sweep.description,
+        trials=tuple(trials),
+        done=frozenset(done),
+        packs=tuple(packs),
+        resources=sweep.resources,
+        claims=sweep.claims,
+        protocol=sweep.protocol,
+        grid=sweep.grid,
+    )
+
+
+def _without(packs: Iterable[Pack], gone: Collection[str]) -> list[Pack]:
+    """What is left of the packs, costliest first."""
+    left = ([trial for trial in pack.trials if trial.identity not in gone] for pack in packs)
+    return sorted(map(pack_of, filter(None, left)), key=lambda pack: -pack.cost)
+
+
+def pack_seconds(trials: Sequence[PlannedTrial]) -> float:
+    """How long a pack of this study is meant to last: enough packs for many cores, and each worth its overhead."""
+    least, most = PACK_SECONDS
+    whole = sum(cost.seconds([trial.config for trial in group]) for group in _programs(trials))
+    return min(max(whole / PACKS_WANTED, least), most)
+
+
+def make_packs(trials: Sequence[PlannedTrial], wanted: float = PACK_SECONDS[1]) -> list[Pack]:
+    """Cut programs that are long, and put short ones together; a chain's trials are one pack, in order.
+
+    Args:
+        trials: what is to run.
+        wanted: seconds that a pack is meant to last; one trial may last longer, and what shares much is not cut.
+
+    Returns:
+        The packs, costliest first.
+    """
+    chains: dict[str, list[PlannedTrial]] = {}
+    for trial in trials:
+        if trial.config.chain is not None:
+            chains.setdefault(_chain(trial.config, trial.config.chain), []).append(trial)
+    packs = [pack_of(sorted(chain, key=_position)) for chain in chains.values()]
+    short: list[list[PlannedTrial]] = []
+    for group in _programs(trial for trial in trials if trial.config.chain is None):
+        *full, last = _cut(group, wanted)
+        packs += map(pack_of, full)
+        short.append(last)  # no two of one program, which a worker would run as one
+    packs += map(pack_of, _gathered(short, wanted))
+    return sorted(packs, key=lambda pack: -pack.cost)
+
+
+def _programs(trials: Iterable[PlannedTrial]) -> list[list[PlannedTrial]]:
+    """Trials by program; a chained trial has its own."""
+    from memsweep.trial import program
+
+    groups: dict[str, list[PlannedTrial]] = {}
+    for trial in trials:
+        groups.setdefault(program(trial.config), []).append(trial)
+    return list(groups.values())
+
+
+def _chain(config: TrialConfig, chain: ChainConfig) -> str:
+    """What the trials of one chain share: everything but the axis that they run along."""
+    fields = flatten(to_dict(config))
+    return json.dumps({path: fields[path] for path in sorted(fields) if path not in (chain.along, "chain.earlier")})
+
+
+def _position(trial: PlannedTrial) -> int:
+    return len(trial.config.chain.earlier) if trial.config.chain is not None else 0
+
+
+def _cut(group: Sequence[PlannedTrial], wanted: float) -> list[list[PlannedTrial]]:
+    """The trials of one program in parts that are neither too long nor too large."""
+    shared = cost.shared(group[0].config)
+    longest = max(wanted, (1 + _WORTH_SHARING) * shared)
+    parts: list[list[PlannedTrial]] = []
+    room, length = 0, math.inf
+    for trial in group:
+        alone = cost.seconds([trial.config])
+        together = cost.seconds([member.config for member in (*parts[-1], trial)]) if parts else math.inf
+        costly = together > longest and together - length > _NEARLY_FREE * (alone - shared)
+        if costly or trial.config.training.seeds > room:
+            parts.append([])
+            room, together = PACK_REPLICAS, alone
+        parts[-1].append(trial)
+        room, length = room - trial.config.training.seeds, together
+    return parts
+
+
+def _gathered(parts: Iterable[list[PlannedTrial]], wanted: float) -> list[list[PlannedTrial]]:
+    """Parts of different programs put together in order, up to the wanted length."""
+    packs: list[list[PlannedTrial]] = []
+    length = math.inf
+    for part in parts:
+        own = cost.seconds([trial.config for trial in part])
+        if length + own > wanted:
+            packs.append([])
+            length = 0.0
+        packs[-1] += part
+        length += own
+    return packs
+
+
+def pack_of(trials: Sequence[PlannedTrial]) -> Pack:
+    """One pack of these trials."""
+    work = sum(cost.seconds([trial.config for trial in group]) for group in _programs(trials))
+    return Pack(pack_identity(trial.identity for trial in trials), tuple(trials), work)

@@ -1,0 +1,212 @@
+"""``plan.json`` of a study's folder: its rows, results or not, and everything else that goes on with them.
+
+It is written twice, one copy after the other, so that one damaged file loses nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memsweep.config.claims.sections import claims_from_dict, claims_to_dict
+from memsweep.config.core.build import checked
+from memsweep.config.schema.canonical import to_dict, trial_from_dict
+from memsweep.config.schema.trial import ResourcesConfig, SweepConfig
+from memsweep.config.search.sections import confirm_from_dict, search_from_dict, search_to_dict
+from memsweep.errors import ConfigError, StoreError
+from memsweep.sweep.store.filesystem import Location, storage_errors
+from memsweep.sweep.store.record import OtherSchemaError, from_json, sealed, to_json, unsealed
+
+if TYPE_CHECKING:
+    from memsweep.config.claims.sections import Claims
+    from memsweep.config.schema.search import ConfirmConfig, Search
+    from memsweep.sweep.planning.plan import Plan
+
+FILES = ("plan.copy.json", "plan.json")
+"""In the order in which they are written."""
+SCHEMA, SEARCHED = 2, 3
+"""1: without grid, resources and tracking, which only ``resume`` and its kin need. 3: with a search, whose rows are no
+grid; plans without one are still written as 2."""
+
+
+@dataclass(frozen=True)
+class StoredPlan:
+    """What the folder of a study says about the whole of it.
+
+    Attributes:
+        rows: identity -> canonical config, in the order of the plan.
+        grid: the axes as they were written.
+        resources: what one pack asks for, as plain data.
+        tracking: params and tags of the sweep's own run in MLflow.
+        provenance: when, and by which code, the plan was made.
+        serial: one more than the plan before it.
+        cells: canonical configs of the grid that is searched, in its order; the rows are then the search's.
+        search: what is searched.
+        confirm: how the winners are measured anew.
+    """
+
+    study: str
+    description: str
+    rows: Mapping[str, Mapping[str, Any]]
+    protocol: str
+    claims: Claims | None
+    grid: Mapping[str, Any] | None = None
+    resources: Mapping[str, Any] = field(default_factory=dict)
+    tracking: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    serial: int = 0
+    cells: Sequence[Mapping[str, Any]] = ()
+    search: Search | None = None
+    confirm: ConfirmConfig | None = None
+
+    def sweep(self) -> SweepConfig:
+        """The study as its study file once said it.
+
+        Raises:
+            StoreError: the plan was written by an older version, which kept too little of it.
+            ConfigError: a row is no valid trial here (a part is not registered, or a field has changed since).
+        """
+        if self.grid is None:
+            raise StoreError(
+                f"the plan of {self.study!r} was written by an older version, which cannot be gone on with. "
+                "Run its study file once more (memsweep sweep STUDY); finished results are reused."
+            )
+        return SweepConfig(
+            name=self.study,
+            rows=tuple(map(trial_from_dict, self.rows.values() if self.search is None else self.cells)),
+            grid={path: tuple(values) for path, values in self.grid.items()},
+            resources=checked(ResourcesConfig, self.resources, "the stored resources"),
+            description=self.description,
+            claims=self.claims,
+            protocol=self.protocol,
+            search=self.search,
+            confirm=self.confirm,
+        )
+
+
+def write_plan(
+    place: Location | Path,
+    plan: Plan,
+    provenance: Mapping[str, Any],
+    tracking: Mapping[str, Any] | None = None,
+    sweep: SweepConfig | None = None,
+) -> None:
+    """Write a plan before anything of it runs; it replaces the plan of an earlier sweep of the study.
+
+    Args:
+        place: the study's folder.
+        plan: the rows, and what is known of the study.
+        provenance: when, and by which code.
+        tracking: ``params`` and ``tags`` of the sweep's own run in MLflow.
+        sweep: the study, where it searches: its rows are the cells, and the plan's are what was suggested so far.
+
+    Raises:
+        StoreError: the storage cannot take it.
+    """
+    place = Location.at(place)
+    searched = _searched(sweep) if sweep is not None and sweep.search is not None else {}
+    content = {
+        "schema": SEARCHED if searched else SCHEMA,
+        "serial": _next_serial(place),
+        "study": plan.study,
+        "description": plan.description,
+        "trials": [{"identity": trial.identity, "config": to_dict(trial.config)} for trial in plan.trials],
+        "protocol": plan.protocol,
+        "claims": claims_to_dict(plan.claims) if plan.claims is not None else None,
+        "grid": plan.grid,
+        "resources": to_dict(plan.resources),
+        "tracking": tracking or {},
+        "provenance": provenance,
+        **searched,
+    }
+    data = to_json(sealed(json.loads(json.dumps(content, default=_plain))), "the plan")
+    with storage_errors("write", place):
+        for name in FILES:
+            place.write(name, data)
+
+
+def _searched(sweep: SweepConfig) -> dict[str, Any]:
+    return {
+        "search": search_to_dict(sweep.search) if sweep.search is not None else None,
+        "confirm": to_dict(sweep.confirm) if sweep.confirm is not None else None,
+        "cells": [to_dict(cell) for cell in sweep.rows],
+    }
+
+
+def _next_serial(place: Location) -> int:
+    try:
+        before = read_plan(place)
+    except OtherSchemaError:
+        raise
+    except StoreError as error:
+        if isinstance(error.__cause__, OSError):
+            raise
+        return 0  # damaged beyond reading: the new one takes its place
+    return before.serial + 1 if before else 0
+
+
+def read_plan(place: Location | Path) -> StoredPlan | None:
+    """The plan of a study's folder; None where there is none.
+
+    Raises:
+        StoreError: both of its files are damaged, or of a schema that this version does not know.
+    """
+    place = Location.at(place)
+    found: list[StoredPlan] = []
+    faults: list[StoreError] = []
+    for name in reversed(FILES):
+        where = f"{place}/{name}"
+        try:
+            with storage_errors("read", where):
+                found.append(_plan(from_json(place.read(name), where), where))
+        except OtherSchemaError:
+            raise
+        except StoreError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                continue
+            if isinstance(error.__cause__, OSError):  # the storage is away, and the plan may be whole
+                raise
+            faults.append(error)
+    if not found and faults:
+        raise StoreError(
+            f"the plan of this study is damaged: {faults[0]} Its results are not: run its study file once more "
+            "(memsweep sweep STUDY), which writes the plan anew and reuses them."
+        ) from faults[0]
+    return max(found, key=lambda plan: plan.serial, default=None)
+
+
+def _plan(data: dict[str, Any], where: str) -> StoredPlan:
+    if data.get("schema") not in (1, SCHEMA, SEARCHED):
+        refusal = OtherSchemaError if type(data.get("schema")) is int else StoreError
+        raise refusal(f"{where} has schema {data.get('schema')!r}; this version of memsweep reads 1 to {SEARCHED}.")
+    unsealed(data, where)
+    try:
+        return StoredPlan(
+            study=str(data["study"]),
+            description=str(data.get("description") or ""),
+            rows={str(row["identity"]): row["config"] for row in data["trials"]},
+            protocol=str(data.get("protocol") or ""),
+            claims=claims_from_dict(data.get("claims")),
+            grid={path: list(values) for path, values in data["grid"].items()} if "grid" in data else None,
+            resources=data.get("resources") or {},
+            tracking=data.get("tracking") or {},
+            provenance=data.get("provenance") or {},
+            serial=int(data.get("serial", 0)),
+            cells=tuple(data.get("cells") or ()),
+            search=search_from_dict(data.get("search")),
+            confirm=confirm_from_dict(data.get("confirm")),
+        )
+    except ConfigError as error:
+        raise StoreError(f"{where} holds a search that this version cannot read: {error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise StoreError(f"{where} is no plan ({type(error).__name__}: {error}).") from error
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return to_dict(value)
+    return str(value)

@@ -1,0 +1,94 @@
+"""How many packs fit on the machines that are there, and the refusal of a pack that never would."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+
+from memsweep.config.schema.trial import ResourcesConfig
+from memsweep.errors import ConfigError
+
+_STEP = 1e-4  # Ray counts resources in ten-thousandths; less than that is rounding, not capacity
+
+
+def local_cpus() -> int:
+    """CPU cores that this process may use (a container or taskset may allow fewer than the machine has)."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def this_machine(resources: ResourcesConfig) -> dict[str, float]:
+    """This machine as a node, for ``slots``; its GPUs are counted only when a pack asks for one (it takes seconds)."""
+    if resources.device == "cpu":
+        return {"CPU": local_cpus()}
+    import torch
+
+    return {"CPU": local_cpus(), "GPU": torch.cuda.device_count()}
+
+
+def threads(resources: ResourcesConfig) -> int:
+    """Threads of one process: one per whole core asked, and at least one."""
+    return max(1, math.floor(resources.cpus + _STEP))
+
+
+def slots(resources: ResourcesConfig, nodes: Sequence[Mapping[str, float]]) -> int:
+    """Packs that can run at the same time, each with all of its workers.
+
+    More must not be started: packs that hold a part of their workers and wait for the rest would wait for one another.
+
+    Args:
+        resources: what one pack asks for.
+        nodes: ``{"CPU": cores, "GPU": cards}`` of each living node. A process runs on one node, and a share of a
+            GPU lies on one card; the workers of a pack may run on several nodes.
+
+    Returns:
+        At least 1; at most ``resources.max_concurrent`` where that is set.
+
+    Raises:
+        ConfigError: the nodes can never hold one pack (Ray itself would wait for ever).
+    """
+    processes = sum(_on_node(resources, node) for node in nodes)
+    fitting = processes // resources.workers
+    if fitting < 1:
+        raise ConfigError(_problems(resources, nodes, processes), source="the resources of this study")
+    return min(fitting, resources.max_concurrent) if resources.max_concurrent else fitting
+
+
+def _on_node(resources: ResourcesConfig, node: Mapping[str, float]) -> int:
+    by_cpu = math.floor(node.get("CPU", 0.0) / resources.cpus + _STEP)
+    if resources.device == "cpu":
+        return by_cpu
+    return min(by_cpu, math.floor(node.get("GPU", 0.0)) * on_card(resources.card))
+
+
+def on_card(share: float) -> int:
+    """Processes that fit on one card when each gets this share of it."""
+    return math.floor(1.0 / share + _STEP)
+
+
+def _problems(resources: ResourcesConfig, nodes: Sequence[Mapping[str, float]], processes: int) -> list[str]:
+    cpus = max((node.get("CPU", 0.0) for node in nodes), default=0.0)
+    cards = max((node.get("GPU", 0.0) for node in nodes), default=0.0)
+    problems = []
+    if resources.cpus > cpus + _STEP:
+        problems.append(
+            f"resources.cpus is {resources.cpus:g} for each process, but the largest node has {cpus:g} CPU cores: "
+            f"set resources.cpus to at most {cpus:g}, or join a larger cluster with --address."
+        )
+    if resources.device == "cuda" and cards < 1:
+        name = "gpus_per_worker" if resources.workers > 1 else "gpus"
+        problems.append(
+            f"resources.{name} is {resources.card:g}, but no node has a GPU: set it to 0 to compute on CPUs, or join a "
+            "cluster with GPUs with --address."
+        )
+    if not problems and processes:
+        problems.append(
+            f"resources.workers is {resources.workers}, but all nodes together hold {processes} such processes at a "
+            f"time: set it to at most {processes}, or join a larger cluster with --address."
+        )
+    return problems or [
+        f"no single node has both {resources.cpus:g} CPU cores and a GPU, which each process asks for: lower "
+        "resources.cpus."
+    ]

@@ -1,0 +1,185 @@
+"""Packs on Ray: each pack is one Tune trial, and workers are reused from pack to pack."""
+
+from __future__ import annotations
+
+import bisect
+import pickle
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memsweep.config.schema.trial import ResourcesConfig
+from memsweep.sweep.backend import ClusterLost, Events, Work
+from memsweep.sweep.planning.resources import slots
+from memsweep.sweep.ray.session import nodes, ray_session
+from memsweep.sweep.ray.worker_group import Team, TeamLostError
+from memsweep.sweep.worker.execute import PackJob, PackReport
+from memsweep.sweep.worker.failure import StoppedError
+from memsweep.sweep.worker.memory import peak_memory
+from memsweep.sweep.worker.throttle import report_interval, throttled
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from memsweep.sweep.ray.watch import Watch
+
+Fit = Callable[[ResourcesConfig], tuple[ResourcesConfig, int]]
+
+
+@contextmanager
+def ray_backend(
+    work: Work, resources: ResourcesConfig, fit: Fit, address: str | None, *, dashboard: bool = False
+) -> Iterator[RayBackend]:
+    """A Ray session and the backend on it.
+
+    Args:
+        work: what a worker does with a job.
+        resources: what one pack asks for.
+        fit: what it gets, and the bytes of tensors that its process may hold on a GPU; asked once Ray is there.
+        address, dashboard: see ``memsweep.sweep.ray.session``.
+
+    Raises:
+        ConfigError: no node of the cluster can ever hold one pack.
+        MemsweepError: Ray cannot start or be joined.
+    """
+    with ray_session(address, dashboard=dashboard) as watch:
+        slots(resources, nodes())  # what is not there is not waited for
+        resources, card_bytes = fit(resources)
+        yield RayBackend(work, resources, slots(resources, nodes()), card_bytes, watch)
+
+
+class RayBackend:
+    """Runs jobs as the trials of a Tune experiment, one experiment per call of ``run``."""
+
+    def __init__(self, work: Work, resources: ResourcesConfig, slots: int, card_bytes: int, watch: Watch) -> None:
+        self._work, self._resources, self.slots, self._watch = work, resources, slots, watch
+        self._card_bytes = card_bytes
+
+    def run(self, jobs: Sequence[PackJob], at_once: int, events: Events) -> None:
+        if not jobs:
+            return
+        from ray import tune
+
+        from memsweep.sweep.ray.callbacks import Relay
+
+        by_pack = {job.pack: replace(job, card_bytes=self._card_bytes) for job in jobs}
+        relay = Relay(by_pack, events)
+        # Not a grid: Tune copies a grid's whole list for every one of its trials.
+        names = iter(list(by_pack))
+        trainable = tune.with_resources(
+            tune.with_parameters(
+                _run_job,
+                shelf=Shelf.of(by_pack),
+                work=self._work,
+                resources=self._resources,
+                interval=report_interval(at_once),
+            ),
+            _asked(self._resources),
+        )
+        # Tune's own state is of no use afterwards: the store is the truth.
+        with tempfile.TemporaryDirectory(prefix="memsweep-tune-") as scratch:
+            tune.Tuner(
+                trainable,
+                param_space={"pack": tune.sample_from(lambda: next(names))},
+                tune_config=tune.TuneConfig(
+                    num_samples=len(jobs), max_concurrent_trials=min(at_once, len(jobs)), reuse_actors=True
+                ),
+                run_config=tune.RunConfig(
+                    name="packs",
+                    storage_path=str(Path(scratch).resolve()),
+                    verbose=0,
+                    failure_config=tune.FailureConfig(max_failures=0),
+                    callbacks=[relay],
+                ),
+            ).fit()
+        if relay.open:
+            # On SIGINT fit() stops its workers and returns as if all were well.
+            if self._watch.died:
+                cause = f"its {self._watch.died} was killed (often for lack of memory) or crashed"
+                raise ClusterLost(f"Ray on this machine is gone: {cause}")
+            raise KeyboardInterrupt
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """All jobs of an experiment, as every worker is given them anew with each job that it runs.
+
+    Arrays, because Ray lends a worker the memory of an array where it would copy every entry of a dict: what a job
+    costs must not grow with the number of jobs.
+
+    Attributes:
+        packs: (J, 32) uint8, the jobs' identities in ascending order.
+        ends: (J,) int64, where each job's bytes end.
+        data: uint8, the pickled jobs one after the other.
+    """
+
+    packs: NDArray[np.uint8]
+    ends: NDArray[np.int64]
+    data: NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, jobs: Mapping[str, PackJob]) -> Shelf:
+        """The jobs by their packs' identities."""
+        import numpy as np
+
+        names = sorted(jobs)
+        blobs = [pickle.dumps(jobs[name]) for name in names]
+        packs = np.frombuffer("".join(names).encode(), np.uint8).reshape(len(names), -1)
+        return cls(packs, np.cumsum([len(blob) for blob in blobs]), np.frombuffer(b"".join(blobs), np.uint8))
+
+    def job(self, pack: str) -> PackJob:
+        """The job of a pack.
+
+        Raises:
+            KeyError: no such job.
+        """
+        place = bisect.bisect_left(range(len(self.packs)), pack, key=lambda row: bytes(self.packs[row]).decode())
+        if place == len(self.packs) or bytes(self.packs[place]).decode() != pack:
+            raise KeyError(pack)
+        begin = int(self.ends[place - 1]) if place else 0
+        job: PackJob = pickle.loads(self.data[begin : int(self.ends[place])].tobytes())
+        return job
+
+
+def _asked(resources: ResourcesConfig) -> dict[str, float]:
+    """What Tune asks of Ray for one pack. Several workers are asked for by their team: Tune's own process only waits.
+
+    It must hold nothing that a worker could need, or packs whose workers wait for it would wait for ever; and it runs
+    where nothing runs without it, on the head.
+    """
+    if resources.workers > 1:
+        return {"node:__internal_head__": 0.001}
+    return {"cpu": resources.cpus, "gpu": resources.gpus}
+
+
+def _run_job(config: dict[str, Any], shelf: Shelf, work: Work, resources: ResourcesConfig, interval: float) -> None:
+    """The Tune trainable: runs in a worker process, or beside several of them."""
+    from ray import tune
+
+    job = shelf.job(config["pack"])
+    team = Team(job, resources) if job.workers > 1 else None
+
+    def told(fraction: float) -> None:
+        peak = team.peak_memory if team is not None else peak_memory()
+        try:
+            tune.report({"fraction": float(fraction), "peak_memory": peak})
+        except SystemExit as end:  # Tune's way of ending a function; a task's own would be a fault of the task
+            raise StoppedError from end
+
+    try:
+        if team is None:
+            report = work(job, throttled(told, interval))
+        else:
+            with team:
+                as_team: Callable[..., PackReport] = work
+                report = as_team(job, throttled(told, interval), together=team)
+    except TeamLostError as lost:
+        raise lost.cause from None
+    except StoppedError:
+        sys.exit(0)
+    tune.report({"fraction": 1.0, "report": report.to_json()})

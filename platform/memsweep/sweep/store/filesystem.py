@@ -1,0 +1,335 @@
+"""Where files of studies lie: a folder on a local disk, or a prefix in an S3 bucket, by the same code.
+
+A file appears whole or not at all. On a disk it is written beside its place, synced, and renamed; an object store
+shows an object when all of it has arrived.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import urllib.parse
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from memsweep.errors import StoreError
+from memsweep.redaction import redacted, without_secrets
+from memsweep.sweep.store.retry import patiently
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+S3 = "s3://"
+STAGING = ".partial"
+_STALE_SECONDS = 3600.0
+_READERS = 16
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Location:
+    """A folder of files; nothing is created before the first write.
+
+    Made by ``Location.at``. Every method but ``at`` and ``/`` may raise ``OSError``; see ``storage_errors``.
+
+    Attributes:
+        uri: what ``Location.at`` takes again, in any process: an absolute path, or ``s3://bucket/prefix``.
+    """
+
+    uri: str
+
+    @classmethod
+    def at(cls, where: Location | Path | str) -> Location:
+        """A place by its path or ``s3://`` URI; credentials, region and endpoint come from AWS's own variables.
+
+        Raises:
+            StoreError: a URI of another kind, one without a bucket, or one with a password in it.
+        """
+        if isinstance(where, Location):
+            return where
+        text = str(where)
+        if "://" not in text:
+            return cls(str(Path(text).absolute()))
+        parts = urllib.parse.urlsplit(text)
+        names = text.removeprefix(S3).rstrip("/").split("/")
+        if not text.startswith(S3) or parts.query or parts.fragment or {"", ".", ".."}.intersection(names):
+            raise StoreError(
+                f"{redacted(text)!r} is no place for results; allowed are a folder and s3://bucket/prefix (the "
+                "endpoint of another service than Amazon's goes into AWS_ENDPOINT_URL)."
+            )
+        if redacted(text) != text:
+            raise StoreError(
+                f"{redacted(text)!r} carries credentials, which would be stored with the results. Set "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead."
+            )
+        return cls(text.rstrip("/"))
+
+    def __truediv__(self, name: str) -> Location:
+        return Location(f"{self.uri.rstrip('/')}/{name}")
+
+    def __str__(self) -> str:
+        return self.uri
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.uri.rpartition("/")[2]
+
+    @property
+    def parent(self) -> Location:
+        """The folder that this one lies in."""
+        return Location(self.uri.rpartition("/")[0] or "/")
+
+    @property
+    def local(self) -> Path | None:
+        """The folder, where this is a local disk."""
+        return None if self.uri.startswith(S3) else Path(self.uri)
+
+    @cached_property
+    def files(self) -> FileSystem:
+        """pyarrow's file system for this place."""
+        from pyarrow import fs
+
+        return fs.LocalFileSystem() if self.local is not None else s3_filesystem()
+
+    @cached_property
+    def _hasty(self) -> FileSystem:
+        """For what shall not hold anybody up: a service that is away is known in seconds."""
+        return s3_filesystem(attempts=2, connect_timeout=3.0, request_timeout=10.0)
+
+    def path(self, name: str = "") -> str:
+        """The path of a file as ``files`` takes it."""
+        root = self.uri.removeprefix(S3)
+        return f"{root}/{name}" if name else root
+
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """The whole file, or its first ``most`` bytes.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        try:
+            return patiently(lambda: self._get(self.path(name), most))
+        except FileNotFoundError:
+            raise
+        except OSError:
+            if self.local is None and not self.exists(name):  # deleted while it was being read
+                raise FileNotFoundError(self.path(name)) from None
+            raise
+
+    def write(self, name: str, data: bytes, *, wait: bool = True) -> None:
+        """Write a file, over whatever had its name; ``wait`` for a service that is away (see ``patience``)."""
+        if wait or self.local is not None:
+            self.write_all({name: data})
+        else:
+            with self._hasty.open_output_stream(self.path(name)) as stream:
+                stream.write(data)
+
+    def write_all(self, files: Mapping[str, bytes]) -> None:
+        """Write files in order, so that the last one is the commit point of all."""
+        if self.local is None:
+            for name, data in files.items():
+                patiently(partial(self._put, self.path(name), data))
+            return
+        with contextlib.ExitStack() as cleanup:
+            staged = {name: self._staged(name, data, cleanup) for name, data in files.items()}
+            for name, temporary in staged.items():
+                self._make_folder(self.path(name))
+                self.files.move(temporary, self.path(name))
+                self._sync(os.path.dirname(self.path(name)))
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+        return bool(patiently(lambda: self.files.get_file_info(self.path(name))).is_file)
+
+    def names(self, folder: str = "") -> dict[str, int]:
+        """The files in a folder, without those below: name -> size in bytes; empty where there is no such folder."""
+        return {info.base_name: int(info.size) for info in self._listed(folder) if info.is_file}
+
+    def folders(self) -> list[str]:
+        """The names of the folders in this one, sorted."""
+        from pyarrow.fs import FileType
+
+        return sorted(info.base_name for info in self._listed("") if info.type == FileType.Directory)
+
+    def delete(self, name: str) -> None:
+        """Delete a file that may be there or not."""
+        with contextlib.suppress(FileNotFoundError):
+            patiently(lambda: self.files.delete_file(self.path(name)))
+
+    def move(self, name: str, to: str) -> None:
+        """Give a file another name below this place.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        if not self.exists(name):  # a bucket says so in other words
+            raise FileNotFoundError(self.path(name))
+        self._make_folder(self.path(to))
+        patiently(lambda: self.files.move(self.path(name), self.path(to)))
+
+    def delete_all(self) -> None:
+        """Delete this folder with everything in it; it may be there or not."""
+        with contextlib.suppress(FileNotFoundError):
+            patiently(lambda: self.files.delete_dir(self.path()))
+
+    def slot(self, name: str) -> PlaceSlot:
+        """One file as a checkpoint's slot."""
+        return PlaceSlot(self, name)
+
+    def clean(self) -> None:
+        """Remove what killed writers left; young files stay, for another process may be writing them."""
+        limit = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=_STALE_SECONDS)
+        for info in self._listed(STAGING) if self.local is not None else ():
+            if info.is_file and info.mtime is not None and info.mtime < limit:
+                self.delete(f"{STAGING}/{info.base_name}")
+
+    def age(self, name: str) -> float:
+        """Seconds since a file was written, both ends by the storage's own clock; a bucket counts whole seconds.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        return patiently(lambda: self._age(name))
+
+    def _age(self, name: str) -> float:
+        probe = f"{STAGING}/clock.{uuid.uuid4().hex}"
+        then = self.files.get_file_info(self.path(name)).mtime
+        if then is None:
+            raise FileNotFoundError(self.path(name))
+        try:
+            self._make_folder(self.path(probe))
+            self._put(self.path(probe), b"")
+            now = self.files.get_file_info(self.path(probe)).mtime
+            self.delete(probe)
+        except PermissionError:  # one who only looks has to trust this machine's clock
+            now = datetime.datetime.now(datetime.UTC)
+        return float((now - then).total_seconds())
+
+    def _listed(self, folder: str) -> list[Any]:
+        from pyarrow.fs import FileSelector
+
+        try:
+            return patiently(lambda: self.files.get_file_info(FileSelector(self.path(folder), allow_not_found=True)))
+        except NotADirectoryError:
+            return []
+        except FileNotFoundError:  # although that is allowed: the folder was made between two looks of Arrow's
+            return []
+
+    def _make_folder(self, path: str) -> None:
+        """The folder of a file; a bucket has none, and would get an object in its place."""
+        if self.local is not None:
+            self.files.create_dir(os.path.dirname(path))
+
+    def _get(self, path: str, most: int | None) -> bytes:
+        with self.files.open_input_stream(path) as stream:
+            data: bytes = stream.read(most)
+        return data
+
+    def _put(self, path: str, data: bytes) -> None:
+        with self.files.open_output_stream(path) as stream:
+            stream.write(data)
+
+    def _staged(self, name: str, data: bytes, cleanup: contextlib.ExitStack) -> str:
+        """A file that is complete and on the disk, but not yet under its own name."""
+        # Unique per writer: two processes may write the same file at the same time.
+        temporary = self.path(f"{STAGING}/{os.path.basename(name)[:100]}.{os.getpid()}.{uuid.uuid4().hex}")
+        self._make_folder(temporary)
+        cleanup.callback(lambda: Path(temporary).unlink(missing_ok=True))
+        self._put(temporary, data)
+        self._sync(temporary)
+        return temporary
+
+    def _sync(self, path: str) -> None:
+        """Make a file, or the names in a folder, survive a power cut."""
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            with contextlib.suppress(OSError) if os.path.isdir(path) else contextlib.nullcontext():
+                os.fsync(descriptor)  # some network file systems cannot sync a folder
+        finally:
+            os.close(descriptor)
+
+
+def s3_filesystem(*, attempts: int = 5, connect_timeout: float = 5.0, request_timeout: float = 30.0) -> FileSystem:
+    """pyarrow's S3, by the variables that every AWS client reads.
+
+    Args:
+        attempts: tries of each request.
+        connect_timeout: seconds.
+        request_timeout: seconds without a byte of an answer.
+    """
+    from pyarrow import fs
+
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
+    scheme, _, host = endpoint.rstrip("/").rpartition("://") if endpoint else ("https", "", "")
+    return fs.S3FileSystem(
+        endpoint_override=host or None,
+        scheme=scheme or "https",
+        region=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"),
+        connect_timeout=connect_timeout,
+        request_timeout=request_timeout,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=attempts),
+        allow_delayed_open=True,  # a small object is one request, and so are its faults
+        # in the foreground, a large object whose upload fails would be completed from the parts that arrived
+        background_writes=True,
+    )
+
+
+def at_once(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """What reading each of many files gives, in order; many at a time, for a bucket answers slowly and to many."""
+    waiting = list(items)
+    if len(waiting) < 2:
+        return [work(item) for item in waiting]
+    with ThreadPoolExecutor(_READERS) as threads:
+        return list(threads.map(work, waiting))
+
+
+@dataclass(frozen=True)
+class PlaceSlot:
+    """One file of a place, as a checkpoint's slot (``memsweep.learning.state.checkpoints``)."""
+
+    place: Location
+    name: str
+
+    def read(self, most: int | None = None) -> bytes | None:
+        """The whole file, or the first ``most + 1`` bytes of a longer one; None where there is none."""
+        try:
+            return self.place.read(self.name, None if most is None else most + 1)
+        except FileNotFoundError:
+            return None
+
+    def write(self, data: bytes) -> None:
+        """Write the file, whole or not at all; not patient, for whoever trains has better to do than to wait."""
+        self.place.write(self.name, data, wait=False)
+
+    def delete(self) -> None:
+        """Forget the file."""
+        self.place.delete(self.name)
+
+    def __str__(self) -> str:
+        return f"{self.place}/{self.name}"
+
+
+@contextlib.contextmanager
+def storage_errors(verb: str, where: object) -> Iterator[None]:
+    """Storage errors in our words.
+
+    Raises:
+        StoreError: in place of the OSError that the body met, or of pyarrow's ValueError about an address.
+    """
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        cause = without_secrets(str(getattr(error, "strerror", None) or error))
+        raise StoreError(
+            f"cannot {verb} {where}: {cause}. Check the free space and the permissions there, then run the same "
+            "command again: finished results are kept."
+        ) from error

@@ -1,0 +1,395 @@
+"""The store: one immutable result per trial identity, on a local disk or in a bucket.
+
+A study is a folder. ``records/<identity>.json`` is the commit point of a result: it is written last, so a result
+either is there with all its tables or is not there; it holds the size and the hash of each table's file, so that a
+file that a power cut or a disk has damaged is known. ``pandas.read_parquet`` on ``curves``, ``replicas``, ``memory``,
+``history`` or ``alignment`` gives that table of the whole study.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import time
+import urllib.parse
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memsweep.errors import StoreError, one_of
+from memsweep.sweep.store import record as records_json
+from memsweep.sweep.store import tables as table_files
+from memsweep.sweep.store.filesystem import Location, PlaceSlot, at_once, storage_errors
+from memsweep.sweep.store.tables import LATER, TABLES
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+MLFLOW_DATABASE, MLFLOW_ARTIFACTS = "mlflow.db", "mlartifacts"
+"""Names beside the studies in the results folder, which no study's folder may take."""
+
+CHECKPOINTS, STATES = "checkpoints", "states"
+
+_IDENTITY = re.compile(r"[0-9A-Za-z_-]{1,128}")
+_LONGEST_FOLDER_NAME = 255  # bytes: the limit of every common file system
+
+
+def folder_name(name: str) -> str:
+    """The folder of a study: its name, percent-encoded outside ``[A-Za-z0-9._-]``.
+
+    Two different names never share a folder, and no name leaves the results folder or takes a name that the
+    tracking database needs.
+
+    Raises:
+        StoreError: the name is empty, or longer than a file system allows.
+    """
+    encoded = urllib.parse.quote(name, safe="", errors="surrogatepass").replace("~", "%7E")
+    if encoded.strip(".") == "" or encoded.lower().startswith((MLFLOW_DATABASE, MLFLOW_ARTIFACTS)):
+        encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}" if encoded else ""
+    if not 0 < len(encoded) <= _LONGEST_FOLDER_NAME:
+        raise StoreError(
+            f"the study name {name[:60]!r} makes a folder name of {len(encoded)} bytes; 1 to {_LONGEST_FOLDER_NAME} "
+            "are allowed (a character outside A-Z a-z 0-9 . _ - takes at least three). Give the study another name."
+        )
+    return encoded
+
+
+def find_elsewhere(results: Location | Path, identities: Iterable[str]) -> dict[str, Location]:
+    """Which study folders below ``results`` hold these results whole: identity -> folder (the first by name)."""
+    wanted = set(identities)
+    found: dict[str, Location] = {}
+    place = Location.at(results)
+    with storage_errors("read", place):
+        folders = [place / name for name in (place.folders() if wanted else ())]
+    for folder in folders:
+        store = Store(folder)
+        here = (wanted - found.keys()) & store.identities()
+        found |= dict.fromkeys(here - store.faults(here).keys(), folder)  # of a newer version, too: not reused
+    return found
+
+
+class Store:
+    """The results of one study. Nothing is created before the first write.
+
+    Args:
+        location: the study's folder, ``<results>/<folder_name(study)>``.
+    """
+
+    def __init__(self, location: Location | Path | str) -> None:
+        self.location = Location.at(location)
+
+    @property
+    def folder(self) -> Path:
+        """The folder on this machine's disk.
+
+        Raises:
+            StoreError: the study lies in a bucket.
+        """
+        if self.location.local is None:
+            raise StoreError(f"{self.location} is no folder of this machine. Give a local --results.")
+        return self.location.local
+
+    def write(self, identity: str, record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> bool:
+        """Add a result: its tables first, its record last.
+
+        Results are immutable: when this identity is stored already, nothing is written.
+
+        Args:
+            identity: the trial's identity, also ``record["identity"]``.
+            record: see ``memsweep.sweep.store.record``; non-finite numbers are allowed in its summary only.
+            tables: by names of ``memsweep.sweep.store.tables.TABLES``; a table that is left out has no rows.
+
+        Returns:
+            Whether this call stored the result.
+
+        Raises:
+            StoreError: the record or a table is malformed, or the storage cannot take it; nothing is stored then.
+        """
+        if self.has(identity):
+            return False
+        unknown = set(tables) - set(TABLES)
+        if unknown:
+            raise StoreError(
+                f"the result of {identity} has unknown tables {one_of(unknown)}; allowed: {one_of(TABLES)}."
+            )
+        if record.get("identity") != identity:
+            raise StoreError(f"the record of {record.get('identity')!r} was to be stored as {identity!r}.")
+        data = {name: table_files.to_parquet(name, tables.get(name), identity) for name in TABLES}
+        whole = {**record, "files": {name: _digest(content) for name, content in data.items()}}
+        files = {_table(name, identity): content for name, content in data.items()}
+        self._commit(files | {_record(identity): records_json.encode(whole)})
+        self._forget_failure(identity)
+        return True
+
+    def adopt(self, other: Store, identity: str) -> bool:
+        """Copy a result from another study, byte for byte: its record still names the study that computed it.
+
+        Returns:
+            Whether this call stored the result (False: it was here already).
+
+        Raises:
+            StoreError: ``other`` does not hold it, or holds it damaged.
+        """
+        if self.has(identity):
+            return False
+        record = other.record(identity)
+        data = {name: other._bytes_of(name, record) for name in _tables_with_files(record)}
+        for name, content in data.items():  # a damaged result must not spread
+            table_files.from_parquet(name, content, identity, f"{other.location}/{_table(name, identity)}")
+        with storage_errors("read", other.location):
+            commit = other.location.read(_record(identity))
+        self._commit({_table(name, identity): content for name, content in data.items()} | {_record(identity): commit})
+        self._forget_failure(identity)
+        return True
+
+    def set_aside(self, identity: str) -> None:
+        """Move a result out of the way, record first, so that it can be computed anew; the files stay in .set-aside.
+
+        Raises:
+            StoreError: the storage does not allow it.
+        """
+        aside = f".set-aside/{identity}.{time.time_ns()}"
+        with storage_errors("write", self.location):
+            for path in [_record(identity), *(_table(name, identity) for name in TABLES)]:
+                folder, _, file = path.partition("/")
+                with contextlib.suppress(FileNotFoundError):
+                    self.location.move(path, f"{aside}/{folder}{os.path.splitext(file)[1]}")
+
+    def has(self, identity: str) -> bool:
+        """Whether the result of this trial is stored."""
+        with storage_errors("read", self.location):
+            return self.location.exists(_record(identity))
+
+    def identities(self) -> frozenset[str]:
+        """The identities of all stored results; one listing of a folder."""
+        return self._listed("records")
+
+    def record(self, identity: str) -> dict[str, Any]:
+        """The record of one result.
+
+        Raises:
+            StoreError: it is not stored, or its file is damaged or of another schema.
+        """
+        where = f"{self.location}/{_record(identity)}"
+        with storage_errors("read", where):
+            try:
+                data = self.location.read(_record(identity))
+            except FileNotFoundError:
+                raise StoreError(
+                    f"{self.location} holds no result of {identity}. Run the sweep to compute it."
+                ) from None
+        return records_json.decode(data, identity, where)
+
+    def records(self) -> list[dict[str, Any]]:
+        """The records of all results, in the order of their identities."""
+        return at_once(self.record, sorted(self.identities()))
+
+    def table(self, name: str) -> pd.DataFrame:
+        """One table of the whole study, in the order of the identities; empty (with its columns) without results.
+
+        Args:
+            name: one of ``memsweep.sweep.store.tables.TABLES``.
+
+        Raises:
+            StoreError: a file of a stored result is missing or damaged; the message names it.
+        """
+        if name not in TABLES:
+            raise StoreError(f"there is no table {name!r}; the tables are {one_of(TABLES)}.")
+        return self.together(name, self.records())
+
+    def tables(self, identity: str, names: Iterable[str] = TABLES) -> dict[str, pd.DataFrame]:
+        """All tables of one result, or some of them.
+
+        Raises:
+            StoreError: a file is missing or damaged.
+        """
+        return self._tables_of(self.record(identity), names)
+
+    def result(self, identity: str) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
+        """The record and all tables of one result; each file is read once.
+
+        Raises:
+            StoreError: a file is missing or damaged.
+        """
+        record = self.record(identity)
+        return record, self._tables_of(record, TABLES)
+
+    def outcomes(self, identities: Iterable[str]) -> dict[str, str]:
+        """How the trials of these stored results ended, in the words of their records.
+
+        Raises:
+            StoreError: a record is missing or damaged.
+        """
+        names = list(identities)
+        return dict(zip(names, at_once(lambda name: str(self.record(name)["outcome"]), names), strict=True))
+
+    def together(self, name: str, records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+        """One table of several results, in the order of their records.
+
+        Raises:
+            StoreError: a file is missing or damaged.
+        """
+        import pyarrow as pa
+
+        parts = at_once(lambda record: self.arrow(name, record), records)
+        if not parts:
+            return table_files.empty(name)
+        frame: pd.DataFrame = pa.concat_tables(parts).to_pandas()
+        return frame
+
+    def _tables_of(self, record: Mapping[str, Any], names: Iterable[str]) -> dict[str, pd.DataFrame]:
+        wanted = list(names)
+        parts = at_once(lambda name: self.arrow(name, record), wanted)  # of a bucket, one wait instead of one for each
+        return {name: part.to_pandas() for name, part in zip(wanted, parts, strict=True)}
+
+    def arrow(self, name: str, record: Mapping[str, Any]) -> pa.Table:
+        """One table of the result with this record, checked; without rows where the result is older than the table.
+
+        Raises:
+            StoreError: its file is missing or damaged.
+        """
+        if name not in _tables_with_files(record):
+            return table_files.schema(name).empty_table()
+        where = f"{self.location}/{_table(name, record['identity'])}"
+        return table_files.from_parquet(name, self._bytes_of(name, record), record["identity"], where)
+
+    def check(self, identities: Iterable[str]) -> dict[str, str]:
+        """Which of these stored results are damaged: identity -> what is wrong. Reads every file of each.
+
+        Raises:
+            OtherSchemaError: one was written by a version that this one does not know.
+        """
+        faults = self.faults(identities)
+        for fault in faults.values():
+            if isinstance(fault, records_json.OtherSchemaError):
+                raise fault
+        return {name: str(fault) for name, fault in faults.items()}
+
+    def faults(self, identities: Iterable[str]) -> dict[str, StoreError]:
+        """Which of these stored results cannot be used: identity -> why. Reads every file of each."""
+        names = sorted(identities)
+        found = zip(names, at_once(self._fault, names), strict=True)
+        return {name: fault for name, fault in found if fault is not None}
+
+    def fail(self, identity: str, failure: Mapping[str, Any]) -> None:
+        """Note why a trial has no result (outcome, error, traceback); the next try writes over it."""
+        content = records_json.to_json({**failure, "identity": identity}, f"the failure of {identity}")
+        self._commit({_failure(identity): content})
+
+    def failures(self) -> dict[str, dict[str, Any]]:
+        """The last failure of each trial that has no result: identity -> what was given to ``fail``.
+
+        One that cannot be read any more says so: it only explains, and the next try writes it anew.
+        """
+        names = sorted(self._listed("failures") - self.identities())
+        found = zip(names, at_once(self._failed, names), strict=True)
+        return {name: failure for name, failure in found if failure is not None}
+
+    def slot(self, name: str) -> PlaceSlot:
+        """Where the checkpoint of this name is kept."""
+        return (self.location / CHECKPOINTS).slot(f"{name}.pt")
+
+    def forget_checkpoints(self) -> None:
+        """Delete all checkpoints: what ended needs none.
+
+        Raises:
+            StoreError: the storage does not allow it.
+        """
+        with storage_errors("write", self.location):
+            (self.location / CHECKPOINTS).delete_all()
+
+    def state_slot(self, identity: str) -> PlaceSlot:
+        """Where the state is kept at which this trial ended, for a row of its search that goes on from there."""
+        return self.location.slot(_file(STATES, identity, "pt"))
+
+    def forget_states(self, identities: Iterable[str] | None = None) -> None:
+        """Delete the states of these trials (None: all): no row will go on from them. They may be gone already.
+
+        Raises:
+            StoreError: the storage does not allow it.
+        """
+        with storage_errors("write", self.location):
+            if identities is None:
+                (self.location / STATES).delete_all()
+                return
+            at_once(lambda identity: self.state_slot(identity).delete(), list(identities))
+
+    def _commit(self, files: Mapping[str, bytes]) -> None:
+        with storage_errors("write", self.location):
+            self.location.clean()
+            self.location.write_all(files)
+
+    def _bytes_of(self, name: str, record: Mapping[str, Any]) -> bytes:
+        """A table's file, as the record says that it was written."""
+        path = _table(name, record["identity"])
+        where = f"{self.location}/{path}"
+        with storage_errors("read", where):
+            try:
+                data = self.location.read(path)
+            except FileNotFoundError:
+                raise StoreError(f"{where} is missing though its record exists. {records_json.MEND}") from None
+        if "files" in record and record["files"].get(name) != _digest(data):
+            raise StoreError(f"{where} is damaged: it is not what was written. {records_json.MEND}")
+        return data
+
+    def _fault(self, identity: str) -> StoreError | None:
+        try:
+            record = self.record(identity)
+            for name in _tables_with_files(record):
+                if "files" in record:
+                    self._bytes_of(name, record)
+                else:
+                    self.arrow(name, record)
+        except StoreError as error:
+            return error
+        return None
+
+    def _failed(self, identity: str) -> dict[str, Any] | None:
+        where = f"{self.location}/{_failure(identity)}"
+        try:
+            with storage_errors("read", where):
+                return records_json.from_json(self.location.read(_failure(identity)), where)
+        except StoreError as error:
+            if isinstance(error.__cause__, FileNotFoundError):  # a success removed it just now
+                return None
+            return {"identity": identity, "outcome": "failed", "error": str(error), "traceback": ""}
+
+    def _forget_failure(self, identity: str) -> None:
+        with storage_errors("write", self.location):
+            self.location.delete(_failure(identity))
+
+    def _listed(self, folder: str) -> frozenset[str]:
+        with storage_errors("read", self.location):
+            names = self.location.names(folder)
+        stems = (os.path.splitext(name) for name in names)
+        return frozenset(stem for stem, suffix in stems if suffix == ".json" and _IDENTITY.fullmatch(stem))
+
+
+def _digest(data: bytes) -> dict[str, Any]:
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _record(identity: str) -> str:
+    return _file("records", identity, "json")
+
+
+def _failure(identity: str) -> str:
+    return _file("failures", identity, "json")
+
+
+def _tables_with_files(record: Mapping[str, Any]) -> list[str]:
+    """The tables of which a result has files: one that is older than a table has none of that."""
+    return [name for name in TABLES if name not in LATER or name in record.get("files", {})]
+
+
+def _table(name: str, identity: str) -> str:
+    return _file(name, identity, "parquet")
+
+
+def _file(kind: str, identity: str, suffix: str) -> str:
+    if not _IDENTITY.fullmatch(identity):
+        raise StoreError(f"{identity[:60]!r} is no trial identity: letters, digits, '-' and '_' are allowed.")
+    return f"{kind}/{identity}.{suffix}"

@@ -1,0 +1,218 @@
+"""The tables of a result: their columns and types, and how they become Parquet bytes."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import TYPE_CHECKING
+
+from memsweep.errors import StoreError, one_of
+from memsweep.sweep.store.record import MEND
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+CURVES, REPLICAS, MEMORY, HISTORY, ALIGNMENT = "curves", "replicas", "memory", "history", "alignment"
+TABLES = (CURVES, REPLICAS, MEMORY, HISTORY, ALIGNMENT)
+LATER = frozenset({ALIGNMENT})
+"""Tables that came after the others: a result of an older version has no file of them, and none of their rows."""
+
+_CONDITIONS = {
+    "identity": "string",
+    "task": "string",
+    "kernel": "string",
+    "rate": "float64",
+    "exponent": "float64",
+    "horizon": "int64",
+    "model": "string",
+    "activation": "string",
+    "parameterization": "string",
+    "normalize": "bool",
+    "width": "int64",
+}
+CONDITIONS = tuple(_CONDITIONS)
+"""Columns that say which condition a row of ``curves`` and ``replicas`` belongs to; all but identity may be null."""
+
+_COLUMNS: dict[str, dict[str, str]] = {
+    CURVES: {
+        **_CONDITIONS,
+        "seed": "int64",
+        "ball": "string",
+        "norm": "string",
+        "method": "string",
+        "radius": "float64",
+        "error": "float64",
+        "zero_loss": "float64",
+        "exact": "bool",
+    },
+    REPLICAS: {
+        **_CONDITIONS,
+        "seed": "int64",
+        "outcome": "string",
+        "steps": "int64",
+        "best_step": "int64",
+        "validation_loss": "float64",
+        "error": "float64",
+        "zero_loss": "float64",
+        "memoryless_loss": "float64",
+        "margin": "float64",
+        "slowest_rate": "float64",
+        "encoder_norm": "float64",
+        "readout_norm": "float64",
+        "metric": "string",
+        "test_metric": "float64",
+        "gradient_over_weight_max": "float64",
+        "gradient_over_weight_median": "float64",
+        "gradient_over_weight_q90": "float64",
+    },
+    MEMORY: {
+        "identity": "string",
+        "seed": "int64",
+        "lag": "int64",
+        "learned": "float64",
+        "target": "float64",
+        "gradient": "float64",
+        "gradient_bound": "float64",
+    },
+    HISTORY: {
+        "identity": "string",
+        "seed": "int64",
+        "step": "int64",
+        "train_loss": "float64",
+        "validation_loss": "float64",
+    },
+    ALIGNMENT: {
+        "identity": "string",
+        "seed": "int64",
+        "step": "int64",
+        "layer": "string",
+        "cosine": "float64",
+        "norm_ratio": "float64",
+    },
+}
+_LATER_COLUMNS = {REPLICAS: ("memoryless_loss",), MEMORY: ("gradient", "gradient_bound")}
+"""Measured columns that came after the others and may be lacking, as in tables of older versions: all nan."""
+
+
+def columns(name: str) -> tuple[str, ...]:
+    """The columns of a table, in order."""
+    return tuple(_COLUMNS[name])
+
+
+def schema(name: str) -> pa.Schema:
+    """The Arrow schema of a table. ``metric`` and all conditions but ``identity`` may be null, nothing else may."""
+    import pyarrow as pa
+
+    types = {"string": pa.string(), "float64": pa.float64(), "int64": pa.int64(), "bool": pa.bool_()}
+    return pa.schema(
+        [pa.field(column, types[kind], nullable=_nullable(column)) for column, kind in _COLUMNS[name].items()]
+    )
+
+
+def empty(name: str) -> pd.DataFrame:
+    """A table without rows, with the right columns and types."""
+    frame: pd.DataFrame = schema(name).empty_table().to_pandas()
+    return frame
+
+
+def to_parquet(name: str, frame: pd.DataFrame | None, identity: str) -> bytes:
+    """A table as Parquet bytes; NaN and infinities of measured columns stay what they are.
+
+    Raises:
+        StoreError: columns are missing or unknown, a value does not fit its column, or a row has another identity.
+    """
+    import pyarrow.parquet as pq
+
+    if frame is None or len(frame) == 0:  # a frame without rows may lack columns: pd.DataFrame([]) does
+        frame = empty(name)
+    sink = io.BytesIO()
+    pq.write_table(_to_arrow(name, frame, identity), sink)
+    return sink.getvalue()
+
+
+def from_parquet(name: str, data: bytes, identity: str, where: str) -> pa.Table:
+    """The table in the bytes of a file, checked against the schema: what was written here or by an older version.
+
+    Raises:
+        StoreError: no Parquet; a column is missing, unknown or of another type; a value is null that may not be; a
+            row is of another identity. The message names the file.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    try:
+        # not read_table, whose data sets of many files cost a small one four times as much
+        table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(f"{where} is damaged ({error}). {MEND}") from error
+    wanted = schema(name)
+    for column in _LATER_COLUMNS.get(name, ()):
+        if column not in table.column_names:
+            unknown = pa.array([math.nan] * table.num_rows, wanted.field(column).type)
+            table = table.append_column(wanted.field(column), unknown)
+    got = {field.name: str(field.type) for field in table.schema}
+    expected = {field.name: str(field.type) for field in wanted}
+    if got != expected:
+        differing = sorted(column for column in got.keys() | expected if got.get(column) != expected.get(column))
+        raise StoreError(
+            f"{where} is no {name} table of this version: {one_of(differing)} should be "
+            f"{', '.join(f'{column} {kind}' for column, kind in expected.items() if column in differing) or 'absent'}. "
+            f"{MEND}"
+        )
+    empty_cells = [field.name for field in wanted if not field.nullable and table[field.name].null_count]
+    if empty_cells:
+        raise StoreError(f"{where} has empty values in {one_of(empty_cells)}. {MEND}")
+    if table.num_rows and not pc.all(pc.equal(table["identity"], identity)).as_py():
+        raise StoreError(f"{where} has rows of another trial than {identity}. {MEND}")
+    return table.select(wanted.names).cast(wanted)
+
+
+def _to_arrow(name: str, frame: pd.DataFrame, identity: str) -> pa.Table:
+    import pyarrow as pa
+
+    wanted = schema(name)
+    frame = frame.assign(**{column: math.nan for column in _LATER_COLUMNS.get(name, ()) if column not in frame})
+    missing = [column for column in wanted.names if column not in frame.columns]
+    extra = [str(column) for column in frame.columns if column not in wanted.names]
+    if missing or extra:
+        raise StoreError(
+            f"the {name} table of {identity} has the wrong columns (missing: {', '.join(missing) or 'none'}; "
+            f"unknown: {', '.join(extra) or 'none'}). Allowed are exactly: {', '.join(wanted.names)}."
+        )
+    foreign = set(frame["identity"]) - {identity}
+    if foreign:
+        raise StoreError(
+            f"the {name} table of {identity} has rows of another identity: {', '.join(sorted(map(str, foreign)))}."
+        )
+    arrays = []
+    for field in wanted:
+        # from_pandas turns NaN into null: right for a condition that a task lacks, wrong for a measurement.
+        try:
+            array = (
+                pa.Array.from_pandas(frame[field.name], type=field.type) if field.nullable else _measured(frame, field)
+            )
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise StoreError(
+                f"column {field.name!r} of the {name} table of {identity} must be {field.type}: {error}"
+            ) from error
+        if array.null_count and not field.nullable:
+            raise StoreError(
+                f"column {field.name!r} of the {name} table of {identity} has {array.null_count} empty values; "
+                "only the condition columns and metric may have any (a missing measurement is nan)."
+            )
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, schema=wanted)
+
+
+def _measured(frame: pd.DataFrame, field: pa.Field) -> pa.Array:
+    import pyarrow as pa
+
+    series = frame[field.name]
+    values = series.to_numpy() if series.dtype.kind in "iufb" else series.to_list()
+    return pa.array(values, type=field.type, from_pandas=False)
+
+
+def _nullable(column: str) -> bool:
+    return column == "metric" or (column in _CONDITIONS and column != "identity")

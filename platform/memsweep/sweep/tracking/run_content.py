@@ -1,0 +1,230 @@
+"""A stored result as the content of one MLflow run. Pure: nothing here talks to MLflow."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from memsweep.outcome import Outcome
+from memsweep.sweep.store import record as records_json
+from memsweep.sweep.store.tables import ALIGNMENT, CONDITIONS, CURVES, HISTORY, MEMORY
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+POINTS = 100
+"""Largest number of points of one metric; the store has them all."""
+
+IDENTITY, OUTCOME, NONFINITE = "memsweep.identity", "memsweep.outcome", "memsweep.nonfinite"
+NOTE = "mlflow.note.content"  # MLflow shows this tag as the run's description
+
+
+@dataclass(frozen=True)
+class Point:
+    """One value of a metric at an optimizer step."""
+
+    key: str
+    value: float
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """By what a run is known to show this very result or failure, and no other of the same trial.
+
+    Attributes:
+        status: MLflow's word for the end: FINISHED (there is a result), FAILED or KILLED.
+        started, ended: Unix time in milliseconds.
+    """
+
+    outcome: str
+    status: str
+    started: int
+    ended: int
+
+
+@dataclass(frozen=True)
+class ChildRun:
+    """What the run of one trial shows; a function of what is stored, whenever and by whom it is written.
+
+    Attributes:
+        artifacts: file name -> bytes.
+    """
+
+    identity: str
+    name: str
+    stamp: Stamp
+    params: dict[str, str]
+    tags: dict[str, str]
+    metrics: list[Point] = field(default_factory=list)
+    artifacts: dict[str, bytes] = field(default_factory=dict)
+
+
+def stamp_of_result(record: Mapping[str, Any]) -> Stamp:
+    """The stamp of a stored result."""
+    provenance = record["provenance"]
+    ended = _milliseconds(provenance["finished"])
+    return Stamp(record["outcome"], "FINISHED", ended - int(1000 * float(provenance.get("seconds", 0.0))), ended)
+
+
+def stamp_of_failure(failure: Mapping[str, Any]) -> Stamp:
+    """The stamp of a stored failure; one that an older version stored has no time, and happened in 1970."""
+    outcome = str(failure["outcome"])
+    when = _milliseconds(failure["time"]) if "time" in failure else 1
+    return Stamp(outcome, "KILLED" if outcome == Outcome.PREEMPTED else "FAILED", when, when)
+
+
+def _milliseconds(time: str) -> int:
+    return int(datetime.datetime.fromisoformat(time).timestamp() * 1000)
+
+
+def finished_run(record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> ChildRun:
+    """The run of a stored result.
+
+    Args:
+        record: as the store gives it; its summary becomes ``final/<key>`` metrics (numbers) and tags (texts).
+        tables: ``history`` becomes metrics by step (median over seeds, and the worst validation loss);
+            ``curves`` and ``memory`` become artifacts.
+    """
+    summary = record["summary"]
+    numbers = {f"final/{key}": float(value) for key, value in summary.items() if not isinstance(value, str)}
+    texts = {f"memsweep.{key}": value for key, value in summary.items() if isinstance(value, str)}
+    metrics = [*(Point(key, value) for key, value in numbers.items()), *_by_step(tables.get(HISTORY))]
+    nonfinite = _nonfinite(metrics)
+    return ChildRun(
+        identity=record["identity"],
+        name=run_name(record["config"]),
+        stamp=stamp_of_result(record),
+        params=parameters(record["config"]),
+        # MLflow stores an infinity as the largest float: the tag keeps the truth.
+        tags=texts | _tags(record) | ({NONFINITE: nonfinite} if nonfinite else {}),
+        metrics=metrics,
+        artifacts=_artifacts(record, tables),
+    )
+
+
+def failed_run(identity: str, failure: Mapping[str, Any], config: Mapping[str, Any]) -> ChildRun:
+    """The run of a trial without a result: its outcome and its traceback.
+
+    Args:
+        failure: ``outcome``, ``error``, ``traceback`` and ``time`` as the store keeps them.
+        config: the canonical dict of the trial.
+    """
+    stamp = stamp_of_failure(failure)
+    known = Outcome(stamp.outcome).explanation if stamp.outcome in set(Outcome) else stamp.outcome
+    return ChildRun(
+        identity=identity,
+        name=run_name(config),
+        stamp=stamp,
+        params=parameters(config),
+        tags={IDENTITY: identity, OUTCOME: stamp.outcome, NOTE: f"{known}\n\n{failure.get('error', '')}"},
+        artifacts={"traceback.txt": str(failure.get("traceback") or failure.get("error", "")).encode()},
+    )
+
+
+def parameters(config: Mapping[str, Any]) -> dict[str, str]:
+    """Dotted path -> text for a canonical config; floats in full, lists as ``a, b``."""
+    from memsweep.config.schema.canonical import flatten
+
+    return {
+        path: ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        for path, value in flatten(config).items()
+    }
+
+
+def run_name(config: Mapping[str, Any]) -> str:
+    """A name to pick out of a list: ``m=4 T=100 exp polynomial``.
+
+    What varies most comes first: MLflow's page shows about fifteen characters of a name.
+    """
+    task, model = config["task"], config["model"]
+    words = [f"m={model['width']}"] if "width" in model else []
+    words += [f"T={task['horizon']}"] if "horizon" in task else []
+    words.append(_label(model.get("parameterization", model["name"])))
+    words += [str(model["activation"])] if model.get("activation", "linear") != "linear" else []
+    words += ["normalized"] if model.get("normalize") else []
+    words.append(str(task.get("kernel") or task["name"]))
+    return " ".join(words)
+
+
+def _label(part: Any) -> str:
+    if not isinstance(part, Mapping):
+        return str(part)
+    fields = ", ".join(f"{key}={value}" for key, value in part.items() if key != "name")
+    return f"{part['name']}({fields})" if fields else str(part["name"])
+
+
+def _tags(record: Mapping[str, Any]) -> dict[str, str]:
+    provenance, outcome = record["provenance"], Outcome(record["outcome"])
+    tags = {IDENTITY: record["identity"], OUTCOME: outcome.value, "memsweep.computed_by": record["study"]}
+    for key in ("code_revision", "code_fingerprint", "host", "device"):
+        if provenance.get(key):
+            tags[f"memsweep.{key}"] = str(provenance[key])
+    for package, version in provenance.get("versions", {}).items():
+        tags[f"memsweep.version.{package}"] = str(version)
+    if outcome is not Outcome.DONE:
+        tags[NOTE] = outcome.explanation
+    return tags
+
+
+def _by_step(history: pd.DataFrame | None) -> list[Point]:
+    import numpy as np
+
+    if history is None or history.empty:
+        return []
+    history = history.sort_values("step")
+    steps, starts = np.unique(history["step"].to_numpy(), return_index=True)
+    trains = np.split(history["train_loss"].to_numpy(), starts[1:])
+    validations = np.split(history["validation_loss"].to_numpy(), starts[1:])
+    points = []
+    for place in np.unique(np.linspace(0, len(steps) - 1, min(POINTS, len(steps))).round().astype(int)):
+        step, train, validation = int(steps[place]), trains[place], validations[place]
+        if step > 0 or not np.isnan(train).all():  # before the first step there is no training loss
+            points.append(Point("train_loss", float(np.median(train)), step))
+        points += [  # numpy, not pandas: a NaN of one seed must reach the metric
+            Point("validation_loss", float(np.median(validation)), step),
+            Point("validation_loss_worst", float(np.max(validation)), step),
+        ]
+    return points
+
+
+def _nonfinite(metrics: list[Point]) -> str:
+    """One line per metric that has infinities or NaN: which, how many, from which step."""
+    lines = []
+    for key in sorted({point.key for point in metrics}):
+        points = [point for point in metrics if point.key == key]
+        wrong = [point for point in points if not math.isfinite(point.value)]
+        if wrong and len(points) == 1:
+            lines.append(f"{key} = {wrong[0].value}")
+        elif wrong:
+            kinds = ", ".join(dict.fromkeys(str(point.value) for point in wrong))
+            lines.append(f"{key} = {kinds} at {len(wrong)} of {len(points)} points, first at step {wrong[0].step}")
+    return "\n".join(lines)
+
+
+def _artifacts(record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> dict[str, bytes]:
+    """CSV, which MLflow's page shows as a table. The conditions are the run's params: no free text is left."""
+    words = {key: value if _is_json(value) else str(float(value)) for key, value in record["summary"].items()}
+    files = {"record.json": records_json.to_json({**record, "summary": words}, f"the record of {record['identity']}")}
+    for name in (CURVES, MEMORY, ALIGNMENT):
+        frame = tables.get(name)
+        if frame is not None and not frame.empty:
+            columns = [column for column in frame.columns if column not in CONDITIONS]
+            files[f"{name}.csv"] = frame[columns].to_csv(index=False, na_rep="nan").encode()
+    return files
+
+
+def _is_json(value: Any) -> bool:
+    return isinstance(value, str) or math.isfinite(value)
+
+
+def sweep_key(study: str, params: Mapping[str, Any], tags: Mapping[str, Any]) -> str:
+    """A short hash under which the parent run of the same sweep is found again."""
+    import hashlib
+
+    text = json.dumps([study, dict(params), dict(tags)], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()[:16]

@@ -1,0 +1,66 @@
+"""Where the tracking data goes, and the quiet, impatient MLflow that a sweep needs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from memsweep.errors import ConfigError, one_of
+from memsweep.redaction import redacted
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.results import MLFLOW_ARTIFACTS, MLFLOW_DATABASE
+
+SERVERS = ("http", "https")
+DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
+
+_ENVIRONMENT = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
+    # Ours is the only retry: MLflow's own repeats a creation without looking whether the first one succeeded.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "0",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+    # Two lines on standard output for every run, and one more request.
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+
+
+def prepare_environment() -> None:
+    """Set what MLflow reads when it is imported; what the user has set stays."""
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+
+
+def home(results: Location | Path) -> Path:
+    """The folder of the default database: the results folder; where that is a bucket, ``results`` right here."""
+    local = Location.at(results).local
+    return (local if local is not None else Path("results")).resolve()
+
+
+def tracking_uri(uri: str | None, results: Location | Path) -> str:
+    """The tracking URI: the given one, else ``MLFLOW_TRACKING_URI``, else SQLite in ``home(results)``.
+
+    Raises:
+        ConfigError: the URI is neither a server nor a database.
+    """
+    chosen = uri or os.environ.get("MLFLOW_TRACKING_URI")
+    if not chosen:
+        return f"sqlite:///{home(results) / MLFLOW_DATABASE}"
+    scheme = chosen.partition(":")[0].partition("+")[0].lower() if "://" in chosen else ""
+    if scheme not in SERVERS + DATABASES:
+        raise ConfigError(
+            [
+                f"{redacted(chosen)!r} is neither a server nor a database; allowed are URIs that begin with "
+                f"{one_of(f'{name}://' for name in SERVERS + DATABASES)} (MLflow's file store is no longer "
+                "maintained). Unset it for SQLite in the results folder."
+            ],
+            "the tracking URI",
+        )
+    return chosen
+
+
+def artifact_location(uri: str, results: Location | Path) -> str | None:
+    """Where artifacts go: beside the default database for a database; None leaves it to a server."""
+    if uri.partition(":")[0].lower() in SERVERS:
+        return None
+    return (home(results) / MLFLOW_ARTIFACTS).as_uri()

@@ -1,0 +1,188 @@
+"""How many packs share a GPU: as many as its memory holds by measurement, however many were asked for.
+
+Ray counts shares of a card and keeps nobody from taking more memory than his share. So before a study starts that asks
+for a fraction of a card, a few steps of its largest programs run on a whole one; the share is raised where that shows
+it to be too small, and each process is held to its part of the memory, so that a pack which needs more than was
+measured fails by itself and takes nothing from its neighbours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memsweep.errors import ConfigError
+from memsweep.sweep.planning.resources import on_card
+from memsweep.sweep.worker.memory import GIB
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.trial import ResourcesConfig, TrialConfig
+    from memsweep.sweep.planning.plan import Pack
+
+STEPS = 3
+"""Training steps of a probe: what the optimizer keeps is there after the first, and no later step needs more."""
+PROGRAMS = 8
+"""Most programs that are probed, those of the most states first."""
+MARGIN = 1.25
+"""Times the measured memory: what later steps may take through fragments between allocations."""
+
+_log = logging.getLogger("memsweep")
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a probe found, in bytes.
+
+    Attributes:
+        tensors: the most that torch held on the card.
+        process: what a process takes on a card beside them: CUDA's context and libraries.
+        card: the card's memory.
+    """
+
+    tensors: int
+    process: int
+    card: int
+
+    def share(self, asked: float) -> Share:
+        """The share of a card that a pack gets: what was asked, or more where it needs more.
+
+        Raises:
+            ConfigError: one pack alone needs more than the card has.
+        """
+        wanted = self.process + MARGIN * self.tensors
+        if wanted > self.card:
+            raise ConfigError(
+                [
+                    f"a pack needs {wanted / GIB:.1f} GiB of a card's memory (measured, with a margin of "
+                    f"{MARGIN - 1:.0%}), and the card has {self.card / GIB:.1f} GiB: lower training.batch_size or "
+                    "perturbation.test_size, share the data out (resources.workers, strategy: data), or compute on "
+                    "CPUs (resources.gpus=0)."
+                ],
+                source="the resources of this study",
+            )
+        share = max(asked, 1 / int(self.card / wanted))
+        return Share(share, self.card // on_card(share) - self.process)
+
+
+@dataclass(frozen=True)
+class Share:
+    """A process' part of a card.
+
+    Attributes:
+        card: share of the card, in (0, 1].
+        tensors: bytes that torch may hold on it.
+    """
+
+    card: float
+    tensors: int
+
+
+def programs(packs: Iterable[Pack]) -> list[list[TrialConfig]]:
+    """The largest programs of these packs, cut down to a few steps: what a probe runs."""
+    from memsweep.trial import program
+
+    found: dict[str, list[TrialConfig]] = {}
+    for pack in packs:
+        groups: dict[str, list[TrialConfig]] = {}
+        for trial in pack.trials:
+            groups.setdefault(program(trial.config), []).append(trial.config)
+        for name, group in groups.items():
+            found[name] = max(found.get(name, []), group, key=_states)
+    largest = sorted(found.values(), key=_states, reverse=True)[:PROGRAMS]
+    return [[_cut(config) for config in group] for group in largest]
+
+
+def _states(group: Sequence[TrialConfig]) -> float:
+    """How many states a step of training runs through; a rough order of size, no more."""
+    return sum(
+        trial.training.seeds
+        * trial.training.batch_size
+        * float(getattr(trial.task, "horizon", 100))
+        * float(getattr(trial.model, "width", 1))
+        for trial in group
+    )
+
+
+def _cut(config: TrialConfig) -> TrialConfig:
+    """The same shapes, hardly any steps; a chain's carried value has no part in shapes."""
+    steps = min(config.training.steps, STEPS)
+    training = dataclasses.replace(config.training, steps=steps, until=0, turns=(), validate_every=1)
+    perturbation = dataclasses.replace(config.perturbation, ascent_steps=min(config.perturbation.ascent_steps, 1))
+    return dataclasses.replace(config, training=training, perturbation=perturbation, chain=None)
+
+
+def probe(groups: Sequence[Sequence[TrialConfig]], workspace: Path) -> Need:
+    """Run programs on the card of this process, which no other process may use meanwhile, and say what they took.
+
+    Raises:
+        ConfigError: one of them does not even fit alone.
+        Exception: whatever the task's or the model's code raises.
+    """
+    import torch
+
+    from memsweep import registry
+    from memsweep.trial import run_pack
+
+    registry.discover(workspace)
+    for group in groups:
+        try:
+            run_pack(group, device="cuda")
+        except torch.OutOfMemoryError as error:
+            raise ConfigError(
+                [
+                    f"a pack does not fit on a card: {str(error).splitlines()[0]} Lower training.batch_size or "
+                    "perturbation.test_size, or compute on CPUs (resources.gpus=0)."
+                ],
+                source="the resources of this study",
+            ) from error
+        torch.cuda.empty_cache()
+    free, card = torch.cuda.mem_get_info()
+    return Need(torch.cuda.max_memory_reserved(), card - free - torch.cuda.memory_reserved(), card)
+
+
+def fitted(resources: ResourcesConfig, packs: Iterable[Pack], workspace: Path) -> tuple[ResourcesConfig, int]:
+    """Resources with a share of a card that a pack fits, after a probe on a whole card of the Ray cluster.
+
+    Returns:
+        The resources, and the bytes that torch may hold in each process; 0 for no limit, where no card is shared.
+
+    Raises:
+        ConfigError: a pack needs more than a card.
+    """
+    if resources.card in (0.0, 1.0):
+        return resources, 0
+    import ray
+    from ray.exceptions import RayTaskError
+
+    # a process of its own that ends with the probe: what it holds on the card would be no pack's
+    task = ray.remote(num_cpus=resources.cpus, num_gpus=1, max_calls=1, max_retries=0)(probe)
+    try:
+        need: Need = ray.get(task.remote(programs(packs), workspace))
+    except RayTaskError as error:
+        raise error.cause from None
+    share = need.share(resources.card)
+    _log.log(
+        logging.WARNING if share.card > resources.card else logging.INFO,
+        "a pack takes up to %.2f GiB of a card's %.1f GiB, by a probe of %d steps: %d at once on each card%s",
+        (need.process + MARGIN * need.tensors) / GIB,
+        need.card / GIB,
+        STEPS,
+        on_card(share.card),
+        f", not the {on_card(resources.card)} asked for" if share.card > resources.card else "",
+    )
+    if resources.workers > 1:
+        return dataclasses.replace(resources, gpus_per_worker=share.card), share.tensors
+    return dataclasses.replace(resources, gpus=share.card), share.tensors
+
+
+def hold_to(tensors: int) -> None:
+    """Keep this process to so many bytes of tensors on its card (0: no limit); more is an out-of-memory error."""
+    if tensors:
+        import torch
+
+        card = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, tensors / card))

@@ -1,0 +1,120 @@
+"""The time limit of trials: what runs too long gets an error, and what does not hear it costs its process.
+
+Three lines, each for what the one before cannot end. An exception in the thread that runs the trial ends Python code.
+A thread that sleeps or computes in native code never sees it: after a grace period the caller is told where that
+thread is, and ends the process. Where native code keeps even Python's other threads from running, a timer of the
+interpreter's own (faulthandler) ends the process without a word beyond the stacks on standard error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+
+from memsweep.sweep.worker.failure import TimeLimitError
+
+Report = Callable[[float], None]
+OnHang = Callable[[TimeLimitError, str], None]
+
+GRACE = 5.0
+"""Seconds in which a thread must have heard that its time is over; checkpoints are written in far less."""
+_LAST_WORDS = 30.0  # seconds in which the end of a process must have been told to the store
+
+
+@contextlib.contextmanager
+def time_limit(
+    seconds: float, trials: int, on_hang: OnHang, grace: float = GRACE
+) -> Iterator[Callable[[Report], Report]]:
+    """The body, in the calling thread, takes at most this many seconds.
+
+    It is given a function that makes a callback one that the limit does not interrupt.
+
+    Args:
+        seconds: the limit of one trial; 0 for none.
+        trials: how many run in the body, which has their limits together.
+        on_hang: called in another thread when the body has not ended ``grace`` seconds after its end was asked for,
+            with the error and the stack of the thread that hangs; it shall end the process.
+        grace: see there.
+
+    Raises:
+        TimeLimitError: the body ran for longer.
+    """
+    if not seconds:
+        yield lambda report: report
+        return
+    watch = _Watch(seconds, trials, on_hang, grace)
+    watch.start()
+    try:
+        try:
+            yield watch.undisturbed
+        finally:
+            watch.stop()
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        watch.stop()  # again: the limit's own exception may have come in the middle of the first
+        if watch.fired and not isinstance(error, KeyboardInterrupt):
+            raise watch.error() from error
+        raise
+
+
+class _Watch:
+    """Watches the thread that makes it."""
+
+    def __init__(self, seconds: float, trials: int, on_hang: OnHang, grace: float) -> None:
+        self.fired = False
+        self._seconds, self._trials, self._on_hang, self._grace = seconds, trials, on_hang, grace
+        self._limit = min(seconds * trials, threading.TIMEOUT_MAX)
+        self._watched = threading.get_ident()
+        self._done, self._lock = threading.Event(), threading.Lock()
+
+    def start(self) -> None:
+        threading.Thread(target=self._watch, name="time limit", daemon=True).start()
+        faulthandler.dump_traceback_later(self._limit + self._grace + _LAST_WORDS, exit=True, file=2)
+
+    def stop(self) -> None:
+        self._done.set()
+        faulthandler.cancel_dump_traceback_later()
+        with self._lock:
+            if self.fired:
+                _raise_in(self._watched, None)  # one that is on its way
+
+    def undisturbed(self, report: Report) -> Report:
+        def whole(fraction: float) -> None:
+            with self._lock:
+                report(fraction)
+
+        return whole
+
+    def error(self) -> TimeLimitError:
+        count = f"{self._trials} trials that run together" if self._trials > 1 else "this trial"
+        return TimeLimitError(
+            f"the time limit of {count}, {self._limit:g} s, was exceeded; the traceback tells where the code was. If "
+            f"it only needs longer, raise resources.time_limit, which is {self._seconds:g} s a trial (0: no limit)."
+        )
+
+    def _watch(self) -> None:
+        if self._done.wait(self._limit):
+            return
+        if self._lock.acquire(timeout=self._grace):  # else a report hangs
+            try:
+                if self._done.is_set():
+                    return
+                self.fired = True
+                _raise_in(self._watched, TimeLimitError)
+            finally:
+                self._lock.release()
+        if not self._done.wait(self._grace):
+            frame = sys._current_frames().get(self._watched)
+            self._on_hang(self.error(), "".join(traceback.format_stack(frame)) if frame is not None else "")
+
+
+def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
+    """Let a thread raise an exception at its next step of Python code; None takes back one that has not arrived."""
+    value = ctypes.py_object(kind) if kind is not None else None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), value)
