@@ -28,7 +28,7 @@ from memsweep.sweep.driver import scheduler
 from memsweep.sweep.driver.result_listener import delivery
 from memsweep.sweep.planning.plan import Plan, identified, make_plan, pack_of
 from memsweep.sweep.planning.plan_file import write_plan
-from memsweep.sweep.planning.reusable import reusable
+from memsweep.sweep.planning.reuse import find_reusable
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import Journal, State, read_rows
 from memsweep.sweep.store.journal import Row as JournalRow
@@ -75,7 +75,7 @@ class _Count:
             ("driver: results read for the mirror", "trial", lambda: self._deliver(names)),
             ("driver: live verdicts", "trial", lambda: [live.add(name) for name in names]),
             ("listing", "study", store.identities),
-            ("what is stored is checked", "trial", lambda: reusable(plan.trials, store, self._place)),
+            ("what is stored is checked", "trial", lambda: find_reusable(plan.trials, store, self._place)),
             ("memsweep status", "trial", lambda: command(["status", plan.study, "--results", self._results])),
             ("report", "trial", lambda: report.build(store.location)),
         ]

@@ -30,7 +30,7 @@ from memsweep.sweep.driver.progress import Snapshot
 from memsweep.sweep.driver.runner import Launch, run
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.plan_file import write_plan
-from memsweep.sweep.planning.reusable import reusable
+from memsweep.sweep.planning.reuse import find_reusable
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store, folder_name
 from memsweep.sweep.tracking import Tracker
@@ -173,7 +173,7 @@ def opened(trials: int, results: str, folder: str) -> Row:
     store = Store(place / f"scale{trials}")
     row: Row = {"trials": trials, "place": "S3" if results.startswith("s3:") else "disk"}
     row["listing_s"] = _timed(store.identities)
-    row["checking_s"] = _timed(lambda: reusable(rows, store, place))
+    row["checking_s"] = _timed(lambda: find_reusable(rows, store, place))
     common = ["--results", results, "--workspace", str(ROOT)]
     row["status_s"] = _timed(lambda: command(["status", f"scale{trials}", "--results", results]))
     row["plan_s"] = _timed(lambda: command(["plan", study, *overrides, *common]))

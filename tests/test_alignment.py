@@ -213,7 +213,7 @@ def test_results_that_are_older_than_the_table_have_none_of_its_rows(tmp_path: P
     assert store.tables("b")["alignment"].columns.tolist() == frame.columns.tolist()
     assert store.check(["a", "b"]) == {}
     other = Store(tmp_path / "other")
-    assert other.adopt(store, "b")
+    assert other.copy_from(store, "b")
     assert other.table("alignment").empty
     assert len(other.table("curves")) == len(make_tables("b")["curves"])
     (tmp_path / "new" / "alignment" / "a.parquet").unlink()

@@ -15,8 +15,7 @@ from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import ResourcesConfig, SweepConfig, TrialConfig
 from memsweep.sweep.planning.identity import identity, identity_of
 from memsweep.sweep.planning.plan import identified, make_plan
-from memsweep.sweep.planning.reusable import reusable
-from memsweep.sweep.planning.reuse import Reason, Why, by_reason, examples, reasons
+from memsweep.sweep.planning.reuse import Reason, Why, by_reason, examples, find_reusable, reasons
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import Row, State
 from memsweep.sweep.store.results import Store
@@ -66,7 +65,7 @@ def why(
 ) -> list[Reason | None]:
     trials = identified(SweepConfig(name=study, rows=tuple(configs), grid={}, resources=ResourcesConfig()))
     store, place = Store(results / study), Location.at(results)
-    reuse = reusable(trials, store, place)
+    reuse = find_reusable(trials, store, place)
     found = reasons(trials, reuse.all, store, place, reuse.damaged, rows or {})
     return [found.get(trial.identity) for trial in trials]
 
@@ -155,7 +154,7 @@ def test_the_plan_prints_counts_and_with_verbose_examples(results: Path, capsys:
     change(results, 2, identity_of=made_from(code="beef"))
     sweep = SweepConfig(name="new", rows=tuple(rows_of(2, 3, 4)), grid={}, resources=ResourcesConfig())
     trials, store, place = identified(sweep), Store(results / "new"), Location.at(results)
-    reuse = reusable(trials, store, place)
+    reuse = find_reusable(trials, store, place)
     found = reasons(trials, reuse.all, store, place, reuse.damaged, {})
     plan = make_plan(sweep, trials, reuse.all)
     console.print_plan(plan, set(reuse.here), reuse.elsewhere, found)

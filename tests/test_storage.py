@@ -264,11 +264,11 @@ def test_a_store_keeps_results(place: Location) -> None:
         assert len(store.table(name)) == 2 * len(frame)
         assert store.tables(A)[name].shape[0] == len(frame)
     assert find_elsewhere(place, [A, B]) == {A: store.location, B: store.location}
-    assert other.adopt(store, A)
-    assert not other.adopt(store, A)
+    assert other.copy_from(store, A)
+    assert not other.copy_from(store, A)
     assert other.location.read(f"curves/{A}.parquet") == store.location.read(f"curves/{A}.parquet")
     with pytest.raises(StoreError, match="holds no result"):
-        other.adopt(store, "c" * 32)
+        other.copy_from(store, "c" * 32)
     assert store.check([A, B]) == other.check([A]) == {}
 
 
@@ -281,7 +281,7 @@ def test_a_store_knows_what_is_damaged(place: Location) -> None:
     assert list(store.check([A, B])) == [A]
     assert f"curves/{A}.parquet is damaged" in store.check([A])[A]
     with pytest.raises(StoreError, match="damaged"):
-        Store(place.parent / "third").adopt(store, A)
+        Store(place.parent / "third").copy_from(store, A)
     store.set_aside(A)
     assert store.identities() == {B}
     assert not place.exists(f"curves/{A}.parquet")

@@ -342,8 +342,8 @@ def test_results_are_found_in_other_studies_and_adopted_unchanged(tmp_path: Path
     assert find_elsewhere(tmp_path / "none", [A]) == {}
     three = Store(tmp_path / "three")
     three.fail(B, {"outcome": "failed", "error": "x"})
-    assert three.adopt(Store(tmp_path / "two"), B)
-    assert not three.adopt(Store(tmp_path / "two"), B)
+    assert three.copy_from(Store(tmp_path / "two"), B)
+    assert not three.copy_from(Store(tmp_path / "two"), B)
     assert three.failures() == {}
     for name in ("records", *table_files.TABLES):
         file = f"{B}.json" if name == "records" else f"{B}.parquet"
@@ -355,7 +355,7 @@ def test_a_damaged_result_does_not_spread(tmp_path: Path) -> None:
     (tmp_path / "one" / "curves" / f"{A}.parquet").write_bytes(b"PAR1")
     two = Store(tmp_path / "two")
     with pytest.raises(StoreError, match="is damaged"):
-        two.adopt(Store(tmp_path / "one"), A)
+        two.copy_from(Store(tmp_path / "one"), A)
     assert not two.has(A)
     assert find_elsewhere(tmp_path, [A]) == {}
 

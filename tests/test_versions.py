@@ -80,7 +80,7 @@ def test_damage_of_a_result_of_schema_1_is_found_without_hashes(old: Path) -> No
 def test_a_result_of_schema_1_is_adopted_as_it_is(old: Path, tmp_path: Path) -> None:
     assert find_elsewhere(tmp_path, [DONE, "x"]) == {DONE: Location.at(old)}
     new = Store(tmp_path / "new")
-    assert new.adopt(Store(old), DONE)
+    assert new.copy_from(Store(old), DONE)
     for file in (f"records/{DONE}.json", *(f"{name}/{DONE}.parquet" for name in OLD_TABLES)):
         assert (tmp_path / "new" / file).read_bytes() == (GOLDEN / file).read_bytes()
     assert new.record(DONE)["schema"] == 1
@@ -200,7 +200,7 @@ def test_a_table_of_another_form_is_refused_by_name(old: Path, tmp_path: Path, k
         }
         (old / "records" / f"{DONE}.json").write_text(json.dumps(record | {"schema": 2, "files": files}))
     store, other = Store(old), Store(tmp_path / "other")
-    for read in (lambda: store.table(name), lambda: store.tables(DONE), lambda: other.adopt(store, DONE)):
+    for read in (lambda: store.table(name), lambda: store.tables(DONE), lambda: other.copy_from(store, DONE)):
         with pytest.raises(StoreError) as caught:
             read()
         assert str(file) in str(caught.value)

@@ -36,6 +36,10 @@ class StoreError(MemsweepError):
     """A stored result that cannot be read or written as it should be."""
 
 
+class BrokenChainError(MemsweepError):
+    """A chained trial cannot take its value, because the trial before it in the chain has no usable result."""
+
+
 class RegistryError(MemsweepError):
     """A task, model or parameterization that was registered wrongly; the fault of its author."""
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from memsweep.sweep.estimate.expected_load import Wave
     from memsweep.sweep.planning.plan import Plan
     from memsweep.sweep.planning.plan_file import StoredPlan
-    from memsweep.sweep.planning.reusable import Reuse
-    from memsweep.sweep.planning.reuse import Reason
+    from memsweep.sweep.planning.reuse import Reason, Reuse
     from memsweep.sweep.store.filesystem import Location
     from memsweep.sweep.store.journal import Row
     from memsweep.sweep.store.lease import Holder

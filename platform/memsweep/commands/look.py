@@ -12,7 +12,7 @@ from memsweep import registry
 from memsweep.commands import console
 from memsweep.commands.stored import find_study, store_of, stored_plan
 from memsweep.errors import MemsweepError
-from memsweep.sweep.planning.reusable import reusable
+from memsweep.sweep.planning.reuse import Reuse, find_reusable
 from memsweep.sweep.store.filesystem import Location
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def plan(args: argparse.Namespace) -> int:
         console.print_search_plan(study, expected, len(store.identities()))
     else:
         trials = identified(study)
-        reuse = reusable(trials, store, results, no_reuse=args.no_reuse)
+        reuse = Reuse() if args.no_reuse else find_reusable(trials, store, results)
         why = (
             {}
             if args.no_reuse

@@ -88,6 +88,7 @@ def carry_out(intent: Intent, args: argparse.Namespace, results: Location) -> in
 
 def _drive(intent: Intent, args: argparse.Namespace, results: Location, store: Store) -> int:
     from memsweep.sweep.planning.plan_file import write_plan
+    from memsweep.sweep.store.record import now
     from memsweep.sweep.tracking import Tracker
     from memsweep.sweep.worker import provenance
 
@@ -104,7 +105,7 @@ def _drive(intent: Intent, args: argparse.Namespace, results: Location, store: S
     written = partial(
         write_plan,
         store.location,
-        provenance={"started": provenance.now(), "code_revision": revision},
+        provenance={"started": now(), "code_revision": revision},
         tracking=tracking,
         sweep=intent.sweep,
     )

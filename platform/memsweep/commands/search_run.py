@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from memsweep.search.round_log import FOLDER
 from memsweep.search.study_search import Campaign, Warm
 from memsweep.sweep.planning.plan import Plan, PlannedTrial, make_plan
-from memsweep.sweep.planning.reusable import Reuse, reusable
+from memsweep.sweep.planning.reuse import Reuse, find_reusable
 from memsweep.sweep.store.filesystem import Location, storage_errors
-from memsweep.sweep.store.results import Store
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import SweepConfig, TrialConfig
     from memsweep.search.warm_start import Earlier
     from memsweep.sweep.driver.runner import RunSummary
+    from memsweep.sweep.store.results import Store
 
 
 class Searching:
@@ -46,7 +46,7 @@ class Searching:
     ) -> None:
         self._sweep, self._store, self._results, self._no_reuse = sweep, store, results, no_reuse
         self._looked_at: set[str] = set()
-        self.reuse = Reuse(frozenset(), {}, {})
+        self.reuse = Reuse()
         if no_reuse:
             _set_aside(store)
         earlier = _earlier(sweep, results)
@@ -120,16 +120,9 @@ class Searching:
         """Take what other studies have of the present rows, and set damaged results aside, so that they run anew."""
         new = [trial for trial in self.campaign.present if trial.identity not in self._looked_at]
         self._looked_at |= {trial.identity for trial in new}
-        found = reusable(new, self._store, self._results, no_reuse=self._no_reuse)
-        for identity in sorted(found.damaged):
-            self._store.set_aside(identity)
-        for identity, folder in found.elsewhere.items():
-            self._store.adopt(Store(folder), identity)
-        self.reuse = Reuse(
-            self.reuse.here | found.here,
-            self.reuse.elsewhere | found.elsewhere,
-            self.reuse.damaged | found.damaged,
-        )
+        found = Reuse() if self._no_reuse else find_reusable(new, self._store, self._results)
+        found.apply(self._store)
+        self.reuse |= found
 
 
 def _earlier(sweep: SweepConfig, results: Location) -> Earlier | None:

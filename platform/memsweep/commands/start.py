@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from memsweep.sweep.planning.reusable import Reuse, reusable
+from memsweep.sweep.planning.reuse import Reuse, find_reusable
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import Row
 
@@ -99,7 +99,7 @@ def begin(intent: Intent, store: Store, results: Location, rows: Mapping[str, Ro
 def _grid(intent: Intent, store: Store, results: Location, rows: Mapping[str, Row]) -> Start:
     from memsweep.sweep.planning.plan import make_plan
 
-    reuse = reusable(intent.trials, store, results, no_reuse=intent.no_reuse)
+    reuse = Reuse() if intent.no_reuse else find_reusable(intent.trials, store, results)
     left_alone = _left_alone(intent, rows, reuse)
     unwanted = _unwanted(intent, intent.trials)
     made = make_plan(intent.sweep, intent.trials, reuse.all, left_alone | unwanted)
@@ -136,15 +136,10 @@ def settle(start: Start, store: Store, *, anew: bool) -> None:
 
     A search has done so on its way: its later rounds follow from what is there.
     """
-    from memsweep.sweep.store.results import Store
-
     if start.searching is not None:
         return
-    made, reuse = start.plan, start.reuse
-    for identity in sorted(reuse.damaged):
-        store.set_aside(identity)
-    for identity, folder in reuse.elsewhere.items():
-        store.adopt(Store(folder), identity)
+    made = start.plan
+    start.reuse.apply(store)
     if anew:
         for identity in store.identities() & {trial.identity for trial in made.trials}:
             store.set_aside(identity)

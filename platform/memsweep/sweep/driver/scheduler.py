@@ -19,6 +19,7 @@ from memsweep.sweep.planning.chain_values import never_reached
 from memsweep.sweep.planning.identity import Arithmetic, pack_identity
 from memsweep.sweep.planning.resources import threads
 from memsweep.sweep.store.journal import Journal, State
+from memsweep.sweep.store.record import now
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker import crash_report, provenance
 from memsweep.sweep.worker.execute import Failure, PackJob, PackReport
@@ -278,7 +279,7 @@ class PackScheduler:
         self.failures[name] = failure
         self._ledger.settled(self._cost[name], failed=True)
         self._journal.note([name], State(failure["outcome"]), failure=failure)
-        self._store.fail(name, {"study": job.study, "time": provenance.now(), **failure})
+        self._store.fail(name, {"study": job.study, "time": now(), **failure})
         left = len(self._cost) > len(self.results) + len(self.failures)
         if left and not self._bound.reached and self._bound.over(0, len(self.failures)):
             self._bound.stop()

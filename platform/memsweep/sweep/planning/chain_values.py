@@ -1,4 +1,4 @@
-"""What a chained trial takes from the store: the carried number of its predecessor's record."""
+"""The value of a chained trial: a number of the summary of the trial before it in the chain, read from the store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from memsweep.config.schema.chain import predecessor, value_at
-from memsweep.errors import MemsweepError
+from memsweep.errors import BrokenChainError
 from memsweep.outcome import Outcome
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identity
 
@@ -20,18 +20,14 @@ _MEND = (
 )
 
 
-class BrokenChainError(MemsweepError):
-    """A trial cannot take what its predecessor was to give."""
-
-
 def never_reached(first: str) -> dict[str, str]:
-    """The failure of a trial whose worker died at an earlier trial of the chain, ``first``."""
+    """The failure of a trial that was not reached, because its worker died at the earlier trial ``first``."""
     text = f"the chain broke at the trial {first}, whose worker died, and this one was not reached. {_MEND}"
     return {"outcome": str(Outcome.FAILED), "error": f"{BrokenChainError.__name__}: {text}", "traceback": ""}
 
 
 def carried_value(store: Store, config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> float | None:
-    """The number that a chained trial takes from its predecessor's stored result, unscaled; None for a first trial.
+    """Reads the number that a chained trial takes from its predecessor's result, unscaled; None for a first trial.
 
     Raises:
         BrokenChainError: the predecessor has no result, diverged, or its number is not finite.

@@ -1,7 +1,8 @@
 """Estimated seconds of one core for trials that run as one program: for order, pack sizes and times left only.
 
-The constants are measured, on one core of a 2023 server; within a factor of three they hold for the models that come
-with memsweep, and only the estimates depend on them, never a result.
+The constants were measured on one core of a 2023 server. They hold within a factor of three for the models that come
+with memsweep, those of deep models for stacks of 1 to 4 layers of 8 to 134 features in float32. Only estimates depend
+on them, never a result.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from memsweep import registry
 from memsweep.learning.ensemble.flat_layout import SAMPLED_SLOTS, SLOTS, bucket, slots
 from memsweep.models.deep.base import is_deep
-from memsweep.sweep.planning.deep_cost import evaluation, replica_step, shared_step
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
@@ -29,6 +29,15 @@ _PLAIN_CALL, _PLAIN_STATE = 3e-5, 1.5e-8  # the same by torch's own operations: 
 _MOVED = 2e-4  # of one evaluation in an ascent: the calls
 _LEAST = 0.02  # of any trial: tables, and their files
 
+# Deep models: most of a step is products with matrices, one multiplication for each entry, sequence and step of time.
+_CALLS = 1e-2  # of a layer in an optimizer step: torch's calls, forward and backward
+_ENTRY = 1.6e-10  # of a matrix entry, a sequence and a step of time, forward and backward
+_FEATURE = 1.5e-8  # of a feature or a state of a layer, likewise, for all that acts on it by itself
+_DOUBLE = 1.8  # float64 against float32
+_FORWARD = 1.5  # a rule that goes forward in time, batched, against backpropagation through time
+_EVALUATION = 1.0 / 3.0  # a pass without its gradient
+_TALKS = 16  # inputs and outputs that a task is taken to have
+
 
 def seconds(trials: Sequence[TrialConfig]) -> float:
     """What these trials of one program cost together."""
@@ -41,7 +50,7 @@ def shared(trial: TrialConfig) -> float:
     """The part that does not grow with the number of trials of the program: worth more, the more trials share it."""
     training, horizon = trial.training, _horizon(trial)
     if is_deep(trial.model):
-        return training.end * shared_step(trial)
+        return training.end * _deep_step(trial)
     if not trial.has_closed_form:
         return training.end * (_SEQUENCES if _compiled(trial) else _PLAIN_CALL * horizon)
     products = horizon**2 * (training.batch_size + horizon) if training.objective == "minibatch" else 0.0
@@ -74,15 +83,15 @@ def _by_sequences(trials: Sequence[TrialConfig]) -> float:
 
 
 def _by_layers(trial: TrialConfig, horizon: float) -> float:
-    moved = _evaluations(trial.perturbation) * evaluation(trial, trial.perturbation.test_size, horizon)
-    return trial.training.seeds * (trial.training.end * replica_step(trial, horizon) + moved)
+    moved = _evaluations(trial.perturbation) * _deep_evaluation(trial, trial.perturbation.test_size, horizon)
+    return trial.training.seeds * (trial.training.end * _deep_replica_step(trial, horizon) + moved)
 
 
 def _evaluations(perturbation: PerturbationConfig) -> float:
     """Evaluations of the error at all radii, forward and backward counted as two."""
     if perturbation.method != "worst_case":
         return float(len(perturbation.balls) * perturbation.radii.count * perturbation.repeats)
-    starts = perturbation.starts + 6  # about as many structured ones are tried beside the random ones
+    starts = perturbation.starts + 6  # about as many structured ones are tried besides the random ones
     return float(len(perturbation.balls) * perturbation.radii.count * starts * (perturbation.ascent_steps // 2 + 1))
 
 
@@ -108,3 +117,44 @@ def _task_horizon(task: Any) -> int:
 
 def _width(trial: TrialConfig) -> int:
     return int(getattr(trial.model, "width", 1))
+
+
+def _deep_step(trial: TrialConfig) -> float:
+    """Seconds of an optimizer step that do not grow with the number of replicas."""
+    return _gradients(trial) * _CALLS * _layers(trial.model)
+
+
+def _deep_replica_step(trial: TrialConfig, horizon: float) -> float:
+    """Seconds of an optimizer step that each replica costs on top."""
+    return _gradients(trial) * trial.training.batch_size * horizon * _of_a_step_of_time(trial)
+
+
+def _deep_evaluation(trial: TrialConfig, sequences: int, horizon: float) -> float:
+    """Seconds of one pass of one replica over so many sequences."""
+    return _EVALUATION * (_CALLS * _layers(trial.model) + sequences * horizon * _of_a_step_of_time(trial))
+
+
+def _gradients(trial: TrialConfig) -> float:
+    """Gradients of an optimizer step, counted in those by backpropagation: the rule's, and at times the true one."""
+    training = trial.training
+    if not registry.get(registry.RULE, training.rule).forward:
+        return 1.0
+    return _FORWARD + (1.0 / training.alignment_every if training.alignment_every else 0.0)
+
+
+def _of_a_step_of_time(trial: TrialConfig) -> float:
+    model = trial.model
+    roles = registry.get(registry.MODEL, model.name).roles(model).values()
+    entries = sum(math.prod(_size(model, axis) for axis in role.axes) for role in roles if len(role.axes) > 1)
+    alone = _layers(model) * (_size(model, "feature") + _size(model, "width"))
+    return (_ENTRY * entries + _FEATURE * alone) * (_DOUBLE if trial.training.dtype == "float64" else 1.0)
+
+
+def _layers(model: Any) -> int:
+    return int(getattr(model, "layers", 1))
+
+
+def _size(model: Any, axis: str) -> int:
+    """Length of an axis of a weight tensor; a usual one where the task decides it."""
+    fields = {"width": "width", "feature": "features", "hidden": "readout_width"}
+    return int(getattr(model, fields[axis])) if axis in fields and hasattr(model, fields[axis]) else _TALKS

@@ -1,4 +1,4 @@
-"""Why a row has no result to reuse: never computed, by other code or versions, damaged, failed, or set aside."""
+"""Which trials of a study have a result to reuse, and why the others have none: never computed, other code, damaged."""
 
 from __future__ import annotations
 
@@ -16,17 +16,54 @@ from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.errors import StoreError
 from memsweep.sweep.planning.identity import identity_of
 from memsweep.sweep.store.filesystem import Location, at_once, storage_errors
-from memsweep.sweep.store.results import Store
+from memsweep.sweep.store.results import SET_ASIDE, Store, find_elsewhere
 
 if TYPE_CHECKING:
     from memsweep.sweep.planning.plan import PlannedTrial
     from memsweep.sweep.store.journal import Row
 
-SET_ASIDE = ".set-aside"
+
+@dataclass(frozen=True)
+class Reuse:
+    """Which results need no work.
+
+    Attributes:
+        here: identities stored in this study, whole.
+        elsewhere: identities that another study of the results folder holds -> its folder.
+        damaged: identities stored in this study whose files are not what was written -> what is wrong.
+    """
+
+    here: frozenset[str] = frozenset()
+    elsewhere: Mapping[str, Location] = dataclasses.field(default_factory=dict)
+    damaged: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def all(self) -> frozenset[str]:
+        """Every identity that needs no work."""
+        return self.here | self.elsewhere.keys()
+
+    def __or__(self, other: Reuse) -> Reuse:
+        return Reuse(self.here | other.here, {**self.elsewhere, **other.elsewhere}, {**self.damaged, **other.damaged})
+
+    def apply(self, store: Store) -> None:
+        """Brings the study's folder in line: sets damaged results aside, copies the results of other studies."""
+        for identity in sorted(self.damaged):
+            store.set_aside(identity)
+        for identity, folder in self.elsewhere.items():
+            store.copy_from(Store(folder), identity)
+
+
+def find_reusable(trials: Sequence[PlannedTrial], store: Store, results: Location) -> Reuse:
+    """Finds the stored results of these trials; reads and checks every file of a result that is to be reused."""
+    required = {trial.identity for trial in trials}
+    stored = required & store.identities()
+    damaged = store.check(stored)
+    here = frozenset(stored - damaged.keys())
+    return Reuse(here, find_elsewhere(results, required - here), damaged)
 
 
 class Why(enum.StrEnum):
-    """Why a row is not reused, in the words of the plan."""
+    """Why a trial is not reused, in the words of the plan."""
 
     NEVER = "never computed"
     CODE = "computed by other code"
@@ -43,11 +80,11 @@ class Why(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Reason:
-    """Why one row is not reused.
+    """Why one trial is not reused.
 
     Attributes:
         why: the kind of reason, the first that applies.
-        text: what exactly is different, or went wrong; may be empty.
+        text: the exact difference or error; may be empty.
     """
 
     why: Why
@@ -62,18 +99,18 @@ def reasons(
     damaged: Mapping[str, str],
     rows: Mapping[str, Row],
 ) -> dict[str, Reason]:
-    """Why rows have no result to reuse. Reads every record of the results folder where rows are missing, once.
+    """Says why trials have no result to reuse. Reads every record of the results folder once, if any is missing.
 
     Args:
-        trials: the rows.
+        trials: the trials of the study.
         reused: identities that need no work.
         store: the study's results.
         results: the folder of all studies.
         damaged: identities stored in this study, but not as they were written -> what is wrong.
-        rows: what the journal knows of each.
+        rows: the journal's state of each trial.
 
     Returns:
-        Identity -> reason, for each row that is not reused, in the order of the rows.
+        Identity -> reason, for each trial that is not reused, in the order of the trials.
 
     Raises:
         StoreError: the storage cannot be read.
@@ -82,33 +119,36 @@ def reasons(
     missing = [trial for trial in trials if trial.identity not in have]
     if not missing:
         return {}
-    failures, aside = store.failures(), _aside(store)
-    found: dict[str, Reason] = {}
-    for trial in missing:
-        name = trial.identity
+    with storage_errors("read", store.location):
+        aside = {name.partition(".")[0] for name in (store.location / SET_ASIDE).folders()}
+    failures = store.failures()
+    why: dict[str, Reason] = {}
+    for name in (trial.identity for trial in missing):
         if name in damaged:
-            found[name] = Reason(Why.DAMAGED, damaged[name])
+            why[name] = Reason(Why.DAMAGED, damaged[name])
         elif name in failures:
-            found[name] = Reason(Why.FAILED, _failed(failures[name], rows.get(name)))
+            why[name] = Reason(Why.FAILED, _failed(failures[name], rows.get(name)))
         elif name in aside:
-            found[name] = Reason(Why.ASIDE, f"its last result lies in {store.location}/{SET_ASIDE}")
-    left = [trial for trial in missing if trial.identity not in found]
-    found |= _compared(left, results) if left else {}
-    return {trial.identity: found[trial.identity] for trial in missing}
+            why[name] = Reason(Why.ASIDE, f"its last result lies in {store.location}/{SET_ASIDE}")
+    unexplained = [trial for trial in missing if trial.identity not in why]
+    why |= _compare(unexplained, results) if unexplained else {}
+    return {trial.identity: why[trial.identity] for trial in missing}
 
 
-def by_reason(found: Mapping[str, Reason]) -> str:
-    """How many rows have which reason: ``3 never computed, 1 damaged``; empty where every row is reused."""
-    return ", ".join(f"{count} {why}" for why, count in Counter(reason.why for reason in found.values()).most_common())
+def by_reason(reason_of: Mapping[str, Reason]) -> str:
+    """How many trials have which reason: ``3 never computed, 1 damaged``; empty where every trial is reused."""
+    return ", ".join(
+        f"{count} {why}" for why, count in Counter(reason.why for reason in reason_of.values()).most_common()
+    )
 
 
-def examples(found: Mapping[str, Reason], each: int = 3) -> list[str]:
-    """A few rows of each reason that has more to say: ``1a2b3c4d5e6f damaged: ...``."""
+def examples(reason_of: Mapping[str, Reason], each: int = 3) -> list[str]:
+    """A few trials of each reason that has details: ``1a2b3c4d5e6f damaged: ...``."""
     lines: dict[Why, list[str]] = {}
-    for name, reason in found.items():
+    for name, reason in reason_of.items():
         if reason.text:
             lines.setdefault(reason.why, []).append(f"{name[:12]} {reason.why}: {reason.text}")
-    return [line for told in lines.values() for line in told[:each]]
+    return [line for of_reason in lines.values() for line in of_reason[:each]]
 
 
 def _failed(failure: Mapping[str, Any], row: Row | None) -> str:
@@ -117,35 +157,28 @@ def _failed(failure: Mapping[str, Any], row: Row | None) -> str:
     return f"{times}{failure.get('outcome', 'failed')}: {lines[0][:300]}"
 
 
-def _aside(store: Store) -> set[str]:
-    with storage_errors("read", store.location):
-        return {name.partition(".")[0] for name in (store.location / SET_ASIDE).folders()}
-
-
-def _compared(trials: Sequence[PlannedTrial], results: Location) -> dict[str, Reason]:
-    """Rows against the stored results of the same config, whose code, versions, device or kernels are others."""
+def _compare(trials: Sequence[PlannedTrial], results: Location) -> dict[str, Reason]:
+    """Compares trials with stored results of the same config, made by other code, versions, devices or kernels."""
     kinds: dict[tuple[str, str], _Kind] = {}
-    wanted: dict[str, list[PlannedTrial]] = {}
     for trial in trials:
-        kind = kinds.setdefault((trial.config.task.name, trial.config.model.name), _Kind())
-        kind.add(trial.config)
+        kinds.setdefault((trial.config.task.name, trial.config.model.name), _Kind()).add(trial.config)
+    by_config: dict[str, list[PlannedTrial]] = {}
     for trial in trials:
-        wanted.setdefault(_key(to_dict(trial.config), kinds), []).append(trial)
+        by_config.setdefault(_key(to_dict(trial.config), kinds), []).append(trial)
     nearest: dict[str, tuple[int, str, Reason]] = {}
     for folder, record in _records(results):
-        for trial in wanted.get(_key(record["config"], kinds), ()):
-            told = _told(record, trial, folder)
-            latest = nearest.get(trial.identity)
-            if latest is None or (told[0], latest[1]) < (latest[0], told[1]):  # fewest differences, then the youngest
-                nearest[trial.identity] = told
-    return {
-        trial.identity: nearest[trial.identity][2] if trial.identity in nearest else Reason(Why.NEVER)
-        for trial in trials
-    }
+        for trial in by_config.get(_key(record["config"], kinds), ()):
+            difference = _difference(record, trial, folder)
+            best = nearest.get(trial.identity)
+            # fewest differences first, then the youngest
+            if best is None or (difference[0], best[1]) < (best[0], difference[1]):
+                nearest[trial.identity] = difference
+    never = (0, "", Reason(Why.NEVER))
+    return {trial.identity: nearest.get(trial.identity, never)[2] for trial in trials}
 
 
 class _Kind:
-    """What the rows of one task and one model say of their fields: which are cosmetic, and the defaults of others."""
+    """The fields of the trials of one task and one model: which are cosmetic, and the defaults of the others."""
 
     def __init__(self) -> None:
         self.cosmetic: set[str] = set()
@@ -163,9 +196,9 @@ class _Kind:
 
 
 def _key(config: Any, kinds: Mapping[tuple[str, str], _Kind]) -> str:
-    """What two records of one trial share, also when one was written before a field was added; empty for other kinds.
+    """A text that two records of one trial share, also when a field was added between them; empty for other kinds.
 
-    Plain data are compared, since a record of an older version may be no valid trial here.
+    It is made from plain data, since a record of an older version may be no valid trial here.
     """
     try:
         kind = kinds[config["task"]["name"], config["model"]["name"]]
@@ -181,13 +214,14 @@ def _key(config: Any, kinds: Mapping[tuple[str, str], _Kind]) -> str:
 
 
 def _number(value: Any) -> Any:
+    """The value with whole floats as integers: JSON does not keep them apart, nor do older records."""
     if isinstance(value, list | tuple):
         return [_number(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _records(results: Location) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(name of the study's folder, record) of every result that can be read."""
+    """Yields (name of the study's folder, record) of every result that can be read."""
     with storage_errors("read", results):
         folders = results.folders()
     for folder in folders:
@@ -204,8 +238,8 @@ def _record(store: Store, name: str) -> dict[str, Any] | None:
         return None
 
 
-def _told(record: Mapping[str, Any], trial: PlannedTrial, folder: str) -> tuple[int, str, Reason]:
-    """(number of differences, when it was computed, reason) of a result of the same config."""
+def _difference(record: Mapping[str, Any], trial: PlannedTrial, folder: str) -> tuple[int, str, Reason]:
+    """(number of differences, time of the result, reason) for a result of the same config."""
     source = record["provenance"]
     finished = str(source.get("finished") or "")
     if record["identity"] == trial.identity:
@@ -217,7 +251,7 @@ def _told(record: Mapping[str, Any], trial: PlannedTrial, folder: str) -> tuple[
 
 
 def _made_from(source: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a result's identity was made from; a record of an older version tells a part of it."""
+    """The parts of a result's identity; a record of an older version holds some of them only."""
     if isinstance(source.get("identity_of"), Mapping):
         return source["identity_of"]
     versions = source.get("versions") or {}
@@ -229,19 +263,19 @@ def _made_from(source: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _differences(before: Mapping[str, Any], trial: PlannedTrial) -> list[tuple[Why, str]]:
-    """What is different now, most telling first. What a record does not tell is no difference."""
+    """The parts of the identity that differ now, most telling first. A part that a record lacks is no difference."""
     now = identity_of(trial.config, trial.arithmetic)
-    found: list[tuple[Why, str]] = []
-    for name, why in _PARTS.items():
-        if before.get(name) is not None and before[name] != now[name]:
-            found.append((why, f"{name} {before[name] or 'none'}, now {now[name] or 'none'}"))
-    versions = before.get("versions") or {}
-    others = [name for name in versions if versions[name] != now["versions"].get(name)]
-    texts = [f"{name} {versions[name]}, now {now['versions'].get(name, 'none')}" for name in others]
-    return sorted([*found, *((Why.VERSIONS, text) for text in texts)], key=lambda pair: _ORDER.index(pair[0]))
+    changed = [
+        (why, f"{name} {before[name] or 'none'}, now {now[name] or 'none'}")
+        for name, why in _PARTS.items()
+        if before.get(name) is not None and before[name] != now[name]
+    ]
+    for name, version in (before.get("versions") or {}).items():
+        if version != (new := now["versions"].get(name, "none")):
+            changed.append((Why.VERSIONS, f"{name} {version}, now {new}"))
+    return sorted(changed, key=lambda pair: tuple(Why).index(pair[0]))
 
 
-_ORDER = tuple(Why)
 _PARTS = {
     "code": Why.CODE,
     "data": Why.DATA,
@@ -249,4 +283,4 @@ _PARTS = {
     "shards": Why.SHARDS,
     "kernels": Why.KERNELS,
 }
-"""What an identity is made from beside config and versions, and why a result with another of it is none."""
+"""The parts of an identity besides config and versions -> why a result with another value of it is not reused."""

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from memsweep.errors import BrokenChainError
 from memsweep.outcome import Outcome
-from memsweep.sweep.planning.chain_values import BrokenChainError
 from memsweep.sweep.store.filesystem import Location, storage_errors
-from memsweep.sweep.worker.provenance import now
+from memsweep.sweep.store.record import now
 
 POISONED_AFTER = 3
 """A row that has failed so many times in the same way is not tried again by itself."""

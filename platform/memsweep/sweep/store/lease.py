@@ -24,8 +24,8 @@ from pathlib import Path
 from memsweep.errors import MemsweepError
 from memsweep.redaction import without_secrets
 from memsweep.sweep.store.filesystem import Location, storage_errors
+from memsweep.sweep.store.record import now
 from memsweep.sweep.store.retry import patient
-from memsweep.sweep.worker.provenance import now
 
 HEARTBEAT = 5.0
 """Seconds between the beats of a claim."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import math
@@ -85,6 +86,11 @@ def _are_files(value: Any) -> bool:
         isinstance(file, dict) and isinstance(file.get("bytes"), int) and isinstance(file.get("sha256"), str)
         for file in value.values()
     )
+
+
+def now() -> str:
+    """The time as records hold it: UTC, ISO 8601, whole seconds."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MLFLOW_DATABASE, MLFLOW_ARTIFACTS = "mlflow.db", "mlartifacts"
 """Names beside the studies in the results folder, which no study's folder may take."""
 
-CHECKPOINTS, STATES = "checkpoints", "states"
+CHECKPOINTS, STATES, SET_ASIDE = "checkpoints", "states", ".set-aside"
 
 _IDENTITY = re.compile(r"[0-9A-Za-z_-]{1,128}")
 _LONGEST_FOLDER_NAME = 255  # bytes: the limit of every common file system
@@ -124,7 +124,7 @@ class Store:
         self._forget_failure(identity)
         return True
 
-    def adopt(self, other: Store, identity: str) -> bool:
+    def copy_from(self, other: Store, identity: str) -> bool:
         """Copy a result from another study, byte for byte: its record still names the study that computed it.
 
         Returns:
@@ -151,7 +151,7 @@ class Store:
         Raises:
             StoreError: the storage does not allow it.
         """
-        aside = f".set-aside/{identity}.{time.time_ns()}"
+        aside = f"{SET_ASIDE}/{identity}.{time.time_ns()}"
         with storage_errors("write", self.location):
             for path in [_record(identity), *(_table(name, identity) for name in TABLES)]:
                 folder, _, file = path.partition("/")

@@ -18,7 +18,7 @@ from memsweep.config.schema.chain import resolved, taken
 from memsweep.errors import StoreError
 from memsweep.sweep.planning.chain_values import carried_value
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identity, pack_identity
-from memsweep.sweep.store.record import SCHEMA
+from memsweep.sweep.store.record import SCHEMA, now
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.retry import patient
 from memsweep.sweep.worker import crash_report, provenance
@@ -318,7 +318,7 @@ class _Worker:
                 os.write(2, told.encode(errors="backslashreplace"))  # whatever became of sys.stderr
             self._fault(names, failure)
             for name in set(names) & set(self.failed):
-                self.store.fail(name, {"study": self.job.study, "time": provenance.now(), **failure})
+                self.store.fail(name, {"study": self.job.study, "time": now(), **failure})
             if not self.job.inline:
                 self._miss(failure_of(TimeLimitError(f"its worker ended at another trial's time limit: {error}")))
                 crash_report.leave(self.store, self.job.pack, self.report().to_json())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
 import importlib.metadata
 import platform
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identity_of, pack_identity
+from memsweep.sweep.store.record import now
 from memsweep.sweep.worker.job_environment import job_metadata
 from memsweep.sweep.worker.processor import kernel_build, model_name, processor
 
@@ -85,8 +85,3 @@ def code_revision(folder: Path) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return job_metadata("revision")
     return found.stdout.strip() if found.returncode == 0 else job_metadata("revision")
-
-
-def now() -> str:
-    """The time, UTC, ISO 8601, whole seconds."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
