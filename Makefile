@@ -36,7 +36,7 @@ SWIFT_VERSION := 2.38.3
 AUDIT         ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memsweep-ci/audit
 AUDIT_VERSION := 2.10.1
 
-# The local cluster. MEMSWEEP_CONTAINER_RIG names a script that stands in for the engine (tests/rig/containers.sh).
+# The local cluster. MEMSWEEP_CONTAINER_RIG names a script that stands in for the engine (tests/deploy/rig/containers.sh).
 WORKERS  ?=
 GPU      ?=
 ENV_FILE ?= .env

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
+
 from benchmarks import harness
 from benchmarks.harness import Options, Row
-
 from memsweep import registry
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
 from memsweep.learning.ensemble.flat_layout import SAMPLED_SLOTS, SLOTS, slots

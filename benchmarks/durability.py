@@ -19,7 +19,6 @@ from unittest import mock
 from benchmarks import harness, noop
 from benchmarks.harness import Options, Row
 from benchmarks.whole import ROOT
-
 from memsweep.config.load.study import load_study
 from memsweep.learning.state.checkpoints import Checkpoint
 from memsweep.sweep.backend import Work

@@ -19,9 +19,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from benchmarks.small_stacks import FEATURES, Case, case, unit_config
 from torch import Tensor
 from torch.func import vmap
+
+from benchmarks.small_stacks import FEATURES, Case, case, unit_config
 
 W = dict[str, Tensor]
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
+
 from benchmarks import harness
 from benchmarks.harness import Options, Row
 from benchmarks.product import ENDLESS
 from benchmarks.published_matrix import PublishedMatrix, PublishedMatrixTraining
-
 from memsweep import registry, trial
 from memsweep.config.schema.trial import TrainingConfig, TrialConfig
 from memsweep.learning import loop

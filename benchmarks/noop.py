@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.whole import Whole, as_json, whole
-
 from memsweep import registry
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.outcome import Outcome

@@ -16,10 +16,10 @@ from functools import partial
 from typing import Final
 
 import torch
-from benchmarks import harness
-from benchmarks.harness import Options, Row
 from torch import Tensor
 
+from benchmarks import harness
+from benchmarks.harness import Options, Row
 from memsweep.recurrence.alignment import aligned
 from memsweep.recurrence.layer import Layer, layer_outputs, squared_loss
 from memsweep.recurrence.linear.gram import Gram

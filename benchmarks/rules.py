@@ -23,7 +23,6 @@ from benchmarks.harness import Options, Row
 from benchmarks.matrix_step import MatrixTraining
 from benchmarks.product import ENDLESS
 from benchmarks.small_stacks import Endless, case, fits, flat, forward_rules, from_unit, relative, unit_config
-
 from memsweep import registry
 from memsweep.config.schema.trial import TrainingConfig, TrialConfig
 from memsweep.learning.memory.live_bytes import live_bytes

@@ -12,7 +12,6 @@ from benchmarks import noop
 from benchmarks.harness import Row
 from benchmarks.scale_proc import resident
 from benchmarks.whole import ROOT
-
 from memsweep.config.load.study import load_study
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.sweep.driver.progress import Snapshot

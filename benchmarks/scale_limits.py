@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from benchmarks.harness import Row
-
 from memsweep.sweep.planning.plan import PACK_SECONDS
 from memsweep.sweep.worker.throttle import report_interval
 

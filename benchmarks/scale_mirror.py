@@ -14,7 +14,6 @@ from benchmarks.harness import Row
 from benchmarks.scale_proc import tree_cpu
 from benchmarks.scale_study import study_of
 from benchmarks.whole import ROOT
-
 from memsweep.config.load.study import load_study
 from memsweep.sweep.driver.runner import Launch, run
 from memsweep.sweep.planning.plan import identified, make_plan

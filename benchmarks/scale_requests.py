@@ -20,7 +20,6 @@ from benchmarks.harness import Row
 from benchmarks.scale_servers import BUCKET, tests_module
 from benchmarks.scale_study import command, study_of
 from benchmarks.whole import ROOT
-
 from memsweep import report
 from memsweep.config.load.study import load_study
 from memsweep.report.analysis.live_verdicts import LiveVerdicts

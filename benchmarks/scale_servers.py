@@ -147,10 +147,10 @@ def _as_postgres(*command: str | Path) -> None:
 
 
 def tests_module(name: str) -> ModuleType:
-    """A module of tests/, which knows how to start a server."""
+    """A module of tests/support/servers, which knows how to start a server."""
     import importlib
 
-    if (folder := str(ROOT / "tests")) not in sys.path:
+    if (folder := str(ROOT / "tests" / "support" / "servers")) not in sys.path:
         sys.path.append(folder)
     return importlib.import_module(name)
 

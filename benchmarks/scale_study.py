@@ -22,7 +22,6 @@ from benchmarks.harness import Row
 from benchmarks.scale_proc import resident, thread_cpu, tree_cpu
 from benchmarks.stages import Stages
 from benchmarks.whole import ROOT, _memory
-
 from memsweep import report
 from memsweep.config.load.study import load_study
 from memsweep.report.analysis.live_verdicts import LiveVerdicts

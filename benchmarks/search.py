@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+
 from benchmarks import harness
 from benchmarks.harness import Options, Row
-
 from memsweep.config.schema.search import Domain, SchedulerConfig, SearchConfig
 from memsweep.search.stopping.schedulers import Report, scheduler
 from memsweep.search.suggest.sampler import ask
@@ -148,7 +148,6 @@ def curves(quick: bool) -> tuple[Curves, int]:
     That is the median over three seeds of the best validated loss so far; inf where a seed had diverged.
     """
     from benchmarks.product import trial_config
-
     from memsweep import registry
     from memsweep.trial import run_pack
 

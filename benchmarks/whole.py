@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.stages import Stages
-
 from memsweep.config.load.study import load_study
 from memsweep.config.schema.trial import SweepConfig
 from memsweep.report import build

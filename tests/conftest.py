@@ -61,8 +61,6 @@ for name in [*os.environ]:
     if name in _SERVERS or name.startswith(("AWS_", "RAY_AUTH_TOKEN", "MLFLOW_TRACKING_")):
         os.environ.pop(name)
 
-ROOT = Path(__file__).resolve().parents[1]
-
 
 class MissingError(Exception):
     """Something that a test needs from the system is not there; the message says what and how to get it."""

@@ -7,8 +7,8 @@ CUDA builds and is imported when it is needed.
 A model's bits depend neither on the other models nor on how many of them are live: the work is cut by shapes alone, and
 sums are taken in a fixed order.
 
-To check it: ``pytest tests/test_triton_layer.py``. On a machine with a GPU its tests run there; elsewhere Triton's
-interpreter runs the kernels, if ``pip install triton`` has been, and the tests say that they were skipped if not.
+To check it: ``pytest tests/recurrence/triton/test_triton_layer.py``. On a machine with a GPU its tests run there;
+elsewhere Triton's interpreter runs the kernels, if ``pip install triton`` has been, and the tests say that they were skipped if not.
 
 Letters: see memsweep.recurrence.layer; L live models, S sequences of a launch.
 """

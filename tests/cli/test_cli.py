@@ -1,0 +1,265 @@
+"""The command line: help that teaches, flags that arrive, errors in words with the right exit code."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import memsweep
+from config_study import BASE, scaled_parameterization
+from memsweep import commands
+from memsweep.cli import main
+from memsweep.cli.arguments import STUDY_VERBS
+from memsweep.cli.usage import COMMANDS
+from memsweep.errors import StoreError
+from paths import ROOT
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    (tmp_path / "search_spaces").mkdir()
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "search_spaces" / "small.yaml").write_text(
+        f"# A small study\n# of two rows\n{BASE}grid: {{model.width: [2, 4]}}"
+    )
+    (tmp_path / "tasks" / "broken.py").write_text("import nowhere_to_be_found\n")
+    return tmp_path
+
+
+def _run(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "memsweep", *words], capture_output=True, text=True, check=False, **options
+    )  # type: ignore[call-overload,no-any-return]
+
+
+@pytest.fixture(autouse=True)
+def _quiet_afterwards() -> Iterator[None]:
+    """-v turns the log on for the whole process."""
+    logger = logging.getLogger("memsweep")
+    level = logger.level
+    yield
+    logger.setLevel(level)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[argparse.Namespace]:
+    """What reaches the commands that run studies, which are not run here."""
+    arrived: list[argparse.Namespace] = []
+
+    def take(args: argparse.Namespace) -> int:
+        arrived.append(args)
+        return 0
+
+    for name in STUDY_VERBS:
+        monkeypatch.setattr(commands, name, take)
+    return arrived
+
+
+@pytest.mark.parametrize("words", [(), *[(name,) for name in COMMANDS]])
+def test_help_teaches_with_examples(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert "examples:" in text
+    assert f"memsweep {words[0] if words else 'sweep'} " in text.partition("examples:")[2]
+    assert all(len(line) <= 120 for line in text.splitlines())
+
+
+def test_the_examples_of_help_can_be_typed(asked: list[argparse.Namespace], capsys: pytest.CaptureFixture[str]) -> None:
+    for name, text in COMMANDS.items():
+        examples = text.examples.partition("overrides (")[0].splitlines()[1:]
+        for line in filter(None, map(str.strip, examples)):
+            program, *words = shlex.split(line)
+            assert (program, words[0]) == ("memsweep", name)
+            assert main([*words, "--workspace", str(ROOT)]) == 0, line
+    assert {args.command for args in asked} == set(STUDY_VERBS)
+
+
+def test_help_is_quick_and_imports_nothing_heavy() -> None:
+    def once() -> float:
+        began = time.monotonic()
+        assert _run("--help").returncode == 0
+        return time.monotonic() - began
+
+    assert min(once() for _ in range(5)) < 0.3
+    heavy = "ray mlflow torch pandas numpy hydra omegaconf matplotlib optuna rich"
+    code = (
+        "import sys, memsweep.cli.arguments as a\n"
+        "a._parser(dict.fromkeys(a._ADD)).format_help()\n"
+        f"print(*(set('{heavy}'.split()) & set(sys.modules)))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert loaded.stdout.strip() == ""
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"memsweep {memsweep.__version__}\n"
+
+
+def test_every_flag_arrives(asked: list[argparse.Namespace], workspace: Path) -> None:
+    place = ["--workspace", str(workspace)]
+    assert main(["sweep", "small", *place]) == 0
+    assert main(["sweep", "small", "--inline", "a=1", "--no-reuse", "--results", "out", "b=2", "~grid.c", *place]) == 0
+    assert main(["-v", "sweep", "--address", "auto", "--dashboard", *place, "small", "a=1"]) == 0
+    assert main(["plan", "small", "a=1", "--results", "out", "--no-reuse", *place, "b=2"]) == 0
+    assert main(["report", "out/small", "--results", "out", "-v"]) == 0
+    assert main(["retry", "small", "--force", "--inline", "--results", "s3://bucket/x"]) == 0
+    assert main(["extend", "small", "training.seeds=10", "--address", "auto", *place, "model.width=2,4"]) == 0
+    limits = ["--max-hours", "0.5", "--max-trials", "3", "--max-failures", "1"]
+    assert main(["resume", "small", *limits]) == 0
+    assert main(["submit", "small", *limits, *place]) == 0
+    assert main(["plan", "small", "--no-probe", *place]) == 0
+    plain, inline, joined, plan, report, retry, extend, *limited, unmeasured = asked
+    assert [(one.max_hours, one.max_trials, one.max_failures) for one in limited] == [(0.5, 3, 1)] * 2
+    assert (plain.max_hours, plain.max_trials, plain.max_failures) == (None, None, None)
+    assert (plan.no_probe, unmeasured.no_probe) == (False, True)
+    assert (plain.inline, plain.address, plain.dashboard, plain.no_reuse, plain.overrides) == (
+        False,
+        None,
+        False,
+        False,
+        [],
+    )
+    assert (plain.results, plain.workspace, plain.verbose) == ("results", workspace, False)
+    assert (inline.inline, inline.no_reuse, inline.results) == (True, True, "out")
+    assert inline.overrides == ["a=1", "b=2", "~grid.c"]
+    assert (joined.address, joined.dashboard, joined.overrides, joined.verbose) == ("auto", True, ["a=1"], True)
+    assert (plan.study, plan.results, plan.no_reuse, plan.overrides) == ("small", "out", True, ["a=1", "b=2"])
+    assert (retry.study, retry.force, retry.inline, retry.results) == ("small", True, True, "s3://bucket/x")
+    assert (extend.overrides, extend.address) == (["training.seeds=10", "model.width=2,4"], "auto")
+    assert (report.study, report.results, report.verbose) == ("out/small", "out", True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "COMMAND"),
+        (("swep", "small"), "invalid choice: 'swep'"),
+        (("sweep",), "STUDY"),
+        (("sweep", "small", "--inlin"), "unrecognized arguments: --inlin"),
+        (("sweep", "small", "--inline", "--address", "auto"), "not allowed with"),
+        (("list", "task"), "invalid choice: 'task'"),
+        (("report", "small", "a=1"), "unrecognized arguments: a=1"),
+        (("sweep", "small", "--max-hours", "0"), "above 0 (0.5 is half an hour), got '0'"),
+        (("sweep", "small", "--max-hours", "inf"), "above 0"),
+        (("resume", "small", "--max-trials", "1.5"), "a whole number from 1 is expected, got '1.5'"),
+        (("extend", "small", "--max-failures", "0"), "a whole number from 1"),
+        (("plan", "small", "--max-hours", "1"), "unrecognized arguments: --max-hours"),
+        (("sweep", "small", "--no-probe"), "unrecognized arguments: --no-probe"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_2(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_wrong_study_is_told_before_anything_is_written(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = ["--workspace", str(workspace), "--results", str(workspace / "out")]
+    before = sorted(workspace.rglob("*"))
+    for command in ("plan", "sweep"):
+        assert main([command, "small", "training.stps=1", "model.width=0", *place]) == 2
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert "Traceback" not in told.err
+        assert [line for line in told.err.splitlines() if line.startswith("  - ")][-1].startswith("  - training.stps")
+    after = [path for path in workspace.rglob("*") if "__pycache__" not in path.parts]
+    assert sorted(after) == before
+
+
+def test_errors_have_tracebacks_only_when_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(args: argparse.Namespace) -> int:
+        raise StoreError("the record is damaged")
+
+    monkeypatch.setattr(commands, "report", refuse)
+    assert main(["report", "small"]) == 1
+    assert capsys.readouterr().err == "the record is damaged\n"
+    assert main(["report", "small", "-v"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(args: argparse.Namespace) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "report", stop)
+    assert main(["report", "small"]) == 130
+
+
+def test_lists_name_what_is_there_and_what_is_broken(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def listed(what: str) -> dict[str, str]:
+        assert main(["list", what, "--workspace", str(workspace)]) == 0
+        told = capsys.readouterr()
+        assert told.err.startswith("warning: task file ")
+        assert "broken.py was skipped: ModuleNotFoundError" in told.err
+        return dict(line.partition("  ")[::2] for line in told.out.splitlines())
+
+    assert listed("studies") == {"small": "A small study of two rows"}
+    assert {"direct", "exp", "softplus"} <= set(listed("parameterizations"))
+    assert all(text.strip() for text in listed("models").values())
+    main(["list", "tasks", "--workspace", str(ROOT)])
+    assert "linear_functional" in capsys.readouterr().out
+
+
+def test_describe(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def told(name: str) -> str:
+        assert main(["describe", name, "--workspace", str(workspace)]) == 0
+        return capsys.readouterr().out
+
+    with scaled_parameterization():
+        task, part = told("linear_functional"), told("scaled")
+        model = told("diagonal_rnn")
+    assert task.startswith("task linear_functional\nReproduce a linear functional")
+    assert "= as kernel says" in task
+    assert ">= 2" in task
+    assert "A parameterization with fields of its own." in part
+    assert [words for line in part.splitlines() if (words := line.split())[:1] == ["scale"]] == [
+        ["scale", "float", "=", "1.0"]
+    ]
+    assert "exp, inverse, lru, relu, scaled, sigmoid, softplus]" in " ".join(model.split())
+    assert "radii.from" in told("perturbation")
+    assert "optimizer steps" in told("training")
+    assert "CPU cores per process" in told("resources")
+    study = told("small")
+    assert "A small study of two rows" in study
+    assert "2 rows" in study
+    assert "model.width" in study
+
+
+def test_describe_suggests(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["describe", "trainin", "--workspace", str(workspace)]) == 2
+    told = capsys.readouterr().err
+    assert "Did you mean 'training'?" in told
+    assert "studies: small" in told
+
+
+def test_a_reader_that_leaves_is_no_error(workspace: Path) -> None:
+    command = f"set -o pipefail; {sys.executable} -m memsweep describe training --workspace {ROOT} | true"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode in (0, 141)
+    assert ended.stderr == ""
+
+
+def test_the_module_and_the_script_are_the_same_command(workspace: Path) -> None:
+    ended = _run("list", "studies", cwd=workspace)
+    assert (ended.returncode, ended.stdout) == (0, "small  A small study of two rows\n")
+    assert "broken.py was skipped" in ended.stderr
+    script = subprocess.run([Path(sys.executable).parent / "memsweep", "--version"], capture_output=True, text=True)
+    assert script.stdout == f"memsweep {memsweep.__version__}\n"

@@ -1,0 +1,246 @@
+"""resume, extend, retry, status: each says what it will do, does that and no more."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from memsweep.cli import main
+from memsweep.config.load.study import load_study
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.journal import POISONED_AFTER, Journal, Row, State, read_rows
+from memsweep.sweep.store.lease import held
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.store.tables import TABLES
+from paths import ROOT
+from sweeping import BASE, runs_of, snapshot, sweep
+
+STUDY = "small"
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A study file, and the results of its sweep: four trials."""
+    folder = tmp_path_factory.mktemp("verbs")
+    study = folder / f"{STUDY}.yaml"
+    study.write_text(f"# Four small trials.\n{BASE}grid: {{model.width: [2, 3], task.horizon: [8, 10]}}\n")
+    assert sweep(study, folder / "results", "--inline") == 0
+    return study, folder / "results"
+
+
+@pytest.fixture
+def study(swept: tuple[Path, Path]) -> Path:
+    return swept[0]
+
+
+@pytest.fixture
+def results(swept: tuple[Path, Path], tmp_path: Path) -> Path:
+    """A copy of the results, to be broken."""
+    return Path(shutil.copytree(swept[1], tmp_path / "results"))
+
+
+def verb(name: str, results: Path, *words: str) -> int:
+    return main([name, *words, "--results", str(results), "--workspace", str(ROOT)])
+
+
+def tables(results: Path) -> dict[str, pd.DataFrame]:
+    store = Store(results / STUDY)
+    return {name: store.table(name) for name in TABLES}
+
+
+def test_resume_finishes_what_is_missing_and_mends_what_is_damaged(
+    results: Path, swept: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, whole = Store(results / STUDY), tables(swept[1])
+    lost, cut, zeroed, *kept = sorted(store.identities())
+    (store.folder / "records" / f"{lost}.json").unlink()
+    record = store.folder / "records" / f"{cut}.json"
+    record.write_bytes(record.read_bytes()[:100])
+    table = store.folder / "curves" / f"{zeroed}.parquet"
+    table.write_bytes(bytes(table.stat().st_size))
+    before = snapshot(store.folder)
+    assert verb("resume", results, STUDY, "--inline") == 0
+    told = capsys.readouterr().out
+    assert f"{STUDY}: 4 rows: 1 done, 3 to run in 1 pack" in told
+    assert f"{cut}: damaged, computed anew: " in told
+    assert f"{zeroed}: damaged, computed anew: " in told
+    for name, frame in tables(results).items():
+        pd.testing.assert_frame_equal(frame, whole[name], check_exact=True)
+    for name in kept:
+        for path in (f"records/{name}.json", *(f"{kind}/{name}.parquet" for kind in TABLES)):
+            assert snapshot(store.folder)[path] == before[path]
+    assert len(list((store.folder / ".set-aside").iterdir())) == 2
+    _, parents, children = runs_of(results)
+    assert [run.info.status for run in parents] == ["FINISHED"]  # resume goes on with the sweep's own run
+    assert len(children) == 4
+
+
+def test_resume_of_a_finished_study_trains_nothing(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = snapshot(results / STUDY / "records")
+    assert verb("resume", results, STUDY, "--inline") == 0
+    told = capsys.readouterr().out
+    assert "4 rows: 4 done, nothing to run" in told
+    assert "4/4 done, 4 of them reused" in told
+    assert snapshot(results / STUDY / "records") == before
+
+
+def test_resume_with_other_code_is_refused(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("plan.json", "plan.copy.json"):
+        path = results / STUDY / name
+        plan = json.loads(path.read_text())
+        del plan["sha256"]  # as if this had been written
+        plan["trials"][0]["identity"] = "f" * 32
+        path.write_text(json.dumps(plan))
+    before = snapshot(results)
+    assert verb("resume", results, STUDY, "--inline") == 1
+    assert "1 of the 4 rows of 'small' are other trials to what is installed now" in capsys.readouterr().err
+    assert snapshot(results) == before
+
+
+def test_a_damaged_plan_is_read_from_its_copy(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for damaged in ("plan.json", "plan.copy.json"):
+        (results / STUDY / damaged).write_text('{"schema": 2, "study": "sm')
+        assert verb("resume", results, STUDY, "--inline") == 0
+        assert "4 rows: 4 done" in capsys.readouterr().out
+    for damaged in ("plan.json", "plan.copy.json"):
+        (results / STUDY / damaged).write_text("")
+    assert verb("resume", results, STUDY, "--inline") == 1
+    assert "run its study file once more" in capsys.readouterr().err
+
+
+def test_extend_adds_the_seeds_that_are_missing_and_no_others(
+    results: Path, study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = snapshot(results / STUDY / "records")
+    assert verb("extend", results, str(study), "training.seeds=5", "--inline") == 0
+    told = capsys.readouterr().out
+    assert "8 rows: 4 done, 4 to run" in told
+    assert "4 rows added to the plan" in told
+    assert before.items() <= snapshot(results / STUDY / "records").items()
+    replicas = tables(results)["replicas"]
+    assert sorted(replicas["seed"].unique()) == [0, 1, 2, 3, 4]
+    assert not replicas.duplicated(["width", "horizon", "seed"]).any()
+    # the same numbers as those of one trial with all seeds
+    alone = results.parent / "alone"
+    assert sweep(study, alone, "training.seeds=5", "model.width=2", "task.horizon=8", "--inline") == 0
+    ours = replicas[(replicas["width"] == 2) & (replicas["horizon"] == 8)].sort_values("seed")
+    theirs = tables(alone)["replicas"].sort_values("seed")
+    assert ours["error"].tolist() == theirs["error"].tolist()
+    assert verb("extend", results, str(study), "training.seeds=5", "--inline") == 1
+    assert "nothing to add" in capsys.readouterr().err
+
+
+def test_extend_adds_widths_and_resume_knows_them(
+    results: Path, study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verb("extend", results, str(study), "model.width=4", "--inline") == 0
+    assert "6 rows: 4 done, 2 to run" in capsys.readouterr().out
+    assert sorted(tables(results)["replicas"]["width"].unique()) == [2, 3, 4]
+    assert verb("resume", results, STUDY, "--inline") == 0
+    assert "6 rows: 6 done, nothing to run" in capsys.readouterr().out
+
+
+def test_a_sweep_of_other_rows_cancels_those_that_it_leaves_out(
+    results: Path, study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sweep(study, results, "model.width=2", "--inline") == 0
+    assert "2 rows of the earlier plan taken out: cancelled; results stay" in capsys.readouterr().out
+    assert len(Store(results / STUDY).identities()) == 4
+    assert verb("status", results, STUDY) == 0
+    told = capsys.readouterr().out
+    assert "2 of 2 rows have a result" in told
+    assert "2 cancelled" in told
+
+
+def test_what_failed_three_times_in_one_way_is_left_alone_until_forced(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(results / STUDY)
+    bad, other = sorted(store.identities())[:2]
+    for name in (bad, other):
+        store.set_aside(name)
+    rows = read_rows(store.location)
+    way = "failed: ValueError: #"
+    Journal(
+        store.location, rows | {bad: Row(State.FAILED, "", POISONED_AFTER, way), other: Row(State.FAILED, "", 1, way)}
+    )
+    store.fail(bad, {"outcome": "failed", "error": "ValueError: 1", "time": "2026-01-01T00:00:00+00:00"})
+    assert verb("status", results, STUDY) == 0
+    assert f"{bad}: failed (3 times in the same way): ValueError: 1" in capsys.readouterr().out
+    assert verb("retry", results, STUDY, "--inline") == 1
+    told = capsys.readouterr().out
+    assert f"{bad}: left alone, it failed 3 times in the same way: {way}" in told
+    assert "memsweep retry small --force" in told
+    assert store.has(other)
+    assert not store.has(bad)
+    assert verb("resume", results, STUDY, "--inline") == 1
+    assert not store.has(bad)
+    assert verb("retry", results, STUDY, "--force", "--inline") == 0
+    assert store.has(bad)
+    assert read_rows(store.location)[bad].failures == 0
+
+
+def test_retry_runs_what_failed_and_nothing_else(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store(results / STUDY)
+    failed, waiting = sorted(store.identities())[:2]
+    for name in (failed, waiting):
+        store.set_aside(name)
+    rows = read_rows(store.location)
+    Journal(store.location, rows | {failed: Row(State.FAILED, "", 1, "x"), waiting: Row(State.QUEUED)})
+    assert verb("retry", results, STUDY, "--inline") == 0
+    assert "1 to run in 1 pack, 1 not now (memsweep resume small)" in capsys.readouterr().out
+    assert (store.has(failed), store.has(waiting)) == (True, False)
+    _, (parent,), _ = runs_of(results)
+    assert parent.info.status == "KILLED"  # not all rows have ended
+    assert verb("resume", results, STUDY, "--inline") == 0
+    assert store.has(waiting)
+
+
+def test_status_counts_rows_as_a_new_driver_would_find_them(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store(results / STUDY)
+    ran = sorted(store.identities())[0]
+    store.set_aside(ran)
+    Journal(store.location, read_rows(store.location) | {ran: Row(State.RUNNING)})
+    before = snapshot(results)
+    assert verb("status", results, STUDY) == 0
+    told = capsys.readouterr().out
+    assert "3 of 4 rows have a result" in told
+    assert "1 queued" in told
+    assert "running" not in told
+    assert "to finish it: memsweep resume small" in told
+    with held(store.location, lambda: None):
+        assert verb("status", results, STUDY) == 0
+        told = capsys.readouterr().out
+        assert "1 running" in told
+        assert "at work: process" in told
+        assert verb("resume", results, STUDY, "--inline") == 1
+        assert "another driver is at work" in capsys.readouterr().err
+    shutil.rmtree(results / STUDY / "lease")
+    assert snapshot(results) == before
+
+
+def test_an_unknown_study_is_refused_with_those_that_are_there(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("resume", "retry", "status", "report", "sync"):
+        assert verb(name, results, "smal") == 1
+        assert "no results of a study 'smal'" in (told := capsys.readouterr().err)
+        assert "Did you mean 'small'?" in told
+    assert not (results / "smal").exists()
+
+
+def test_a_study_is_found_by_its_folder_too(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", str(results / STUDY)]) == 0
+    assert "4 of 4 rows have a result" in capsys.readouterr().out
+
+
+def test_the_stored_plan_is_the_study_again(results: Path, study: Path) -> None:
+    from memsweep.sweep.planning.plan_file import read_plan
+
+    stored = read_plan(Location.at(results / STUDY))
+    assert stored is not None
+    assert stored.sweep() == load_study(str(study), (), ROOT)

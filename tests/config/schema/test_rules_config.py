@@ -1,0 +1,336 @@
+"""Learning rules in a study: known by one name whatever was written, and refused with a reason where none can be."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from config_study import load, only, problems
+from memsweep import registry
+from memsweep.cli import main
+from memsweep.config.schema.canonical import to_dict, trial_from_dict
+from memsweep.config.schema.learning_rule import fitting
+from memsweep.config.schema.trial import TrainingConfig
+from memsweep.errors import RegistryError
+from memsweep.learning.training.lr_schedule import scheduled
+from memsweep.sweep.planning import cost, fingerprint
+from memsweep.sweep.planning.fingerprint import code_fingerprint
+from memsweep.sweep.planning.identity import identity
+from memsweep.trial import run_trial
+from paths import ROOT
+
+BASE = """
+task: {name: linear_functional, kernel: exponential, rate: 0.5, horizon: 8}
+model: {name: residual_stack, width: 3, features: 3}
+training: {seeds: 1, steps: 4, batch_size: 4, validation_size: 4, validate_every: 2}
+perturbation: {balls: [], test_size: 4}
+"""
+ALIASES = {
+    "online_spat": "online_spatial",
+    "online_1truncated": "online_truncated",
+    "online_snap": "online_snap1",
+    "online_full_rec_simpleB": "online_full_rec_simple_b",
+}
+"""Names in the published code and its README, and ours."""
+
+
+GROUP = "grid: {training: [{rule: online_spat, clip: 2}, {rule: bptt, clip: 3}]}"
+
+
+def test_a_reservoir_is_left_alone_by_penalties_too(tmp_path: Path) -> None:
+    """A shrinking layer whose loss has no gradient would be at zero after a while."""
+    still = ["training.rule=online_reservoir", "training.amplitude_penalty=0"]
+    assert problems(tmp_path, BASE, *still) == []
+    own = ["amplitude_penalty=0.002", "margin_penalty=0.1", "weight_decay=0.05", "groups.input.weight_decay=0.1"]
+    assert problems(tmp_path, BASE, *(f"training.{setting}" for setting in own)) == []  # all of them under bptt
+    for setting in own:
+        (told,) = problems(tmp_path, BASE, *still[: 1 if "amplitude" in setting else 2], f"training.{setting}")
+        assert "by which layers keep their initial weights, but training." + setting.replace("=", " ") in told
+
+
+def test_published_names_are_known() -> None:
+    registry.discover(ROOT)
+    assert {alias: registry.rule_name(alias) for alias in ALIASES} == ALIASES
+    assert {alias for rule in registry.names(registry.RULE) for alias in registry.other_names(rule)} == ALIASES.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "found"),
+    [
+        ("", ["training.rule=online_spat"], ["online_spatial"]),
+        ("grid: {training.rule: [bptt, online_spat]}", [], ["bptt", "online_spatial"]),
+        ("grid: {training: {rule: [bptt, online_spat]}}", [], ["bptt", "online_spatial"]),
+        ("grid: {rows: [{training: {rule: online_spat}}]}", [], ["online_spatial"]),
+        ("", ["training.rule=bptt,online_spat"], ["bptt", "online_spatial"]),
+        ("", ["grid.training.rule=[online_spat]"], ["online_spatial"]),
+        (GROUP, ["training.rule=online_spat"], ["online_spatial"]),
+        (GROUP, ["training.rule=online_spatial"], ["online_spatial"]),
+    ],
+)
+def test_a_published_name_is_ours_wherever_it_is_written(
+    tmp_path: Path, text: str, overrides: list[str], found: list[str]
+) -> None:
+    sweep = load(tmp_path, BASE + text, *overrides)
+    assert [row.training.rule for row in sweep.rows] == found
+    assert "online_spat'" not in str(sweep.grid)
+    if text == GROUP:  # the override found the entry that is spelled otherwise
+        assert only(sweep.rows).training.clip == 2.0
+
+
+def test_a_published_name_is_ours_in_searches_and_claims(tmp_path: Path) -> None:
+    alias, own = "online_1truncated", "online_truncated"
+    search = f"""
+search:
+  training.rule: {{choice: [bptt, {alias}]}}
+  training.learning_rate: {{log_uniform: [1e-3, 0.1], when: {{training.rule: {alias}}}}}
+  first: [{{training.rule: {alias}}}]
+"""
+    found = load(tmp_path, BASE + search).search
+    assert found is not None
+    assert found.space["training.rule"].values == ("bptt", own)
+    assert found.space["training.learning_rate"].when == {"training.rule": (own,)}
+    assert found.first == ({"training.rule": own},)
+    claims = f"""
+grid: {{training.rule: [bptt, {own}]}}
+claims: [error(bptt) < error({alias}), 'error(bptt) < error(rule={alias})', error({own}) > error(rule=bptt)]
+"""
+    compared = load(tmp_path, BASE + claims).claims
+    assert compared is not None
+    assert [(one.left | one.right)["training.rule"] for one in compared.compare] == [own, own, "bptt"]
+    assert [dict(one.right) for one in compared.compare[:2]] == [{"training.rule": own}] * 2
+
+
+def test_an_identity_knows_no_alias(tmp_path: Path) -> None:
+    one, other = (only(load(tmp_path, BASE, f"training.rule={name}").rows) for name in ("online_snap", "online_snap1"))
+    assert identity(one) == identity(other)
+    spelled = json.loads(json.dumps(to_dict(one)).replace("online_snap1", "online_snap"))
+    assert identity(trial_from_dict(spelled)) == identity(one)
+    assert TrainingConfig(rule="online_snap").rule == "online_snap1"
+
+
+def test_two_names_of_one_rule_are_one_row_twice(tmp_path: Path) -> None:
+    (told,) = problems(tmp_path, BASE + "grid: {training.rule: [online_spat, bptt, online_spatial]}")
+    assert told == 'grid.training.rule: names a value twice: "online_spatial". Every value is a row of its own.'
+
+
+def test_a_wrong_name_is_told_once_beside_all_other_mistakes(tmp_path: Path) -> None:
+    text = BASE + "grid: {model.width: [2, 3], training.rule: [onlin_full, bptt]}"
+    told = problems(tmp_path, text, "training.steps=-1", "task.horizon=0", "model.unit=lur")
+    assert len(told) == 4
+    (rule,) = (line for line in told if "rule" in line)
+    assert rule.startswith("training.rule: rule 'onlin_full' is not registered. Did you mean 'online_full'?")
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("model={unit: rnn}", "in the unit rnn every state feels all others"),
+        ("model={unit: gru}", "in the unit gru every state feels all others"),
+        ("model={norm: batch}", "norm batch takes its statistics from all steps"),
+        ("model={pooling: mean}", "pooling mean sends errors to the features of earlier steps"),
+    ],
+)
+def test_a_rule_that_does_not_fit_is_refused_with_the_reason_and_those_that_do(
+    tmp_path: Path, override: str, said: str
+) -> None:
+    text = BASE + "grid: {training.rule: [bptt, online_full]}"
+    (told,) = problems(tmp_path, text, override)
+    assert told.startswith("training.rule is online_full, but ")
+    assert said in told
+    able = told.partition("Rules for this model: ")[2].partition(" (in the grid")[0].split(", ")
+    assert able == fitting(only(load(tmp_path, BASE, override).rows).model)
+    assert "bptt" in able
+    assert "online_full" not in able
+
+
+@pytest.mark.parametrize("model", ["lru", "vanilla_rnn"])
+def test_a_model_without_units_learns_by_backpropagation_alone(tmp_path: Path, model: str) -> None:
+    text = f"task: {{name: linear_functional}}\nmodel: {model}\n"
+    (told,) = problems(tmp_path, text, "training.rule=online_spatial")
+    assert f"the model {model} has no recurrent unit" in told
+    assert "residual_stack" in told
+    assert told.endswith("Rules for this model: bptt.")
+    assert problems(tmp_path, text, "training.rule=bptt") == []
+
+
+# What the command line says of them
+
+
+def test_rules_and_units_are_listed_and_described(capsys: pytest.CaptureFixture[str]) -> None:
+    def said(*words: str) -> str:
+        assert main([*words, "--workspace", str(ROOT)]) == 0
+        return capsys.readouterr().out
+
+    for plural, kind in (("rules", registry.RULE), ("units", registry.UNIT)):
+        lines = dict(line.partition("  ")[::2] for line in said("list", plural).splitlines())
+        assert list(lines) == registry.names(kind)
+        assert all(text.strip() for text in lines.values())
+    for word in ("online_snap", "online_snap1"):
+        text = said("describe", word)
+        assert text.startswith("rule online_snap1\n")
+        assert "Also called online_snap." in text
+        assert "residual_stack (units gru, lru, rnn)" in " ".join(text.split())
+    assert "residual_stack (units lru)" in said("describe", "online_full")
+    both = said("describe", "lru")
+    assert [line for line in both.splitlines() if line.endswith(" lru")] == [
+        "model lru",
+        "parameterization lru",
+        "unit lru",
+    ]
+    stack = " ".join(said("describe", "residual_stack").split())
+    assert "Rules for unit lru: bptt, online_full, " in stack
+    assert "Rules for unit gru: bptt, online_reservoir, online_snap1, online_spatial, online_truncated." in stack
+    assert "Rules: bptt." in said("describe", "vanilla_rnn")
+    training = " ".join(said("describe", "training").split())
+    assert f"see memsweep list rules [{', '.join(registry.names(registry.RULE))}]" in training
+    assert main(["describe", "online_ful", "--workspace", str(ROOT)]) == 2
+    assert "Did you mean 'online_full'?" in capsys.readouterr().err
+
+
+# Rules and units of others
+
+PARTS = '''
+"""A rule and a unit of another distribution."""
+
+from dataclasses import dataclass
+
+from memsweep.models.deep.unit_lru import LRUUnit
+from memsweep.registry import register_rule, register_unit
+from memsweep.rules.base import Rule
+
+
+@register_unit("far_lru")
+class FarUnit(LRUUnit):
+    """The linear recurrent unit under another name."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(LRUUnit.Config):
+        """Independent modes."""
+
+
+@register_rule("far_rule", aliases=("far_alias",))
+class FarRule(Rule):
+    """One step alone."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """One step alone."""
+'''
+
+
+@pytest.fixture
+def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A distribution whose entry point names a module with a rule and a unit."""
+    (tmp_path / "far_parts.py").write_text(PARTS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    point = importlib.metadata.EntryPoint("far", "far_parts", registry.ENTRY_POINT_GROUP)
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [point])
+    yield
+    sys.modules.pop("far_parts", None)
+    registry._parts[registry.UNIT].pop("far_lru", None)
+    registry._parts[registry.RULE].pop("far_rule", None)
+    registry._aliases.pop("far_alias", None)
+
+
+@pytest.mark.usefixtures("far")
+def test_a_rule_and_a_unit_of_a_plugin_train_a_stack(tmp_path: Path) -> None:
+    row = only(load(tmp_path, BASE, "model.unit=far_lru", "training.rule=far_alias").rows)
+    assert (row.model.unit.name, row.training.rule) == ("far_lru", "far_rule")
+    assert math.isfinite(run_trial(row).summary["validation_loss"])
+    ours = only(load(tmp_path, BASE, "training.rule=online_truncated").rows)
+    assert run_trial(row).summary["error"] == run_trial(ours).summary["error"]
+    assert identity(row) != identity(ours)
+    before = code_fingerprint(row)
+    (tmp_path / "far_parts.py").write_text(PARTS + "# another thought\n")
+    fingerprint._hash_files.cache_clear()
+    assert code_fingerprint(row) != before
+
+
+@pytest.mark.parametrize(
+    ("name", "aliases"),
+    [("near", ("online_full",)), ("near", ("online_snap",)), ("online_snap", ())],
+    ids=["a rule's name", "a rule's alias", "named like an alias"],
+)
+def test_two_rules_never_go_by_one_name(name: str, aliases: tuple[str, ...]) -> None:
+    registry.discover(ROOT)
+    before = dict(registry._aliases)
+    part = registry.get(registry.RULE, "online_spatial")
+    with pytest.raises(RegistryError, match=r"the rules '(near|online_snap)' and 'online_(full|snap1)' both go by"):
+        registry.register_rule(name, aliases)(type("Near", (part,), {"Config": part.Config}))
+    assert registry._aliases == before
+    assert name not in registry.names(registry.RULE)
+
+
+# The learning rate's rise
+
+
+@pytest.mark.parametrize("warmup", [1, 4])
+@pytest.mark.parametrize("schedule", ["cosine", "constant"])
+def test_a_warmup_is_torchs_linear_rise_before_its_cosine(warmup: int, schedule: str) -> None:
+    steps = 11
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    rise = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0 / warmup, total_iters=max(warmup - 1, 1))
+    fall = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps - warmup)
+    still = torch.optim.lr_scheduler.ConstantLR(optimizer, 1.0)
+    both = torch.optim.lr_scheduler.SequentialLR(optimizer, [rise, fall if schedule == "cosine" else still], [warmup])
+    for step in range(steps):
+        assert scheduled(step, steps, schedule, warmup) == pytest.approx(optimizer.param_groups[0]["lr"], abs=1e-12)
+        optimizer.step()
+        both.step()
+
+
+def test_training_takes_smaller_steps_while_it_warms_up(tmp_path: Path) -> None:
+    """RMSprop's first step is as long as its rate: a quarter at the first of four steps."""
+    words = ("training.optimizer=rmsprop", "training.schedule=constant", "training.clip=0", "training.validate_every=1")
+    plain, warm = (
+        only(load(tmp_path, BASE, *words, f"training.warmup={n}", f"training.learning_rate={rate}").rows)
+        for n, rate in ((0, 0.0025), (3, 0.0075))
+    )
+    losses = [run_trial(row).tables["history"].set_index("step")["validation_loss"] for row in (plain, warm)]
+    assert losses[0][1] == pytest.approx(losses[1][1], rel=1e-12)
+    assert losses[0][2] != pytest.approx(losses[1][2], rel=1e-6)
+
+
+def test_a_warmup_that_never_ends_is_refused(tmp_path: Path) -> None:
+    (said,) = problems(tmp_path, BASE, "training.warmup=4")
+    assert "warmup (4) must be smaller than steps (4)" in said
+
+
+# What a stack is expected to cost
+
+
+def expected_seconds(folder: Path, *overrides: str) -> float:
+    """The estimate for a stack of layers on copying bits."""
+    text = BASE.replace("{name: linear_functional, kernel: exponential, rate: 0.5, horizon: 8}", "copying_bits")
+    words = ("model.width=64", "model.features=128", "training.batch_size=50", "training.dtype=float32")
+    return cost.seconds([only(load(folder, text, *words, *overrides).rows)])
+
+
+@pytest.fixture(scope="module")
+def plain_seconds(tmp_path_factory: pytest.TempPathFactory) -> float:
+    return expected_seconds(tmp_path_factory.mktemp("plain"))
+
+
+@pytest.mark.parametrize(
+    ("override", "least", "most"),
+    [
+        ("model.layers=4", 3.0, 4.01),
+        ("training.seeds=8", 4.0, 8.0),
+        ("training.rule=online_full", 1.2, 2.0),
+        ("training.batch_size=400", 4.0, 8.0),
+        ("task.pattern_length=90", 2.0, 188 / 48),  # 188 steps of time, which no field of the task says, and not 48
+        ("model.readout_width=1072", 1.5, 8.0),
+        ("training.dtype=float64", 1.4, 1.81),
+    ],
+)
+def test_the_estimate_knows_what_a_stack_has_to_do(
+    tmp_path: Path, plain_seconds: float, override: str, least: float, most: float
+) -> None:
+    assert least < expected_seconds(tmp_path, override) / plain_seconds < most

@@ -1,0 +1,209 @@
+"""The benchmarks' baseline computes what our models compute, the timing is fair, and each benchmark runs and writes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import pairwise
+
+import pytest
+import torch
+
+from benchmarks import __main__, harness, matrix_step, peak, product, step
+from benchmarks.published_loop import PublishedLoop, PublishedTraining
+from benchmarks.published_matrix import PublishedMatrix
+from memsweep.learning.training.optimizer import AdamW, clipped
+from memsweep.streams import TEST, Stream
+from paths import ROOT
+
+NAMES = {
+    "rates": "recurrent_weight",
+    "basis": "basis",
+    "encoder.weight": "encoder_weight",
+    "encoder.bias": "encoder_bias",
+    "readout.weight": "readout_weight",
+    "readout.bias": "readout_bias",
+}
+MODELS = [("diagonal_rnn", {}), ("dense_rnn", {"basis": "free"})]
+
+
+def losses(config, weights, sequences=48):
+    """Our loss of one model with these weights (they gather gradients), on the test sequences."""
+    pack = product.Pack.of(config)
+    model = product.model_class(config).ensemble_of([config.model], product.signature(config)).to(torch.float64)
+    data = pack.problem.data(Stream(0, TEST), 0, sequences)
+    return pack.problem.loss(model, weights, data, pack.problem.target(0).unsqueeze(0))
+
+
+@pytest.mark.parametrize("activation", ["linear", "hardtanh", "tanh"])
+@pytest.mark.parametrize(("model", "fields"), MODELS)
+def test_the_baseline_is_our_model(model, fields, activation):
+    config = product.trial_config(
+        model, horizon=60, width=5, activation=activation, initialization="published", **fields
+    )
+    ours = product.first_model(config)
+    loop = PublishedLoop.like(ours)
+    published = loop.loss(*product.sequences(config, 48))
+    published.backward()
+    weights = {name: value.detach().unsqueeze(0).requires_grad_() for name, value in ours.named_parameters()}
+    loss = losses(config, weights)
+    loss.sum().backward()
+    assert (weights["recurrent_weight"] < 0).any(), "a dead mode is part of what is compared"
+    torch.testing.assert_close(loss[0], published, rtol=1e-10, atol=0.0)
+    for theirs, parameter in loop.named_parameters():
+        mine = weights[NAMES[theirs]].grad[0]
+        torch.testing.assert_close(mine, parameter.grad, rtol=1e-8, atol=1e-8 * float(mine.norm()))
+
+
+@pytest.mark.parametrize(("model", "fields"), MODELS)
+def test_ten_published_steps_are_ten_of_our_optimizer(model, fields):
+    config = product.trial_config(model, horizon=30, width=4, activation="tanh", **fields)
+    ours = product.first_model(config)
+    training = PublishedTraining(PublishedLoop.like(ours), *product.sequences(config, 48))
+    names = [name for name, _ in ours.named_parameters()]
+    shapes = [value.shape for _, value in ours.named_parameters()]
+    flat = torch.cat([value.detach().flatten() for _, value in ours.named_parameters()]).unsqueeze(0)
+    state, moving = AdamW.like(flat), torch.ones_like(flat, dtype=torch.bool)
+    for _ in range(10):
+        flat = flat.detach().requires_grad_()
+        parts = flat.split([shape.numel() for shape in shapes], 1)
+        weights = {name: part.unflatten(1, shape) for name, part, shape in zip(names, parts, shapes, strict=True)}
+        loss = losses(config, weights)
+        (gradient,) = torch.autograd.grad(loss.sum(), flat)
+        rate = torch.full((1,), config.training.learning_rate, dtype=torch.float64)
+        flat = state.update(flat.detach(), clipped(gradient, config.training.clip), rate, 0.0, moving)
+        # torch's clip adds 1e-6 to the norm, and ours does not
+        torch.testing.assert_close(training.step(), loss.detach()[0], rtol=1e-7, atol=0.0)
+
+
+@pytest.mark.parametrize("case", matrix_step.cases()[:-1], ids=str)
+def test_the_plain_matrix_network_is_our_model(case):
+    ours = matrix_step.MatrixTraining(case.config(2, True))
+    plain = PublishedMatrix(ours.first())
+    published = plain.loss(ours.data.inputs, ours.data.targets)
+    published.backward()
+    (learner,) = ours.learners
+    loss, gradient = learner.descent(ours.problem, ours.data)
+    torch.testing.assert_close(loss[0], published.detach(), rtol=1e-10, atol=0.0)
+    for name, found in learner.ensemble.layout.named(gradient).items():
+        # an orthogonal matrix has no one largest singular value: the power iteration takes the gradient of another
+        if (case.model, name) != ("published_rnn_orth", "recurrent_weight"):
+            wanted = getattr(plain, name).grad
+            torch.testing.assert_close(found[0], wanted, rtol=1e-8, atol=1e-8 * float(wanted.norm()), msg=name)
+
+
+@pytest.mark.parametrize(
+    ("model", "fields"),
+    [
+        ("dense_rnn", {"basis": "orthogonal"}),
+        ("diagonal_rnn", {"discretization": "exact"}),
+        ("diagonal_rnn", {"normalize": True}),
+        ("diagonal_rnn", {"dt": 0.5}),
+    ],
+)
+def test_another_model_is_no_baseline(model, fields):
+    with pytest.raises(ValueError, match="published loop"):
+        PublishedLoop.like(product.first_model(product.trial_config(model, horizon=8, **fields)))
+
+
+def test_a_packs_step_is_the_training_loops_step():
+    """What is timed is what a sweep does: the same weights after some steps as from the training loop, bit for bit."""
+    from dataclasses import replace
+
+    from memsweep.learning.loop import train
+
+    for activation in ("linear", "tanh"):
+        config = product.trial_config(
+            "diagonal_rnn", horizon=20, seeds=3, batch_size=16, width=4, activation=activation
+        )
+        stepped, trained = product.Pack.of(config), product.Pack.of(config)
+        for _ in range(3):
+            stepped.step()
+        # the one batch again and again, in another order of its sequences
+        again = {"train_size": config.training.batch_size, "merge_redundant": False}
+        whole = replace(config.training, steps=3, schedule="constant", validation_size=8, **again)
+        (learner,) = train([one.ensemble for one in trained.learners], trained.problem, whole)
+        torch.testing.assert_close(stepped.learners[0].weights[:3], learner.weights[:3], rtol=1e-9, atol=1e-12)
+        assert not torch.equal(learner.weights[:3], learner.ensemble.initial[:3])
+
+
+def test_sides_alternate_and_ratios_are_taken_round_by_round():
+    clock, calls = [0.0], []
+
+    def side(name, seconds):
+        def work():
+            calls.append(name)
+            clock[0] += next(seconds)
+
+        return work
+
+    # the machine slows down by ten in the middle: both sides suffer, the ratio does not
+    slow = [1.0, 1.0, 10.0, 10.0]
+    a, b = iter([3.0, *(3.0 * s for s in slow)]), iter([1.0, *slow])
+    found = harness.alternate({"a": side("a", a), "b": side("b", b)}, pairs=4, shortest=0.05, clock=lambda: clock[0])
+    assert calls == ["a", "b", *["a", "b"] * 4]
+    assert found == {"a": [3.0, 3.0, 30.0, 30.0], "b": slow}
+    assert harness.ratio(found["a"], found["b"]) == 3.0
+
+
+def test_short_work_is_repeated():
+    clock, calls = [0.0], []
+
+    def work():
+        calls.append(1)
+        clock[0] += 0.125
+
+    found = harness.alternate({"a": work}, pairs=2, shortest=1.0, clock=lambda: clock[0])
+    assert found == {"a": [0.125, 0.125]}
+    assert len(calls) == 2 + 2 * 8
+
+
+def test_counted_work_agrees_with_torchs_own_counter():
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        peak.Gram.of_batch(peak.noise(24, 32), torch.ones(32, dtype=torch.float64))
+    uncounted = 2 * 24 * 32**2  # the counter passes over a product that is added in place
+    assert counter.get_total_flops() + uncounted == peak.gram_work(24, 32).operations
+    models, width, horizon = 3, 16, 100
+    layer = peak.random_layer(models, width, "linear", dense=True)
+    columns = peak.noise(models, width, peak.CHANNELS)
+    with FlopCounterMode(display=False) as counter:
+        peak.pulled(peak.dense_response, (layer.readout, layer.matrix, columns), horizon)
+    assert counter.get_total_flops() == peak.krylov_work(models, width, horizon).operations
+
+
+def test_every_target_has_its_row():
+    known = {(case.model, case.activation, case.width) for case in step.cases() if case.dtype == "float64"}
+    assert set(step.TARGETS) <= known
+    assert [name for name, _ in pairwise(step.PACKS)] == [1, 8]
+
+
+def test_benchmarks_run_and_write(tmp_path):
+    names = ["step", "matrix_step", "perturbation", "peak", "horizon"]
+    command = [sys.executable, "-m", "benchmarks", *names, "--quick", "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    results = {name: json.loads((tmp_path / f"{name}.json").read_text()) for name in names}
+    for name, result in results.items():
+        assert set(result) == {"machine", "versions", "settings", "rows"}
+        assert set(result["machine"]) == {"cpu", "cores", "memory_gib"}
+        assert result["rows"], name
+    wanted = {"model", "activation", "width", "models", "dtype", "milliseconds_per_model", "ratio", "pairs"}
+    for row in results["step"]["rows"]:
+        assert wanted <= set(row)
+        assert row["ratio"] > 0
+        assert row["milliseconds_per_model"] > 0
+    assert all(row["ratio"] > 0 for row in results["matrix_step"]["rows"])
+    assert {row["model"] for row in results["matrix_step"]["rows"]} == {case.model for case in matrix_step.cases()}
+    assert {row["copies"] for row in results["perturbation"]["rows"]} == {631}
+    assert {row["horizon"] for row in results["horizon"]["rows"]} == {16, 32}
+
+
+def test_an_unknown_benchmark_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "stepp"])
+    with pytest.raises(SystemExit) as left:
+        __main__.main()
+    assert left.value.code == 2
+    assert "no benchmark stepp; there are" in capsys.readouterr().err

@@ -1,0 +1,263 @@
+"""The house keeps its shape: floors, sizes, light doors, pinned packages, and Python's own ``platform``."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from paths import ROOT
+
+ENGINE = ROOT / "platform" / "memsweep"
+LINES = 450  # no source file is longer
+
+
+def sources() -> list[Path]:
+    return sorted([*ENGINE.rglob("*.py"), *(ROOT / "tasks").rglob("*.py")])
+
+
+def python(*arguments: str, path: Path | None = None, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    """A fresh interpreter in the repository's root, ``path`` first on its module path."""
+    environment = {**os.environ, "PYTHONPATH": str(path)} if path else dict(os.environ)
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout
+    )
+
+
+def test_platform_is_no_package() -> None:
+    strays = [path.name for path in (ROOT / "platform").glob("*.py")]
+    assert not strays, f"platform/ is a source root; these files would shadow Python's own platform module: {strays}"
+
+
+@pytest.mark.parametrize("path", [None, ROOT], ids=["cwd", "PYTHONPATH"])
+def test_import_platform_gives_the_standard_library(path: Path | None) -> None:
+    done = python("-c", "import platform; print(platform.system(), platform.__file__)", path=path)
+    assert done.returncode == 0, done.stderr
+    system, file = done.stdout.split()
+    assert system == "Linux" or sys.platform != "linux"
+    assert Path(file).is_file()
+    assert ROOT / "platform" not in Path(file).parents
+
+
+RAY_SCRIPT = """
+import os, ray
+ray.init(address="local", num_cpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+
+@ray.remote
+def look():
+    import platform, sys
+    return platform.system(), platform.__file__, os.getcwd(), sys.path
+
+print(*ray.get(look.remote(), timeout=60), sep="\\n")
+ray.shutdown()
+"""
+
+
+def test_import_platform_in_a_ray_worker() -> None:
+    done = python("-c", RAY_SCRIPT, path=ROOT)
+    assert done.returncode == 0, done.stderr
+    system, file, folder, search_path = done.stdout.splitlines()[-4:]
+    assert folder == str(ROOT)
+    assert repr(str(ROOT)) in search_path, "the worker does not have the root on its path: the test would prove nothing"
+    assert system
+    assert ROOT / "platform" not in Path(file).parents
+
+
+def test_imports_point_down() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"Contracts: \d+ kept, 0 broken", done.stdout), done.stdout
+
+
+def test_no_file_is_long() -> None:
+    long = {str(path.relative_to(ROOT)): count for path in sources() if (count := _lines(path)) > LINES}
+    assert not long, f"over {LINES} lines; split by reason to exist: {long}"
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+HEAVY = {"hydra", "jinja2", "matplotlib", "mlflow", "numpy", "omegaconf", "optuna", "pandas", "pyarrow", "ray", "torch"}
+
+
+def test_help_imports_nothing_heavy() -> None:
+    done = python("-X", "importtime", "-m", "memsweep", "--help")
+    assert done.returncode == 0, done.stderr
+    assert "sweep" in done.stdout
+    imported = {line.rpartition("|")[2].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line}
+    assert "argparse" in imported, "no import was seen: the test would prove nothing"
+    assert not imported & HEAVY
+
+
+WITH_TORCH = {"triton"}
+"""Torch's builds for GPUs bring it, each in the version that it needs; it is imported on a GPU alone."""
+
+
+def test_every_import_is_a_declared_dependency() -> None:
+    """A package that is only there because another one brought it may go away with the next release of that one."""
+    declared = {canonicalize_name(Requirement(text).name) for text in _project()["dependencies"]}
+    homes = importlib.metadata.packages_distributions()
+    undeclared: dict[str, set[str]] = {}
+    for path in sources():
+        for module in _imported(path) - set(sys.stdlib_module_names) - {"memsweep"} - WITH_TORCH:
+            distributions = {canonicalize_name(name) for name in homes.get(module, [])}
+            if not distributions & declared:
+                undeclared.setdefault(module, set()).add(str(path.relative_to(ROOT)))
+    assert not undeclared, f"imported, but not among pyproject's dependencies: {undeclared}"
+
+
+def _project() -> dict[str, list[str]]:
+    project: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return project
+
+
+def _imported(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+GPU_PACKAGES = ("nvidia-", "cuda-", "triton")  # what torch's own GPU build brings: not pinned here
+
+
+def test_every_installed_package_is_pinned() -> None:
+    """All that memsweep and its ``dev`` extra pull in stands in constraints.txt at the version that is installed."""
+    pins = {}
+    for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            requirement = Requirement(line)
+            pins[canonicalize_name(requirement.name)] = requirement.specifier
+    assert str(pins["torch"]) == "==2.13.0"
+    wrong = {
+        name: version
+        for name, version in _closure().items()
+        if not name.startswith(GPU_PACKAGES)
+        and (name not in pins or not pins[name].contains(version, prereleases=True))
+    }
+    assert not wrong, f"installed at versions that constraints.txt does not pin (make env): {wrong}"
+
+
+def _closure() -> dict[str, str]:
+    """Canonical name -> public version of every distribution that memsweep[dev] pulls in here, itself left out."""
+    found: dict[str, str] = {}
+    extras = _optional_dependencies()
+    todo = [(Requirement(text), "") for text in [*_project()["dependencies"], *extras["dev"]]]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    while todo:
+        requirement, extra = todo.pop()
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        name = canonicalize_name(requirement.name)
+        key = (name, frozenset(requirement.extras))
+        if key in seen:
+            continue
+        seen.add(key)
+        distribution = importlib.metadata.distribution(name)
+        found[name] = Version(distribution.version).public
+        for text in distribution.requires or []:
+            todo += [(Requirement(text), wanted) for wanted in ("", *requirement.extras)]
+    return found
+
+
+def _optional_dependencies() -> dict[str, list[str]]:
+    extras: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    return extras
+
+
+# In pieces, so that this file does not find itself.
+PRIVATE = [
+    r"(?<![\w./-])/wor" r"k/",
+    r"\.\./" r"shared\b",
+    r"/op" r"t/(wheels|pypi)",
+    r"(pypi|pytorch|debian)\." r"org",
+]
+
+
+def test_nothing_names_the_place_where_it_was_written() -> None:
+    files = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    ).stdout.decode()
+    looked, found = 0, []
+    for name in filter(None, files.split("\0")):
+        path = ROOT / name
+        if not path.is_file() or b"\0" in (content := path.read_bytes())[:8192]:
+            continue
+        looked += 1
+        text = content.decode("utf-8", errors="replace")
+        found += [f"{name}: {match.group()}" for pattern in PRIVATE for match in re.finditer(pattern, text)]
+    assert looked > 20
+    assert not found
+
+
+SKIPPERS = """
+import pytest
+
+@pytest.mark.browser
+def test_marked():
+    pass
+
+def test_fixture(chromium):
+    pass
+
+@pytest.mark.browser
+def test_skips_by_itself():
+    pytest.skip("a reason of its own")
+"""
+
+
+@pytest.mark.parametrize(
+    ("required", "browser", "expected", "words"),
+    [
+        ("", "no-such-browser", {"skipped": 3}, "no-such-browser is not on PATH"),
+        ("browser", "no-such-browser", {"error": 3}, "no-such-browser is not on PATH"),
+        ("browser", "true", {"passed": 2, "failed": 1}, "skipped, but MEMSWEEP_REQUIRE asks for browser"),
+        ("brwoser", "true", {}, "MEMSWEEP_REQUIRE names brwoser"),
+    ],
+    ids=["missing", "missing-required", "there-required", "misspelt"],
+)
+def test_what_is_missing_skips_unless_it_is_required(
+    tmp_path: Path, required: str, browser: str, expected: dict[str, int], words: str
+) -> None:
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = browser\n")
+    (tmp_path / "test_skippers.py").write_text(SKIPPERS)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        env={**os.environ, "MEMSWEEP_REQUIRE": required, "MEMSWEEP_CHROMIUM": browser},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    closing = done.stdout.strip().rpartition("\n")[2]
+    counts = {word: int(count) for count, word in re.findall(r"(\d+) (skipped|failed|passed|error)", closing)}
+    assert counts == expected, done.stdout + done.stderr
+    assert words in done.stdout + done.stderr
+    assert (done.returncode == 0) == (expected == {"skipped": 3})

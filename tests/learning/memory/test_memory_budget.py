@@ -1,0 +1,242 @@
+"""Slices of perturbed copies: bytes are counted right, the budget is kept, and the errors are the same."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from engine import noise, task_config
+from memsweep import registry
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
+from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
+from memsweep.learning.loss.problem import Problem, problem_for
+from memsweep.learning.memory.growth import Footprint, footprint
+from memsweep.learning.memory.live_bytes import live_bytes
+from memsweep.models.base import Signature
+from memsweep.stability.perturbation import slices
+from memsweep.stability.perturbation.ascent import first_steps
+from memsweep.stability.perturbation.ball import Ball
+from memsweep.stability.perturbation.error import perturbation_error
+from memsweep.stability.perturbation.free_memory import free_bytes
+from memsweep.stability.perturbation.slices import slice_size
+from memsweep.streams import TEST, Stream
+from paths import ROOT
+
+MEBIBYTE = 1 << 20
+CPU = torch.device("cpu")
+CASES = ("population", "batch", "sampled", "dense")
+
+
+def setting(case: str, rows: int = 6, width: int = 8) -> tuple[Ensemble, Problem, Any, torch.Tensor]:
+    """An ensemble, its problem, data and targets."""
+    task = registry.get(registry.TASK, "linear_functional")(task_config(horizon=40))
+    model_class = registry.get(registry.MODEL, "dense_rnn" if case == "dense" else "diagonal_rnn")
+    model = model_class.Config(width=width, activation="tanh" if case == "sampled" else "linear")
+    replicas = [Replica(0, model, seed, 0.01) for seed in range(rows)]
+    (ensemble,) = build(model_class, replicas, Signature(1, 1, 40), torch.float64, None)
+    problem = problem_for([task], case != "sampled", torch.float64)
+    data = problem.data(Stream(0, TEST), 0, 24) if case in ("batch", "sampled") else problem.population()
+    return ensemble, problem, data, ensemble.spread([problem.target(0)] * rows)
+
+
+def a_step(case: str, rows: int = 6, width: int = 8) -> Any:
+    """What a slice does, as a function of its copies."""
+    ensemble, problem, data, targets = setting(case, rows, width)
+    weights = ensemble.initial
+
+    def loss(shift: torch.Tensor) -> torch.Tensor:
+        return problem.loss(
+            ensemble.model, ensemble.layout.named(weights.unsqueeze(1) + shift), data, targets.unsqueeze(1)
+        )
+
+    return first_steps(loss, Ball(ensemble, "all", "spectral"), weights, torch.tensor([0.1], dtype=weights.dtype), 8)
+
+
+def errors(
+    made: tuple[Ensemble, Problem, Any, torch.Tensor], budget: int | None, radii: int = 7, steps: int = 4
+) -> torch.Tensor:
+    """Of a setting, in the ball of all weights; six starts a radius."""
+    ensemble, problem, data, targets = made
+    config = PerturbationConfig(radii=RadiiConfig(from_=1e-3, to=0.5, count=radii), starts=2, ascent_steps=steps)
+    return perturbation_error(ensemble, problem, data, ensemble.initial, targets, "all", config, budget)
+
+
+def test_bytes_of_tensors_count_from_birth_to_death():
+    given = noise(1000)
+
+    def work() -> None:
+        first = given + 1.0  # 8000
+        second = first * 2.0  # 16000
+        first += second  # in place
+        second.view(10, 100).transpose(0, 1)  # a view
+        given.view(-1).mul_(1.0)  # was there before
+        del first  # 8000
+        second.sum()  # 8008
+
+    assert live_bytes(work).peak == 16000
+    assert live_bytes(work).moments[-1] == 8008
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_peak_is_that_of_torchs_own_allocator(case):
+    """It counts whatever is taken while the step runs: also inside operations, a little more than what lives."""
+    work = partial(a_step(case), 3)
+    work()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+        work()
+    events = [event for event in record.profiler.kineto_results.events() if event.name() == "[memory]"]
+    taken = np.cumsum([event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())])
+    counted = live_bytes(work).peak
+    assert counted == pytest.approx(int(taken.max()), rel=0.05)
+    assert counted == live_bytes(work).peak
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_measurement_on_a_few_copies_foretells_many(case):
+    work = a_step(case)
+    measured = footprint(work, 100 * MEBIBYTE)
+    for copies in (3, 11, 50):
+        assert measured.peak(copies) == live_bytes(partial(work, copies)).peak
+
+
+def test_the_size_of_a_slice_is_the_largest_that_fits():
+    crossing = Footprint(fixed=np.array([100.0, 0.0]), each=np.array([1.0, 3.0]))
+    assert [crossing.peak(copies) for copies in (1, 50, 51)] == [101, 150, 153]
+    assert [crossing.fitting(budget) for budget in (110, 152, 153)] == [10, 50, 51]
+    assert crossing.fitting(0) == 1
+    for case in CASES:
+        work = a_step(case)
+        budget = 8 * live_bytes(partial(work, 1)).peak
+        size = slice_size(work, CPU, budget)
+        assert size >= 8
+        assert live_bytes(partial(work, size)).peak <= budget < live_bytes(partial(work, size + 1)).peak
+
+
+def test_operations_that_differ_are_never_underestimated():
+    def work(copies: int) -> None:
+        torch.cat([torch.ones(1000) for _ in range(copies)])
+
+    budget = 40 * 4000
+    assert live_bytes(partial(work, footprint(work, budget).fitting(budget))).peak <= budget
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_small_budget_is_kept_and_finds_the_same_errors(case):
+    small, large = 6 * live_bytes(partial(a_step(case), 1)).peak, 1024 * MEBIBYTE
+    made = setting(case)
+    peaks, found = [], []
+    for budget in (small, large):
+        peaks.append(live_bytes(partial(errors, made, budget)).peak)
+        found.append(errors(made, budget))
+    beside = made[0].initial.nbytes * (2 * 6 + 4 * 7)  # starts, worst shifts of all radii, and what makes them
+    assert peaks[0] <= small + beside < peaks[1]
+    assert torch.isfinite(found[0]).all()
+    torch.testing.assert_close(*found, rtol=1e-7, atol=0.0)
+
+
+def test_a_copy_that_is_larger_than_the_budget_runs_alone():
+    assert slice_size(a_step("dense"), CPU, 1) == 1
+    made = setting("dense")
+    found = [errors(made, budget, radii=2, steps=2) for budget in (1, None)]
+    torch.testing.assert_close(*found, rtol=1e-7, atol=0.0)
+
+
+def test_a_slice_does_not_depend_on_how_many_rows_are_real(monkeypatch):
+    """Else the last bits of a trial would depend on its company."""
+    sizes = []
+    monkeypatch.setattr(
+        "memsweep.stability.perturbation.error.slice_size",
+        lambda *args: sizes.append(slice_size(*args)) or sizes[-1],  # type: ignore[func-returns-value]
+    )
+    ensemble, problem, data, targets = setting("dense")
+    config = PerturbationConfig(radii=RadiiConfig(from_=1e-3, to=0.5, count=3), starts=1, ascent_steps=2)
+    found = [
+        perturbation_error(
+            replace(ensemble, real=torch.arange(6) < real), problem, data, ensemble.initial, targets, "all", config
+        )
+        for real in (6, 2)
+    ]
+    assert sizes[0] == sizes[1]
+    assert torch.equal(found[0][:2], found[1][:2])
+
+
+RESIDENT = """
+import resource, sys
+sys.path[:0] = {path!r}
+import torch
+from functools import partial
+from test_memory_budget import MEBIBYTE, errors, live_bytes, setting
+torch.set_num_threads(1)
+work = partial(errors, setting("population", rows=64, width=64), steps=2)
+errors(setting("population"), MEBIBYTE)
+sizes = [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024]
+for budget in (24, 1024):
+    work(budget=budget * MEBIBYTE)
+    sizes.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+print(*sizes, live_bytes(partial(work, budget=1024 * MEBIBYTE)).peak // MEBIBYTE)
+"""
+
+
+def test_the_process_grows_by_no_more_than_the_budget():
+    """In the kernel's count of resident memory, which knows of everything."""
+    code = RESIDENT.format(path=sys.path)
+    # through a shell: a process takes over the highest size of the one that starts it
+    shell = ["sh", "-c", '"$0" -c "$1"; exit $?', sys.executable, code]
+    run = subprocess.run(shell, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert run.returncode == 0, run.stderr
+    before, small, large, tensors = map(int, run.stdout.split())
+    assert small - before < 24 + 24  # beside the slices: starts, shifts, and what makes them
+    assert large - before > 0.7 * tensors > 48
+
+
+def _machine(root: Path, group: str, files: dict[str, str]) -> Path:
+    texts = {"proc/meminfo": "MemTotal: 8000 kB\nMemAvailable:    5000 kB\n", "proc/self/cgroup": group} | files
+    for name, text in texts.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def test_free_memory_is_the_least_that_machine_and_containers_leave(tmp_path):
+    assert free_bytes(CPU, tmp_path) is None
+    machine = _machine(tmp_path / "no_group", "", {})
+    assert free_bytes(CPU, machine) == 5000 * 1024
+    second = {
+        "sys/fs/cgroup/a/memory.max": "3000000\n",
+        "sys/fs/cgroup/a/memory.current": "2500000\n",
+        "sys/fs/cgroup/a/memory.stat": "anon 2000000\ninactive_file 400000\n",
+        "sys/fs/cgroup/a/b/memory.max": "max\n",
+        "sys/fs/cgroup/a/b/memory.current": "2500000\n",
+    }
+    assert free_bytes(CPU, _machine(tmp_path / "v2", "0::/a/b\n", second)) == 900_000
+    first = {
+        "sys/fs/cgroup/memory/limit/memory.limit_in_bytes": "1000000\n",
+        "sys/fs/cgroup/memory/limit/memory.usage_in_bytes": "900000\n",
+        "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+        "sys/fs/cgroup/memory/memory.usage_in_bytes": "900000\n",
+    }
+    assert free_bytes(CPU, _machine(tmp_path / "v1", "4:memory:/limit\n1:cpu:/\n", first)) == 100_000
+
+
+def test_this_machine_says_how_much_is_free():
+    found = free_bytes(CPU)
+    assert found is None or MEBIBYTE < found < 2**50
+
+
+def test_a_machine_that_is_too_small_gets_a_warning_and_the_same_slice(monkeypatch, caplog):
+    work = a_step("population")
+    usual = slice_size(work, CPU, 8 * MEBIBYTE)
+    monkeypatch.setattr(slices, "free_bytes", lambda device: 2 * MEBIBYTE)
+    with caplog.at_level(logging.WARNING, logger="memsweep"):
+        assert slice_size(work, CPU, 8 * MEBIBYTE) == usual
+    assert "2 MiB are free" in caplog.text

@@ -1,0 +1,230 @@
+"""A rule's gradient beside that of backpropagation: the right numbers, kept and stored; training does not move."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from test_carried import Torn
+from test_checkpoints import Held
+from test_store import make_record, make_tables
+from test_until import assert_same
+from torch import Tensor
+
+from engine import trial
+from memsweep import registry
+from memsweep.config.schema.trial import TrainingConfig, TrialConfig
+from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
+from memsweep.learning.loop import train
+from memsweep.learning.loss.problem import Problem, problem_for
+from memsweep.learning.state.checkpoint_file import UnusableError
+from memsweep.learning.state.checkpoint_state import checked, state_of
+from memsweep.learning.state.checkpoints import Checkpoint
+from memsweep.learning.training.gradient_alignment import ALL, Alignment
+from memsweep.learning.training.learner import Learner
+from memsweep.models.base import Signature
+from memsweep.models.deep.residual_stack import ResidualStack
+from memsweep.stability.results import TrialResult
+from memsweep.streams import TRAIN, Stream
+from memsweep.sweep.store.results import Store
+from memsweep.trial import run_pack, run_trial
+
+STACK = ResidualStack.Config(width=3, features=3, layers=2)
+TRAINING = TrainingConfig(
+    seeds=2, steps=6, batch_size=5, validation_size=6, validate_every=2, rule="online_full", alignment_every=3
+)
+
+
+def small(model: ResidualStack.Config = STACK, **training: Any) -> TrialConfig:
+    base = trial(task={"horizon": 7}, perturbation={"balls": (), "test_size": 6})
+    return replace(base, model=model, training=replace(TRAINING, **training))
+
+
+def setting(model: ResidualStack.Config = STACK) -> tuple[Ensemble, Problem]:
+    task = registry.get(registry.TASK, "linear_functional")(small().task)
+    replicas = [Replica(0, model, seed, 0.01) for seed in range(2)]
+    (ensemble,) = build(ResidualStack, replicas, Signature(1, 1, 7), torch.float64, None)
+    return ensemble, problem_for([task], False, torch.float64)
+
+
+def table(result: TrialResult, layer: str) -> pd.DataFrame:
+    rows = result.tables["alignment"]
+    return rows[rows["layer"] == layer]
+
+
+def gradients(ensemble: Ensemble, problem: Problem, training: TrainingConfig) -> tuple[dict[str, Tensor], ...]:
+    """By the rule and by backpropagation, of the first batch at the initial weights, by name."""
+    learner = Learner.start(ensemble, problem, training)
+    data = problem.data(Stream(0, TRAIN), 0, training.batch_size)
+    return tuple(ensemble.layout.named(learner.descent(problem, data, rule)[1]) for rule in (None, "bptt"))
+
+
+def test_layers_are_compared_by_their_own_weights_and_everything_with_all() -> None:
+    """Against the plain formulas, over weights picked by the ends of their names."""
+    ensemble, problem = setting()
+    found, true = gradients(ensemble, problem, TRAINING)
+    (learner,) = train([ensemble], problem, replace(TRAINING, steps=1, validate_every=1))
+    for row in range(2):
+        compared = {one.layer: one for one in learner.alignment.of(row, 1)}
+        assert list(compared) == ["0", "1", ALL]
+        for layer, end in {"0": "_l0", "1": "_l1", ALL: ""}.items():
+            own = [name for name in found if name.endswith(end)]
+            a, b = (np.concatenate([of[name][row].flatten().numpy() for name in own]) for of in (found, true))
+            assert compared[layer].cosine == pytest.approx(a @ b / math.sqrt((a @ a) * (b @ b)), rel=1e-12)
+            assert compared[layer].norm_ratio == pytest.approx(math.sqrt((a @ a) / (b @ b)), rel=1e-12)
+            assert compared[layer].step == 0
+    assert len(own) == len(found) > 15
+
+
+def test_by_hand() -> None:
+    """Weights (first layer | second layer | behind them), of three replicas."""
+    first, second = torch.tensor([True, True, False, False, False]), torch.tensor([False, False, True, True, False])
+    alignment = Alignment(3, 10, {"0": first, "1": second, ALL: torch.ones(5, dtype=torch.bool)})
+    rule = torch.tensor([[3.0, 0.0, 0.0, 0.0, 4.0], [1e-30, 0.0, 0.0, -2.0, 0.0], [1.0, 0.0, 0.0, 0.0, 0.0]])
+    true = torch.tensor([[3.0, 4.0, 1.0, 0.0, 0.0], [1e-30, 0.0, 0.0, 4.0, 0.0], [0.0, 0.0, 0.0, 2.0, 0.0]])
+    alignment.observe(rule, true)
+    alignment.observe(rule, true)
+    small = [(one.step, one.layer, one.cosine, one.norm_ratio) for one in alignment.of(0, 10)]
+    both = [(0, "0", 0.6, 0.6), (0, "1", 0.0, 0.0), (0, ALL, 9 / 5 / math.sqrt(26), 5 / math.sqrt(26))]
+    assert [one[:2] for one in small] == [one[:2] for one in both]
+    assert [one[2:] for one in small] == [pytest.approx(one[2:], rel=1e-7) for one in both]
+    assert [one.step for one in alignment.of(0, 11)] == [0, 0, 0, 10, 10, 10]
+    assert alignment.of(0, 0) == []
+    tiny = alignment.of(1, 1)
+    assert (tiny[0].cosine, tiny[0].norm_ratio) == pytest.approx((1.0, 1.0))  # in float32, their squares are zero
+    assert (tiny[1].cosine, tiny[1].norm_ratio) == pytest.approx((-1.0, 0.5))
+    nothing_to_compare_with = alignment.of(2, 1)[0]
+    assert math.isnan(nothing_to_compare_with.cosine)
+    assert math.isnan(nothing_to_compare_with.norm_ratio)
+
+
+def test_what_the_rules_are_known_to_do() -> None:
+    """Without a norm before the unit, exact sensitivities give the last layer's gradient whole, and not the first's."""
+    plain = replace(STACK, norm="none")
+    exact, spatial, frozen = (
+        run_trial(small(plain, rule=rule)) for rule in ("online_full", "online_spatial", "online_reservoir")
+    )
+    assert table(exact, "1")[["cosine", "norm_ratio"]].to_numpy() == pytest.approx(1.0, abs=1e-10)
+    assert (table(exact, "0")["cosine"] < 1.0 - 1e-6).all()
+    assert (table(spatial, "1")["cosine"] < 1.0 - 1e-6).all()
+    for layer in ("0", "1"):
+        assert (table(frozen, layer)[["cosine", "norm_ratio"]] == 0.0).all(axis=None)
+    assert (table(frozen, ALL)["cosine"] > 0.0).all()
+
+
+@pytest.mark.parametrize("training", [{"rule": "bptt"}, {"alignment_every": 0}])
+def test_nothing_is_compared_with_itself_or_unasked(training: dict[str, Any]) -> None:
+    result = run_trial(small(**training))
+    assert result.tables["alignment"].empty
+    assert not [name for name in result.summary if "cosine" in name or "norm_ratio" in name]
+
+
+def test_the_summary_holds_medians_over_replicas_of_means_over_steps() -> None:
+    result = run_trial(small(seeds=3, steps=8))
+    rows = result.tables["alignment"]
+    assert rows["step"].tolist() == [step for _ in range(3) for step in (0, 3, 6) for _ in range(3)]
+    for name in ("cosine", "norm_ratio"):
+        for layer, key in (("0", f"{name}_layer_0"), ("1", f"{name}_layer_1"), (ALL, name)):
+            of_seeds = [rows[(rows["seed"] == seed) & (rows["layer"] == layer)][name].mean() for seed in range(3)]
+            assert result.summary[key] == pytest.approx(float(np.median(of_seeds)), rel=1e-14)
+
+
+def test_comparing_changes_no_number_of_the_training() -> None:
+    """With random numbers of each step, which both gradients see."""
+    model = replace(STACK, dropout=0.3)
+    with_it, without = run_trial(small(model)), run_trial(small(model, alignment_every=0))
+    assert len(with_it.tables["alignment"]) == 2 * 2 * 3
+    for name in ("curves", "replicas", "memory", "history"):
+        pd.testing.assert_frame_equal(with_it.tables[name], without.tables[name], check_exact=True)
+
+
+def test_dropout_is_the_same_for_both_gradients() -> None:
+    """Of one layer without a norm, whose gradients are then equal."""
+    model = replace(STACK, layers=1, norm="none", dropout=0.5)
+    result = run_trial(small(model))
+    assert table(result, "0")["cosine"].to_numpy() == pytest.approx(1.0, abs=1e-10)
+
+
+# ---- kept on the way
+
+
+def compared(learner: Learner) -> list[Any]:
+    return [repr(learner.alignment.of(row, 100)) for row in range(2)]
+
+
+@pytest.mark.parametrize("at", [2, 4])  # before and after the second comparison
+def test_an_interrupted_training_ends_with_the_same_comparisons(at: int) -> None:
+    ensemble, problem = setting()
+    training = replace(TRAINING, checkpoint_every=at)
+    (whole,) = train([ensemble], problem, training)
+    place = Torn()
+    train([ensemble], problem, training, checkpoint=Checkpoint(place, "key"))
+    told: list[float] = []
+    (resumed,) = train([ensemble], problem, training, checkpoint=Checkpoint(place, "key"), progress=told.append)
+    assert len(told) == (6 - at) // 2
+    assert compared(resumed) == compared(whole)
+    assert len(whole.alignment.measured) == 2
+
+
+def test_a_checkpoint_without_the_comparisons_of_its_steps_is_refused() -> None:
+    ensemble, problem = setting()
+    (learner,) = train([ensemble], problem, TRAINING)
+    state = state_of("key", [learner], 6)
+    assert checked(state, "key", [learner], TRAINING)[0] == 6
+    rows = state["learners"][0]["alignment"]
+    for damaged in (rows[:1], [rows[0], rows[1][:1]], rows * 2):
+        state["learners"][0]["alignment"] = damaged
+        with pytest.raises(UnusableError, match="alignment"):
+            checked(state, "key", [learner], TRAINING)
+
+
+def test_a_row_that_goes_on_from_another_has_its_comparisons() -> None:
+    whole, place = run_trial(small()), Held()
+    run_pack([small(until=4)], kept=[place])
+    told: list[float] = []
+    (found,) = run_pack([small()], handed=[place], progress=told.append)
+    assert len(told) == 2  # one validation, then the measurements
+    assert_same(found, whole)
+
+
+# ---- stored
+
+
+def test_results_that_are_older_than_the_table_have_none_of_its_rows(tmp_path: Path) -> None:
+    store, rows = Store(tmp_path / "new"), {"seed": [0], "step": [5], "layer": ["all"], "cosine": [0.5]}
+    frame = pd.DataFrame({"identity": ["a"], **rows, "norm_ratio": [math.nan]})
+    for identity in ("a", "b"):
+        own = frame if identity == "a" else frame.head(0)
+        assert store.write(identity, make_record(identity), make_tables(identity) | {"alignment": own})
+    pd.testing.assert_frame_equal(store.table("alignment"), frame)
+    file = tmp_path / "new" / "records" / "b.json"
+    record = json.loads(file.read_text())
+    del record["files"]["alignment"], record["sha256"]
+    file.write_text(json.dumps(record))
+    (tmp_path / "new" / "alignment" / "b.parquet").unlink()
+    pd.testing.assert_frame_equal(store.table("alignment"), frame)
+    assert store.tables("b")["alignment"].columns.tolist() == frame.columns.tolist()
+    assert store.check(["a", "b"]) == {}
+    other = Store(tmp_path / "other")
+    assert other.copy_from(store, "b")
+    assert other.table("alignment").empty
+    assert len(other.table("curves")) == len(make_tables("b")["curves"])
+    (tmp_path / "new" / "alignment" / "a.parquet").unlink()
+    assert "alignment" in store.check(["a", "b"])["a"]
+
+
+def test_fields_of_the_comparison_are_the_columns_of_the_table(tmp_path: Path) -> None:
+    """A real result goes through the store."""
+    result, identity = run_trial(small()), "x"
+    tables = {name: frame.assign(identity=identity) for name, frame in result.tables.items()}
+    store = Store(tmp_path)
+    assert store.write(identity, make_record(identity), tables)
+    stored = store.tables(identity)["alignment"].drop(columns="identity")
+    pd.testing.assert_frame_equal(stored, result.tables["alignment"], check_dtype=False)

@@ -1,0 +1,296 @@
+"""Groups of weights with settings of their own, and a model's own penalty: whole trainings against torch's."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+import torch
+from test_checkpoints import Held
+from test_handover import begun, until
+from test_until import assert_same
+from torch import Tensor
+
+from engine import task_config, trial
+from memsweep import registry
+from memsweep.config.core.build import checked
+from memsweep.config.schema.groups import GroupConfig, GroupsConfig
+from memsweep.config.schema.trial import TrainingConfig, TrialConfig, Turn
+from memsweep.errors import ConfigError
+from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
+from memsweep.learning.loop import train
+from memsweep.learning.loss.problem import Problem, problem_for
+from memsweep.learning.state.checkpoints import Checkpoint
+from memsweep.learning.training.learner import Learner
+from memsweep.models.base import Group, Model, Signature
+from memsweep.streams import TRAIN, Stream
+from memsweep.trial import run_pack
+
+GROUPS = GroupsConfig(
+    orthogonal=GroupConfig(learning_rate=0.001), triangle=GroupConfig(learning_rate=0.004, weight_decay=0.2)
+)
+TRAINING: dict[str, Any] = {
+    "steps": 12,
+    "batch_size": 8,
+    "validation_size": 16,
+    "validate_every": 4,
+    "learning_rate": 0.02,
+    "weight_decay": 0.03,
+    "schedule": "constant",
+    "amplitude_penalty": 0.0,
+    "clip": 0.0,
+    "groups": GROUPS,
+}
+FIELDS = {"rmsprop": {"alpha": 0.9}, "adam": {"beta1": 0.8}, "adamw": {"beta2": 0.99}}
+
+
+def config_of(name: str = "nn_rnn", **fields: Any) -> Any:
+    given = {"width": 4, "activation": "tanh"} | ({"delta": 0.3} if name == "nn_rnn" else {}) | fields
+    return registry.get(registry.MODEL, name).Config(**given)
+
+
+def started(model: Any, seeds: int = 2) -> tuple[Ensemble, Problem]:
+    """As the engine runs a model without pack fields: an ensemble of exactly its seeds, over sequences."""
+    task = registry.get(registry.TASK, "linear_functional")(task_config(horizon=6))
+    replicas = [Replica(0, model, seed, 0.02) for seed in range(seeds)]
+    model_class = registry.get(registry.MODEL, model.name)
+    (ensemble,) = build(model_class, replicas, Signature(1, 1, 6), torch.float64, None)
+    return ensemble, problem_for([task], False, torch.float64)
+
+
+def penalty_of(model: Model) -> Tensor:
+    """delta sum (gamma_i - 1)^2, written out."""
+    total: Tensor = model.config.delta * ((model.get_parameter("moduli") - 1.0) ** 2).sum()
+    return total
+
+
+def by_torch(model: Model, name: str, training: TrainingConfig, problem: Problem, turn: int = 0) -> dict[str, Tensor]:
+    """The weights after a training with torch's optimizer and its parameter groups; settings of the rest turn once."""
+    of = {group: [] for group in Group}
+    for key, role in model.roles(model.config).items():
+        of[role.group].append(model.get_parameter(key))
+    own = {"lr": 0.004, "weight_decay": 0.2}
+    groups = [
+        {"params": of[Group.REST]},
+        {"params": of[Group.ORTHOGONAL], "lr": 0.001},
+        {"params": of[Group.TRIANGLE], **own},
+    ]
+    betas = {"betas": (training.beta1, training.beta2)}
+    kind = {"rmsprop": torch.optim.RMSprop, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
+    optimizer = kind(groups, lr=0.02, weight_decay=0.03, **{"alpha": training.alpha} if name == "rmsprop" else betas)
+    for step in range(training.steps):
+        if turn and step == turn:
+            for group in optimizer.param_groups[:2]:
+                group["weight_decay"] = training.weight_decay
+            optimizer.param_groups[0]["lr"] = training.learning_rate
+        batch = problem.task.draw(Stream(0, TRAIN), step, training.batch_size)
+        optimizer.zero_grad()
+        (problem.task.loss(model(batch.inputs), batch) + penalty_of(model)).backward()
+        optimizer.step()
+    return {key: value.detach() for key, value in model.named_parameters()}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_groups_and_penalty_follow_torchs_parameter_groups(name: str) -> None:
+    training = TrainingConfig(**TRAINING | {"optimizer": name} | FIELDS[name])
+    ensemble, problem = started(config_of())
+    (learner,) = train([ensemble], problem, training)
+    found = ensemble.layout.named(learner.weights)
+    for row, replica in enumerate(ensemble.replicas):
+        rng = Stream(replica.seed, "initial weights").generator()
+        model = type(ensemble.model)(replica.model, ensemble.model.signature, rng)
+        for key, value in by_torch(model, name, training, problem).items():
+            torch.testing.assert_close(found[key][row], value, rtol=1e-9, atol=1e-11)
+
+
+STACK = {"features": 3, "layers": 2}
+STANDARD = GroupConfig(factor=0.5, weight_decay=0.0)
+
+
+def stack(**fields: Any) -> Any:
+    return registry.get(registry.MODEL, "residual_stack").Config(**{"width": 4} | STACK | fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "published"), [("adamw", "standard"), ("adamw", "Bfast_and_decay"), ("rmsprop", "standard")]
+)
+def test_factors_of_units_follow_torchs_parameter_groups(name: str, published: str) -> None:
+    """Half the rate and no decay for what forgets; for what brings the input, too, or as for all others."""
+    groups = GroupsConfig(recurrent=STANDARD, input=STANDARD if published == "standard" else GroupConfig())
+    options = {"optimizer": name, "groups": groups, "schedule": "cosine", "steps": 6, "validate_every": 2}
+    training = TrainingConfig(**TRAINING | options | FIELDS[name])
+    ensemble, problem = started(stack(), seeds=1)
+    (learner,) = train([ensemble], problem, training)
+    found = ensemble.layout.named(learner.weights)
+    model = type(ensemble.model)(stack(), ensemble.model.signature, Stream(0, "initial weights").generator())
+    slow = ("nu", "theta", "gamma_log", *(("encoder_re", "encoder_im") if published == "standard" else ()))
+    ends = [f"{key}_l{layer}" for key in slow for layer in range(2)]
+    apart = [value for key, value in model.named_parameters() if key in ends]
+    assert len(apart) == len(ends)
+    rest = [value for key, value in model.named_parameters() if key not in ends]
+    kind = torch.optim.RMSprop if name == "rmsprop" else torch.optim.AdamW
+    own = {"alpha": training.alpha} if name == "rmsprop" else {"betas": (training.beta1, training.beta2)}
+    optimizer = kind([{"params": rest}, {"params": apart, "weight_decay": 0.0}], lr=0.02, weight_decay=0.03, **own)
+    for step in range(training.steps):
+        rate = 0.02 * 0.5 * (1.0 + math.cos(math.pi * step / training.steps))
+        for group, factor in zip(optimizer.param_groups, (1.0, 0.5), strict=True):
+            group["lr"] = factor * rate
+        batch = problem.task.draw(Stream(0, TRAIN), step, training.batch_size)
+        optimizer.zero_grad()
+        problem.task.loss(model(batch.inputs), batch).backward()
+        optimizer.step()
+    for key, value in model.named_parameters():
+        torch.testing.assert_close(found[key][0], value.detach(), rtol=1e-9, atol=1e-11)
+
+
+def test_a_factor_follows_the_learning_rate_of_replicas_and_of_turns() -> None:
+    """Where a turn has another learning rate, the training with a factor is the one with the rate that it makes."""
+    turn = Turn(until=2, learning_rate=0.1, weight_decay=0.03, clip=0.0, amplitude_penalty=0.0, margin_penalty=0.0)
+    ensemble, problem = started(stack())
+
+    def trained(**settings: Any) -> Learner:
+        groups = GroupsConfig(recurrent=GroupConfig(**settings))
+        options = {"steps": 4, "until": 2, "validate_every": 2, "groups": groups, "turns": (turn,)}
+        (learner,) = train([ensemble], problem, TrainingConfig(**TRAINING | options))
+        return learner
+
+    by_factor = trained(factor=0.5)
+    assert torch.equal(by_factor.weights, trained(learning_rate=0.05).weights)
+    assert not torch.equal(by_factor.weights, trained().weights)
+    own = torch.tensor([0.02, 0.04])
+    assert by_factor.groups.rates(own).tolist() == torch.stack([own, 0.5 * own], -1).tolist()
+
+
+def test_settings_of_the_others_turn_and_those_of_groups_stay() -> None:
+    turn = Turn(until=4, learning_rate=0.02, weight_decay=0.03, clip=0.0, amplitude_penalty=0.0, margin_penalty=0.0)
+    options = {"optimizer": "rmsprop", "turns": (turn,), "learning_rate": 0.005, "weight_decay": 0.5}
+    training = TrainingConfig(**TRAINING | options)
+    ensemble, problem = started(config_of(), seeds=1)
+    ensemble = dataclasses.replace(ensemble, replicas=(dataclasses.replace(ensemble.replicas[0], learning_rate=0.005),))
+    (learner,) = train([ensemble], problem, training)
+    found = ensemble.layout.named(learner.weights)
+    model = type(ensemble.model)(config_of(), ensemble.model.signature, Stream(0, "initial weights").generator())
+    for key, value in by_torch(model, "rmsprop", training, problem, turn=4).items():
+        torch.testing.assert_close(found[key][0], value, rtol=1e-9, atol=1e-11)
+
+
+def test_the_schedule_multiplies_all_rates_alike() -> None:
+    """At the second of two steps a cosine stands at a half: every weight, of any group, moves half as far."""
+    ensemble, problem = started(config_of(), seeds=1)
+    moved = {}
+    for schedule in ("constant", "cosine"):
+        options = {"steps": 2, "validate_every": 1, "schedule": schedule, "optimizer": "rmsprop", "weight_decay": 0.0}
+        training = TrainingConfig(**TRAINING | options | {"groups": GroupsConfig(orthogonal=GROUPS.orthogonal)})
+        (whole,) = train([ensemble], problem, training)
+        (half,) = train([ensemble], problem, dataclasses.replace(training, until=1))
+        moved[schedule] = ensemble.layout.named(whole.weights - half.weights)
+    for key, step in moved["constant"].items():
+        torch.testing.assert_close(0.5 * step, moved["cosine"][key], rtol=1e-9, atol=1e-15)
+    assert float(moved["cosine"]["generator"].abs().max()) > 0.0
+
+
+def test_the_penalty_counts_in_what_is_selected_and_is_differentiated() -> None:
+    ensemble, problem = started(config_of())
+    moduli = torch.tensor([[1.0, 0.5], [2.0, -1.0]], dtype=torch.float64)
+    named = ensemble.layout.named(ensemble.initial) | {"moduli": moduli}
+    ensemble = dataclasses.replace(ensemble, initial=ensemble.layout.flat(named))
+    first = {}
+    for delta in (0.0, 0.3):
+        model = type(ensemble.model).ensemble_of([config_of(delta=delta)] * 2, ensemble.model.signature)
+        options = {"steps": 0, "learning_rate": 0.02}
+        (learner,) = train([dataclasses.replace(ensemble, model=model)], problem, TrainingConfig(**TRAINING | options))
+        first[delta] = learner.best
+        torch.testing.assert_close(learner.best_loss, first[0.0], rtol=0.0, atol=0.0)
+    torch.testing.assert_close(first[0.3] - first[0.0], 0.3 * torch.tensor([0.25, 5.0], dtype=torch.float64))
+
+
+def test_a_diverged_replica_leaves_the_others_penalties_alone() -> None:
+    """The other row has the bits that it has beside a replica in good health."""
+    training = TrainingConfig(**TRAINING | {"optimizer": "rmsprop"})
+    ensemble, problem = started(config_of())
+    (whole,) = train([ensemble], problem, training)
+    broken = ensemble.layout.named(ensemble.initial)
+    broken["moduli"][1] = torch.inf
+    (learner,) = train([dataclasses.replace(ensemble, initial=ensemble.layout.flat(broken))], problem, training)
+    assert learner.diverged.tolist() == [False, True]
+    assert torch.equal(learner.weights[0], whole.weights[0])
+    assert torch.equal(learner.best[0], whole.best[0])
+
+
+class _PowerCut(Exception):
+    pass
+
+
+@pytest.mark.parametrize("name", ["rmsprop", "adam"])
+def test_an_interrupted_training_ends_with_the_same_bits(name: str) -> None:
+    training = TrainingConfig(**TRAINING | {"optimizer": name, "checkpoint_every": 4})
+    ensemble, problem = started(config_of())
+    (whole,) = train([ensemble], problem, training)
+    file = Checkpoint(Held(), "these configs")
+
+    def cut(fraction: float) -> None:
+        if fraction > 0.6:
+            raise _PowerCut
+
+    with pytest.raises(_PowerCut):
+        train([ensemble], problem, training, checkpoint=file, progress=cut)
+    fresh = [Learner.start(ensemble, problem, training)]
+    assert file.load(fresh, training) == 4
+    (resumed,) = train([ensemble], problem, training, checkpoint=file)
+    assert torch.equal(resumed.weights, whole.weights)
+    state, wanted = resumed.optimizer.state(), whole.optimizer.state()
+    assert state.keys() == wanted.keys()
+    assert all(torch.equal(torch.as_tensor(state[key]), torch.as_tensor(wanted[key])) for key in state)
+
+
+def of(model: Any, **training: Any) -> TrialConfig:
+    config = trial(task={"horizon": 6}, perturbation={"balls": (), "test_size": 16})
+    return dataclasses.replace(config, model=model, training=TrainingConfig(seeds=2, **TRAINING | training))
+
+
+@pytest.mark.parametrize("name", ["rmsprop", "adam"])
+def test_a_row_goes_on_from_the_state_that_another_left(name: str) -> None:
+    config, kept = of(config_of(), optimizer=name), Held()
+    run_pack([until(config, 8)], kept=[kept])
+    (result,), step = begun([config], handed=[kept])
+    assert step == 8
+    assert_same(result, run_pack([config])[0])
+
+
+@pytest.mark.parametrize(
+    ("model", "training", "words"),
+    [
+        ("exp_rnn", {"groups": {"triangle": {"weight_decay": 0.5}}}, "sets weight_decay 0.5, but the model exp_rnn"),
+        ("rnn", {"groups": {"orthogonal": {"learning_rate": 0.5}}}, "Models that have some: exp_rnn, nn_rnn, orthogo"),
+        ("rnn", {"alpha": 0.9}, "alpha is 0.9, but adamw has none: leave it out, or set optimizer to rmsprop"),
+        ("rnn", {"optimizer": "rmsprop", "beta1": 0.5}, "beta1 is 0.5, but rmsprop has none"),
+        ("rnn", {"optimizer": "rmsprop", "beta2": 0.5}, "set optimizer to adamw or adam"),
+        ("rnn", {"optimizer": "rmsporp"}, "rmsprop"),
+        ("rnn", {"groups": {"input": {"factor": 0.5}}}, "input sets factor 0.5, but the model rnn has no weights in"),
+        ("rnn", {"groups": {"recurrent": {"factor": 0.5}}}, "Models that have some: residual_stack"),
+        (
+            "residual_stack",
+            {"groups": {"recurrent": {"factor": 0.5, "learning_rate": 0.1}}},
+            "learning_rate is 0.1 and factor is 0.5, which is a learning rate, too: leave one of them out",
+        ),
+        ("residual_stack", {"groups": {"recurrent": {"factor": 0.0}}}, "must be above 0"),
+        ("rnn", {"clip": -1.0}, "must be at least 0"),
+    ],
+)
+def test_settings_that_would_do_nothing_are_refused(model: str, training: dict[str, Any], words: str) -> None:
+    data = {"task": "linear_functional", "model": model, "training": training}
+    with pytest.raises(ConfigError, match=words):
+        checked(TrialConfig, data, "a trial")
+
+
+def test_settings_that_are_used_are_taken() -> None:
+    groups = {"orthogonal": {"learning_rate": 0.1}, "triangle": {"weight_decay": 0.0}}
+    training = {"optimizer": "rmsprop", "alpha": 0.9, "clip": 0.0, "groups": groups}
+    found = checked(TrialConfig, {"task": "linear_functional", "model": "nn_rnn", "training": training}, "a trial")
+    assert found.training.groups.triangle == GroupConfig(weight_decay=0.0)
+    training = {"groups": {"recurrent": {"factor": 0.5, "weight_decay": 0.0}, "input": {"factor": 2}}}
+    found = checked(TrialConfig, {"task": "linear_functional", "model": "residual_stack", "training": training}, "one")
+    assert found.training.groups.recurrent == STANDARD
+    assert found.training.groups.input == GroupConfig(factor=2.0)

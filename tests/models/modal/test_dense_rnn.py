@@ -1,0 +1,433 @@
+"""The dense RNN against brute force: its basis, recurrence, response, gauge, and what packing may not change."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+from torch import Tensor
+
+from engine import noise, weights_of, with_random
+from memsweep import registry
+from memsweep.learning.ensemble.flat_layout import slots
+from memsweep.learning.ensemble.replicas import Replica, build, stability_margin
+from memsweep.learning.training import pruning
+from memsweep.models.base import Signature, as_linear
+from memsweep.models.modal.dense_rnn import DenseRNN
+from memsweep.models.modal.diagonal_rnn import DiagonalRNN
+from memsweep.models.orthogonal_maps import random_orthogonal, random_symmetric, rotation
+from memsweep.models.parameterizations.build import Direct, Exp, Relu, Softplus
+from memsweep.testing import ModelSuite
+from paths import ROOT
+
+registry.discover(ROOT)
+FREE = {"basis": "free", "discretization": "euler"}
+ACTIVATIONS = {
+    "linear": lambda z: z,
+    "hardtanh": lambda z: np.clip(z, -1.0, 1.0),
+    "tanh": np.tanh,
+    "relu": lambda z: np.maximum(z, 0.0),
+}
+
+
+def config(parameterization: Any = None, **fields: Any) -> DenseRNN.Config:
+    return DenseRNN.Config(**{"width": 5, "parameterization": parameterization or Exp.Config()} | fields)
+
+
+def model(chosen: DenseRNN.Config, signature: Signature | None = None, seed: int = 0) -> DenseRNN:
+    """Random biases everywhere."""
+    return with_random(("bias",), DenseRNN(chosen, signature or Signature(2, 3, 30), np.random.default_rng(seed)), seed)
+
+
+class TestTanh(ModelSuite):
+    model = "dense_rnn"
+    config = config(Softplus.Config(), activation="tanh")
+    signature = Signature(inputs=2, outputs=3, horizon=12)
+
+
+class TestNormalized(ModelSuite):
+    model = "dense_rnn"
+    config = config(normalize=True, dt=0.5)
+    signature = Signature(inputs=2, outputs=3, horizon=12)
+
+
+class TestNormalizedHardtanh(ModelSuite):
+    model = "dense_rnn"
+    config = config(normalize=True, activation="hardtanh", dt=0.5, width=8)
+
+
+class TestFree(ModelSuite):
+    model = "dense_rnn"
+    config = config(Softplus.Config(), **FREE, dt=0.5)
+    signature = Signature(inputs=2, outputs=3, horizon=12)
+
+
+class TestFreeRelu(ModelSuite):
+    model = "dense_rnn"
+    config = config(**FREE, activation="relu")
+
+
+class TestOfOneUnit(ModelSuite):
+    model = "dense_rnn"
+    config = config(width=1)
+
+
+class TestPublished(ModelSuite):
+    model = "dense_rnn"
+    config = config(Softplus.Config(), **FREE, initialization="published", width=6)
+
+
+# ---- orthogonal matrices
+
+
+@pytest.mark.parametrize("size", [1e-9, 0.1, 2.0, 30.0, 1e3])
+@pytest.mark.parametrize("width", [1, 2, 5, 16])
+def test_a_rotation_is_the_exponential(width: int, size: float) -> None:
+    generator = noise(3, width, width) * size
+    found = rotation(generator)
+    identity = torch.eye(width).double().expand(3, -1, -1)
+    torch.testing.assert_close(found @ found.mT, identity, rtol=0, atol=1e-13 * max(1.0, size))
+    torch.testing.assert_close(torch.linalg.det(found), torch.ones(3).double(), rtol=0, atol=1e-12 * max(1.0, size))
+    for row in range(3):
+        expected = scipy.linalg.expm((generator[row] - generator[row].T).numpy() / 2.0)
+        np.testing.assert_allclose(found[row].numpy(), expected, rtol=0, atol=1e-13 * max(1.0, size))
+
+
+def test_the_gradient_of_a_rotation() -> None:
+    """Against torch's own exponential, at different numbers of squarings in one batch, and by finite differences."""
+    values = noise(4, 5, 5) * torch.tensor([1e-8, 0.3, 4.0, 40.0])[:, None, None]
+    weight, found = noise(4, 5, 5, seed=4), []
+    for function in (rotation, lambda a: torch.linalg.matrix_exp((a - a.mT) / 2.0)):
+        generator = values.clone().requires_grad_()
+        found += torch.autograd.grad((weight * function(generator)).sum(), generator)
+    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-12)
+    assert torch.autograd.gradcheck(rotation, noise(2, 3, 3).requires_grad_())
+
+
+def test_a_rotation_does_not_depend_on_the_others_of_a_batch() -> None:
+    generator, weight = noise(16, 8, 8), noise(16, 8, 8, seed=4)
+    others = generator.clone()
+    others[1:] = noise(15, 8, 8, seed=5) * 1e3
+    others[3], others[7] = torch.nan, torch.inf
+
+    def both(values: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """The rotations, and the gradient of a function of their transposes, strided as such."""
+        values = values.clone().requires_grad_()
+        turned = rotation(values)
+        return turned, torch.autograd.grad((turned.mT * weight).sum(), values)[0]
+
+    expected, disturbed, reordered = (
+        both(generator, weight),
+        both(others, weight),
+        both(generator.flip(0), weight.flip(0)),
+    )
+    for alike, different, backward in zip(expected, disturbed, reordered, strict=True):
+        assert torch.equal(different[0], alike[0])
+        assert different[[3, 7]].isnan().all()
+        assert torch.equal(backward.flip(0), alike)
+
+
+def test_padding_leaves_a_rotation_alone() -> None:
+    """Exactly: the padded axes stay where they are, and no bit of the others reaches them."""
+    generator = torch.zeros(1, 8, 8, dtype=torch.float64)
+    generator[0, :5, :5] = noise(5, 5)
+    found = rotation(generator)[0]
+    assert torch.equal(found[5:, 5:], torch.eye(3).double())
+    assert not found[:5, 5:].any()
+    assert not found[5:, :5].any()
+    torch.testing.assert_close(found[:5, :5], rotation(generator[:, :5, :5])[0], rtol=0, atol=1e-14)
+
+
+def test_random_orthogonal_matrices_are_uniform() -> None:
+    """The entries of a Haar matrix: mean 0, variance 1/M, fourth moment 3 / (M (M + 2)); the plain QR has a sign."""
+    rng, width, count = np.random.default_rng(0), 4, 4000
+    drawn = np.stack([random_orthogonal(width, rng) for _ in range(count)])
+    np.testing.assert_allclose(
+        drawn @ drawn.transpose(0, 2, 1), np.broadcast_to(np.eye(width), drawn.shape), atol=1e-13
+    )
+    corner = drawn[:, 0, 0]
+    assert abs(corner.mean()) < 4 * 0.5 / np.sqrt(count)
+    assert np.mean(corner**2) == pytest.approx(1 / width, rel=0.06)
+    assert np.mean(corner**4) == pytest.approx(3 / (width * (width + 2)), rel=0.1)
+    assert np.mean(np.linalg.det(drawn) > 0) == pytest.approx(0.5, abs=0.04)
+
+
+def test_random_symmetric_matrices_have_the_wanted_eigenvalues() -> None:
+    wanted = np.array([0.1, 0.5, 0.9, 0.99])
+    matrix = random_symmetric(wanted, np.random.default_rng(0))
+    np.testing.assert_allclose(matrix, matrix.T, atol=1e-15)
+    np.testing.assert_allclose(np.linalg.eigvalsh(matrix), wanted, rtol=1e-13)
+    assert np.abs(matrix - np.diag(np.diagonal(matrix))).max() > 0.01
+
+
+# ---- the recurrence
+
+
+def dense(built: DenseRNN) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+    """Recurrent increment P^T diag(lambda - 1) P / dt and gain of the input, built densely from the weights."""
+    chosen = built.config
+    weights = {name: value[0].numpy() for name, value in weights_of(built).items()}
+    rate = {"exp": np.exp, "softplus": lambda w: np.log1p(np.exp(w)), "direct": lambda w: w}[
+        chosen.parameterization.name
+    ](weights["recurrent_weight"])
+    exact = chosen.discretization == "exact" and chosen.parameterization.name != "direct"
+    eigenvalue = np.exp(-rate * chosen.dt) if exact else 1.0 - rate * chosen.dt
+    basis = weights["basis"]
+    if chosen.basis == "orthogonal":
+        basis = scipy.linalg.expm((basis - basis.T) / 2.0)
+    increment = basis.T @ np.diag(eigenvalue - 1.0) @ basis / chosen.dt
+    gain = basis.T @ np.diag(np.sqrt(1.0 - eigenvalue**2)) @ basis if chosen.normalize else np.eye(chosen.width)
+    return increment, gain, weights
+
+
+def by_hand(built: DenseRNN, inputs: Tensor) -> np.ndarray:
+    increment, gain, weights = dense(built)
+    chosen = built.config
+    answers = np.zeros((*inputs.shape[:2], len(weights["readout_bias"])))
+    for sequence, x in enumerate(inputs.numpy()):
+        state = np.zeros(chosen.width)
+        for time, now in enumerate(x):
+            drive = gain @ (weights["encoder_weight"] @ now + weights["encoder_bias"]) / chosen.dt
+            state = state + chosen.dt * ACTIVATIONS[chosen.activation](increment @ state + drive)
+            answers[sequence, time] = weights["readout_weight"] @ state + weights["readout_bias"]
+    return answers
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"dt": 0.3, "discretization": "euler"},
+        {"normalize": True, "dt": 0.5},
+        {"parameterization": Softplus.Config()},
+        {"parameterization": Direct.Config()},
+        FREE,
+        {**FREE, "dt": 0.3, "parameterization": Softplus.Config()},
+    ],
+)
+def test_outputs_are_those_of_the_recurrence(fields: dict[str, Any], activation: str) -> None:
+    built, inputs = model(config(**fields, activation=activation)), noise(4, 30, 2)
+    np.testing.assert_allclose(built(inputs).detach().numpy(), by_hand(built, inputs), rtol=1e-10, atol=1e-11)
+
+
+def test_a_bounded_state_moves_by_at_most_dt_a_step() -> None:
+    """The activation acts on the increment: what tells this recurrence from an Elman network."""
+    built = model(config(activation="hardtanh", dt=0.25, width=1), Signature(1, 1, 30))
+    with torch.no_grad():
+        built.get_parameter("readout_weight").fill_(1.0)
+    moved = built(100.0 * torch.ones(1, 30, 1).double()).detach().diff(dim=1).abs()
+    assert moved.max() <= 0.25 + 1e-12
+    assert float(moved[0, 0]) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("fields", [{}, {"normalize": True}, FREE, {**FREE, "dt": 0.3}])
+def test_the_response_is_that_of_the_dense_matrix(fields: dict[str, Any]) -> None:
+    """c A^s u, with A built densely and multiplied out."""
+    built = model(config(**fields))
+    increment, gain, weights = dense(built)
+    step = np.eye(5) + built.config.dt * increment
+    found = built.response(weights_of(built), 30)
+    power, drift = np.eye(5), weights["readout_bias"].copy()
+    for lag in range(30):
+        answers = weights["readout_weight"] @ power @ gain
+        drift = drift + answers @ weights["encoder_bias"]
+        np.testing.assert_allclose(found.kernel[0, :, :, lag], answers @ weights["encoder_weight"], atol=1e-12)
+        np.testing.assert_allclose(found.drift[0, :, lag], drift, atol=1e-12)
+        power = step @ power
+
+
+@pytest.mark.parametrize("fields", [{}, {"normalize": True, "dt": 0.5}, {"activation": "linear", "dt": 2.0}])
+def test_orthogonal_and_linear_is_a_diagonal_rnn_in_other_axes(fields: dict[str, Any]) -> None:
+    built = model(config(**fields))
+    shared = {field.name: getattr(built.config, field.name) for field in dataclasses.fields(DiagonalRNN.Config)}
+    diagonal = DiagonalRNN(DiagonalRNN.Config(**shared), built.signature)
+    modal = built.modal(weights_of(built))
+    modal.pop("basis")
+    found, expected = built.response(weights_of(built), 30), diagonal.response(modal, 30)
+    torch.testing.assert_close(found.kernel, expected.kernel, rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(built.eigenvalues(weights_of(built)), diagonal.eigenvalues(modal), rtol=0, atol=0)
+    inputs = noise(4, 30, 2)
+    torch.testing.assert_close(built(inputs).unsqueeze(0), diagonal.outputs(modal, inputs), rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("dt", [1.0, 0.3])
+def test_a_free_basis_that_is_orthogonal_is_an_orthogonal_one(dt: float, activation: str) -> None:
+    kept = model(config(discretization="euler", dt=dt, activation=activation))
+    free = model(config(**FREE, dt=dt, activation=activation))
+    weights = weights_of(kept)
+    free.load_state_dict({name: value[0] for name, value in weights.items()} | {"basis": rotation(weights["basis"])[0]})
+    inputs = noise(4, 30, 2)
+    torch.testing.assert_close(kept(inputs), free(inputs), rtol=1e-11, atol=1e-12)
+    ascending = kept.eigenvalues(weights).sort().values
+    torch.testing.assert_close(free.eigenvalues(weights_of(free)), ascending, rtol=1e-12, atol=1e-13)
+
+
+def test_the_published_code_in_two_steps() -> None:
+    """h <- h + sigma(u x + b - P^T diag(relu(w)) P h), with numbers that can be followed on paper."""
+    built = DenseRNN(config(Relu.Config(), **FREE, width=2, activation="hardtanh"), Signature(1, 1, 2))
+    weights = {
+        "recurrent_weight": [0.5, -1.0],  # the second is clamped to 0
+        "basis": [[1.0, 1.0], [0.0, 2.0]],  # P^T diag(0.5, 0) P = [[0.5, 0.5], [0.5, 0.5]]
+        "encoder_weight": [[1.0], [-2.0]],
+        "encoder_bias": [0.25, 0.0],
+        "readout_weight": [[1.0, 10.0]],
+        "readout_bias": [0.5],
+    }
+    built.load_state_dict({name: torch.tensor(value).double() for name, value in weights.items()})
+    # h_1 = sigma(0.5 + 0.25, -1) = (0.75, -1); h_2 = h_1 + sigma((1.25, -2) + 0.125) = (1.75, -2)
+    answers = built(torch.tensor([[[0.5], [1.0]]]).double()).flatten().tolist()
+    assert answers == pytest.approx([0.5 + 0.75 - 10.0, 0.5 + 1.75 - 20.0])
+
+
+# ---- eigenvalues and stability
+
+
+def test_an_orthogonal_basis_cannot_touch_the_eigenvalues() -> None:
+    built = model(config())
+    step = np.eye(5) + dense(built)[0]
+    expected = built.eigenvalues(weights_of(built))
+    np.testing.assert_allclose(np.linalg.eigvalsh(step), expected[0].sort().values.numpy(), rtol=1e-12)
+    moved = weights_of(built) | {"basis": noise(1, 5, 5) * 10.0}
+    assert torch.equal(built.eigenvalues(moved), expected)
+
+
+def test_a_free_basis_can() -> None:
+    """What the published softplus models blow up through: sigma_max(P)^2 f > 2."""
+    built = model(config(Softplus.Config(), **FREE))
+    weights = weights_of(built)
+    assert (built.eigenvalues(weights).abs() < 1.0).all()
+    grown = weights | {"basis": 3.0 * weights["basis"]}
+    assert built.eigenvalues(grown).abs().max() > 1.0
+    step = torch.from_numpy(np.eye(5) + 9.0 * dense(built)[0])
+    torch.testing.assert_close(built.eigenvalues(grown)[0], torch.linalg.eigvalsh(step), rtol=1e-12, atol=1e-13)
+
+
+def test_eigenvalues_of_weights_that_are_not_finite() -> None:
+    built = model(config(**FREE))
+    weights = {name: value.repeat_interleave(2, 0) for name, value in weights_of(built).items()}
+    weights["basis"][0, 1, 1] = torch.nan
+    found = built.eigenvalues(weights)
+    assert found[0].isnan().all()
+    torch.testing.assert_close(found[1], built.eigenvalues(weights_of(built))[0], rtol=1e-12, atol=0)
+
+
+# ---- packs, modes, gauge
+
+
+def test_a_pack_of_mixed_widths_has_each_replica_s_margin() -> None:
+    configs = [config(width=width) for width in (2, 5, 7)]
+    replicas = [Replica(0, chosen, seed, 0.01) for seed, chosen in enumerate(configs)]
+    (ensemble,) = build(DenseRNN, replicas, Signature(1, 1, 30), torch.float64, slots)
+    margins = stability_margin(ensemble, ensemble.initial)
+    for row, replica in enumerate(replicas):
+        (alone,) = build(DenseRNN, [replica], Signature(1, 1, 30), torch.float64, None)
+        assert margins[row] == pytest.approx(float(stability_margin(alone, alone.initial)[0]), rel=1e-13)
+
+
+def test_padding_never_moves() -> None:
+    """No gradient reaches a weight that does not exist, through basis or modes, but for its own raw rate."""
+    (ensemble,) = build(DenseRNN, [Replica(0, config(width=5), 0, 0.01)], Signature(1, 1, 20), torch.float64, slots)
+    flat = ensemble.initial.clone().requires_grad_()
+    linear = as_linear(ensemble.model)
+    assert linear is not None
+    response = linear.response(ensemble.layout.named(flat), 20)
+    (gradient,) = torch.autograd.grad(response.kernel[0].square().sum(), flat)
+    named = ensemble.layout.named(gradient)
+    assert not named["basis"][0, 5:].any()
+    assert not named["basis"][0, :, 5:].any()
+    assert not named["recurrent_weight"][0, 5:].any()
+    assert named["basis"][0, :5, :5].any()
+
+
+@pytest.mark.parametrize("activation", ["linear", "tanh"])
+def test_halves_of_one_mode_are_that_mode(activation: str) -> None:
+    """Merging a silent mode into another leaves a linear model what it was, whatever the basis; a tanh one nearly."""
+    chosen = config(width=4, activation=activation)
+    (ensemble,) = build(DenseRNN, [Replica(0, chosen, 0, 0.01)], Signature(1, 1, 20), torch.float64, slots)
+    modal = ensemble.model.modal(ensemble.layout.named(ensemble.initial))
+    modal["encoder_weight"][:, 2] = 0.0
+    modal["readout_weight"][..., 2] = 0.0
+    weights = ensemble.layout.flat(ensemble.model.from_modal(modal))
+    order = pruning.by_amplitude(ensemble, weights)
+    assert order[0, 4] == 2  # after the padding, the weakest
+    merged = pruning.merged(ensemble, weights, order[:, 4], order[:, -1])
+    assert pruning.modes(ensemble) == 8
+    inputs = 1e-3 * noise(3, 20, 1)
+    before, after = (ensemble.model.outputs(ensemble.layout.named(w), inputs)[0] for w in (weights, merged))
+    torch.testing.assert_close(after, before, rtol=0, atol=1e-15 if activation == "linear" else 1e-7)
+    rates = ensemble.layout.named(merged)["recurrent_weight"][0]
+    assert rates[2] == rates[order[0, -1]]
+
+
+def test_the_gauge_is_balanced_in_the_modes_and_not_in_the_units() -> None:
+    built = model(config())
+    scale = torch.tensor([0.01, 0.3, 1.0, 5.0, 100.0]).double()
+    modal = built.modal(weights_of(built))
+    moved = built.from_modal(
+        modal
+        | {
+            "encoder_weight": modal["encoder_weight"] * scale[:, None],
+            "encoder_bias": modal["encoder_bias"] * scale,
+            "readout_weight": modal["readout_weight"] / scale,
+        }
+    )
+    balanced, again = built.balanced(weights_of(built)), built.balanced(moved)
+    for name, value in balanced.items():
+        torch.testing.assert_close(again[name], value, rtol=1e-9, atol=1e-11)
+    encoder, readout = balanced["encoder_weight"][0].norm(dim=-1), balanced["readout_weight"][0].norm(dim=-2)
+    assert not torch.allclose(encoder, readout, rtol=1e-3)
+
+
+@pytest.mark.parametrize("silent", ["encoder_weight", "readout_weight"])
+@pytest.mark.parametrize("fields", [{}, FREE])
+def test_a_silent_model_has_a_gauge(fields: dict[str, Any], silent: str) -> None:
+    built = model(config(**fields))
+    weights = weights_of(built) | {silent: torch.zeros_like(weights_of(built)[silent])}
+    balanced = built.balanced(weights)
+    assert all(torch.isfinite(value).all() for value in balanced.values())
+    torch.testing.assert_close(built.response(balanced, 9).drift, built.response(weights, 9).drift)
+
+
+@pytest.mark.parametrize("fields", [{"activation": "tanh"}, FREE, {**FREE, "activation": "tanh"}, {"normalize": True}])
+def test_gradients_by_finite_differences(fields: dict[str, Any]) -> None:
+    built = model(config(**fields, width=3), Signature(1, 1, 5))
+    names, inputs = list(weights_of(built)), noise(2, 5, 1)
+
+    def answers(*values: Tensor) -> Tensor:
+        weights = dict(zip(names, values, strict=True))
+        outputs = built.outputs(weights, inputs)
+        if as_linear(built) is None:
+            return outputs
+        found = built.response(weights, 5)
+        return torch.cat([outputs.flatten(), found.kernel.flatten(), found.drift.flatten()])
+
+    assert torch.autograd.gradcheck(answers, [value.requires_grad_() for value in weights_of(built).values()])
+
+
+# ---- initial weights and configs
+
+
+def test_the_initial_basis_is_no_small_turn() -> None:
+    """Angles all over the half circle, and a free basis that starts orthogonal."""
+    drawn = DenseRNN.initial(config(width=200), Signature(1, 1, 20), np.random.default_rng(0))["basis"]
+    angles = np.abs(np.linalg.eigvals((drawn - drawn.T) / 2.0).imag)
+    assert 2.6 < angles.max() < np.pi
+    assert np.mean(angles) == pytest.approx(2.83 * 4 / (3 * np.pi), rel=0.05)  # of a semicircle law
+    free = DenseRNN.initial(config(**FREE, width=20), Signature(1, 1, 20), np.random.default_rng(0))["basis"]
+    np.testing.assert_allclose(free @ free.T, np.eye(20), atol=1e-14)
+
+
+def test_impossible_configs_are_named() -> None:
+    assert not list(config().problems())
+    assert not list(config(**FREE).problems())
+    (step,) = config(basis="free").problems()
+    assert "basis free" in step
+    assert "discretization is exact" in step
+    (normalized,) = config(**FREE, normalize=True).problems()
+    assert "normalize" in normalized

@@ -1,0 +1,106 @@
+"""A published table beside the verdicts: agreeing or not, never bent; the same in the page, the CSV and the words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from memsweep import registry, report
+from memsweep.report.analysis.findings import find
+from memsweep.report.analysis.published import compare
+from memsweep.report.analysis.summary import MOVES
+from memsweep.report.export.csv import verdict_frame
+from memsweep.report.naming.conditions import find_grouping
+from memsweep.report.read.study import load_study
+from paths import ROOT
+from report_study import Condition, write_study
+
+registry.discover(ROOT)
+
+CLAIMS = {
+    "source": "a table that somebody published",
+    "rows": [
+        {"name": "Plain", "where": {"parameterization": ["direct"]}, "exponential": "stable", "polynomial": "stable"},
+        {"name": "Any", "where": {}, "polynomial": "unstable"},
+        {"name": "Else", "where": {"model": ["lru"]}, "exponential": "stable"},
+    ],
+}
+TRUTH = [
+    Condition(kernel="exponential", parameterization="direct", base=0.2),
+    Condition(kernel="polynomial", parameterization="direct", base=0.05, slope_horizon=-0.6),
+    Condition(kernel="polynomial", parameterization="exp", base=0.6),
+    Condition(kernel="polynomial", parameterization="softplus", base=0.6, slope_horizon=-0.2),
+]
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
+    """The report of a study in which every kind of agreement occurs."""
+    folder = tmp_path_factory.mktemp("published")
+    write_study(folder, TRUTH, balls=["recurrent"], widths=[2, 3, 4, 6], claims=CLAIMS, memory=False)
+    return report.build(folder)
+
+
+def test_each_claim_stands_beside_every_verdict_that_it_speaks_of(paths: report.ReportPaths) -> None:
+    assert paths.published is not None
+    table = pd.read_csv(paths.published)
+    recurrent = table[table["ball"] == "recurrent"]
+    rows = recurrent[["published", "claimed_kernel", "claimed", "parameterization", "verdict", "agreement"]]
+    assert rows.values.tolist() == [
+        ["Plain", "exponential", "stable", "direct", "stable", "agrees"],
+        ["Plain", "polynomial", "stable", "direct", "unstable", "disagrees"],
+        ["Any", "polynomial", "unstable", "direct", "unstable", "agrees"],
+        ["Any", "polynomial", "unstable", "exp", "stable", "disagrees"],
+        ["Any", "polynomial", "unstable", "softplus", "inconclusive", "undecided"],
+    ]
+    assert len(table) == len(rows) + 1
+    unmeasured = table[table["ball"].isna()]
+    assert unmeasured[["published", "agreement"]].values.tolist() == [["Else", "not measured"]]
+
+
+def test_the_verdicts_are_the_same_with_and_without_claims(paths: report.ReportPaths) -> None:
+    study = load_study(paths.folder.parent)
+    findings = find(replace(study, claims=None), find_grouping(study.records, study.tables["replicas"]))
+    alone = verdict_frame(findings, ())
+    assert pd.read_csv(paths.verdicts)["verdict"].tolist() == alone["verdict"].tolist()
+    assert compare(None, findings) == []
+
+
+def test_the_page_and_the_terminal_show_claim_verdict_interval_and_agreement(paths: report.ReportPaths) -> None:
+    page = paths.page.read_text()
+    section = page[page.index('id="published"') : page.index("Error under perturbation")]
+    assert "a table that somebody published" in section
+    assert "<dt>protocol</dt><dd>published</dd>" in page
+    assert section.count("✓ agrees") == 2
+    assert section.count("✗ disagrees") == 2
+    assert section.count("? undecided") == 1
+    assert "2 agree, 2 disagree, 1 undecided, 1 not measured" in section
+    assert "not measured in this study" in section
+    slope = pd.read_csv(paths.verdicts).query("verdict == 'unstable' and ball == 'recurrent'").iloc[0]
+    interval = [f"−{-slope[name]:.2f}" for name in ("slope_horizon", "slope_horizon_low", "slope_horizon_high")]
+    shown = f"{interval[0]} [{interval[1]}, {interval[2]}]"
+    assert shown in section
+    text = report.table_text(paths, colour=False)
+    assert max(map(len, text.splitlines())) <= 110
+    published = text[text.index("Published table. When the recurrent weights move: 2 agree,") :]
+    assert f"✗ ▲ T {shown}" in published
+    assert f"✓ ▲ T {shown}" in published
+    assert "claimed unstable" in published
+    for narrow in (60, 40):
+        assert max(map(len, report.table_text(paths, width=narrow, colour=False).splitlines())) <= narrow
+
+
+def test_the_balls_keep_their_order_in_everything(tmp_path: Path) -> None:
+    one = Condition(kernel="exponential")
+    balls = ["all", "recurrent", "weights"]
+    write_study(tmp_path, [one], balls=balls, widths=[2], horizons=[50], seeds=1, memory=False, claims=CLAIMS)
+    paths = report.build(tmp_path)
+    assert list(pd.read_csv(paths.verdicts)["ball"]) == ["recurrent", "weights", "all"]
+    text, page = report.table_text(paths, colour=False), paths.page.read_text()
+    for shown in (text, page):
+        places = [shown.index(f"When {moves}") for moves in MOVES.values()]
+        assert places == sorted(places)
+    assert {"error-weights.png", "radius-weights.png"} <= {path.name for path in paths.figures}

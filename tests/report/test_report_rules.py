@@ -1,0 +1,356 @@
+"""Learning rules in a report: their gradients beside the true ones, their order, their learning rates, their names."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from searched_folder import SearchedFolder
+from test_report_live import tables as live_tables
+
+from config_study import load
+from memsweep import report
+from memsweep.config.schema.canonical import to_dict
+from memsweep.config.schema.search import CHOICE, GRID, UNIFORM, Domain
+from memsweep.report.analysis.findings import find
+from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
+from memsweep.report.analysis.learning_rates import RATE, rate_studies
+from memsweep.report.analysis.live_verdicts import LiveVerdicts
+from memsweep.report.analysis.losses import Spread, largest, loss_rows
+from memsweep.report.analysis.rule_ranking import RULE, orders, sentence
+from memsweep.report.analysis.search.searched import read_searched, scan_of
+from memsweep.report.figures.alignment import alignment_along, alignment_gallery, varied
+from memsweep.report.naming.conditions import find_grouping
+from memsweep.report.naming.labels import Labels
+from memsweep.report.read.study import Study, load_study
+from memsweep.report.rows.alignment import alignment_table
+from memsweep.sweep.store.tables import ALIGNMENT, columns
+from memsweep.trial import run_trial
+from report_study import SEEDS, Condition, write_study
+
+STACK: dict[str, Any] = {
+    **{"kernel": None, "task": "copying_bits", "model": "residual_stack", "parameterization": None},
+    **{"activation": None, "normalize": None, "metric": "accuracy"},
+}
+LRU = {"unit": {"name": "lru", "r_min": 0.0}, "layers": 2}
+GRADIENTS = {"all": (0.6, 0.7), "0": (0.2, 0.4), "1": (0.9, 1.0)}
+
+
+def stack(rule: str, alignment: Mapping[str, tuple[float, float]] | None = None, **more: Any) -> Condition:
+    """A residual stack that learns by a rule."""
+    settings: dict[str, Any] = {**STACK, "model_fields": LRU, "training": {"rule": rule}}
+    return Condition(alignment=alignment or {}, **{**settings, **more})
+
+
+def written(folder: Path, conditions: Sequence[Condition], **more: Any) -> report.ReportPaths:
+    """The report of a study of one size."""
+    write_study(folder, conditions, **{"horizons": [48], "widths": [16], "balls": (), "memory": False, **more})
+    return report.build(folder)
+
+
+def rows_of(folder: Path) -> tuple[list[AlignmentRow], Labels, Study]:
+    """What a report makes of the table ``alignment``."""
+    study = load_study(folder)
+    losses = loss_rows(study, find_grouping(study.records, study.tables["replicas"]))
+    return alignment_rows(losses, study.tables["alignment"]), Labels([row.condition for row in losses]), study
+
+
+def lines_of(draw: Any) -> dict[str, tuple[list[float], list[float]]]:
+    """The lines of a panel that have marks or dashes of their own, by colour."""
+    ax = Figure().add_subplot()
+    draw(ax)
+    drawn = [line for line in ax.get_lines() if line.get_zorder() >= 2]
+    return {str(line.get_color()): (list(line.get_xdata()), list(line.get_ydata())) for line in drawn}
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
+    """Three rules on copying bits; backpropagation itself is compared with nothing."""
+    return written(
+        tmp_path_factory.mktemp("compared"),
+        [
+            stack("online_truncated", GRADIENTS, loss=0.5, values=(0.7, 0.71, 0.69, 0.91, 0.7)),
+            stack("online_full", {**GRADIENTS, "all": (0.93, 0.97)}, loss=0.3, values=(0.9, 0.92, 0.91, 0.9, 0.9)),
+            stack("bptt", loss=0.28, values=(0.95, 0.9, 0.95, 0.9, 0.96)),
+        ],
+    )
+
+
+def test_alignment_is_the_median_over_seeds_of_the_mean_over_steps(compared: report.ReportPaths) -> None:
+    assert compared.alignment is not None
+    table = pd.read_csv(compared.alignment).set_index([RULE, "layer"])
+    assert list(table.index) == [
+        (rule, layer) for rule in ("online_truncated", "online_full") for layer in ("all", "0", "1")
+    ]
+    found = table.loc["online_truncated", "0"]
+    assert (found["seeds"], found["steps"], found["width"]) == (SEEDS, 3, 16)
+    # of seeds 0.2, 0.19, ..., 0.16, each the mean of three steps around it; ratios grow by a tenth a seed
+    assert (found["cosine"], found["cosine_low"], found["cosine_high"]) == pytest.approx((0.18, 0.16, 0.2))
+    ratios = (found["norm_ratio"], found["norm_ratio_low"], found["norm_ratio_high"])
+    assert ratios == pytest.approx((0.48, 0.4, 0.56))
+
+
+def test_a_step_without_a_true_gradient_does_not_count(tmp_path: Path) -> None:
+    write_study(tmp_path, [stack("online_full", GRADIENTS)], horizons=[48], widths=[16], balls=())
+    (path,) = (tmp_path / "alignment").iterdir()
+    table = pd.read_parquet(path)
+    table.loc[(table["layer"] == "0") & (table["step"] == 20), ["cosine", "norm_ratio"]] = np.nan
+    table.loc[table["layer"] == "1", ["cosine", "norm_ratio"]] = np.nan
+    table.to_parquet(path)
+    (row,), labels, _ = rows_of(tmp_path)
+    assert row.layers["0"]["cosine"].middle == pytest.approx(0.18 - 0.01)  # steps at -0.02 and 0 of the mean
+    assert np.isnan(row.layers["1"]["cosine"].middle)
+    for panel in alignment_gallery([row], labels, "alignment").panels:
+        assert len(lines_of(panel.draw)) == 3  # that of layer 1 is empty, and drawing it is no fault
+    (line,) = alignment_table([row], labels)["rows"]
+    assert line["cells"][2]["cosine"].startswith("–")
+
+
+def test_page_and_terminal_say_the_alignment_and_the_order_of_the_rules(compared: report.ReportPaths) -> None:
+    page = compared.page.read_text()
+    section = page.split('id="alignment"')[1].split("</section>")[0]
+    cells = re.findall(r'<td class="nowrap">([^<]*)<span class="flag nowrap">([^<]*)</span>', section)
+    assert cells[:3] == [
+        ("0.58 [0.56, 0.6]", "norm 0.84 [0.7, 0.98]"),
+        ("0.18 [0.16, 0.2]", "norm 0.48 [0.4, 0.56]"),
+        ("0.88 [0.86, 0.9]", "norm 1.2 [1, 1.4]"),
+    ]
+    assert len(cells) == 6
+    assert "bptt" not in re.findall(r'<td class="name" title="([^"]*)"', section)
+    # Truncated beats full in one seed; full beats bptt in one of five, and ties in another are no victories.
+    order = (
+        "On copying_bits (residual_stack), rules by accuracy, best first: bptt 0.95 [0.9, 0.96], better than the next "
+        "in 3 of 5 seeds; online_full 0.9 [0.9, 0.92], in 4 of 5 seeds; online_truncated 0.7 [0.69, 0.91]."
+    )
+    cosines = (
+        "Cosine of each layer's gradient with that of bptt, from the input on, on copying_bits: "
+        "rule online_truncated 0.18, 0.88; rule online_full 0.18, 0.88."
+    )
+    assert order in page
+    text = " ".join(report.table_text(compared, width=100, colour=False).split())
+    assert order in text
+    assert cosines in text
+    assert text.index("rule online_full") < text.index(order)  # the loss table has a row for each rule
+
+
+def test_one_picture_per_condition_shows_every_layer_over_the_training(
+    tmp_path: Path, compared: report.ReportPaths
+) -> None:
+    assert [path.name for path in compared.figures] == ["alignment.png"]
+    rows, labels, _ = rows_of(compared.folder.parent)
+    gallery = alignment_gallery(rows, labels, "alignment")
+    assert [name for name, _ in gallery.legend] == ["all weights", "layer 0", "layer 1"]
+    assert [panel.title for panel in gallery.panels] == [
+        f"rule {rule}: {what}" for rule in ("online_truncated", "online_full") for what in ("cosine", "norm ratio")
+    ]
+    assert gallery.panels[0].description.endswith("one line each: layer 0, layer 1, all weights.")
+    styles = dict(gallery.legend)
+    cosine, ratio = (lines_of(panel.draw) for panel in gallery.panels[:2])
+    steps, values = cosine[styles["layer 0"].color]
+    assert steps == [0, 10, 20]
+    assert values == pytest.approx([0.16, 0.18, 0.2])  # the median seed
+    assert ratio[styles["layer 1"].color][1] == pytest.approx([1.2, 1.2, 1.2])
+    pages = base64.b64decode(re.findall(r"base64,([^\"]+)", compared.page.read_text().split('id="alignment"')[1])[-1])
+    assert b"norm ratio" in pages
+    # Of several sizes, the largest is drawn: the table has them all.
+    write_study(tmp_path, [stack("online_full", GRADIENTS)], horizons=[24, 48], widths=[8, 16], balls=())
+    rows, labels, _ = rows_of(tmp_path)
+    assert len(rows) == 4
+    (panel, _) = alignment_gallery(rows, labels, "alignment").panels
+    assert panel.title == "residual_stack (width 16, horizon 48): cosine"
+    assert panel.identities == largest([row.row for row in rows])[0].identities
+
+
+def test_alignment_against_depth(tmp_path: Path) -> None:
+    conditions = [
+        stack(rule, {"all": (0.8, 1.0)} | {str(n): (1 - 0.1 * (depth - 1 - n), 1.0) for n in range(depth)})
+        for depth in (3, 1, 2)
+        for rule in ("online_full", "online_spatial")
+    ]
+    conditions = [
+        replace(condition, model_fields={**LRU, "layers": depth})
+        for condition, depth in zip(conditions, (3, 3, 1, 1, 2, 2), strict=True)
+    ]
+    write_study(tmp_path, conditions, horizons=[48], widths=[16], balls=())
+    rows, labels, _ = rows_of(tmp_path)
+    assert varied(rows) == ["model.layers"]
+    gallery = alignment_along(rows, labels, "model.layers", "alignment-layers")
+    assert [panel.title for panel in gallery.panels] == [
+        f"rule {rule}: {what}" for rule in ("online_full", "online_spatial") for what in ("cosine", "norm ratio")
+    ]
+    drawn, styles = lines_of(gallery.panels[0].draw), dict(gallery.legend)
+    of_two = alignment_gallery(rows, labels, "alignment").panels[8]  # a layer has one colour, however deep its stack
+    assert of_two.title == "layers 2 · rule online_full: cosine"
+    assert set(lines_of(of_two.draw)) == {styles[name].color for name in ("all weights", "layer 0", "layer 1")}
+    first, last = (drawn[styles[name].color] for name in ("layer 0", "layer 2"))
+    assert first[0] == [1, 2, 3]
+    assert first[1] == pytest.approx([0.98, 0.88, 0.78])
+    assert last == ([3], pytest.approx([0.98]))  # a layer that the shallower stacks do not have
+    assert set(gallery.panels[0].identities) == {row.row.identities[0] for row in rows[::2]}
+
+
+def test_alignment_against_the_radius_of_the_initial_eigenvalues(tmp_path: Path) -> None:
+    radii = (0.0, 0.9)
+    conditions = [
+        stack(
+            "online_full",
+            {"all": (0.9 - 0.2 * radius, 1.0), "0": (0.5, 0.1 + radius)},
+            model_fields={"layers": 1, "unit": {"name": "lru", "r_min": radius}},
+        )
+        for radius in radii
+    ]
+    paths = written(tmp_path, conditions)
+    assert [path.name for path in paths.figures] == ["alignment-unit-r_min.png", "alignment.png"]
+    assert "<h3>Against r_min</h3>" in paths.page.read_text()
+    rows, labels, _ = rows_of(tmp_path)
+    _, ratio = alignment_along(rows, labels, "model.unit.r_min", "x").panels
+    lines = lines_of(ratio.draw)
+    assert [at for at, _ in lines.values()] == [list(radii)] * 2
+    assert [0.12 + 1.2 * radius for radius in radii] in [pytest.approx(values) for _, values in lines.values()]
+
+
+def test_results_that_compared_no_gradients_have_no_such_section(tmp_path: Path) -> None:
+    paths = written(tmp_path, [stack("bptt", loss=0.3), stack("online_full", loss=0.3)])
+    assert paths.alignment is None
+    assert 'id="alignment"' not in paths.page.read_text()
+    assert paths.figures == ()
+
+
+def test_an_order_is_by_loss_where_no_accuracy_is_known_and_divergence_is_the_worst(tmp_path: Path) -> None:
+    conditions = [
+        stack("online_spatial", metric=None, loss=0.31, diverged=1),
+        stack("bptt", metric=None, loss=0.3, diverged=2),
+    ]
+    write_study(tmp_path, conditions, horizons=[48], widths=[16], balls=())
+    study = load_study(tmp_path)
+    rows = loss_rows(study, find_grouping(study.records, study.tables["replicas"]))
+    (order,) = orders(rows, Labels([row.condition for row in rows]))
+    assert [(place.rule, place.better, place.seeds) for place in order.places] == [
+        ("bptt", 3, SEEDS),  # the fourth seed diverged under bptt alone, the fifth under both
+        ("online_spatial", 0, 0),
+    ]
+    assert sentence(order).startswith("On copying_bits (residual_stack), rules by loss, best first: bptt 0.36 [0.3, ∞]")
+    accuracies = {0: 0.5, 1: math.nan, 2: math.nan}, {0: 0.6, 1: 0.6, 2: math.nan}
+    by_accuracy = [
+        replace(row, metric="accuracy", value=Spread.of([*values.values()]), value_of=values)
+        for row, values in zip(rows, accuracies, strict=True)
+    ]
+    (order,) = orders(by_accuracy, Labels([row.condition for row in rows]))
+    assert (order.places[0].rule, order.places[0].better, order.places[0].seeds) == ("bptt", 2, 3)
+    assert orders(rows[:1], Labels([rows[0].condition])) == []
+
+
+def test_learning_rates_have_a_line_per_rule(tmp_path: Path) -> None:
+    rates = (1e-3, 4e-3, 1.6e-2)
+    conditions = [
+        stack(rule, training={"rule": rule, "learning_rate": rate}, loss=place + rate)
+        for place, rule in enumerate(("bptt", "online_full"), 1)
+        for rate in rates
+    ]
+    paths = written(tmp_path, conditions)
+    assert [path.name for path in paths.figures] == ["learning-rates.png"]
+    _, labels, study = rows_of(tmp_path)
+    rows = loss_rows(study, find_grouping(study.records, study.tables["replicas"]))
+    (found,) = rate_studies(rows, labels)
+    assert list(found.lines) == ["bptt", "online_full"]
+    assert found.rates == list(rates)
+    assert [row.condition[RULE] for row in found.lines["online_full"]] == ["online_full"] * 3
+    page = paths.page.read_text()
+    assert "best first" not in page  # at a rate that is good for one rule only, an order says nothing
+    assert labels.machine(rows[0].condition) == "rule bptt · learning_rate 0.001"
+
+
+def test_a_search_over_a_grid_of_rates_is_a_scan_of_all_that_it_trained(tmp_path: Path) -> None:
+    folder = SearchedFolder(widths=(2,), suggestions=4)
+    history = replace(folder.write(tmp_path), algorithm=GRID, space={RATE: Domain(CHOICE, values=(0.1, 0.2))})
+    study = replace(load_study(tmp_path), search=history)
+    scan = scan_of(study, read_searched(study, history))
+    assert scan is not None
+    trained = {row.identity for member in history.members for row in member.rows}
+    assert set(scan.records) == trained & set(study.records)
+    assert set(scan.tables["replicas"]["identity"]) == set(scan.records)
+    assert not set(scan.records) & set(history.confirmed.values())
+    for other in (
+        replace(history, algorithm="random"),
+        replace(history, space={**history.space, "training.weight_decay": Domain(UNIFORM, low=0.0, high=1.0)}),
+    ):
+        assert scan_of(study, read_searched(study, other)) is None
+
+
+def test_each_rule_is_a_condition_with_all_its_sizes(tmp_path: Path) -> None:
+    kernel: dict[str, Any] = {"kernel": "polynomial", "task": "linear_functional", "metric": None}
+    rules = ("bptt", "online_full")
+    of_rules = [stack(rule, **kernel) for rule in rules]
+    names = write_study(tmp_path, of_rules, widths=(2, 3), horizons=(50, 100), balls=("recurrent",), memory=False)
+    study = load_study(tmp_path)
+    found = find(study, find_grouping(study.records, study.tables["replicas"]))
+    assert [(finding.condition[RULE], finding.asked) for finding in found] == [(rule, True) for rule in rules]
+    half = len(names) // 2
+    assert [set(finding.curves["identity"]) for finding in found] == [set(names[:half]), set(names[half:])]
+
+
+def test_live_lines_name_whatever_tells_conditions_apart(tmp_path: Path) -> None:
+    text = """
+task: {name: linear_functional, kernel: exponential, horizon: 8}
+model: {name: residual_stack, width: 2, features: 2}
+training: {seeds: 1}
+grid: {training.rule: [bptt, online_full], model.layers: [1, 2]}
+"""
+    rows = {str(index): config for index, config in enumerate(load(tmp_path, text).rows)}
+    live = LiveVerdicts(rows.items())
+    lines = [line for name, config in rows.items() for line in live.add(name, live_tables(config, ("recurrent",)))]
+    assert [line.partition(",")[0] for line in lines] == [
+        f"exponential layers {config.model.layers} · rule {config.training.rule}" for config in rows.values()
+    ]
+    assert len(set(lines)) == 4
+
+
+def test_names_say_unit_rule_and_depth() -> None:
+    shared = {"task": "copying_bits", "kernel": None, "rate": None, "exponent": None, "model": "residual_stack"}
+    shared |= {"activation": None, "parameterization": None, "normalize": None}
+    conditions = [
+        {**shared, "model.layers": depth, "model.unit.name": unit, RATE: rate, RULE: rule}
+        for depth in (1, 4)
+        for unit in ("lru", "gru")
+        for rule, rate in (("bptt", 0.1), ("online_snap1", 0.2))
+    ]
+    labels = Labels(conditions)
+    assert labels.machine(conditions[-1]) == "layers 4 · unit gru · rule online_snap1"
+    assert labels.following == (RATE,)  # the rule names a row that differs in both
+
+
+def test_gradients_that_real_trials_compared_are_read(tmp_path: Path) -> None:
+    text = """
+task: {name: linear_functional, kernel: exponential, horizon: 8}
+model: {name: residual_stack, width: 2, features: 2, layers: 2, norm: none}
+training: {seeds: 2, steps: 6, batch_size: 4, validation_size: 4, validate_every: 3, alignment_every: 2}
+perturbation: {balls: [], test_size: 4}
+grid: {training.rule: [bptt, online_full, online_spatial]}
+"""
+    trials = {str(index): run_trial(config) for index, config in enumerate(load(tmp_path, text).rows)}
+    found = {
+        table: pd.concat([trial.tables[table].assign(identity=identity) for identity, trial in trials.items()])
+        for table in ("replicas", "alignment")
+    }
+    records = {identity: {"config": to_dict(trial.config)} for identity, trial in trials.items()}
+    grouping = find_grouping(records, found["replicas"])
+    rows = alignment_rows(
+        loss_rows(Study("", "", 3, records, found, (), 0, {}, None, ""), grouping), found["alignment"]
+    )
+    assert [row.condition[RULE] for row in rows] == ["online_full", "online_spatial"]
+    for row in rows:
+        assert list(row.layers) == ["all", "0", "1"]
+        assert row.steps == 3  # after 0, 2 and 4 of six steps
+    full, spatial = (row.layers["1"]["cosine"] for row in rows)
+    assert full.low == pytest.approx(1.0)  # exact in the last layer, by theory
+    assert spatial.high < 1 - 1e-6
+    assert set(found["alignment"]) == set(columns(ALIGNMENT))

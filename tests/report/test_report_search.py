@@ -1,0 +1,270 @@
+"""What a report says of a search: its winners by fresh seeds, what it cost, and nothing of losers in the verdicts."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from searched_folder import FRESH, OPTIMISM, RUNG, SEEDS, STEPS, SearchedFolder
+from test_report_live import tables as live_tables
+from test_report_page import look
+
+from config_study import BASE, load
+from memsweep import report
+from memsweep.config.claims.comparisons import Comparison
+from memsweep.config.schema.search import CHOICE, UNIFORM, Domain
+from memsweep.report.analysis.findings import find
+from memsweep.report.analysis.live_verdicts import LiveVerdicts
+from memsweep.report.analysis.losses import loss_rows
+from memsweep.report.analysis.search.searched import Searched, better, on_front, part_of, read_searched
+from memsweep.report.assemble import report_on
+from memsweep.report.export.search import search_frame, winners_frame
+from memsweep.report.figures.search.stopping import curve_gallery, lineage, population_gallery
+from memsweep.report.figures.search.suggestions import field_gallery, progress_gallery
+from memsweep.report.figures.search.winners import front_gallery, transfer_gallery
+from memsweep.report.naming.conditions import find_grouping
+from memsweep.report.read.study import Study, load_study
+from memsweep.report.rows.search import gap_text, sentences
+from memsweep.search.suggest.importance import LEAST as LEAST_SUGGESTIONS
+from memsweep.search.suggest.importance import importance
+from memsweep.search.trials import Member, MemberState, Suggestion
+from memsweep.sweep.store.filesystem import Location
+
+WIDTHS = (2, 4, 8, 16)
+
+
+def searched(folder: Path, written: SearchedFolder) -> tuple[Study, Searched]:
+    """A written study as a report reads it."""
+    history = written.write(folder)
+    study = replace(load_study(folder), search=history)
+    return study, read_searched(study, history)
+
+
+def test_the_winner_of_each_cell_is_the_best_and_its_gap_is_the_optimism(tmp_path: Path) -> None:
+    _, found = searched(tmp_path, SearchedFolder(widths=(2, 8), suggestions=4))
+    assert [found.cells.name(w.cell) for w in found.winners] == [
+        *("width 2, direct", "width 8, direct"),
+        *("width 2, exp", "width 8, exp"),
+    ]
+    for winner in found.winners:
+        values = [m.values[0] for m in found.of_cell(winner.cell) if m.values]
+        (worth,) = winner.worth
+        assert worth.found.search == min(values)
+        of_seeds = [1 + 0.1 * seed for seed in range(FRESH)]
+        base = min(values) / (1 + 0.1 * (SEEDS - 1) / 2) * OPTIMISM
+        assert worth.found.confirmed == pytest.approx(base * float(np.median(of_seeds)))
+        assert (worth.found.low, worth.found.high) == pytest.approx((base * of_seeds[0], base * of_seeds[-1]))
+        assert worth.found.gap == pytest.approx(worth.found.confirmed - min(values))
+        assert worth.found.gap > 0
+        assert (worth.search_seeds, worth.seeds) == (SEEDS, FRESH)
+
+
+def test_verdicts_and_losses_come_from_confirmed_winners_alone(tmp_path: Path) -> None:
+    study, found = searched(tmp_path, SearchedFolder("asha", ("error",), ("direct",), WIDTHS, suggestions=4, confirm=2))
+    measured = part_of(study, found)
+    assert list(measured.records) == [found.history.confirmed[cell, 1] for cell in range(4)]
+    grouping = find_grouping(measured.records, measured.tables["replicas"], found.ignored)
+    assert grouping.columns == ()
+    assert grouping.coupled == ()
+    assert [row.seeds for row in loss_rows(measured, grouping)] == [FRESH] * 4
+    (finding,) = find(measured, grouping)
+    assert finding.judgement.verdict == "unstable"  # the slope is -1.5, and what the winners' weight decays make of it
+
+
+def test_without_a_confirmation_the_winners_search_rows_speak_and_the_report_says_so(tmp_path: Path) -> None:
+    study, found = searched(tmp_path, SearchedFolder("asha", widths=(2,), suggestions=5, confirm=0, running=(4,)))
+    measured = part_of(study, found)
+    assert list(measured.records) == [winner.chosen for winner in found.winners]
+    assert len(found.winners) == 2
+    assert {record["config"]["training"]["until"] for record in measured.records.values()} == {0}
+    assert all(winner.member.state is MemberState.DONE and not winner.worth[0].seeds for winner in found.winners)
+    said = " ".join(sentences(found))
+    assert "have not been measured anew" in said
+    assert "The search is not over." in said
+
+
+def test_a_searched_parameterization_is_one_condition_whatever_the_winners_took(tmp_path: Path) -> None:
+    study, found = searched(tmp_path, SearchedFolder(widths=(2, 4), suggestions=3))
+    space = {"model.parameterization": Domain(CHOICE, values=("direct", "exp"))}
+    found = read_searched(study, replace(found.history, space=space))
+    measured = part_of(study, found)
+    assert set(measured.tables["curves"]["parameterization"]) == {"searched"}
+    assert set(study.tables["curves"]["parameterization"]) == {"direct", "exp"}
+
+
+def test_cost_and_endings_are_counted(tmp_path: Path) -> None:
+    written = SearchedFolder("asha", widths=(2,), parameterizations=("exp",), diverging=(3,), failing=(0,))
+    _, found = searched(tmp_path, written)
+    said = " ".join(sentences(found))
+    spent = 2 * STEPS + 6 * RUNG  # 3 and 6 to the end, 0 failed, the others at the rung
+    assert f"{spent:,} optimizer steps were trained, {100 * spent / (8 * STEPS):.3g} % of the {8 * STEPS:,}" in said
+    assert "1 trained to the end, 6 stopped early, 1 diverged and 1 failed" in said
+    frame = search_frame(found)
+    assert len(frame) == 9
+    assert list(frame["number"]) == list(range(9))
+    assert frame["state"].value_counts().to_dict() == {"stopped early": 6, "done": 1, "diverged": 1, "failed": 1}
+    assert frame.loc[0, "error"] is None or math.isnan(frame.loc[0, "error"])
+    assert list(winners_frame(found)["number"]) == [6]
+
+
+def test_a_suggestion_for_all_cells_is_one_row_and_each_cell_has_its_own_search_value(tmp_path: Path) -> None:
+    _, found = searched(tmp_path, SearchedFolder(widths=(2, 8), suggestions=3, shared=True))
+    assert found.shared
+    assert len(search_frame(found)) == 3
+    assert set(search_frame(found)["cell"]) == {"all cells"}
+    seen = [winner.worth[0].found.search for winner in found.winners]
+    assert len({winner.member.suggestion.number for winner in found.winners}) == 1
+    assert len(set(seen)) > 1
+    assert (np.mean(seen),) == pytest.approx(found.winners[0].member.values)
+    assert f"{3 * 4 * STEPS:,} optimizer steps" in " ".join(sentences(found))
+    assert transfer_gallery(found, "t").panels == ()  # one setting for all sizes
+
+
+def test_every_kind_of_search_has_its_pictures(tmp_path: Path) -> None:
+    study, found = searched(tmp_path / "asha", SearchedFolder("asha", widths=(2, 8), suggestions=4))
+    assert [panel.title for panel in transfer_gallery(found, "t").panels] == [
+        *("best learning rate against width", "best weight decay against width", "error of the winners against width")
+    ]
+    titles = [panel.title for panel in curve_gallery(study, found, "c").panels]
+    assert titles[0] == "width 2, direct: 2 of 4 stopped"
+    assert len(titles) == 4
+    assert len(progress_gallery(found, "p").panels) == 4
+    assert len(field_gallery(found, "f").panels) == 4
+    assert population_gallery(found, "p").panels == () == front_gallery(found, "f").panels
+    kind = SearchedFolder("pbt", widths=(2,), parameterizations=("exp",), suggestions=4)
+    study, found = searched(tmp_path / "pbt", kind)
+    assert len(population_gallery(found, "p").panels) == 2
+    assert progress_gallery(found, "p").panels == ()
+    assert curve_gallery(study, found, "c").panels == ()
+    stretches = {row.identity: (m, row) for m in found.of_cell(0) for row in m.rows}
+    one = found.of_cell(0)[1]  # took over from 0
+    assert lineage(stretches, one.rows[-1].identity) == [found.of_cell(0)[0].rows[0].identity, one.rows[-1].identity]
+
+
+def test_the_front_holds_whom_nothing_surpasses(tmp_path: Path) -> None:
+    values = [(1.0, 5.0), (2.0, 6.0), (2.0, 5.0), (0.5, 1.0), (math.inf, 9.0), (3.0, 6.0)]
+    members = [member(number, value) for number, value in enumerate(values)]
+    stopped = replace(member(6, (0.0, 99.0)), state=MemberState.STOPPED)
+    assert [m.suggestion.number for m in on_front([*members, stopped], ("min", "max"))] == [3, 0, 1]
+    written = SearchedFolder(objective=("error", "radius"), widths=(2,), suggestions=8, confirm=3)
+    _, found = searched(tmp_path, written)
+    assert len(front_gallery(found, "f").panels) == 1
+    assert len(winners_frame(found)) == 2 * 3 * 2
+    gaps = [winner.worth[1].found for winner in found.winners]
+    assert all(abs(gap.confirmed / gap.search - 1) < 0.05 for gap in gaps)  # fresh seeds have the same radii
+
+
+def test_the_best_so_far_never_gets_worse_and_skips_what_is_not_finite() -> None:
+    assert better([math.nan, 3.0, math.inf, 2.0, 5.0], "min").tolist()[1:] == [3.0, 3.0, 2.0, 2.0]
+    assert math.isnan(better([math.nan, 3.0], "min")[0])
+    assert better([1.0, -math.inf, 4.0, 2.0], "max").tolist() == [1.0, 1.0, 4.0, 4.0]
+
+
+def test_gaps_are_said_by_the_search_value() -> None:
+    assert gap_text(0.012, 0.1) == "12 % worse"
+    assert gap_text(-0.003, 0.1) == "3 % better"
+    assert gap_text(0.0, 0.1) == "none"
+    assert gap_text(math.nan, 1.0) == "–"
+    assert gap_text(math.inf, 1.0) == "∞ worse"
+    assert gap_text(0.5, 0.0) == "0.5 worse"
+    assert gap_text(3.0, 1.0) == "300 % worse"
+
+
+def member(number: int, values: tuple[float, ...], **settings: float) -> Member:
+    """A suggestion that was trained to the end."""
+    return Member(0, Suggestion(number, settings), (), values, STEPS, MemberState.DONE)
+
+
+def test_importance_finds_the_field_that_decides_and_says_nothing_of_few() -> None:
+    random = np.random.default_rng(0)
+    space = {name: Domain(UNIFORM, 0.0, 1.0) for name in ("idle", "decides")}
+    points = [{name: float(random.uniform()) for name in space} for _ in range(60)]
+    members = [member(n, ((p["decides"] - 0.3) ** 2 + 1e-3 * p["idle"],), **p) for n, p in enumerate(points)]
+    found = importance(members, space, "min", 0)
+    assert list(found) == ["decides", "idle"]
+    assert found["decides"] > 0.7
+    assert sum(found.values()) == pytest.approx(1)
+    assert importance(members[: LEAST_SUGGESTIONS - 1], space, "min", 0) == {}
+
+
+def test_a_winner_is_judged_while_the_sweep_runs_and_a_suggestion_is_not(tmp_path: Path) -> None:
+    grid = "grid: {model.width: [2, 3], model.parameterization: [direct, exp]}\ntraining: {seeds: 1}\n"
+    rows = load(tmp_path, BASE + grid).rows
+    winners = {"narrow": rows[0], "wide": rows[3]}  # direct at width 2, exp at width 3: each was the best there
+    live = LiveVerdicts(winners.items(), searched=["model.parameterization"])
+    assert live.add("a suggestion", live_tables(rows[1], ("recurrent",))) == []
+    lines = [live.add(name, live_tables(config, ("recurrent",))) for name, config in winners.items()]
+    assert [len(found) for found in lines] == [0, 1]  # both widths are one condition
+    apart = LiveVerdicts(winners.items())
+    assert [len(apart.add(n, live_tables(c, ("recurrent",)))) for n, c in winners.items()] == [1, 1]
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
+    """The report of a small search, with a claim."""
+    folder = tmp_path_factory.mktemp("searched")
+    written = SearchedFolder("asha", widths=(2,), suggestions=4, diverging=(3,))
+    claim = Comparison(
+        "error(exp) < error(direct)",
+        *("error", {"model.parameterization": "exp"}, "<", {"model.parameterization": "direct"}, {}),
+        same=("model.width",),
+    )
+    history = written.write(folder)
+    plan = json.loads((folder / "plan.json").read_text())
+    (folder / "plan.json").write_text(json.dumps(plan | {"claims": {"compare": [claim.to_dict()]}}))
+    return report_on(replace(load_study(folder), search=history), Location.at(folder))
+
+
+def test_the_page_says_what_was_searched_and_what_it_is_worth(paths: report.ReportPaths) -> None:
+    page = paths.page.read_text()
+    for text in (
+        *paths.said[1:2],
+        "Winners, measured anew",
+        "error(exp) &lt; error(direct)",
+        "learning rate 0.0001 to 1",
+    ):
+        assert text in page, text
+    assert "trials ended unusually" not in page  # neither stopped nor diverged suggestions are
+    assert "Where training was stopped" in page
+    assert "The population on its way" not in page
+    assert page.index('id="search"') < page.index('id="claims"') < page.index("<h2>Verdicts</h2>")
+    assert {"search-transfer.png", "search-front.png"}.isdisjoint(path.name for path in paths.figures)
+    assert {"search-fields.png", "search-progress.png"} <= {path.name for path in paths.figures}
+
+
+def test_the_files_beside_the_page_hold_every_suggestion_and_winner(paths: report.ReportPaths) -> None:
+    assert paths.search is not None
+    assert paths.winners is not None
+    assert paths.compared is not None
+    suggestions, winners = pd.read_csv(paths.search), pd.read_csv(paths.winners)
+    assert len(suggestions) == 8
+    assert set(suggestions["state"]) == {"done", "stopped early", "diverged"}
+    assert list(winners["seeds"]) == [FRESH, FRESH]
+    assert (winners["gap"] > 0).all()
+    assert set(winners["confirmed_as"]) <= {f"{n:032x}" for n in range(40)}
+    assert pd.read_csv(paths.compared)["verdict"].nunique() == 1
+
+
+def test_the_terminal_shows_winners_and_claims_before_verdicts(paths: report.ReportPaths) -> None:
+    text = report.table_text(paths, width=110, colour=False)
+    assert "fresh seeds [95 %]" in text
+    assert "error(exp) < error(direct)" in text
+    assert text.index("Searched for the least error") < text.index("Claims, tested") < text.index("verdict")
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_browser_shows_a_search_without_sideways_scrolling(
+    paths: report.ReportPaths, chromium: str, width: int
+) -> None:
+    seen, asked = look(paths.page, chromium, width)
+    assert seen["page"] <= seen["window"] == width
+    assert seen["broken"] == 0
+    assert seen["narrow"] >= 300
+    assert not [url for url in asked if not url.startswith(("file:", "data:"))]

@@ -1,0 +1,284 @@
+"""Learning rules: gradients that are known by hand, or equal to backpropagation through time where theory says so."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from benchmarks.small_stacks import Case, case, fits, flat, forward_rules, from_unit, relative, unit_config
+from memsweep import registry
+from memsweep.config.schema.learning_rule import rule_problems
+from memsweep.config.schema.trial import TrainingConfig
+from memsweep.models.deep.residual_stack import ResidualStack
+from memsweep.models.deep.unit import Parts, Recurrence, Through, Unit
+from memsweep.models.deep.unit_lru import LRUUnit
+from memsweep.rules.base import learning
+from memsweep.rules.batched import Batched, learning_by
+from memsweep.rules.graft import with_traces
+from memsweep.rules.stepping import Stepping
+
+EXACT = 1e-10
+MIXINGS = ("full_glu", "half_glu1", "half_glu2", "gelu", "none")
+LRU = LRUUnit.Config()
+FULL_REC = ("online_full_rec", "online_full_rec_simple_b")
+
+
+def rule(name: str) -> Any:
+    return registry.get(registry.RULE, name)()
+
+
+def of_batch(name: str, unit: Unit, parts: Parts, x_NBTF: Tensor) -> Tensor:
+    """States of a whole sequence."""
+    return (Batched(rule(name)) if rule(name).forward else Through()).states(0, unit, parts, x_NBTF)
+
+
+def of_steps(name: str, unit: Unit, parts: Parts, x_NBTF: Tensor) -> Tensor:
+    """The same states, one after the other."""
+    recurrence = Stepping(rule(name))
+    return torch.cat([recurrence.states(0, unit, parts, x_NBTF[:, :, t : t + 1]) for t in range(x_NBTF.shape[2])], 2)
+
+
+def both(*names: str) -> list[Any]:
+    return [pytest.param(name, how, id=f"{name}-{how.__name__}") for name in names for how in (of_batch, of_steps)]
+
+
+TOY = {
+    # by hand, with delta = (2+i, 8+4i, 15+7.5i) and states 2+2i, 5+5i, 8.5+8.5i: eigenvalue, gain, encoder
+    "online_full": (53 + 159j, 85.75, 85.75 + 42.875j),
+    "online_snap1": (53 + 159j, 85.75, 85.75 + 42.875j),
+    "online_full_rec": (53 + 159j, 85.75, 63 + 31.5j),
+    "online_full_rec_simple_b": (53 + 159j, 85.75, 63 + 31.5j),
+    "online_truncated": (45.5 + 136.5j, 63.0, 63 + 31.5j),
+    "online_spatial": (0j, 63.0, 63 + 31.5j),
+}
+
+
+@pytest.mark.parametrize(("name", "how"), [*both(*TOY), pytest.param("bptt", of_batch, id="bptt")])
+def test_the_toy_comes_out_as_by_hand(name: str, how: Callable[..., Tensor]) -> None:
+    """u = 1, 2, 3; B = 2+2i; C = 2+i; lambda = 1/2; gamma = 1; y = Re(C h); target 1; half the squared error, summed.
+
+    The numbers by hand are holomorphic derivatives, dL/da - i dL/db; torch's gradients are their conjugates.
+    """
+    unit = LRUUnit(LRU, width=1, features=1)
+    parts = {
+        "eigenvalue": torch.tensor([[0.5 + 0j]], dtype=torch.complex128, requires_grad=True),
+        "gain": torch.tensor([[1.0]], dtype=torch.float64, requires_grad=True),
+        "encoder": torch.tensor([[[2.0 + 2j]]], dtype=torch.complex128, requires_grad=True),
+    }
+    u = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    states = how(name, unit, parts, u.reshape(1, 1, 3, 1)).flatten()
+    (0.5 * (((2 + 1j) * states).real - 1.0).square().sum()).backward()
+    expected = TOY["online_full" if name == "bptt" else name]
+    for part, number in zip(parts.values(), expected, strict=True):
+        assert part.grad is not None or number == 0  # a part that no gradient reaches has none
+        found = 0j if part.grad is None else complex(part.grad)
+        assert found.conjugate() == pytest.approx(number, abs=1e-12)
+    # the layer below hears of every step's own error, Re(delta gamma B); under backpropagation of later ones as well
+    below = [9.75, 15.5, 15.0] if name == "bptt" else [2.0, 8.0, 15.0]
+    assert u.grad is not None
+    assert u.grad.tolist() == pytest.approx(below, abs=1e-12)
+
+
+SCALAR = {"online_snap1": (11.25, 17.5625), "online_truncated": (9.625, 12.75), "online_spatial": (0.0, 12.75)}
+
+
+@pytest.mark.parametrize(("name", "how"), both(*SCALAR))
+def test_traces_of_a_scalar_linear_rnn_meet_the_errors_of_their_own_step(name: str, how: Callable[..., Tensor]) -> None:
+    """u = 1, 2, 3; A = 1/2; B = 1; h = 1, 2.5, 4.25; target 1 gives delta = 0, 1.5, 3.25.
+
+    SnAp-1 is exact here: traces 0, 1, 3 of A and 1, 2.5, 4.25 of B. A trace of B that met the error of the step after
+    it would give 9.625.
+    """
+    unit = registry.get(registry.UNIT, "rnn")(unit_config("rnn"), 1, 1)
+    matrix, encoder = (torch.full((1, 1, 1), value, dtype=torch.float64, requires_grad=True) for value in (0.5, 1.0))
+    u = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64).reshape(1, 1, 3, 1)
+    states = how(name, unit, {"matrix": matrix, "encoder": encoder}, u).flatten()
+    (0.5 * (states - 1.0).square().sum()).backward()
+    of_matrix, of_encoder = SCALAR[name]
+    assert (0.0 if matrix.grad is None else float(matrix.grad)) == pytest.approx(of_matrix, abs=1e-12)
+    assert encoder.grad is not None
+    assert float(encoder.grad) == pytest.approx(of_encoder, abs=1e-12)
+
+
+def test_a_trace_is_a_derivative_in_torchs_convention() -> None:
+    """h = e z, with the loss Re(w h^2) that is holomorphic in h: autograd's gradients by complex and by real z."""
+    generator = torch.Generator().manual_seed(1)
+    draw = functools.partial(torch.randn, dtype=torch.complex128, generator=generator)
+    trace, w = draw(1, 4, 3, 2), draw(1, 4, 3)
+    for part in (draw(1, 3, 2), draw(1, 3, 2).real.clone()):
+        direct, traced = part.clone().requires_grad_(), part.clone().requires_grad_()
+        states = (trace * direct.unsqueeze(1)).sum(-1)
+        (w * states.square()).real.sum().backward()
+        found = with_traces(states.detach(), {"z": traced}, {"z": trace})
+        (w * found.square()).real.sum().backward()
+        assert direct.grad is not None
+        assert traced.grad is not None
+        assert relative(traced.grad, direct.grad) < 1e-14
+
+
+STACKS: dict[str, dict[str, Any]] = {
+    **{
+        f"{mixing}, {'pre' if pre else 'post'}norm": {"mixing": mixing, "prenorm": pre}
+        for mixing in MIXINGS
+        for pre in (True, False)
+    },
+    "no norm": {"norm": "none"},
+    "no residual": {"residual": False},
+    "hidden readout": {"readout_width": 4},
+    "running mean": {"pooling": "running_mean"},
+    "no gain": {"unit": LRUUnit.Config(normalize=False)},
+    "exact gain": {"unit": LRUUnit.Config(gamma="exact")},
+}
+
+
+def stack_of(layers: int, fields: dict[str, Any]) -> Case:
+    return case(**{"unit": LRU, "replicas": 2, "layers": layers} | fields)
+
+
+@pytest.mark.parametrize("fields", STACKS.values(), ids=STACKS)
+def test_online_full_is_the_true_gradient_from_the_last_unit_on(fields: dict[str, Any]) -> None:
+    for layers in (1, 2):
+        stack = stack_of(layers, fields)
+        true, found = stack.gradient("bptt"), stack.gradient("online_full")
+        last = from_unit(stack, layers - 1)
+        assert relative(flat(found, last), flat(true, last)) < EXACT
+    assert relative(flat(found, stack.in_layer(0)), flat(true, stack.in_layer(0))) > 1e-3
+
+
+@pytest.mark.parametrize("fields", STACKS.values(), ids=STACKS)
+def test_online_full_is_the_true_gradient_of_every_unit_below_layers_without_memory(fields: dict[str, Any]) -> None:
+    stack = stack_of(3, fields)
+    for layer in (1, 2):
+        stack.weights[f"nu_l{layer}"].fill_(7.0)  # exp(-exp(7)) is 0 in float64
+    true, found = stack.gradient("bptt"), stack.gradient("online_full")
+    names = from_unit(stack, 0)
+    assert float(flat(true, stack.in_layer(0)).norm()) > 1e-3
+    assert relative(flat(found, names), flat(true, names)) < EXACT
+
+
+def test_online_spatial_gives_the_eigenvalues_nothing() -> None:
+    found = case(LRU, replicas=2, layers=2).gradient("online_spatial")
+    for layer in range(2):
+        for name, gradient in found.items():
+            still = name in (f"nu_l{layer}", f"theta_l{layer}")
+            assert (float(gradient.abs().max()) == 0.0) == still or not name.endswith(f"_l{layer}"), name
+
+
+def test_one_step_is_all_that_eigenvalues_need_in_two_steps() -> None:
+    """The state before the first step is zero, so that the sensitivity to an eigenvalue begins at the second."""
+    eigenvalues = ["nu_l0", "theta_l0"]
+    short, longer = case(LRU, steps=2), case(LRU, steps=3)
+    true, found = short.gradient("bptt"), short.gradient("online_truncated")
+    assert relative(flat(found, eigenvalues), flat(true, eigenvalues)) < EXACT
+    assert relative(found["gamma_log_l0"], true["gamma_log_l0"]) > 1e-3
+    true, found = longer.gradient("bptt"), longer.gradient("online_truncated")
+    assert relative(flat(found, eigenvalues), flat(true, eigenvalues)) > 1e-3
+
+
+@pytest.mark.parametrize("name", FULL_REC)
+def test_online_full_rec_carries_what_forgets_and_nothing_else(name: str) -> None:
+    stack = case(LRU, replicas=2, layers=2)
+    found, full, spatial = (stack.gradient(rule) for rule in (name, "online_full", "online_spatial"))
+    for weight, gradient in found.items():
+        carried = weight.startswith(("nu", "theta", "gamma_log"))
+        assert relative(gradient, (full if carried else spatial)[weight]) < 1e-14, weight
+    assert relative(full["encoder_re_l1"], spatial["encoder_re_l1"]) > 1e-3
+
+
+def test_a_reservoir_learns_behind_its_last_layer_alone() -> None:
+    stack = case(LRU, layers=2, readout_width=4)
+    true, found = stack.gradient("bptt"), stack.gradient("online_reservoir")
+    for name, gradient in found.items():
+        learns = name.startswith(("hidden", "readout")) and "_l" not in name
+        assert float(gradient.abs().max()) > 0.0 if learns else not gradient.any(), name
+        assert relative(gradient, true[name]) < 1e-14 or not learns, name
+
+
+@pytest.mark.parametrize("unit", registry.names(registry.UNIT))
+def test_snap_1_is_exact_where_a_steps_jacobian_is_its_diagonal(unit: str) -> None:
+    stack = case(unit_config(unit), replicas=2, layers=1)
+    dense = not registry.get(registry.UNIT, unit).elementwise
+    names = from_unit(stack, 0)
+    if dense:
+        true, found = stack.gradient("bptt"), stack.gradient("online_snap1")
+        assert relative(flat(found, names), flat(true, names)) > 1e-3
+    for name, role in stack.model.roles(stack.model.config).items():
+        if dense and role.axes == ("width", "width"):
+            stack.weights[name] = torch.diag_embed(stack.weights[name].diagonal(dim1=-2, dim2=-1))
+    true, found = stack.gradient("bptt"), stack.gradient("online_snap1")
+    assert relative(flat(found, names), flat(true, names)) < EXACT
+
+
+@pytest.mark.parametrize("unit", registry.names(registry.UNIT))
+def test_values_do_not_depend_on_the_rule(unit: str) -> None:
+    stack = case(unit_config(unit), replicas=2, layers=2, pooling="running_mean")
+    loss, outputs, _ = stack.batched("bptt")
+    for name in forward_rules():
+        if fits(name, stack.model.config):
+            found = stack.batched(name)
+            assert torch.equal(found[0], loss)
+            assert torch.equal(found[1], outputs)
+
+
+def test_infinite_states_stay_infinite_under_every_rule() -> None:
+    """A rule must not turn them into what is no number."""
+    stack = case(unit_config("rnn"), layers=1, norm="none", mixing="none")
+    for weight in stack.weights.values():
+        weight.abs_()  # so that no infinite numbers of both signs meet
+    stack.inputs[:, 2] = math.inf
+    _, true, _ = stack.batched("bptt")
+    _, found, _ = stack.batched("online_snap1")
+    assert true.isinf().any()
+    assert not true.isnan().any()
+    assert torch.equal(found, true)
+
+
+def test_bptt_needs_nothing_of_a_model_and_changes_nothing() -> None:
+    stack = case(LRU)
+    with learning_by("bptt", stack.model):
+        assert isinstance(stack.model.recurrence, Through)
+
+
+def test_a_model_is_as_before_when_the_learning_ends_or_fails() -> None:
+    model = case(LRU).model
+    outer: Recurrence = Batched(rule("online_full"))
+    with learning(model, outer):
+        with pytest.raises(RuntimeError, match="on the way"), learning_by("online_spatial", model):
+            raise RuntimeError("on the way")
+        assert model.recurrence is outer
+    assert isinstance(model.recurrence, Through)
+
+
+def test_published_names_are_the_same_rules() -> None:
+    aliases = {"online_1truncated": "online_truncated", "online_spat": "online_spatial", "online_snap": "online_snap1"}
+    for alias, name in ({"online_full_rec_simpleB": FULL_REC[1]} | aliases).items():
+        assert registry.rule_name(alias) == name
+        assert name in registry.names(registry.RULE)
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "reason"),
+    [
+        ("online_full", ResidualStack.Config(unit=unit_config("rnn")), "every state feels all others"),
+        ("online_spatial", ResidualStack.Config(unit=LRU, pooling="mean"), "use running_mean or none"),
+        ("online_snap1", ResidualStack.Config(unit=LRU, norm="batch"), "use norm layer or none"),
+        ("online_truncated", registry.get(registry.MODEL, "diagonal_rnn").Config(), "no recurrent unit"),
+    ],
+)
+def test_a_rule_that_does_not_fit_is_refused_with_the_reason_and_those_that_do(
+    name: str, config: Any, reason: str
+) -> None:
+    (problem,) = rule_problems(config, TrainingConfig(rule=name))
+    assert reason in problem
+    listed = problem.rsplit("Rules for this model: ", 1)[1].split(", ")
+    assert "bptt" in listed
+    assert name not in listed
+    assert (
+        all(fits(rule, config) for rule in listed) if isinstance(config, ResidualStack.Config) else listed == ["bptt"]
+    )

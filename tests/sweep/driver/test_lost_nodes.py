@@ -1,0 +1,59 @@
+"""A node that is lost is no fault of the trials that ran on it, however often; until it is too often for chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from memsweep.sweep.backend import Events
+from memsweep.sweep.driver import scheduler
+from memsweep.sweep.store.journal import Journal
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.worker.execute import PackJob, execute_pack
+from memsweep.sweep.worker.failure import NODE_LOST
+from paths import ROOT
+from runner_work import planned, tiny
+
+LOST = {"outcome": "failed", "error": "its node was lost", "traceback": "", "cause": NODE_LOST}
+
+
+class Spot:
+    """A cluster whose nodes are taken away while packs run; it notes how many packs might run at once."""
+
+    slots = 4
+
+    def __init__(self, losses: int) -> None:
+        self.left, self.widths = losses, list[int]()
+
+    def run(self, jobs: Sequence[PackJob], at_once: int, events: Events) -> None:
+        self.widths.append(at_once)
+        for job in jobs:
+            events.started(job)
+            if self.left:
+                self.left -= 1
+                events.died(job, LOST)
+            else:
+                events.finished(job, execute_pack(job, lambda fraction: None))
+
+
+def run(folder: Path, losses: int) -> tuple[scheduler.PackScheduler, Spot, Journal]:
+    plan = planned([[tiny(0)], [tiny(1), tiny(1, width=3)]])
+    store, spot = Store(folder), Spot(losses)
+    journal = Journal(store.location, {})
+    ran = scheduler.PackScheduler(plan, ROOT, store, journal, lambda snapshot: None, lambda name: None)
+    ran.run(spot)
+    return ran, spot, journal
+
+
+def test_rows_whose_node_is_lost_again_and_again_go_on_side_by_side(tmp_path: Path) -> None:
+    ran, spot, journal = run(tmp_path, losses=14)
+    assert ran.failures == {}
+    assert len(ran.results) == 3
+    assert {row.failures for row in journal.rows.values()} == {0}
+    assert set(spot.widths) == {spot.slots}
+
+
+def test_a_pack_that_takes_every_node_with_it_fails_at_last(tmp_path: Path) -> None:
+    ran, _, _ = run(tmp_path, losses=1000)
+    assert len(ran.failures) == 3
+    assert ran.results == {}

@@ -1,0 +1,236 @@
+"""What a study will take: measured programs, waves of a search, and figures that hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import trial
+from memsweep.cli import main
+from memsweep.config.load.study import load_study
+from memsweep.config.schema.search import (
+    ASHA,
+    CHOICE,
+    HYPERBAND,
+    INT,
+    LOG_UNIFORM,
+    PBT,
+    ConfirmConfig,
+    Domain,
+    SchedulerConfig,
+    Search,
+    SearchConfig,
+)
+from memsweep.config.schema.trial import ChainConfig, ResourcesConfig, SweepConfig, TrialConfig
+from memsweep.sweep.driver.runner import Launch, run
+from memsweep.sweep.estimate.benchmark import Measured, evaluations, measured, probe
+from memsweep.sweep.estimate.estimate import MEASURED_FACTOR, estimate, kind_of, makespan, seconds
+from memsweep.sweep.estimate.expected_load import Wave, stages, suggestion, waves
+from memsweep.sweep.planning import cost
+from memsweep.sweep.planning.identity import identity, pack_identity
+from memsweep.sweep.planning.plan import identified, make_plan
+from memsweep.sweep.worker.execute import PackJob
+from paths import ROOT
+from processes import carriers_of
+from runner_work import planned, tiny
+
+UNITS = Measured(
+    begin=1.0, step=0.5, validation=2.0, end=3.0, unmoved=4.0, evaluation=0.25, storing=0.125, disk=100.0, memory=7
+)
+
+
+def small(**changes: Any) -> TrialConfig:
+    return trial(training={"seeds": 2, "steps": 40} | changes)
+
+
+def job_of(configs: Sequence[TrialConfig], folder: Path) -> PackJob:
+    members = tuple((identity(config), _plain(config)) for config in configs)
+    return PackJob(pack_identity(name for name, _ in members), "probe", str(folder), str(ROOT), members)
+
+
+def _plain(config: TrialConfig) -> dict[str, Any]:
+    from memsweep.config.schema.canonical import to_dict
+
+    return to_dict(config)
+
+
+def test_numbers_that_are_no_sizes_make_no_other_kind() -> None:
+    one = [small()]
+    for other in (
+        small(learning_rate=0.5, steps=5000, first_seed=7, data_seed=3, until=0),
+        trial(training={"seeds": 2, "steps": 40}, model={"parameterization": "direct"}, task={"rate": 0.3}),
+    ):
+        assert kind_of([other]) == kind_of(one)
+    for other in (
+        small(batch_size=8),
+        small(seeds=3),
+        trial(training={"seeds": 2, "steps": 40}, task={"horizon": 13}),
+        trial(training={"seeds": 2, "steps": 40}, model={"width": 40}),
+        trial(training={"seeds": 2, "steps": 40}, perturbation={"radii": {"count": 5}}),
+    ):
+        assert kind_of([other]) != kind_of(one)
+
+
+def test_links_of_a_chain_are_of_one_kind() -> None:
+    chain = ChainConfig(along="model.width", first=1.0, earlier=(2, 3))
+    link = dataclasses.replace(small(), chain=chain)
+    first = dataclasses.replace(link, chain=dataclasses.replace(chain, earlier=()))
+    assert kind_of([link]) == kind_of([first])
+    assert kind_of([link]) != kind_of([small()])  # it runs at exactly its shapes
+
+
+def test_a_program_costs_the_sum_of_its_parts() -> None:
+    group = [small(steps=100, validate_every=10), small(steps=100, validate_every=10, first_seed=9)]
+    moved = evaluations(group[0].perturbation)
+    fixed = 1.0 + 3.0 + 4.0 + 0.25 * moved + 2 * 0.125
+    assert seconds(UNITS, group) == pytest.approx(fixed + 100 * 0.5 + 10 * 2.0)
+    assert seconds(UNITS, group, begin=40) == pytest.approx(fixed + 60 * 0.5 + 6 * 2.0)
+
+
+def test_packs_begin_as_slots_are_free() -> None:
+    assert makespan([5.0, 3.0, 3.0, 1.0], 2) == 6.0
+    assert makespan([5.0, 3.0, 3.0, 1.0], 1) == 12.0
+    assert makespan([], 4) == 0.0
+
+
+def test_without_a_probe_the_model_stands_in_and_says_so() -> None:
+    plan = planned([[tiny(0), tiny(1)], [tiny(2, width=3)]])
+    made = estimate([Wave(plan.packs)], ResourcesConfig(max_concurrent=1), ROOT, seconds=0.0)
+    packs = [[one.config for one in pack.trials] for pack in plan.packs]
+    assert made.work == pytest.approx(sum(cost.seconds(pack) for pack in packs))
+    assert made.seconds == pytest.approx(made.work)
+    assert (made.slots, made.measured, made.memory, made.disk, made.rows) == (1, 0.0, 0, 0.0, 3.0)
+    impossible = estimate([Wave(plan.packs)], ResourcesConfig(cpus=4096.0), ROOT)
+    assert (impossible.seconds, impossible.slots, impossible.measured) == (None, 0, 0.0)
+    assert "resources.cpus is 4096" in impossible.why_not[0]
+
+
+def test_a_program_is_measured_in_parts(tmp_path: Path) -> None:
+    began = time.monotonic()
+    found = measured(job_of([small(), small(first_seed=5)], tmp_path / "of"), 0.5, 0)
+    assert time.monotonic() - began < 20
+    assert 0 < found.step < 0.5
+    assert min(found.begin, found.validation, found.end, found.unmoved, found.evaluation) >= 0
+    assert found.storing > 0
+    assert found.memory > 1 << 20
+    run(planned([[small()]]), workspace=ROOT, results=tmp_path, launch=Launch(inline=True))
+    real = sum(file.stat().st_size for file in (tmp_path / "demo").rglob("*.parquet"))
+    real += sum(file.stat().st_size for file in (tmp_path / "demo").rglob("records/*.json"))
+    assert found.disk == pytest.approx(real, rel=0.3)
+
+
+def searching(scheduler: SchedulerConfig | None = None, **settings: Any) -> Search:
+    space = {
+        "training.learning_rate": Domain(LOG_UNIFORM, 1e-4, 1e-1),
+        "model.parameterization": Domain(CHOICE, values=("exp", "direct")),
+        "model.width": Domain(INT, 2, 6, when={"model.parameterization": ("direct",)}),
+    }
+    return Search(SearchConfig(**settings, scheduler=scheduler or SchedulerConfig()), space)
+
+
+def study(search: Search, confirm: ConfirmConfig | None = None) -> SweepConfig:
+    cells = (trial(training={"steps": 900, "validate_every": 50}), trial(task={"horizon": 20}, training={"steps": 900}))
+    return SweepConfig(name="s", rows=cells, search=search, confirm=confirm, grid={}, resources=ResourcesConfig())
+
+
+def test_a_scheduler_lets_fewer_and_fewer_through() -> None:
+    asha = stages(searching(SchedulerConfig(name=ASHA, grace=100, reduction=3.0)), 900)
+    assert [(one.begin, one.until) for one in asha] == [(0, 100), (100, 300), (300, 900)]
+    assert [one.share for one in asha] == pytest.approx([1, 1 / 3, 1 / 9])
+    hyperband = stages(searching(SchedulerConfig(name=HYPERBAND, grace=100, reduction=3.0)), 900)
+    assert [one.share for one in hyperband] == pytest.approx([1, (1 + 1 + 1 / 3) / 3, (1 + 1 / 3 + 1 / 9) / 3])
+    population = stages(searching(SchedulerConfig(name=PBT, interval=400)), 900)
+    assert [(one.begin, one.until, one.share) for one in population] == [(0, 400, 1), (400, 800, 1), (800, 900, 1)]
+    assert [one.until for one in stages(searching(), 900)] == [900]
+
+
+def test_suggestions_are_spread_over_the_space_and_keep_its_conditions() -> None:
+    cell = trial(model={"width": 5, "parameterization": "exp"})
+    tried = [suggestion(cell, searching(), place) for place in range(20)]
+    rates = [one.training.learning_rate for one in tried]
+    assert min(rates) < 5e-4 < 2e-2 < max(rates) < 1e-1
+    assert len({identity(one) for one in tried}) == 20
+    names = {one.model.parameterization.name for one in tried}
+    assert names == {"exp", "direct"}
+    assert {one.model.width for one in tried if one.model.parameterization.name == "exp"} == {5}
+    assert {one.model.width for one in tried if one.model.parameterization.name == "direct"} >= {2, 6}
+
+
+def test_a_search_is_waves_of_its_batch_and_then_its_confirmation() -> None:
+    scheduler = SchedulerConfig(name=ASHA, grace=100)
+    made = waves(study(searching(scheduler, trials=12, batch=4), ConfirmConfig(seeds=10, top=2)), ())
+    assert [wave.begin for wave in made] == [0, 100, 300, 0]
+    assert [wave.times for wave in made] == pytest.approx([3, 1, 1 / 3, 1])
+    rows = [[one.config for pack in wave.packs for one in pack.trials] for wave in made]
+    assert [len(found) for found in rows] == [8, 8, 8, 4]  # two cells
+    assert {one.training.until for one in rows[0]} == {100}
+    assert {one.perturbation.balls for one in rows[0]} == {()}  # no radius is asked for before the end
+    assert {one.training.end for one in rows[2]} == {900}
+    assert all(one.perturbation.balls for one in rows[2])
+    assert {one.training.seeds for one in rows[3]} == {10}
+    radii = waves(study(searching(scheduler, objective=("radius",))), ())
+    assert all(one.config.perturbation.balls for pack in radii[0].packs for one in pack.trials)
+
+
+STUDY = """
+task: {name: linear_functional, kernel: exponential, rate: 0.5, horizon: 60}
+model: {name: diagonal_rnn, parameterization: exp}
+training: {seeds: 3, steps: 300, batch_size: 128, validation_size: 256}
+perturbation: {radii: {count: 16}}
+grid: {model.width: [2, 3, 4, 8], task.horizon: [30, 60, 90]}
+"""
+
+
+@pytest.mark.drill
+@pytest.mark.long
+def test_the_measured_hours_are_the_hours(tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(STUDY)
+    sweep = load_study(str(tmp_path / "small.yaml"), (), ROOT)
+    plan = make_plan(sweep, identified(sweep), ())
+    assert len(plan.trials) == 12
+    made = estimate(waves(sweep, plan.packs), sweep.resources, ROOT)
+    assert (made.measured, made.why_not, made.factor) == (1.0, (), MEASURED_FACTOR)
+    began = time.process_time()  # of the processor: whatever else this machine does is not counted
+    summary = run(plan, workspace=ROOT, results=tmp_path / "results", launch=Launch(inline=True))
+    took = time.process_time() - began
+    assert len(summary.finished) == 12
+    assert took / MEASURED_FACTOR < made.work < took * MEASURED_FACTOR, (made.work, took)
+
+
+@pytest.mark.drill
+def test_a_probe_ends_in_time_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = f"memsweep-test-{os.getpid()}-{time.time_ns()}"
+    monkeypatch.setenv("MEMSWEEP_TEST_TOKEN", token)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    heavy = trial(
+        task={"horizon": 3000}, model={"width": 256, "activation": "tanh"}, training={"seeds": 64, "steps": 10_000}
+    )
+    began = time.monotonic()
+    found = probe([job_of([small()], tmp_path), job_of([heavy], tmp_path)], 12.0, 2)
+    assert time.monotonic() - began < 18
+    assert set(found.found) == {0}
+    assert found.starting > 0
+    assert list(tmp_path.iterdir()) == []
+    assert not carriers_of(token)
+
+
+@pytest.mark.drill
+def test_plan_says_what_a_study_will_take_and_writes_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "small.yaml").write_text(STUDY)
+    place = ("--results", str(tmp_path / "results"), "--workspace", str(ROOT))
+    assert main(["plan", str(tmp_path / "small.yaml"), *place]) == 0
+    told = capfd.readouterr().out
+    for words in ("expected on this machine", "measured on 3 of 3 kinds", "memory: ", "disk: ", "KiB a row (measured"):
+        assert words in told
+    assert not (tmp_path / "results").exists()
+    assert main(["plan", str(tmp_path / "small.yaml"), *place, "--no-probe"]) == 0
+    told = capfd.readouterr().out
+    assert "nothing was measured (--no-probe)" in told
+    assert "memory: not measured" in told

@@ -1,0 +1,237 @@
+"""Every field of every config with two allowed values, found by reflection: a new part or field needs no word here."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import itertools
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from memsweep import registry
+from memsweep.config.core.build import checked
+from memsweep.config.core.reflect import hints, key_of, registered_kind
+from memsweep.config.schema.canonical import flatten, to_dict
+from memsweep.config.schema.chain import predecessor
+from memsweep.config.schema.trial import ChainConfig, PerturbationConfig, TrainingConfig, TrialConfig, Turn
+from memsweep.errors import MemsweepError
+
+COMPANY = 2
+Path = tuple[str, ...]
+Pair = tuple[TrialConfig, TrialConfig]
+
+
+def part(kind: str, name: str, **fields: Any) -> Any:
+    return registry.get(kind, name).Config(**fields)
+
+
+def bases(data: str) -> list[TrialConfig]:
+    """Trials that together name every registered part and hold every section.
+
+    Args:
+        data: a folder with the files of the tasks that read some.
+    """
+    training = TrainingConfig(
+        seeds=2, steps=20, batch_size=16, validation_size=32, validate_every=10, checkpoint_every=3
+    )
+    perturbation = PerturbationConfig(starts=1, ascent_steps=2, test_size=32)
+    rest = {"training": training, "perturbation": perturbation}
+    task, model = part("task", "linear_functional", horizon=12), part("model", "diagonal_rnn", width=3)
+    chain = ChainConfig(along="model.width", first=1.0, earlier=(2, 4))
+    turn = Turn(until=5, learning_rate=0.1, weight_decay=0.1, clip=0.1, amplitude_penalty=0.1, margin_penalty=0.1)
+    turned = dataclasses.replace(training, steps=50, validate_every=5, until=20, turns=(turn,))
+    found = [
+        TrialConfig(task=task, model=model, **rest | {"training": turned})
+    ]  # the first: it alone has turns to flip
+    found += [TrialConfig(task=task, model=model, **rest), TrialConfig(task=task, model=model, chain=chain, **rest)]
+    carrying = part("model", "exp_rnn", width=4)
+    where = {"folder": data, "file": f"{data}/text.txt"}
+    for name in registry.names("task"):
+        source = registry.get("task", name)
+        fields = {field: place for field, place in where.items() if field in source.Config.__dataclass_fields__}
+        reader = carrying if source.carries_states else model
+        found.append(TrialConfig(task=part("task", name, **fields), model=reader, **rest))
+    for name in registry.names("model"):
+        found.append(TrialConfig(task=task, model=part("model", name), **rest))
+    for name in registry.names("parameterization"):
+        given = part("model", "diagonal_rnn", parameterization=part("parameterization", name))
+        found.append(TrialConfig(task=task, model=given, **rest))
+    for name in registry.names("unit"):
+        found.append(TrialConfig(task=task, model=part("model", "residual_stack", unit=part("unit", name)), **rest))
+    return found
+
+
+def classes(root: type = TrialConfig) -> set[type]:
+    """Every config dataclass that a trial can hold: sections, registered Configs, and what their types name."""
+    waiting = [root, *(registry.get(kind, name).Config for kind in registry.KINDS for name in registry.names(kind))]
+    found: set[type] = set()
+    while waiting:
+        cls = waiting.pop()
+        if cls not in found:
+            found.add(cls)
+            waiting += [inner for hint in hints(cls).values() for inner in _dataclasses(hint)]
+    return found
+
+
+def fields_of(found: set[type]) -> set[tuple[type, str]]:
+    """Every field of these dataclasses that has a value of its own."""
+    return {(cls, field.name) for cls in found for field in dataclasses.fields(cls) if not is_section(cls, field)}
+
+
+def _dataclasses(hint: Any) -> list[type]:
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return [hint]
+    return [cls for inner in typing.get_args(hint) for cls in _dataclasses(inner)]
+
+
+def places(config: Any, path: Path = ()) -> Iterator[tuple[Path, Any, dataclasses.Field[Any]]]:
+    """(path, owner, field) of every field that has a value of its own, at every depth; a section has only fields."""
+    for field in dataclasses.fields(config):
+        here = (*path, key_of(field))
+        if not is_section(config, field):
+            yield here, config, field
+        yield from _below(getattr(config, field.name), here)
+
+
+def is_section(owner: Any, field: dataclasses.Field[Any]) -> bool:
+    """Whether a field always holds one and the same config dataclass."""
+    hint = hints(owner if isinstance(owner, type) else type(owner))[field.name]
+    return isinstance(hint, type) and dataclasses.is_dataclass(hint)
+
+
+def _below(value: Any, path: Path) -> Iterator[tuple[Path, Any, dataclasses.Field[Any]]]:
+    if dataclasses.is_dataclass(value):
+        yield from places(value, path)
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from _below(item, (*path, str(index)))
+
+
+def candidates(owner: Any, field: dataclasses.Field[Any], words: tuple[str, ...]) -> list[Any]:
+    """Other values of a field as plain data, allowed or not."""
+    value = getattr(owner, field.name)
+    kind = registered_kind(field)
+    if kind is not None:
+        return [name for name in registry.names(kind) if name != value.name]
+    if field.metadata.get("named"):
+        return [name for name in registry.names(field.metadata["named"]) if name != value]
+    found = _of_hint(hints(type(owner))[field.name], value, field, words)
+    return [other for other in found if other != value or type(other) is not type(value)]
+
+
+def _of_hint(hint: Any, value: Any, field: dataclasses.Field[Any], words: tuple[str, ...]) -> list[Any]:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint is bool:
+        return [not value]
+    if hint is int:
+        near = [value + 1, value - 1, value + 2, 2 * value, value // 2] if isinstance(value, int) else []
+        return [*near, 1, 2, 3, 4]
+    if hint is float:
+        near = [value * 0.5, value + 0.25, value * 1.5] if isinstance(value, float) else []
+        return [*near, 0.5, 0.05, 0.001, 1.5, 20.0]
+    if hint is str:
+        return list(field.metadata.get("choices") or words)
+    if origin in (typing.Union, types.UnionType):
+        return [
+            None,
+            *(
+                other
+                for option in inner
+                if option is not types.NoneType
+                for other in _of_hint(option, value, field, words)
+            ),
+        ]
+    if origin is tuple:
+        items = _of_hint(inner[0], value[0] if value else None, field, words)
+        whole = [list(value[:-1]), list(value[::-1]), [*value, *items[:1]], *([other, *value[1:]] for other in items)]
+        return [other for other in whole if tuple(other) != value]
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return []  # of a section that may be there: its fields are flipped one by one
+    raise AssertionError(
+        f"no other value is known for a field of the type {hint}: teach tests/sweep/planning/flips.py one"
+    )
+
+
+def flipped(
+    base: TrialConfig, path: Path, owner: Any, field: dataclasses.Field[Any], texts: tuple[str, ...], company: int
+) -> Pair | None:
+    """Two allowed trials that differ in one field alone; where its other values need company, both keep it.
+
+    With more company there is much more to try: ask all bases with less of it first.
+
+    Args:
+        base: a trial that has the field.
+        path, owner, field: as ``places`` gives them.
+        texts: to try where any text is allowed, beside the dotted paths of the trial's fields.
+        company: how many other fields get another value, too; at most ``COMPANY``.
+    """
+    words = (*texts, *flatten(to_dict(base)))
+    for changes in _companies(base, path, words, company):
+        found = [_allowed(to_dict(base), changes)]
+        for other in candidates(owner, field, words):
+            found.append(_allowed(to_dict(base), [*changes, (path, other)]))
+            for one in found[:-1]:
+                if one is not None and found[-1] is not None and _differ_in(one, found[-1]) == {path}:
+                    return one, found[-1]
+    return None
+
+
+def _companies(base: TrialConfig, path: Path, words: tuple[str, ...], count: int) -> Iterator[list[tuple[Path, Any]]]:
+    """Nothing; or one other field with another value, those beside the flipped one first; or two beside it."""
+    if count == 0:
+        yield []
+        return
+    alone = [
+        (there, other)
+        for there, owner, field in sorted(places(base), key=lambda place: place[0][:-1] != path[:-1])
+        if there != path
+        for other in candidates(owner, field, words)
+    ]
+    if count == 1:
+        yield from ([change] for change in alone)
+        return
+    beside = [change for change in alone if change[0][:-1] == path[:-1]]
+    yield from (list(pair) for pair in itertools.combinations(beside, 2) if pair[0][0] != pair[1][0])
+
+
+def _allowed(data: dict[str, Any], changes: list[tuple[Path, Any]]) -> TrialConfig | None:
+    """The trial of this plain data with other values in some places; None where the checker refuses it."""
+    result = copy.deepcopy(data)
+    try:
+        for (*parents, last), value in changes:
+            node: Any = functools.reduce(_item, parents, result)
+            node[int(last) if isinstance(node, list) else last] = value
+        found: TrialConfig = checked(TrialConfig, result, "a flip")
+        predecessor(found)  # a chain names a field, and its values before must be allowed there
+    except (MemsweepError, TypeError):  # a name stands where fields were
+        return None
+    return found
+
+
+def _item(node: Any, key: str) -> Any:
+    return node[int(key) if isinstance(node, list) else key]
+
+
+def _differ_in(one: TrialConfig, two: TrialConfig) -> set[Path]:
+    """The paths of the fields that differ; of a registered part that is another, its own path alone."""
+    first, second = (dict(_leaves(config)) for config in (one, two))
+    paths = {path for path in first.keys() | second.keys() if first.get(path, ...) != second.get(path, ...)}
+    return {path for path in paths if not any(path[:n] in paths for n in range(len(path)))}
+
+
+def _leaves(config: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    for field in dataclasses.fields(config):
+        here, value = (*path, key_of(field)), getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            if registered_kind(field) is not None:
+                yield here, value.name
+            yield from _leaves(value, here)
+        elif isinstance(value, tuple) and any(map(dataclasses.is_dataclass, value)):
+            yield here, len(value)
+            for index, item in enumerate(value):
+                yield from _leaves(item, (*here, str(index)))
+        else:
+            yield here, value

@@ -1,0 +1,253 @@
+"""MLflow mirrors the store: completely when it can, silently never, and never at the sweep's expense."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from tracking_data import PARENT, RADII, STEPS, client_of, identity_of, make_config, make_record, make_tables, runs_of
+
+from memsweep.errors import ConfigError
+from memsweep.sweep.store.results import Store, folder_name
+from memsweep.sweep.tracking import Tracker, run_content
+from memsweep.sweep.tracking.uri import redacted, tracking_uri
+from paths import ROOT
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    return tmp_path / "results"
+
+
+def test_a_sweep_is_one_parent_run_with_a_child_for_each_trial(results: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    (report / "figures").mkdir(parents=True)
+    (report / "index.html").write_text("<p>stable</p>")
+    (report / "figures" / "one.png").write_bytes(b"png")
+    tracker = Tracker.open(None, results, "s", "what is asked", {"grid.model.width": "2, 3"}, {"memsweep.host": "h"})
+    for number in (2, 3):
+        tracker.log_trial(make_record(number), make_tables(number))
+    tracker.log_report(report)
+    assert tracker.finish() == ""
+    assert tracker._thread not in threading.enumerate()
+
+    uri = tracking_uri(None, results)
+    assert uri == f"sqlite:///{results.resolve()}/mlflow.db"
+    client = client_of(uri)
+    experiment = client.get_experiment_by_name("s")
+    assert experiment.artifact_location == (results.resolve() / "mlartifacts").as_uri()
+    parent = client.get_run(tracker.run_id)
+    assert (parent.info.run_name, parent.info.status) == ("s", "FINISHED")
+    assert parent.data.params == {"grid.model.width": "2, 3"}
+    assert parent.data.tags["mlflow.note.content"] == "what is asked"
+    assert {file.path for file in client.list_artifacts(tracker.run_id, "report")} == {
+        "report/index.html",
+        "report/figures",
+    }
+
+    runs = runs_of(uri, tracker)
+    assert set(runs) == {identity_of(2), identity_of(3)}
+    child = runs[identity_of(3)]
+    assert (child.info.run_name, child.info.status) == ("m=3 T=100 exp polynomial", "FINISHED")
+    assert child.info.end_time - child.info.start_time == 2500
+    assert child.data.params["model.width"] == "3"
+    assert child.data.params["task.exponent"] == "1.1"
+    assert child.data.params["perturbation.balls"] == "recurrent, all"
+    assert "memsweep.nonfinite" not in child.data.tags
+    tags = child.data.tags
+    assert tags["memsweep.outcome"] == "done"
+    assert tags["memsweep.code_revision"] == "abc1234"
+    assert tags["memsweep.version.torch"] == "2.13.0"
+    assert tags["memsweep.host"] == "h"
+    assert tags["memsweep.method"] == "worst_case"
+    assert child.data.metrics["final/error"] == 0.25
+    history = client.get_metric_history(child.info.run_id, "validation_loss")
+    assert [(point.step, point.value) for point in sorted(history, key=lambda p: p.step)] == [
+        (50 * k, 4.0) for k in range(STEPS)
+    ]
+    assert child.data.metrics["validation_loss_worst"] == 6.0
+    folder = Path(client.download_artifacts(child.info.run_id, ""))
+    assert sorted(path.name for path in folder.iterdir()) == ["curves.csv", "memory.csv", "record.json"]
+    curves = pd.read_csv(folder / "curves.csv")
+    assert len(curves) == 2 * 5 * RADII
+    assert np.isinf(curves["error"]).any()
+    assert json.loads((folder / "record.json").read_text())["identity"] == identity_of(3)
+    assert str(folder).startswith(str(results.resolve() / "mlartifacts"))
+
+
+def test_the_same_sweep_again_continues_its_parent_and_repeats_nothing(results: Path) -> None:
+    first = Tracker.open(None, results, "s", params={"a": 1})
+    first.log_trial(make_record(2), make_tables(2))
+    first.log_trial(make_record(2), make_tables(2))
+    assert first.finish("interrupted") == ""
+    uri = tracking_uri(None, results)
+    assert client_of(uri).get_run(first.run_id).info.status == "KILLED"
+
+    store = Store(results / folder_name("s"))
+    store.write(identity_of(3), make_record(3), {})
+    again = Tracker.open(None, results, "s", params={"a": 1})
+    again.log_trial(make_record(2), make_tables(2))
+    again.log_stored([identity_of(3)])
+    assert again.finish() == ""
+    assert again.run_id == first.run_id
+    assert set(runs_of(uri, again)) == {identity_of(2), identity_of(3)}
+    assert client_of(uri).get_run(first.run_id).info.status == "FINISHED"
+
+    other = Tracker.open(None, results, "s", params={"a": 2})
+    assert other.finish() == ""
+    assert (other.experiment_id, other.run_id != first.run_id) == (first.experiment_id, True)
+
+
+def test_a_run_that_was_cut_short_is_completed(results: Path) -> None:
+    """A driver killed between two calls leaves a child that is RUNNING: the next sweep fills that very run."""
+    first = Tracker.open(None, results, "s")
+    assert first.finish() == ""
+    uri = tracking_uri(None, results)
+    client = client_of(uri)
+    tags = {PARENT: first.run_id, "memsweep.identity": identity_of(2), "memsweep.outcome": "done"}
+    half = client.create_run(first.experiment_id, run_content.stamp_of_result(make_record(2)).started, tags)
+    again = Tracker.open(None, results, "s")
+    again.log_trial(make_record(2), make_tables(2))
+    assert again.finish() == ""
+    run = runs_of(uri, again)[identity_of(2)]
+    assert (run.info.run_id, run.info.status) == (half.info.run_id, "FINISHED")
+    assert run.data.tags["memsweep.outcome"] == "done"
+
+
+def test_infinities_are_named_because_mlflow_cannot_hold_them(results: Path) -> None:
+    tables = make_tables(2)
+    late = tables["history"]["step"] >= 2000
+    tables["history"].loc[late, "train_loss"] = math.inf
+    tables["history"].loc[tables["history"]["seed"] == 4, "validation_loss"] = math.nan
+    record = make_record(2, outcome="diverged", summary={"error": math.inf, "margin": math.nan})
+    tracker = Tracker.open(None, results, "s")
+    tracker.log_trial(record, tables)
+    assert tracker.finish() == ""
+    tags = runs_of(tracking_uri(None, results), tracker)[identity_of(2)].data.tags
+    assert tags["memsweep.nonfinite"].splitlines() == [
+        "final/error = inf",
+        "final/margin = nan",
+        f"train_loss = inf at {STEPS - 40} of {STEPS - 1} points, first at step 2000",
+        f"validation_loss = nan at {STEPS} of {STEPS} points, first at step 0",
+        f"validation_loss_worst = nan at {STEPS} of {STEPS} points, first at step 0",
+    ]
+    assert "learning_rate" in tags["mlflow.note.content"]
+
+
+def test_a_long_history_keeps_its_ends_and_a_hundred_points(results: Path) -> None:
+    history = pd.DataFrame({"seed": 0, "step": np.arange(5000), "train_loss": 1.0, "validation_loss": 1.0})
+    run = run_content.finished_run(make_record(2), {"history": history})
+    steps = [point.step for point in run.metrics if point.key == "train_loss"]
+    assert len(steps) == run_content.POINTS
+    assert (steps[0], steps[-1]) == (0, 4999)
+
+
+def test_what_an_older_version_stored_is_mirrored_as_it_is() -> None:
+    record = make_record(2, schema=1, summary={"error": math.inf, "margin": math.nan, "method": "worst_case"})
+    stored = json.loads(run_content.finished_run(record, {}).artifacts["record.json"])
+    assert (stored["schema"], stored["summary"]) == (1, {"error": "inf", "margin": "nan", "method": "worst_case"})
+    run = run_content.failed_run(identity_of(2), {"outcome": "of another version", "error": "x"}, make_config(2))
+    assert run.stamp == run_content.stamp_of_failure({"outcome": "of another version"})
+    assert run.stamp.status == "FAILED"
+
+
+def test_a_failed_trial_is_shown_and_a_later_success_takes_its_place(results: Path) -> None:
+    failure = {"outcome": "failed", "error": "ValueError: no", "traceback": "Traceback …\nValueError: no"}
+    tracker = Tracker.open(None, results, "s")
+    tracker.log_failure(identity_of(2), failure, make_config(2))
+    assert tracker.finish("failed") == ""
+    uri = tracking_uri(None, results)
+    failed = runs_of(uri, tracker)[identity_of(2)]
+    assert (failed.info.status, failed.data.tags["memsweep.outcome"]) == ("FAILED", "failed")
+    folder = client_of(uri).download_artifacts(failed.info.run_id, "traceback.txt")
+    assert "ValueError: no" in Path(folder).read_text()
+    again = Tracker.open(None, results, "s")
+    again.log_trial(make_record(2), make_tables(2))
+    assert again.finish() == ""
+    run = runs_of(uri, again)[identity_of(2)]
+    assert (run.info.status, run.data.tags["memsweep.outcome"]) == ("FINISHED", "done")
+    # Nothing of the failure clings to it: a run cannot lose an artifact or change its start, so it is another run.
+    assert run.info.run_id != failed.info.run_id
+    assert "mlflow.note.content" not in run.data.tags
+    assert "traceback.txt" not in {file.path for file in client_of(uri).list_artifacts(run.info.run_id)}
+
+
+def test_hostile_names_and_large_configs_are_mirrored(results: Path) -> None:
+    record = make_record(2)
+    record["config"]["task"] |= {f"field_{i}": "v" * (7000 if i == 0 else 3) for i in range(250)}
+    tracker = Tracker.open(None, results, "<script>alert(1)</script>", "'; drop table runs; --")
+    tracker.log_trial(record, make_tables(2))
+    assert tracker.finish() == ""
+    run = runs_of(tracking_uri(None, results), tracker)[identity_of(2)]
+    assert run.data.params["task.field_249"] == "vvv"
+    assert len(run.data.params["task.field_0"]) == 6000
+
+
+def test_an_experiment_in_the_trash_is_taken_out(results: Path) -> None:
+    first = Tracker.open(None, results, "s")
+    assert first.finish() == ""
+    client_of(tracking_uri(None, results)).delete_experiment(first.experiment_id)
+    again = Tracker.open(None, results, "s")
+    again.log_trial(make_record(2), make_tables(2))
+    assert again.finish() == ""
+    assert len(runs_of(tracking_uri(None, results), again)) == 1
+
+
+def test_one_result_that_mlflow_refuses_does_not_hold_up_the_others(results: Path, tmp_path: Path) -> None:
+    refused = make_record(2)
+    refused["config"]["task"]["a[b]"] = 1  # no name that MLflow takes
+    tracker = Tracker.open(None, results, "s")
+    tracker.log_trial(refused, make_tables(2))
+    tracker.log_trial(make_record(3), make_tables(3))
+    tracker.log_report(tmp_path / "no such folder")
+    sentence = tracker.finish()
+    assert sentence.startswith("Not in MLflow yet: 1 of 2 trials, the report (")
+    assert "a[b]" in sentence
+    assert str(results / "s") in sentence
+    runs = runs_of(tracking_uri(None, results), tracker)
+    assert runs[identity_of(3)].info.status == "FINISHED"
+    assert runs[identity_of(2)].info.status == "RUNNING"
+
+
+def test_the_database_is_created_without_noise(results: Path) -> None:
+    code = (
+        "from pathlib import Path; from memsweep.sweep.tracking import Tracker; import sys;"
+        "t = Tracker.open(None, Path(sys.argv[1]), 's'); print(t.finish(), end='')"
+    )
+    source = ROOT / "platform"
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW")}
+    # Two at once: the lock keeps them from creating the tables at the same time.
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(results)],
+            env=env | {"PYTHONPATH": str(source)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    for process in both:
+        output, _ = process.communicate(timeout=120)
+        assert (process.returncode, output) == (0, "")
+
+
+@pytest.mark.parametrize("uri", ["mlruns", "file:///tmp/mlruns", "./x", "ftp://host/x", "sqlite:x.db"])
+def test_a_file_store_is_refused_before_anything_starts(results: Path, uri: str) -> None:
+    with pytest.raises(ConfigError, match="neither a server nor a database"):
+        Tracker.open(uri, results, "s")
+    assert not results.exists()
+
+
+def test_secrets_stay_out_of_messages() -> None:
+    assert redacted("postgresql+psycopg2://me:secret@db:5432/x?password=1") == "postgresql+psycopg2://db:5432/x"
+    assert redacted("sqlite:////a/b.db") == "sqlite:////a/b.db"

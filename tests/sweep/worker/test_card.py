@@ -1,0 +1,93 @@
+"""Packs that share a GPU: by the memory that was measured, with a margin, and never more than the card has."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from engine import trial
+from memsweep.config.schema.trial import ResourcesConfig, SweepConfig
+from memsweep.errors import ConfigError
+from memsweep.sweep.planning.plan import identified, make_packs
+from memsweep.sweep.planning.resources import on_card
+from memsweep.sweep.worker.gpu_memory import MARGIN, PROGRAMS, STEPS, Need, fitted, hold_to, probe, programs
+from memsweep.trial import program, run_pack
+from paths import ROOT
+
+GIB = 2**30
+
+
+def packs_of(*configs):
+    study = SweepConfig(name="s", rows=configs, grid={}, resources=ResourcesConfig())
+    return make_packs(identified(study))
+
+
+@pytest.mark.parametrize(
+    ("need", "asked", "at_once"),
+    [
+        (Need(1 * GIB, GIB // 2, 80 * GIB), 0.25, 4),  # what was asked is enough
+        (Need(20 * GIB, GIB // 2, 80 * GIB), 0.25, 3),  # 25.5 GiB with the margin
+        (Need(20 * GIB, GIB // 2, 80 * GIB), 0.1, 3),
+        (Need(40 * GIB, GIB // 2, 80 * GIB), 0.25, 1),
+        (Need(1, 0, 80 * GIB), 0.9, 1),  # nobody gets less than he asked for
+    ],
+)
+def test_a_share_is_what_was_asked_or_more(need: Need, asked: float, at_once: int) -> None:
+    share = need.share(asked)
+    assert share.card >= asked
+    assert on_card(share.card) == at_once
+
+
+@pytest.mark.parametrize("tensors", [GIB // 100, 3 * GIB, 7 * GIB, 20 * GIB, 60 * GIB])
+@pytest.mark.parametrize("asked", [0.01, 0.1, 0.3, 0.5, 0.99])
+def test_all_that_share_a_card_fit_on_it_with_their_margin(tensors: int, asked: float) -> None:
+    need = Need(tensors, GIB // 2, 80 * GIB)
+    share = need.share(asked)
+    assert share.tensors >= MARGIN * tensors
+    assert on_card(share.card) * (share.tensors + need.process) <= need.card
+
+
+def test_a_pack_larger_than_the_card_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"needs 88\.0 GiB .* has 80\.0 GiB: lower training\.batch_size"):
+        Need(70 * GIB, GIB // 2, 80 * GIB).share(0.25)
+
+
+def test_a_probe_runs_the_largest_programs_at_their_own_shapes() -> None:
+    configs = [trial(task={"horizon": 8 * n}, training={"steps": 4000}) for n in range(1, PROGRAMS + 3)]
+    found = programs(packs_of(*configs, trial(task={"horizon": 8}, model={"width": 5}, training={"steps": 4000})))
+    assert [group[0].task.horizon for group in found] == [8 * n for n in range(PROGRAMS + 2, 2, -1)]
+    for group in found:
+        assert len({program(config) for config in group}) == 1
+        assert {config.training.steps for config in group} == {STEPS}
+        assert group[0].training.batch_size == configs[0].training.batch_size
+
+
+def test_trials_that_run_together_are_probed_together() -> None:
+    together = [trial(model={"width": width}) for width in (2, 3, 5)]
+    assert [len(group) for group in programs(packs_of(*together))] == [3]
+
+
+def test_what_a_probe_runs_is_a_trial() -> None:
+    (group,) = programs(packs_of(trial()))
+    (result,) = run_pack(group)
+    assert not result.tables["curves"].empty
+
+
+@pytest.mark.parametrize("asked", [{}, {"gpus": 1.0}, {"workers": 2, "gpus_per_worker": 1.0}])
+def test_whole_cards_are_not_probed(asked) -> None:
+    resources = ResourcesConfig(**asked)
+    assert fitted(resources, packs_of(trial()), ROOT) == (resources, 0)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_a_pack_runs_within_what_the_probe_measured() -> None:
+    config = trial(model={"width": 16, "activation": "tanh"}, training={"steps": 200})
+    need = probe(programs(packs_of(config)), ROOT)
+    hold_to(need.share(0.01).tensors)
+    try:
+        run_pack([config], device="cuda")
+        assert torch.cuda.max_memory_reserved() <= MARGIN * need.tensors
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(need.card // 2, dtype=torch.uint8, device="cuda")
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)

@@ -1,0 +1,165 @@
+"""A pack in a worker: results are stored once, faults come back as data, memory is told from other faults."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from memsweep.config.schema.canonical import to_dict
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.sweep.planning.identity import pack_identity
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.worker.execute import PackJob, PackReport, execute_pack, failure_of, is_memory
+from memsweep.trial import TrialResult, run_pack
+from paths import ROOT
+from runner_work import planned, tiny
+
+
+def job_for(folder: Path, *configs: object) -> PackJob:
+    (pack,) = planned([configs]).packs  # type: ignore[list-item]
+    members = tuple((trial.identity, to_dict(trial.config)) for trial in pack.trials)
+    return PackJob(pack.identity, "demo", str(folder), str(ROOT), members, revision="abc-dirty")
+
+
+def test_results_are_stored_with_where_they_come_from(tmp_path: Path) -> None:
+    job = job_for(tmp_path, tiny(0), tiny(1))
+    fractions: list[float] = []
+    report = execute_pack(job, fractions.append)
+    names = [name for name, _ in job.members]
+    assert report == PackReport(finished=dict.fromkeys(names, "done"))
+    assert fractions[-1] == 1.0
+    assert fractions == sorted(fractions)
+    store = Store(tmp_path)
+    for name, data in job.members:
+        record = store.record(name)
+        assert record["config"] == json.loads(json.dumps(data))
+        origin = record["provenance"]
+        # the two widths are alike: one program, of which each record names the whole by one hash
+        assert (origin["pack"], origin["members"]) == (job.pack, 2)
+        assert origin["code_revision"] == "abc-dirty"
+        assert origin["versions"]["torch"] == importlib.metadata.version("torch")
+        assert origin["device"].startswith("cpu (")
+        assert set(origin["phases"]) == {"data", "training", "perturbation", "tables"}
+        assert 0 < sum(origin["phases"].values()) == pytest.approx(origin["seconds"])
+        assert set(store.tables(name)["curves"]["seed"]) == {data["training"]["first_seed"]}
+    assert not list((tmp_path / "checkpoints").glob("*.pt"))
+    assert set(report.seconds) == {"starting", *origin["phases"], "storing"}
+    assert sum(report.seconds.values()) >= origin["seconds"]
+
+
+def test_a_member_with_a_result_is_not_computed_again(tmp_path: Path) -> None:
+    execute_pack(job_for(tmp_path, tiny(0)), lambda fraction: None)
+    store = Store(tmp_path)
+    before = {name: store.record(name) for name in store.identities()}
+    report = execute_pack(job_for(tmp_path, tiny(0), tiny(1)), lambda fraction: None)
+    assert len(report.finished) == 2
+    assert all(store.record(name) == record for name, record in before.items())
+
+
+def test_the_process_has_its_threads_back_afterwards(tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    execute_pack(replace(job_for(tmp_path, tiny(0)), threads=before + 1), lambda fraction: None)
+    assert torch.get_num_threads() == before
+
+
+def test_other_code_in_a_worker_is_refused_and_the_others_of_the_pack_run(tmp_path: Path) -> None:
+    job = job_for(tmp_path, tiny(0), tiny(1))
+    (name, data), other = job.members
+    report = execute_pack(replace(job, members=(("0" * 32, data), other)), lambda fraction: None)
+    assert list(report.finished) == [other[0]]
+    assert report.guilty == ("0" * 32,)
+    assert "different code" in report.failed["0" * 32]["error"]
+    assert name in report.failed["0" * 32]["error"]
+
+
+def test_a_task_that_raises_or_exits_is_a_failure_with_its_traceback(tmp_path: Path) -> None:
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "runner_faulty.py").write_text(
+        textwrap.dedent(
+            """
+            from dataclasses import dataclass
+            from memsweep.config.core.fields import setting
+            from memsweep.registry import register_task
+
+            @register_task("runner_faulty")
+            class Faulty:
+                pack_fields = frozenset()
+                knows_population = False
+                carries_states = False
+                @dataclass(frozen=True, kw_only=True)
+                class Config:
+                    exits: bool = setting(False, "leave by sys.exit")
+                def __init__(self, config):
+                    raise SystemExit(3) if config.exits else ZeroDivisionError("mind the kernel")
+            """
+        )
+    )
+    from memsweep import registry
+
+    registry.discover(tmp_path)
+    for exits, words in ((False, "ZeroDivisionError: mind the kernel"), (True, "SystemExit: 3")):
+        task = registry.get(registry.TASK, "runner_faulty").Config(exits=exits)
+        job = job_for(tmp_path / "results", replace(tiny(0), task=task))
+        report = execute_pack(replace(job, workspace=str(tmp_path)), lambda fraction: None)
+        (failure,) = report.failed.values()
+        assert (failure["outcome"], failure["error"]) == ("failed", words)
+        assert "runner_faulty.py" in failure["traceback"]
+        assert report.guilty == tuple(report.failed)  # it had its program for itself
+    assert not Store(tmp_path / "results").identities()
+
+
+def test_a_program_that_raises_costs_the_other_programs_of_its_pack_nothing(tmp_path: Path) -> None:
+    """What shares nothing is put together for Ray's sake only: a fault, and the numbers, stay where they belong."""
+    alone = {name: dict(data) for name, data in job_for(tmp_path / "a", tiny(0), tiny(1)).members}
+    others = [replace(tiny(seed), task=replace(tiny(seed).task, horizon=9)) for seed in (2, 3)]
+    job = job_for(tmp_path / "b", tiny(0), others[0], tiny(1), others[1])
+
+    def run(configs: list[TrialConfig], **options: Any) -> list[TrialResult]:
+        if configs[0].task.horizon == 9:
+            raise ZeroDivisionError("mind the horizon")
+        return run_pack(configs, **options)
+
+    fractions: list[float] = []
+    report = execute_pack(job, fractions.append, run)
+    assert set(report.finished) == set(alone)
+    assert set(report.failed) == {job.members[1][0], job.members[3][0]}
+    assert report.guilty == ()  # two that failed together: each is tried alone
+    assert fractions == sorted(fractions)
+    execute_pack(job_for(tmp_path / "a", tiny(0), tiny(1)), lambda fraction: None)
+    for name in alone:
+        ours, theirs = Store(tmp_path / "b").tables(name), Store(tmp_path / "a").tables(name)
+        assert all(ours[table].equals(theirs[table]) for table in ours)
+
+
+def test_a_task_file_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "runner_broken.py").write_text("import a_module_that_is_not_there\n")
+    job = job_for(tmp_path / "results", tiny(0))
+    ((name, data),) = job.members
+    missing = {**data, "task": {**data["task"], "name": "only_in_the_broken_file"}}
+    report = execute_pack(replace(job, workspace=str(tmp_path), members=((name, missing),)), lambda fraction: None)
+    assert "only_in_the_broken_file" in report.failed[name]["error"]
+    assert "a_module_that_is_not_there" in report.failed[name]["error"]
+
+
+def test_lack_of_memory_is_told_from_other_faults() -> None:
+    with pytest.raises(RuntimeError) as cpu:
+        torch.empty(2**60)  # torch's own CPU allocator refuses
+    assert is_memory(cpu.value)
+    assert is_memory(MemoryError())
+    assert is_memory(torch.cuda.OutOfMemoryError("CUDA out of memory"))
+    assert not is_memory(RuntimeError("shapes do not match"))
+    assert failure_of(MemoryError("x"))["outcome"] == "out_of_memory"
+
+
+def test_a_report_survives_its_journey(tmp_path: Path) -> None:
+    name = pack_identity(["x"])
+    report = PackReport({name: "done"}, {"y": failure_of(ValueError("ä\n<b>"))}, ("y",))
+    assert PackReport.from_json(report.to_json()) == report

@@ -1,0 +1,39 @@
+"""Every registered task, model and recurrent unit passes its conformance suite, a new one without editing this file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from arena_files import write_arena
+from image_files import write_cifar, write_mnist
+from memsweep import registry
+from memsweep.testing import ModelSuite, TaskSuite, UnitSuite
+from paths import ROOT
+from text_files import write_ptb, write_text
+
+registry.discover(ROOT)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Data where tasks on published files look for it: real formats, random pixels and sentences."""
+    folder = tmp_path_factory.mktemp("data")
+    write_mnist(folder / "mnist")
+    write_cifar(folder / "cifar10", each=30)
+    write_arena(folder)
+    write_ptb(folder / "ptb", lines=(400, 70, 70))
+    write_text(folder / "text.txt", lines=590)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEMSWEEP_DATA", str(folder))
+        yield
+
+
+for _name in registry.names(registry.TASK):
+    globals()[f"TestTask_{_name}"] = type(f"TestTask_{_name}", (TaskSuite,), {"task": _name})
+for _name in registry.names(registry.MODEL):
+    globals()[f"TestModel_{_name}"] = type(f"TestModel_{_name}", (ModelSuite,), {"model": _name})
+for _name in registry.names(registry.UNIT):
+    globals()[f"TestUnit_{_name}"] = type(f"TestUnit_{_name}", (UnitSuite,), {"unit": _name})
+del TaskSuite, ModelSuite, UnitSuite  # pytest would collect the bare suites too
