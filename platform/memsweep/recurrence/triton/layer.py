@@ -8,7 +8,7 @@ A model's bits depend neither on the other models nor on how many of them are li
 sums are taken in a fixed order.
 
 To check it: ``pytest tests/recurrence/triton/test_triton_layer.py``. On a machine with a GPU its tests run there;
-elsewhere Triton's interpreter runs the kernels, if ``pip install triton`` has been, and the tests say that they were skipped if not.
+elsewhere Triton's interpreter runs the kernels where triton is installed, and where it is not, the tests are skipped.
 
 Letters: see memsweep.recurrence.layer; L live models, S sequences of a launch.
 """
