@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from test_report_page import look
 
 from config_study import BASE, load
 from memsweep import report
-from memsweep.config.claims.comparisons import Comparison
+from memsweep.config.claims.types import Comparison
 from memsweep.config.schema.search import CHOICE, UNIFORM, Domain
 from memsweep.report.analysis.findings import find
 from memsweep.report.analysis.live_verdicts import LiveVerdicts
@@ -211,12 +211,12 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
     written = SearchedFolder("asha", widths=(2,), suggestions=4, diverging=(3,))
     claim = Comparison(
         "error(exp) < error(direct)",
-        *("error", {"model.parameterization": "exp"}, "<", {"model.parameterization": "direct"}, {}),
+        *("error", "less", {"model.parameterization": "exp"}, {"model.parameterization": "direct"}, {}),
         same=("model.width",),
     )
     history = written.write(folder)
     plan = json.loads((folder / "plan.json").read_text())
-    (folder / "plan.json").write_text(json.dumps(plan | {"claims": {"compare": [claim.to_dict()]}}))
+    (folder / "plan.json").write_text(json.dumps(plan | {"claims": {"compare": [asdict(claim)]}}))
     return report_on(replace(load_study(folder), search=history), Location.at(folder))
 
 

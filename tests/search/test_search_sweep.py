@@ -26,7 +26,7 @@ search:
   startup: 2
   scheduler: {name: asha, grace: 10, reduction: 2}
 confirm: {seeds: 3, top: 1}
-claims: [error(width=2) > error(width=3)]
+claims: [{metric: error, direction: greater, left: {model.width: 2}, right: {model.width: 3}}]
 """
 
 

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 from config_study import BASE, load, problems
-from memsweep.config.claims.sections import COLUMNS, Claim, claims_from_dict, claims_to_dict
+from memsweep.config.claims.sections import COLUMNS
+from memsweep.config.claims.types import Claim, claims_from_dict, claims_to_dict
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.plan_file import write_plan
 from memsweep.sweep.store.tables import CONDITIONS

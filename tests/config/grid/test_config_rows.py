@@ -92,8 +92,8 @@ def test_an_axis_of_names_leaves_the_fields_that_rows_set(tmp_path: Path) -> Non
 
 
 def test_claims_name_the_parts_of_rows(tmp_path: Path) -> None:
-    claims = "claims: [error(vanilla_rnn) < error(diagonal_rnn), error(name=vanilla_rnn) < error(name=diagonal_rnn)]\n"
-    claims = claims.replace("(name=", "(model.name=")
+    each = ("{{metric: error, direction: less, left: {{{0}: vanilla_rnn}}, right: {{{0}: diagonal_rnn}}}}").format
+    claims = f"claims: [{each('model')}, {each('model.name')}]\n"
     found = load(tmp_path, BASE + claims + GRID).claims
     assert found is not None
     assert [comparison.left for comparison in found.compare] == [

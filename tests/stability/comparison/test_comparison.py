@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from memsweep.stability.comparison.metrics import SeedValue
 from memsweep.stability.comparison.paired import (
     LEVEL,
-    Judged,
+    CorrectedTest,
     PairTest,
     Support,
+    combine,
+    correct,
     holm,
-    in_words,
-    judged,
     paired_test,
-    together,
+    support_text,
 )
 from memsweep.stability.comparison.signed_rank import MOST_EXACT, MOST_SEEDS, hodges_lehmann, seeds_needed, signed_rank
 from memsweep.stability.verdict.radius import ABOVE, BELOW, BETWEEN
@@ -32,9 +32,9 @@ def seeds(values: Sequence[float], censored: str = "", beyond: float = math.nan)
     return [SeedValue(seed, float(value), censored, beyond) for seed, value in enumerate(values)]
 
 
-def compared(differences: Sequence[float], op: str = ">") -> PairTest:
+def compared(differences: Sequence[float], direction: str = "greater") -> PairTest:
     """A metric on a linear scale whose pairs have these differences."""
-    return paired_test("margin", op, seeds(differences), seeds([0.0] * len(differences)))
+    return paired_test("margin", direction, seeds(differences), seeds([0.0] * len(differences)))
 
 
 def standardized(mean: float, n: int) -> np.ndarray:
@@ -95,10 +95,12 @@ def test_one_study_of_twenty_supports_a_claim_that_does_not_hold(true_claims: in
         shared = random.normal(size=10)  # all cells are compared with one other: the tests are not independent
         shifts = [2.0 if claim < true_claims else 0.0 for claim in range(claims)]
         tests = [
-            paired_test("validation_loss", ">", seeds(np.exp(random.normal(size=10) + shift)), seeds(np.exp(shared)))
+            paired_test(
+                "validation_loss", "greater", seeds(np.exp(random.normal(size=10) + shift)), seeds(np.exp(shared))
+            )
             for shift in shifts
         ]
-        found = [each.support for each in judged(tests)]
+        found = [each.support for each in correct(tests)]
         wrong += Support.SUPPORTED in found[true_claims:]
     assert wrong <= scipy.stats.binom.ppf(0.999, studies, LEVEL)
     assert wrong > 0  # the bound can be broken
@@ -138,36 +140,36 @@ def test_the_interval_is_the_shifts_that_the_two_sided_test_keeps() -> None:
 
 def test_what_is_said_of_one_claim() -> None:
     supported, against, underpowered, hopeless, tied, nothing = (
-        judged([compared(differences)])[0]
+        correct([compared(differences)])[0]
         for differences in ([1, 2, 3, 4, 5], [-1, -2, 3, -4], [1, 2, 3, 4], standardized(0.02, 30), [0, 0, 0], [])
     )
     assert (supported.support, supported.adjusted) == (Support.SUPPORTED, 1 / 32)
     assert against.support is hopeless.support is tied.support is Support.NOT_SUPPORTED
     assert (underpowered.support, underpowered.more_seeds) == (Support.UNDERPOWERED, 1)
-    assert in_words(underpowered.support, underpowered.more_seeds) == "underpowered: needs 1 more seed"
+    assert support_text(underpowered.support, underpowered.more_seeds) == "underpowered: needs 1 more seed"
     assert nothing.support is Support.NOT_MEASURED
-    assert judged([compared([-1, -2, -3, -4, -5], "<")])[0].support is Support.SUPPORTED
-    assert judged([compared([1.0])])[0].more_seeds == 4  # a single pair says nothing of the spread
+    assert correct([compared([-1, -2, -3, -4, -5], "less")])[0].support is Support.SUPPORTED
+    assert correct([compared([1.0])])[0].more_seeds == 4  # a single pair says nothing of the spread
 
 
 def test_more_claims_need_more_seeds() -> None:
     clear = compared([1.0, 1.5, 2.0, 1.2, 1.8])
-    alone, among = judged([clear])[0], judged([clear] * 10)
+    alone, among = correct([clear])[0], correct([clear] * 10)
     assert alone.support is Support.SUPPORTED
     assert {each.support for each in among} == {Support.UNDERPOWERED}
     assert among[0].adjusted == pytest.approx(10 / 32)
     assert among[0].more_seeds == 3  # 2^-8 <= 0.05 / 10 < 2^-7
-    unmeasured = judged([clear, compared([])])
+    unmeasured = correct([clear, compared([])])
     assert unmeasured[0].support is Support.SUPPORTED  # a test that could not be made costs nothing
 
 
 def test_the_seeds_that_a_pilot_study_is_told_decide_the_claim() -> None:
     random, pilot = np.random.default_rng(11), compared(standardized(0.6, 8))
-    (found,) = judged([pilot])
+    (found,) = correct([pilot])
     assert found.support is Support.UNDERPOWERED
     n = pilot.n + found.more_seeds
     power = np.mean(
-        [judged([compared(random.normal(0.6, 1.0, n))])[0].support is Support.SUPPORTED for _ in range(400)]
+        [correct([compared(random.normal(0.6, 1.0, n))])[0].support is Support.SUPPORTED for _ in range(400)]
     )
     assert 0.74 <= power <= 0.87
 
@@ -175,8 +177,8 @@ def test_the_seeds_that_a_pilot_study_is_told_decide_the_claim() -> None:
 def test_a_claim_of_several_cells_holds_if_all_its_tests_do() -> None:
     test = compared([1, 2, 3, 4, 5])
 
-    def parts(*supports: tuple[Support, int]) -> list[Judged]:
-        return [Judged(test, 0.5, support, more) for support, more in supports]
+    def parts(*supports: tuple[Support, int]) -> list[CorrectedTest]:
+        return [CorrectedTest(test, 0.5, support, more) for support, more in supports]
 
     yes, no, few, many, none = (
         (Support.SUPPORTED, 0),
@@ -185,16 +187,16 @@ def test_a_claim_of_several_cells_holds_if_all_its_tests_do() -> None:
         (Support.UNDERPOWERED, 9),
         (Support.NOT_MEASURED, 0),
     )
-    assert together(parts(yes, yes)) == yes
-    assert together(parts(yes, few, many)) == many
-    assert together(parts(yes, few, no)) == no
-    assert together(parts(yes, none, few)) == none
-    assert together([]) == none
+    assert combine(parts(yes, yes)) == yes
+    assert combine(parts(yes, few, many)) == many
+    assert combine(parts(yes, few, no)) == no
+    assert combine(parts(yes, none, few)) == none
+    assert combine([]) == none
 
 
 def test_censored_radii_are_half_lines() -> None:
     def one(left: SeedValue, right: SeedValue) -> PairTest:
-        return paired_test("radius", ">", [left], [right])
+        return paired_test("radius", "greater", [left], [right])
 
     above, below = SeedValue(0, 3.0, ABOVE), SeedValue(0, 0.1, BELOW)
     between, exact = SeedValue(0, 0.5, BETWEEN, 1.0), SeedValue(0, 0.7)
@@ -212,11 +214,13 @@ def test_censored_radii_are_half_lines() -> None:
 def test_pairs_are_seeds_and_a_missing_figure_is_the_worst() -> None:
     left = [SeedValue(3, 1.0), SeedValue(1, 5.0), SeedValue(7, 2.0)]
     right = [SeedValue(1, 2.0), SeedValue(2, 9.0), SeedValue(3, 4.0)]
-    test = paired_test("validation_loss", "<", left, right)
+    test = paired_test("validation_loss", "less", left, right)
     assert (test.n, test.left, test.right, test.ratio) == (2, 3.0, 3.0, True)
     assert test.effect == pytest.approx(math.sqrt(2.5 / 4))
     lost = [SeedValue(0, math.nan), SeedValue(1, 0.5)]
-    assert paired_test("margin", ">", seeds([0.1, 0.1]), lost).p == 0.5  # ranks 2 (infinite) and 1, with -: 2 of 4
-    assert paired_test("test_accuracy", ">", seeds([0.1, 0.1]), lost).n == 1  # who knows what is good
-    errors = paired_test("error", "<", seeds([1.0, math.inf, 1.0]), seeds([math.inf, math.inf, 3.0]))
+    assert (
+        paired_test("margin", "greater", seeds([0.1, 0.1]), lost).p == 0.5
+    )  # ranks 2 (infinite) and 1, with -: 2 of 4
+    assert paired_test("test_accuracy", "greater", seeds([0.1, 0.1]), lost).n == 1  # who knows what is good
+    errors = paired_test("error", "less", seeds([1.0, math.inf, 1.0]), seeds([math.inf, math.inf, 3.0]))
     assert (errors.n, errors.ties, errors.p) == (3, 1, 0.25)

@@ -23,7 +23,7 @@ from arena_files import write_arena
 from engine import trial
 from image_files import write_cifar, write_mnist
 from memsweep import registry
-from memsweep.config.claims.sections import Claims
+from memsweep.config.claims.types import Claims
 from memsweep.config.core.build import checked
 from memsweep.config.core.fields import setting
 from memsweep.config.core.reflect import default, keys

@@ -1,98 +1,258 @@
-"""Comparisons of cells: what a claim in words speaks of, once its names are looked up in the study."""
+"""The comparisons in a study's claims, read and checked against its cells before anything runs. ::
+
+    claims:
+      - {metric: radius, direction: greater, left: {model.parameterization: exp},
+         right: {model.parameterization: direct}, at: {model.width: 8}}
+
+``left`` and ``right`` select cells by dotted paths of a trial, ``at`` holds on both sides. The cells of both sides
+form pairs that agree on all other axes of the grid. Values equal the canonical ones; a part is meant by its name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from memsweep.config.claims.sentences import Sentence
-from memsweep.config.core.problems import sentence
-from memsweep.config.schema.search import METRICS, TEST
-from memsweep.errors import did_you_mean
+from memsweep import registry
+from memsweep.config.claims.types import DIRECTIONS, MISSING, Comparison, at_path
+from memsweep.config.core.problems import join, sentence, show
+from memsweep.config.schema.axes import ROWS
+from memsweep.config.schema.canonical import flatten, to_dict
+from memsweep.config.schema.search import BALL_OF, METRICS, TEST, Search, same
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.errors import did_you_mean, one_of
+
+EXAMPLE = (
+    "{metric: radius, direction: greater, left: {model.parameterization: exp}, "
+    "right: {model.parameterization: direct}, at: {model.width: 8}}"
+)
+_REQUIRED = ("metric", "direction", "left", "right")
+_KEYS = (*_REQUIRED, "at")
+_MOST_NAMED = 12
+_PART = "To run a part of a study, leave its claims out with ~claims"
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """A claim about two sides of a study.
-
-    Attributes:
-        text: as it was written.
-        metric: what is compared (memsweep.stability.comparison.metrics).
-        left, right: dotted path of a trial's field -> value, which single out each side's trials.
-        op: ``>`` or ``<``: how the left side's metric is claimed to be to the right's.
-        at: what holds on both sides.
-        same: what the other axes of the study set: a pair of trials agrees on each of these paths.
-    """
-
-    text: str
-    metric: str
-    left: Mapping[str, Any]
-    op: str
-    right: Mapping[str, Any]
-    at: Mapping[str, Any]
-    same: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; ``from_dict`` is the inverse."""
-        sides = {"left": dict(self.left), "right": dict(self.right), "at": dict(self.at)}
-        return {"text": self.text, "metric": self.metric, "op": self.op, **sides, "same": list(self.same)}
-
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Comparison:
-        """The comparison that ``to_dict`` wrote."""
-        return Comparison(**{**data, "same": tuple(data["same"])})
-
-    def covers(self, side: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
-        """Whether a trial (canonical plain data) belongs to a side of this comparison, ``left`` or ``right``."""
-        return all(fits(at_path(config, path), value) for path, value in (*side.items(), *self.at.items()))
-
-
-def metric_problems(sentence_: Sentence, path: str, reported: frozenset[str]) -> Iterator[str]:
-    """What is wrong with a sentence's metric.
+class Cells:
+    """The cells of a study, and the values that their fields have.
 
     Args:
-        sentence_: the claim.
-        path: where it stands in the study file.
-        reported: the metrics that all tasks of the study report.
+        rows: a trial for each cell; none where something else is wrong.
+        axes: of the grid, dotted path -> values as written.
+        search: what is searched in the cells.
     """
-    name = sentence_.metric
-    if name.startswith(TEST):
-        if name.removeprefix(TEST) not in reported:
-            there = f"its tasks report {', '.join(sorted(reported))}" if reported else "its tasks report no metrics"
-            yield sentence(path, f"the study has no metric {name}: {there}")
-    elif name not in METRICS:
-        known = (*METRICS, *(f"{TEST}{metric}" for metric in sorted(reported)))
-        yield sentence(path, f"there is no metric {name!r}.{did_you_mean(name, known)} Metrics: {', '.join(known)}")
 
+    def __init__(self, rows: Sequence[TrialConfig], axes: Mapping[str, Sequence[Any]], search: Search | None) -> None:
+        self.rows, self.axes = rows, axes
+        self.space = search.space if search is not None else {}
+        self._plain: dict[int, Any] = {}
 
-def at_path(config: Mapping[str, Any], path: str) -> Any:
-    """The value at a dotted path of plain data; ``MISSING`` where there is none. A part is a mapping or its name."""
-    node: Any = config
-    for key in path.split("."):
-        if isinstance(node, str) and key == "name":
-            return node
-        if not isinstance(node, Mapping) or key not in node:
+    def value(self, row: TrialConfig, path: str) -> Any:
+        """The value of a row's field; ``MISSING`` where it has no such field."""
+        section, _, below = path.partition(".")
+        part = getattr(row, section, None)
+        if part is None:
             return MISSING
-        node = node[key]
-    return node
+        if id(part) not in self._plain:  # rows share their sections, and a study has far fewer of them than rows
+            self._plain[id(part)] = to_dict(part)
+        return at_path(self._plain[id(part)], below)
 
+    def values(self, path: str) -> list[Any]:
+        """The different values of a field over the cells, or over the choices where it is searched."""
+        searched = self.searched(path)
+        if searched:
+            below = path.removeprefix(searched).removeprefix(".")
+            every: Iterable[Any] = (at_path(value, below) for value in self.space[searched].values)
+        else:
+            every = (self.value(row, path) for row in self.rows)
+        return list({_key(value): value for value in every if value is not MISSING}.values())
 
-MISSING = object()
-"""What a path without a value has: it fits no value, ``null`` neither."""
+    def searched(self, path: str) -> str:
+        """The searched field that a path names or lies in; empty where none is."""
+        return next((field for field in self.space if f"{path}.".startswith(f"{field}.")), "")
 
+    def paths(self) -> list[str]:
+        """The dotted path of every field of any cell."""
+        sections = {
+            id(part): (field.name, part)
+            for row in self.rows
+            for field in dataclasses.fields(row)
+            if (part := getattr(row, field.name)) is not None
+        }
+        return list(dict.fromkeys(p for name, part in sections.values() for p in flatten({name: to_dict(part)})))
 
-def fits(found: Any, wanted: Any) -> bool:
-    """Whether a value of a trial is the one that is meant; a part is meant by its name, or by name and some fields."""
-    if isinstance(wanted, Mapping):
-        return all(
-            fits(at_path(found, key) if isinstance(found, Mapping) else found if key == "name" else MISSING, value)
-            for key, value in wanted.items()
+    def fields(self, axis: str) -> list[str]:
+        """The fields that an axis of the grid sets: its own path, or those in its values where they are mappings."""
+        return list(
+            dict.fromkeys(
+                path for value in self.axes[axis] for path in flatten(value if axis == ROWS else {axis: value})
+            )
         )
-    if isinstance(found, Mapping):
-        return "name" in found and fits(found["name"], wanted)
-    if isinstance(found, bool) or isinstance(wanted, bool):
-        return found is wanted
-    if isinstance(found, list | tuple) and isinstance(wanted, list | tuple):
-        return list(found) == list(wanted)
-    return bool(found == wanted)
+
+    def select(self, *conditions: Mapping[str, Any]) -> list[TrialConfig]:
+        """The cells that meet these conditions, searched fields aside."""
+        wanted = [(p, value) for side in conditions for p, value in side.items() if not self.searched(p)]
+        return [row for row in self.rows if all(same(self.value(row, path), value) for path, value in wanted)]
+
+    def reported(self) -> list[str]:
+        """The metric that all tasks report of each replica."""
+        classes = {registry.get(registry.TASK, row.task.name) for row in self.rows}
+        return sorted(frozenset.intersection(*(frozenset(getattr(each, "reports", ())[:1]) for each in classes)))
+
+
+def read_comparisons(data: Any, path: str, cells: Cells, problems: list[str]) -> tuple[Comparison, ...]:
+    """The comparisons in a list of mappings.
+
+    Args:
+        data: plain data.
+        path: where it stands in the study file.
+        cells: of the study; without any, only the form of the mappings is checked, and nothing is returned.
+        problems: gets one sentence for everything that is wrong.
+    """
+    if not isinstance(data, list | tuple) or not data:
+        problems.append(sentence(path, f"must be a list of at least one comparison such as {EXAMPLE}", show(data)))
+        return ()
+    read: dict[str, Comparison] = {}
+    for index, entry in enumerate(data):
+        here = f"{path}[{index}]"
+        wrong = list(_form_problems(entry, here))
+        comparison = None if wrong or not cells.rows else _comparison(entry, here, cells, wrong)
+        problems += wrong
+        if comparison is None:
+            continue
+        if comparison.text in read:  # fields of different sections may have one short name
+            comparison = dataclasses.replace(comparison, text=_text(comparison, whole=True))
+        if any(dataclasses.replace(other, text=comparison.text) == comparison for other in read.values()):
+            problems.append(sentence(here, "repeats an earlier claim. Take one of them out", comparison.text))
+        read[comparison.text] = comparison
+    return tuple(read.values())
+
+
+def _form_problems(entry: Any, path: str) -> Iterator[str]:
+    if not isinstance(entry, Mapping):
+        yield sentence(path, f"must be a comparison such as {EXAMPLE}", show(entry))
+        return
+    for key in entry:
+        if key not in _KEYS:
+            yield sentence(join(path, key), f"no such field.{did_you_mean(key, _KEYS)} Fields: {', '.join(_KEYS)}")
+    for key in _REQUIRED:
+        if key not in entry:
+            yield sentence(join(path, key), f"is required: a comparison is written as {EXAMPLE}")
+    if "direction" in entry and entry["direction"] not in list(DIRECTIONS):
+        rule = f"must be one of {one_of(DIRECTIONS)}: how the left side is to the right"
+        yield sentence(f"{path}.direction", rule, show(entry["direction"]))
+    for side in ("left", "right", "at"):
+        if side in entry and (not isinstance(entry[side], Mapping) or not entry[side]):
+            rule = "must be a mapping of a trial's dotted paths to values, such as {model.parameterization: exp}"
+            yield sentence(f"{path}.{side}", rule, show(entry[side]))
+
+
+def _comparison(entry: Mapping[str, Any], path: str, cells: Cells, problems: list[str]) -> Comparison | None:
+    """The comparison, or None with the reasons added to ``problems``."""
+    sides = {side: flatten(entry.get(side, {})) for side in ("left", "right", "at")}
+    problems += _metric_problems(entry["metric"], path, cells.reported())
+    for side, conditions in sides.items():
+        for field, value in conditions.items():
+            problems += _field_problems(field, value, f"{path}.{side}.{field}", cells)
+    touched = [*sides["left"], *sides["right"]]
+    for field in sides["at"].keys() & set(touched):
+        problems.append(sentence(path, f"names {field} on a side and in 'at'. Keep one of them"))
+    if problems:
+        return None
+    others = [fields for axis in cells.axes if not _overlap(fields := cells.fields(axis), touched)]
+    agree = tuple(dict.fromkeys(field for fields in others for field in fields))
+    made = Comparison("", entry["metric"], entry["direction"], **sides, same=agree)
+    problems += _pair_problems(made, path, cells)
+    return dataclasses.replace(made, text=_text(made))
+
+
+def _metric_problems(name: Any, path: str, reported: Sequence[str]) -> Iterator[str]:
+    if isinstance(name, str) and name.startswith(TEST):
+        if name.removeprefix(TEST) not in reported:
+            there = f"its tasks report {', '.join(reported)}" if reported else "its tasks report no metrics"
+            yield sentence(f"{path}.metric", f"the study has no metric {name}: {there}")
+    elif name not in list(METRICS):
+        known = (*METRICS, *(f"{TEST}{metric}" for metric in reported))
+        rule = f"there is no metric {show(name)}.{did_you_mean(name, known)} Metrics: {', '.join(known)}"
+        yield sentence(f"{path}.metric", rule)
+
+
+def _field_problems(field: str, value: Any, path: str, cells: Cells) -> Iterator[str]:
+    searched = cells.searched(field)
+    if searched and cells.space[searched].is_numeric:
+        yield sentence(path, "is searched among numbers: no cell has one value of it. Compare by an axis of the grid")
+        return
+    values = cells.values(field)
+    if not values:
+        known = cells.paths()
+        ends = [one for one in known if one.endswith(f".{field}")]
+        near = f" Did you mean {' or '.join(ends)}?" if ends else did_you_mean(field, known)
+        yield sentence(path, f"the study has no such field.{near} Its axes: {_listed(cells.axes)}")
+    elif not any(same(one, value) for one in values):
+        near = did_you_mean(value, [_word(one) for one in values])
+        rule = f"no trial of the study has the value {show(value)}.{near} There are: {_listed(values)}. {_PART}"
+        yield sentence(path, rule)
+
+
+def _pair_problems(made: Comparison, path: str, cells: Cells) -> Iterator[str]:
+    """Why the cells of the two sides cannot form pairs."""
+    if made.left == made.right:
+        yield sentence(path, "compares a side with itself")
+        return
+    sides = {side: cells.select(getattr(made, side), made.at) for side in ("left", "right")}
+    for side, rows in sides.items():
+        if not rows:
+            yield sentence(f"{path}.{side}", "the study has no cell with all of these values (and those of 'at')")
+            return
+    keys = {side: [_key([cells.value(row, p) for p in made.same]) for row in rows] for side, rows in sides.items()}
+    for side, rows in sides.items():
+        if len(set(keys[side])) < len(rows):
+            open_axes = [axis for axis in cells.axes if not {*cells.fields(axis)} <= {*made.same}]
+            paths = [p for axis in open_axes for p in (cells.fields(axis) if axis == ROWS else (axis,))]
+            varied = [p for p in paths if len({_key(cells.value(row, p)) for row in rows}) > 1]
+            rule = f"several cells of one side differ in {_listed(varied)} alone: name it on both sides or in 'at'"
+            yield sentence(path, rule)
+            return
+    if not {*keys["left"]} & {*keys["right"]}:
+        yield sentence(path, "no cell of the one side agrees with one of the other in all other axes")
+    ball = BALL_OF.get(made.metric)
+    if ball and any(ball not in row.perturbation.balls for rows in sides.values() for row in rows):
+        yield sentence(path, f"{made.metric} needs {ball} among perturbation.balls")
+
+
+def _text(made: Comparison, *, whole: bool = False) -> str:
+    """``radius(exp) > radius(direct) at width 8``; ``whole`` writes every path out, so that no two texts are equal."""
+
+    def field(path: str) -> str:
+        return path if whole else path.rpartition(".")[2]
+
+    def items(side: Mapping[str, Any]) -> str:
+        return ", ".join(v if isinstance(v, str) and not whole else f"{field(p)}={_word(v)}" for p, v in side.items())
+
+    sides = (f"{made.metric}({items(side)})" for side in (made.left, made.right))
+    places = ", ".join(f"{field(path)} {_word(value)}" for path, value in made.at.items())
+    return f" {DIRECTIONS[made.direction]} ".join(sides) + (f" at {places}" if places else "")
+
+
+def _overlap(paths: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether any of these paths leads to a part of any of the others, or the other way round."""
+    return any(
+        f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.") for one in paths for other in others
+    )
+
+
+def _key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return str(value.get("name", value))
+    return value if isinstance(value, str) else show(value)
+
+
+def _listed(values: Iterable[Any]) -> str:
+    words = [_word(value) for value in values]
+    more = f" and {len(words) - _MOST_NAMED} more" if len(words) > _MOST_NAMED else ""
+    return ", ".join(words[:_MOST_NAMED]) + more or "none"

@@ -1,29 +1,31 @@
-"""What is claimed about a study: its ``claims`` section, a published table, or sentences that compare cells, or both.
+"""The section ``claims`` of a study: a published table, comparisons of its cells, or both.
 
-Claims are compared with the verdicts in the report, and decide nothing: no trial's identity contains them. ::
+The report sets claims beside its verdicts. They decide nothing: no trial's identity contains them. ::
 
     claims:
       source: README of the method's repository
       rows:
         - {name: Diagonal RNN, where: {model: diagonal_rnn, parameterization: direct}, exponential: stable}
       compare:
-        - radius(exp) > radius(direct) at width 8
+        - {metric: radius, direction: greater, left: {model.parameterization: exp},
+           right: {model.parameterization: direct}, at: {model.width: 8}}
 
-Each row names the conditions that it speaks of (``where``) and gives a verdict for each kernel. Without a table, the
-section may be the list of sentences itself (see ``memsweep.config.claims.sentences``).
+Each row names its conditions (``where``) and gives a verdict for each kernel. Without a table, the section may be the
+list of comparisons itself (``memsweep.config.claims.comparisons``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from memsweep import registry
-from memsweep.config.claims.comparisons import Comparison
-from memsweep.config.claims.sentences import EXAMPLE, GrammarError, Sentence, parsed
+from memsweep.config.claims.comparisons import EXAMPLE, Cells, read_comparisons
+from memsweep.config.claims.types import Claim, Claims
 from memsweep.config.core.problems import join, sentence, show
 from memsweep.config.core.reflect import keys, part_config
+from memsweep.config.schema.search import Search
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import did_you_mean, one_of
 
 CLAIMS = "claims"
@@ -35,79 +37,40 @@ _KEYS = (_SOURCE, _ROWS, _COMPARE)
 _REGISTERED = {"task": registry.TASK, "model": registry.MODEL, "parameterization": registry.PARAMETERIZATION}
 
 
-@dataclass(frozen=True)
-class Claim:
-    """One row of a published table.
-
-    Attributes:
-        name: the row's label, as published.
-        where: condition column -> the values it may have; a row without conditions speaks of all.
-        verdicts: kernel -> ``stable`` or ``unstable``.
-    """
-
-    name: str
-    where: Mapping[str, tuple[Any, ...]]
-    verdicts: Mapping[str, str]
-
-    def covers(self, condition: Mapping[str, Any]) -> bool:
-        """Whether the row speaks of a condition (column -> value, None where it has no such field).
-
-        A part with fields, ``best(a=1.0, b=0.5)``, is meant by this label and by its bare name.
-        """
-        return all(any(_same(condition.get(column), value) for value in self.where[column]) for column in self.where)
-
-
-@dataclass(frozen=True)
-class Claims:
-    """A published table, comparisons of cells, or both.
-
-    Attributes:
-        source: where the table was published, in words; empty without a table.
-        rows: of the table, in the order of publication.
-        compare: the sentences, in the order in which they are written.
-    """
-
-    source: str = ""
-    rows: tuple[Claim, ...] = ()
-    compare: tuple[Comparison, ...] = ()
-
-    @property
-    def kernels(self) -> tuple[str, ...]:
-        """The kernels that any row speaks of, in order of appearance."""
-        return tuple(dict.fromkeys(kernel for row in self.rows for kernel in row.verdicts))
-
-
-Resolve = Callable[[Sentence, str], Comparison | None]
-"""Looks up in the study what a sentence, which stands at a path of the study file, speaks of; None where it fails."""
-
-
-def read_claims(data: Any, problems: list[str], resolve: Resolve | None = None) -> Claims | None:
+def study_claims(
+    data: Any,
+    rows: Sequence[TrialConfig],
+    axes: Mapping[str, Sequence[Any]],
+    search: Search | None,
+    problems: list[str],
+) -> Claims | None:
     """The ``claims`` section of a study; None when there is none or it is wrong.
 
     Args:
         data: plain data, None where the study has no claims.
+        rows: the cells; none where something else is wrong: then comparisons are not checked against them.
+        axes: of the grid, dotted path -> values as written.
+        search: what is searched in the cells.
         problems: gets one sentence for everything that is wrong.
-        resolve: looks names up; None: sentences are checked for their grammar and left out.
     """
     if data is None:
         return None
-    before = len(problems)
+    before, cells = len(problems), Cells(rows, axes, search)
     if isinstance(data, list | tuple):
-        compare = _sentences(data, CLAIMS, problems, resolve)
-        return Claims(compare=compare) if len(problems) == before else None
+        claims = Claims(compare=read_comparisons(data, CLAIMS, cells, problems))
+        return claims if len(problems) == before else None
     if not isinstance(data, Mapping):
-        rule = f"must be a mapping with the keys {_SOURCE} and {_ROWS}, or a list of sentences such as {EXAMPLE}"
+        rule = f"must be a mapping with the keys {_SOURCE} and {_ROWS}, or a list of comparisons such as {EXAMPLE}"
         problems.append(sentence(CLAIMS, rule, show(data)))
         return None
     for key in data:
         if key not in _KEYS:
             hint = did_you_mean(key, _KEYS)
             problems.append(sentence(join(CLAIMS, key), f"no such field.{hint} Fields: {', '.join(_KEYS)}"))
-    compare = ()
-    if _COMPARE in data:
-        compare = _sentences(data[_COMPARE], join(CLAIMS, _COMPARE), problems, resolve)
-    source, rows = ("", ()) if _COMPARE in data and not {_SOURCE, _ROWS} & data.keys() else _table(data, problems)
-    return Claims(source, rows, compare) if len(problems) == before else None
+    path = join(CLAIMS, _COMPARE)
+    compare = read_comparisons(data[_COMPARE], path, cells, problems) if _COMPARE in data else ()
+    source, table = ("", ()) if _COMPARE in data and not {_SOURCE, _ROWS} & data.keys() else _table(data, problems)
+    return Claims(source, table, compare) if len(problems) == before else None
 
 
 def _table(data: Mapping[str, Any], problems: list[str]) -> tuple[str, tuple[Claim, ...]]:
@@ -118,60 +81,6 @@ def _table(data: Mapping[str, Any], problems: list[str]) -> tuple[str, tuple[Cla
         problems.append(sentence(join(CLAIMS, _ROWS), "must be a list of at least one row", show(rows)))
         return str(source), ()
     return str(source), tuple(_row(row, f"{CLAIMS}.{_ROWS}[{index}]", problems) for index, row in enumerate(rows))
-
-
-def _sentences(data: Any, path: str, problems: list[str], resolve: Resolve | None) -> tuple[Comparison, ...]:
-    if not isinstance(data, list | tuple) or not data:
-        problems.append(sentence(path, f"must be a list of at least one sentence such as {EXAMPLE}", show(data)))
-        return ()
-    found: dict[str, Comparison] = {}
-    for index, text in enumerate(data):
-        here = f"{path}[{index}]"
-        read = _sentence(text, here, problems)
-        if read is not None and read.text in found:
-            problems.append(sentence(here, "repeats an earlier sentence. Take one of them out", show(read.text)))
-        elif read is not None and resolve is not None and (meant := resolve(read, here)) is not None:
-            found[read.text] = meant
-    return tuple(found.values())
-
-
-def _sentence(text: Any, path: str, problems: list[str]) -> Sentence | None:
-    if not isinstance(text, str):
-        problems.append(sentence(path, f"must be a sentence such as {EXAMPLE}, as text", show(text)))
-        return None
-    try:
-        return parsed(text)
-    except GrammarError as error:
-        cut = "" if "(" in text else ". In a list in brackets a comma begins a new entry: put the sentence in quotes"
-        problems.append(sentence(path, f"{show(text)} {error}{cut}"))
-        return None
-
-
-def claims_to_dict(claims: Claims) -> dict[str, Any]:
-    """Plain data: a table in the form of the study file, which ``read_claims`` reads back, and what was compared."""
-    rows = [
-        {_NAME: row.name, _WHERE: {column: list(row.where[column]) for column in row.where}, **row.verdicts}
-        for row in claims.rows
-    ]
-    table = {_SOURCE: claims.source, _ROWS: rows} if rows else {}
-    compare = [comparison.to_dict() for comparison in claims.compare]
-    return {**table, **({_COMPARE: compare} if compare else {})}
-
-
-def claims_from_dict(data: Any) -> Claims | None:
-    """The claims that ``claims_to_dict`` wrote, without asking whether every name in them is registered here."""
-    if not data:
-        return None
-    rows = [
-        Claim(
-            name=str(row[_NAME]),
-            where={column: tuple(values) for column, values in row[_WHERE].items()},
-            verdicts={kernel: str(verdict) for kernel, verdict in row.items() if kernel not in (_NAME, _WHERE)},
-        )
-        for row in data.get(_ROWS, ())
-    ]
-    compare = [Comparison.from_dict(comparison) for comparison in data.get(_COMPARE, ())]
-    return Claims(str(data.get(_SOURCE, "")), tuple(rows), tuple(compare))
 
 
 def _row(row: Any, path: str, problems: list[str]) -> Claim:
@@ -239,11 +148,3 @@ def _kernels() -> tuple[str, ...]:
             return ()
         found |= dict.fromkeys(field.metadata["choices"] if field is not None else ())
     return tuple(found)
-
-
-def _same(value: Any, claimed: Any) -> bool:
-    if isinstance(value, bool) or isinstance(claimed, bool):
-        return value is claimed
-    if isinstance(value, str) and isinstance(claimed, str):
-        return claimed in (value, value.partition("(")[0])
-    return bool(value == claimed)

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from memsweep import registry
-from memsweep.config.claims.matching import study_claims
-from memsweep.config.claims.sections import CLAIMS
+from memsweep.config.claims.sections import CLAIMS, study_claims
 from memsweep.config.core.build import INVALID, build
 from memsweep.config.core.merge import merged, put
 from memsweep.config.core.problems import Problem, sentence, show

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memsweep import registry
-from memsweep.config.claims.sections import Claims
+from memsweep.config.claims.types import Claims
 from memsweep.config.core.fields import setting
 from memsweep.config.schema.carried_states import carrying_problems
 from memsweep.config.schema.groups import GroupsConfig, group_problems

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from memsweep.config.claims.sections import Claim, Claims
+from memsweep.config.claims.types import Claim, Claims
 from memsweep.report.analysis.findings import Finding
 from memsweep.report.export.csv import VERDICT_COLUMNS, verdict_row
 from memsweep.stability.verdict.rule import Verdict

@@ -1,6 +1,6 @@
 """Learning rules from best to worst, and in how many seeds each is better than the next: a count, not a test.
 
-Claims in words (``claims: compare``) test such an order; this says what it is.
+The comparisons of a study (``claims: compare``) test such an order; this says what it is.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from memsweep.config.claims.sections import Claims
+from memsweep.config.claims.types import Claims
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
 from memsweep.report.read.stored import read_results

@@ -11,7 +11,7 @@ import pandas as pd
 
 from memsweep.report.analysis.summary import joined
 from memsweep.report.style import figure
-from memsweep.stability.comparison.paired import Support, in_words
+from memsweep.stability.comparison.paired import Support, support_text
 
 MARKS = {
     Support.SUPPORTED: "✓",
@@ -39,7 +39,7 @@ def claim_rows(compared: pd.DataFrame) -> list[dict[str, Any]]:
         claims.append(
             {
                 **{"claim": str(claim), "support": str(support), "mark": MARKS[support]},
-                "verdict": in_words(support, int(first["more_seeds"])),
+                "verdict": support_text(support, int(first["more_seeds"])),
                 "pairs": [_pair(row) for row in part.to_dict("records")],
             }
         )

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memsweep.config.claims.sentences import LESS
+from memsweep.config.claims.types import LESS
 from memsweep.config.schema.search import MAX, METRICS, MIN
 from memsweep.stability.comparison.metrics import POSITIVE, SeedValue
 from memsweep.stability.comparison.signed_rank import MOST_SEEDS, hodges_lehmann, seeds_needed, signed_rank
@@ -68,7 +68,7 @@ class PairTest:
 
 
 @dataclass(frozen=True)
-class Judged:
+class CorrectedTest:
     """A test among all tests of its study.
 
     Attributes:
@@ -84,8 +84,8 @@ class Judged:
     more_seeds: int
 
 
-def paired_test(metric: str, op: str, left: Iterable[SeedValue], right: Iterable[SeedValue]) -> PairTest:
-    """Test whether the left side's metric is greater (``>``) or less (``<``) than the right's, seed by seed.
+def paired_test(metric: str, direction: str, left: Iterable[SeedValue], right: Iterable[SeedValue]) -> PairTest:
+    """Test whether the left side's metric is ``greater`` or ``less`` than the right's, seed by seed.
 
     Seeds of one side alone are left out. A figure that a diverged replica lacks (nan) counts as the worst there is;
     of a task's own metric, of which nobody said what is good, the pair is left out.
@@ -93,7 +93,7 @@ def paired_test(metric: str, op: str, left: Iterable[SeedValue], right: Iterable
     pairs = _pairs(metric, left, right)
     ratio = metric in POSITIVE
     differences = np.array([_difference(a.bounds, b.bounds, ratio) for a, b in pairs])
-    claimed = -differences if op == LESS else differences
+    claimed = -differences if direction == LESS else differences
     effect, low, high = (_scaled(value, ratio) for value in hodges_lehmann(differences))
     return PairTest(
         n=len(pairs),
@@ -109,19 +109,21 @@ def paired_test(metric: str, op: str, left: Iterable[SeedValue], right: Iterable
     )
 
 
-def judged(tests: Sequence[PairTest]) -> list[Judged]:
+def correct(tests: Sequence[PairTest]) -> list[CorrectedTest]:
     """All tests of a study, in the order given, with Holm's correction; tests without pairs do not count."""
     measured = [index for index, test in enumerate(tests) if test.n]
     adjusted = dict(zip(measured, holm([tests[index].p for index in measured]), strict=True))
     left_over = sum(value > LEVEL for value in adjusted.values())
     level = LEVEL / max(left_over, 1)
     return [
-        _judged(test, adjusted[index], level) if index in adjusted else Judged(test, 1.0, Support.NOT_MEASURED, 0)
+        _decide(test, adjusted[index], level)
+        if index in adjusted
+        else CorrectedTest(test, 1.0, Support.NOT_MEASURED, 0)
         for index, test in enumerate(tests)
     ]
 
 
-def together(parts: Sequence[Judged]) -> tuple[Support, int]:
+def combine(parts: Sequence[CorrectedTest]) -> tuple[Support, int]:
     """A claim that speaks of several pairs of cells holds if all tests do; and the seeds that it still needs."""
     supports = {part.support for part in parts}
     for support in (Support.NOT_SUPPORTED, Support.NOT_MEASURED, Support.UNDERPOWERED):
@@ -130,7 +132,7 @@ def together(parts: Sequence[Judged]) -> tuple[Support, int]:
     return (Support.SUPPORTED if parts else Support.NOT_MEASURED), 0
 
 
-def in_words(support: Support, more_seeds: int) -> str:
+def support_text(support: Support, more_seeds: int) -> str:
     """``underpowered: needs 7 more seeds``."""
     plural = "" if more_seeds == 1 else "s"
     return f"{support}: needs {more_seeds} more seed{plural}" if support is Support.UNDERPOWERED else str(support)
@@ -146,15 +148,15 @@ def holm(p: Sequence[float]) -> list[float]:
     return [float(value) for value in adjusted]
 
 
-def _judged(test: PairTest, adjusted: float, level: float) -> Judged:
+def _decide(test: PairTest, adjusted: float, level: float) -> CorrectedTest:
     if adjusted <= LEVEL:
-        return Judged(test, adjusted, Support.SUPPORTED, 0)
+        return CorrectedTest(test, adjusted, Support.SUPPORTED, 0)
     if test.standardized <= 0.0:
-        return Judged(test, adjusted, Support.NOT_SUPPORTED, 0)
+        return CorrectedTest(test, adjusted, Support.NOT_SUPPORTED, 0)
     needed = seeds_needed(test.standardized, level, 1.0 - test.ties / test.n)
     if needed > MOST_SEEDS:
-        return Judged(test, adjusted, Support.NOT_SUPPORTED, 0)
-    return Judged(test, adjusted, Support.UNDERPOWERED, max(needed - test.n, 1))
+        return CorrectedTest(test, adjusted, Support.NOT_SUPPORTED, 0)
+    return CorrectedTest(test, adjusted, Support.UNDERPOWERED, max(needed - test.n, 1))
 
 
 def _pairs(metric: str, left: Iterable[SeedValue], right: Iterable[SeedValue]) -> list[tuple[SeedValue, SeedValue]]:

@@ -14,7 +14,7 @@ from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identity, pack_identity
 
 if TYPE_CHECKING:
-    from memsweep.config.claims.sections import Claims
+    from memsweep.config.claims.types import Claims
     from memsweep.config.schema.trial import ChainConfig, ResourcesConfig, SweepConfig, TrialConfig
 
 PACK_REPLICAS = 256

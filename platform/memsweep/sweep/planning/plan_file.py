@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memsweep.config.claims.sections import claims_from_dict, claims_to_dict
+from memsweep.config.claims.types import claims_from_dict, claims_to_dict
 from memsweep.config.core.build import checked
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.trial import ResourcesConfig, SweepConfig
@@ -22,7 +22,7 @@ from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.record import OtherSchemaError, from_json, sealed, to_json, unsealed
 
 if TYPE_CHECKING:
-    from memsweep.config.claims.sections import Claims
+    from memsweep.config.claims.types import Claims
     from memsweep.config.schema.search import ConfirmConfig, Search
     from memsweep.sweep.planning.plan import Plan
 
