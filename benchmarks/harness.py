@@ -133,7 +133,7 @@ def _processor() -> str:
 def versions() -> Row:
     """Of everything that decides how fast it is."""
     import memsweep
-    from memsweep.recurrence.layer import kernels
+    from memsweep.recurrence.layer_outputs import kernels
 
     return {
         "memsweep": memsweep.__version__,

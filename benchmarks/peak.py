@@ -20,11 +20,12 @@ from torch import Tensor
 
 from benchmarks import harness
 from benchmarks.harness import Options, Row
-from memsweep.recurrence.alignment import aligned
-from memsweep.recurrence.layer import Layer, layer_outputs, squared_loss
+from memsweep.recurrence.layer import Layer
+from memsweep.recurrence.layer_outputs import layer_outputs, squared_loss
 from memsweep.recurrence.linear.gram import Gram
 from memsweep.recurrence.linear.impulse import diagonal_response
 from memsweep.recurrence.linear.krylov import dense_response
+from memsweep.recurrence.padding import aligned
 
 VALUES: Final = {
     torch.float64: {"linear": 0, "hardtanh": 2, "tanh": 38},

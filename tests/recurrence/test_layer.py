@@ -15,8 +15,9 @@ import torch
 from engine import trial
 from memsweep.errors import MemsweepError
 from memsweep.recurrence.compiled import build, library
-from memsweep.recurrence.compiled.layer_calls import Compiled, refusal
-from memsweep.recurrence.layer import Layer, implementation, layer_outputs, plain_outputs, squared_loss
+from memsweep.recurrence.compiled.layer_calls import CompiledLayer
+from memsweep.recurrence.layer import Layer, refused_layer
+from memsweep.recurrence.layer_outputs import implementation, layer_outputs, plain_outputs, squared_loss
 from memsweep.sweep.planning.identity import identity
 
 KINDS = [
@@ -106,7 +107,7 @@ def test_outputs_loss_and_gradients_are_those_of_the_loop(kind, dense):
     for shape in SHAPES:
         layer = layer_of(shape, kind, dense)
         x, target, weight = data_of(shape)
-        assert isinstance(implementation(layer.folded(), x), Compiled)
+        assert isinstance(implementation(layer.folded(), x), CompiledLayer)
         expected = value_and_gradients(lambda some, x=x: looped(some, x), layer)
         assert_close(value_and_gradients(lambda some, x=x: layer_outputs(some, x), layer), expected)
 
@@ -217,7 +218,7 @@ def test_what_the_compiled_code_cannot_do_runs_as_a_loop():
     shape = (2, 4, 1, 1, 5, 6)
     x, target, weight = data_of(shape)
     odd = layer_of(shape, ("tanh", "linear", 0.5, 1.0), False)
-    assert "leak" in refusal(odd.folded(), x)
+    assert "leak" in refused_layer(odd.folded(), x.dtype)
     assert squared_loss(odd, x, target, weight) is None
     assert torch.equal(layer_outputs(odd, x), looped(odd, x))
     asked = x.clone().requires_grad_()
@@ -241,11 +242,11 @@ class TestBuild:
     def fresh(self, monkeypatch, tmp_path):
         """An empty cache, and a process that has loaded nothing yet."""
         monkeypatch.setenv(build.CACHE, str(tmp_path / "cache"))
-        library.loaded.cache_clear()
-        library.tell.cache_clear()
+        library.load.cache_clear()
+        library.warn_once.cache_clear()
         yield
-        library.loaded.cache_clear()
-        library.tell.cache_clear()
+        library.load.cache_clear()
+        library.warn_once.cache_clear()
 
     def test_without_a_compiler_the_loop_runs_and_a_line_says_so(self, monkeypatch, caplog):
         monkeypatch.setenv("CXX", "no-such-compiler")
@@ -304,7 +305,7 @@ def test_every_pair_of_activations_is_computed_or_refused():
     for sigma, tau in itertools.product(("linear", "hardtanh", "tanh", "relu"), repeat=2):
         shape = (1, 3, 1, 1, 4, 5)
         layer, data = layer_of(shape, (sigma, tau, 1.0, 0.5), True), data_of(shape)
-        refused = refusal(layer.folded(), data[0])
+        refused = refused_layer(layer.folded(), data[0].dtype)
         assert (squared_loss(layer, *data) is None) == bool(refused)
         assert_close([layer_outputs(layer, data[0])], [looped(layer, data[0])])
 

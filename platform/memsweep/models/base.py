@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from memsweep.recurrence.layer import Layer, layer_outputs
+from memsweep.recurrence.layer import Layer
+from memsweep.recurrence.layer_outputs import layer_outputs
 
 
 class Part(enum.StrEnum):
@@ -305,7 +306,7 @@ class LayerModel(LinearModel):
     """A linear model or a nonlinear one that is, under most configs, one recurrent layer between two affine maps.
 
     Such a model says so by ``layer``, and is then computed, with its gradients, by the kernels of
-    ``memsweep.recurrence.layer``, many times faster than a loop over time.
+    ``memsweep.recurrence.layer_outputs``, many times faster than a loop over time.
     """
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The gated recurrence (GRU) over time, driven gate by gate, whose states are wanted.
+"""The states of the gated recurrence (GRU) over time, driven gate by gate.
 
     r_t = sigmoid(a^r_t + U_r h_{t-1}),   z_t = sigmoid(a^z_t + U_z h_{t-1}),   q_t = U_n h_{t-1} + c,
     n_t = tanh(a^n_t + r_t q_t),          h_t = (1 - z_t) h_{t-1} + z_t n_t,    h_{-1} = 0
@@ -23,24 +23,24 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from memsweep.recurrence.compiled.gated_calls import CompiledGated, compiled_gated
+from memsweep.recurrence.compiled.gated_calls import CompiledGated
 
 
 @dataclass(frozen=True)
 class Gates:
-    """What a step computes on its way, ``[..., M]`` each.
+    """Gates and candidate of a step, ``[..., M]`` each.
 
     Attributes:
         reset: r.
         update: z.
         candidate: n.
-        recalled: q, what the reset gate lets through to the candidate.
+        memory: q, what the reset gate lets through to the candidate.
     """
 
     reset: Tensor
     update: Tensor
     candidate: Tensor
-    recalled: Tensor
+    memory: Tensor
 
     def slopes(self, before: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Derivatives of h_t by a^r, a^z and a^n, for states ``before`` of the step before, ``[..., M]`` each.
@@ -49,7 +49,7 @@ class Gates:
         """
         of_candidate = self.update * (1.0 - self.candidate.square())
         of_update = (self.candidate - before) * self.update * (1.0 - self.update)
-        of_reset = of_candidate * self.recalled * self.reset * (1.0 - self.reset)
+        of_reset = of_candidate * self.memory * self.reset * (1.0 - self.reset)
         return of_reset, of_update, of_candidate
 
 
@@ -68,14 +68,15 @@ def gated_scan(drive_NBTG: Tensor, matrix_NGM: Tensor, bias_NM: Tensor) -> Tenso
         ValueError: shapes that do not fit.
     """
     leading, width = drive_NBTG.shape[0], drive_NBTG.shape[-1] // 3
-    found = [list(tensor.shape) for tensor in (matrix_NGM, bias_NM)]
-    if drive_NBTG.ndim != 4 or found != [[leading, 3 * width, width], [leading, width]]:
+    shapes = [list(tensor.shape) for tensor in (matrix_NGM, bias_NM)]
+    if drive_NBTG.ndim != 4 or shapes != [[leading, 3 * width, width], [leading, width]]:
         raise ValueError(
             "a gated recurrence takes a drive [N, B, T, 3 M], a matrix [N, 3 M, M] and a bias [N, M], got "
-            f"{list(drive_NBTG.shape)}, {found[0]} and {found[1]}"
+            f"{list(drive_NBTG.shape)}, {shapes[0]} and {shapes[1]}"
         )
     tensors = (drive_NBTG, matrix_NGM, bias_NM)
-    compiled = compiled_gated(drive_NBTG)
+    on_processor = drive_NBTG.device.type == "cpu" and not drive_NBTG.is_complex()
+    compiled = CompiledGated.load(drive_NBTG.dtype) if on_processor else None
     if compiled is not None:
         fused: Tensor = _Fused.apply(compiled, *tensors)
         return fused
@@ -90,18 +91,18 @@ def _forward(drive_NBTG: Tensor, matrix_NGM: Tensor, bias_NM: Tensor) -> tuple[T
     """States and gates, time first: ``[T, N, B, M]``."""
     gates_TNBG = drive_NBTG.permute(2, 0, 1, 3).clone(memory_format=torch.contiguous_format)
     width = bias_NM.shape[-1]
-    recalled_TNBM = torch.empty_like(gates_TNBG[..., :width])
-    states_TNBM, turned = torch.empty_like(recalled_TNBM), matrix_NGM.mT.contiguous()
+    memory_TNBM = torch.empty_like(gates_TNBG[..., :width])
+    states_TNBM, turned = torch.empty_like(memory_TNBM), matrix_NGM.mT.contiguous()
     images_NBG = torch.zeros_like(gates_TNBG[0])
     state_NBM = torch.zeros_like(states_TNBM[0])
     reset_TNBM, update_TNBM, candidate_TNBM = gates_TNBG.chunk(3, -1)
-    gates = Gates(reset_TNBM, update_TNBM, candidate_TNBM, recalled_TNBM)
+    gates = Gates(reset_TNBM, update_TNBM, candidate_TNBM, memory_TNBM)
     for step, next_NBM in enumerate(states_TNBM):
         if step:
             torch.bmm(state_NBM, turned, out=images_NBG)
         gates_TNBG[step, ..., : 2 * width].add_(images_NBG[..., : 2 * width]).sigmoid_()
-        torch.add(images_NBG[..., 2 * width :], bias_NM[:, None], out=recalled_TNBM[step])
-        gates.candidate[step].addcmul_(gates.reset[step], recalled_TNBM[step]).tanh_()
+        torch.add(images_NBG[..., 2 * width :], bias_NM[:, None], out=memory_TNBM[step])
+        gates.candidate[step].addcmul_(gates.reset[step], memory_TNBM[step]).tanh_()
         torch.lerp(state_NBM, gates.candidate[step], gates.update[step], out=next_NBM)
         state_NBM = next_NBM
     return states_TNBM, gates
@@ -113,22 +114,22 @@ def _series(steps_TNBM: Tensor) -> Tensor:
 
 class _Fused(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, found: CompiledGated, *tensors: Tensor) -> Tensor:
-        ctx.found = found
+    def forward(ctx: Any, compiled: CompiledGated, *tensors: Tensor) -> Tensor:
+        ctx.compiled = compiled
         ctx.save_for_backward(*tensors)
-        return found.states(*tensors)
+        return compiled.states(*tensors)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
-        return None, *ctx.found.pulled(outer[0], *ctx.saved_tensors)
+        return None, *ctx.compiled.gradients(outer[0], *ctx.saved_tensors)
 
 
 class _GatedScan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, drive_NBTG: Tensor, matrix_NGM: Tensor, bias_NM: Tensor) -> Tensor:
         states_TNBM, gates = _forward(drive_NBTG, matrix_NGM, bias_NM)
-        ctx.save_for_backward(matrix_NGM, states_TNBM, gates.reset, gates.update, gates.candidate, gates.recalled)
+        ctx.save_for_backward(matrix_NGM, states_TNBM, gates.reset, gates.update, gates.candidate, gates.memory)
         return _series(states_TNBM)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Recurrences over time, one step after the other, whose states are wanted: what stands in a deep model.
+"""The states of recurrences over time, one step after the other: the layers of a deep model.
 
     h_t = leak h_{t-1} + gain sigma(x_t + A h_{t-1}),    h_{-1} = 0
 
@@ -10,7 +10,7 @@ the gradient that arrives at h_t from outside. Time runs backward as
 
     g_{t-1} = l_{t-1} + leak g_t + gain A' e_t,    dL/dx_t = gain e_t,    dL/dA = gain sum_t e_t h_{t-1}' .
 
-One kernel does it where there is one (``compiled`` on a processor, ``triton_scan`` on a GPU). The rest of this file is
+One kernel does it where there is one (``compiled`` on a processor, ``triton`` on a GPU). The rest of this file is
 the plain path, against which those are tested. There all of it happens in place, one to four passes over a step's
 states while they are in the cache: fresh memory costs more than the arithmetic. What backward needs is kept only where
 a gradient is wanted.
@@ -28,10 +28,10 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from memsweep.recurrence.activations import Activation, activation_named
-from memsweep.recurrence.compiled.series_calls import compiled_scan, scan_refusal
-from memsweep.recurrence.coupling import coupling
-from memsweep.recurrence.padded_widths import missing
-from memsweep.recurrence.steps import Steps
+from memsweep.recurrence.compiled.series_calls import CompiledScan
+from memsweep.recurrence.layer import refused_scan
+from memsweep.recurrence.padding import missing_units
+from memsweep.recurrence.steps import Steps, coupling
 from memsweep.recurrence.triton.scan import TritonScan, triton_refusal
 
 
@@ -41,7 +41,7 @@ class FusedScan(Protocol):
     def states(self, drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float) -> Tensor:
         """``[N, B, T, M]``, a new tensor."""
 
-    def pulled(
+    def gradients(
         self, grad_NBTM: Tensor, states_NBTM: Tensor, matrix: Tensor, activation: str, leak: float
     ) -> tuple[Tensor, Tensor]:
         """Gradients by the drive and by the matrix; those of complex numbers are conjugated, as torch's are."""
@@ -110,28 +110,28 @@ def _check(drive_NBTM: Tensor, matrix: Tensor, dimensions: tuple[int, ...] = (2,
 
 
 def _run(drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float, gain: float) -> Tensor:
-    found = _fused(drive_NBTM, matrix, activation.name, leak)
-    if found is not None:
+    fused = _fused(drive_NBTM, matrix, activation.name, leak)
+    if fused is not None:
         if gain == 1.0:
-            return _through(found, drive_NBTM, matrix, activation, leak)
-        return gain * _through(found, drive_NBTM, gain * matrix, activation, leak)  # states in units of the gain
+            return _through(fused, drive_NBTM, matrix, activation, leak)
+        return gain * _through(fused, drive_NBTM, gain * matrix, activation, leak)  # states in units of the gain
     return _run_plainly(drive_NBTM, matrix, activation, leak, gain)
 
 
 def _fused(drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float) -> FusedScan | None:
-    if not scan_refusal(drive_NBTM, matrix, activation, leak):
-        return compiled_scan(drive_NBTM.dtype)
+    if drive_NBTM.device.type == "cpu":
+        return None if refused_scan(drive_NBTM, matrix, activation, leak) else CompiledScan.load(drive_NBTM.dtype)
     return None if triton_refusal(drive_NBTM, matrix, activation, leak) else TritonScan()
 
 
-def _through(found: FusedScan, drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float) -> Tensor:
-    states_NBTM: Tensor = _Fused.apply(found, drive_NBTM, matrix, activation.name, leak)
+def _through(fused: FusedScan, drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float) -> Tensor:
+    states_NBTM: Tensor = _Fused.apply(fused, drive_NBTM, matrix, activation.name, leak)
     return states_NBTM
 
 
 def _run_plainly(drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float, gain: float) -> Tensor:
     width = drive_NBTM.shape[-1]
-    extra = missing(width) if matrix.ndim == 3 else 0
+    extra = missing_units(width) if matrix.ndim == 3 else 0
     if extra:
         wider = pad(drive_NBTM, (0, extra)), pad(matrix, (0, extra, 0, extra))
         return _run_plainly(*wider, activation, leak, gain)[..., :width].contiguous()
@@ -170,9 +170,9 @@ def _advance(states: tuple[Tensor, ...], index: int, answer: Tensor, leak: float
 
 class _Fused(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, found: FusedScan, drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float) -> Tensor:
-        states_NBTM = found.states(drive_NBTM, matrix, activation, leak)
-        ctx.found, ctx.activation, ctx.leak = found, activation, leak
+    def forward(ctx: Any, fused: FusedScan, drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float) -> Tensor:
+        states_NBTM = fused.states(drive_NBTM, matrix, activation, leak)
+        ctx.fused, ctx.activation, ctx.leak = fused, activation, leak
         ctx.save_for_backward(states_NBTM, matrix)
         return states_NBTM
 
@@ -180,7 +180,7 @@ class _Fused(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
         states_NBTM, matrix = ctx.saved_tensors
-        of_drive, of_matrix = ctx.found.pulled(outer[0], states_NBTM, matrix, ctx.activation, ctx.leak)
+        of_drive, of_matrix = ctx.fused.gradients(outer[0], states_NBTM, matrix, ctx.activation, ctx.leak)
         return None, of_drive, of_matrix, None, None
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from memsweep.recurrence.compiled.varying_calls import compiled_varying
+from memsweep.recurrence.compiled.varying_calls import CompiledVarying
 
 
 def varying_scan(slope_NBTM: Tensor, drive_NBTM: Tensor) -> Tensor:
@@ -49,25 +49,24 @@ class _VaryingScan(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
         (slope_NBTM,) = ctx.saved_tensors
-        return None, _cut(_run(slope_NBTM, outer[0], backward=True))
+        return None, _without_subnormals(_run(slope_NBTM, outer[0], backward=True))
 
 
-def _cut(found: Tensor) -> Tensor:
-    """Zeros for numbers at the lower end of their range.
+def _without_subnormals(values: Tensor) -> Tensor:
+    """Replaces numbers near the smallest normal one by zero.
 
-    Far from any error nothing else is left of a gradient than d^k, and products of numbers that a processor does not
-    hold at full length take it many times longer.
+    Far from any error a gradient shrinks like d^k, and a processor multiplies subnormal numbers many times more slowly.
     """
-    limits = torch.finfo(found.dtype)
-    if found.is_complex():
-        return torch.view_as_complex(_cut(torch.view_as_real(found)))
-    return torch.nn.functional.hardshrink(found, limits.tiny / limits.eps)
+    limits = torch.finfo(values.dtype)
+    if values.is_complex():
+        return torch.view_as_complex(_without_subnormals(torch.view_as_real(values)))
+    return torch.nn.functional.hardshrink(values, limits.tiny / limits.eps)
 
 
 def _run(slope_NBTM: Tensor, given_NBTM: Tensor, backward: bool = False) -> Tensor:
     """Each step adds to what is given its neighbour, times the slope of the later one, conjugated if backward."""
-    found = compiled_varying(given_NBTM)
-    return (found or _run_plainly)(slope_NBTM, given_NBTM, backward)
+    compiled = CompiledVarying.load(given_NBTM.dtype) if given_NBTM.device.type == "cpu" else None
+    return (compiled or _run_plainly)(slope_NBTM, given_NBTM, backward)
 
 
 def _run_plainly(slope_NBTM: Tensor, given_NBTM: Tensor, backward: bool) -> Tensor:

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from memsweep.recurrence.cell import CELL_ACTIVATIONS, MODRELU, Cell
 from memsweep.recurrence.compiled.library import KERNELS
-from memsweep.recurrence.gained.scan import Cell, cell_slopes, gained_scan
-from memsweep.recurrence.gained.step import CELL_ACTIVATIONS, MODRELU
+from memsweep.recurrence.gained import cell_slopes, gained_scan
 from memsweep.recurrence.scan import scan
 
 TILES = [(1, 1, 1, 1), (2, 6, 2, 8), (3, 10, 4, 9), (1, 13, 3, 70)]
@@ -203,7 +203,7 @@ def test_halves_make_the_whole(form):
 
 def test_a_models_bits_know_neither_its_company_nor_threads():
     # torch's products of stacks are the same for each of them where widths are those of
-    # memsweep.recurrence.padded_widths
+    # memsweep.recurrence.padding
     width = 37 if os.environ[KERNELS] == "compiled" else 36
     given = problem(MODRELU, "factor", (5, 7, 40, width))
     together = value_and_gradients(run, MODRELU, "factor", given)

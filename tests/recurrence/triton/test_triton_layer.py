@@ -15,9 +15,10 @@ import pytest
 import torch
 
 from memsweep.recurrence.compiled.library import KERNELS
-from memsweep.recurrence.layer import Layer, plain_outputs
+from memsweep.recurrence.layer import Layer
+from memsweep.recurrence.layer_outputs import plain_outputs
 from memsweep.recurrence.triton import layer
-from memsweep.recurrence.triton.layer import TritonLayer, layer_refusal, refusal_of_kind
+from memsweep.recurrence.triton.layer import TritonLayer, refusal_of_kind, triton_refusal
 from paths import ROOT
 
 pytest.importorskip("triton", reason="Triton is not installed (it comes with torch's CUDA builds)")
@@ -83,7 +84,7 @@ def found_by_kernels(layer, x, target, weight, outer, live=None, dtype=torch.flo
     return [
         tensor.cpu()
         for tensor in (
-            kernels.outputs(there, x, live), *kernels.pulled(there, x, live, outer), loss, *of_loss, alone,
+            kernels.outputs(there, x, live), *kernels.gradients(there, x, live, outer), loss, *of_loss, alone,
         )
     ]  # fmt: skip
 
@@ -181,7 +182,7 @@ def test_slices_that_fit_the_memory_change_nothing(dense, monkeypatch):
     monkeypatch.setattr(layer, "_MODEL_BYTES", 1)  # and each block of sequences
     for one, other in zip(found_by_kernels(*arguments), whole, strict=True):
         assert torch.equal(one, other)
-    assert cuts == 2 * [(2, 3)]  # ``pulled`` and ``squared``
+    assert cuts == 2 * [(2, 3)]  # ``gradients`` and ``squared``
 
 
 @on_kernels
@@ -260,7 +261,7 @@ def test_the_widest_dense_layer_fits_a_program(width, dtype):
 
 def test_what_the_kernels_cannot_do_is_said():
     layer, x = layer_of(ODD, ("tanh", "linear", 1.0), True), data_of(ODD)[0]
-    assert "on cpu" in layer_refusal(layer, x)
+    assert "on cpu" in triton_refusal(layer, x)
     assert refusal_of_kind(layer, x) == ""
     for change, reason in [
         ({"leak": 0.5}, "leak of 0 or 1"),

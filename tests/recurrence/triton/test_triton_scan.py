@@ -51,7 +51,7 @@ def test_states_and_gradients_are_those_of_the_loop(kind, activation, leak, dtyp
     device = "cuda" if GPU else "cpu"
     assert refusal_of_kind(drive, matrix, activation, leak) == ""
     states = TritonScan().states(drive.to(device), matrix.to(device), activation, leak)
-    found = states, *TritonScan().pulled(outer.to(device), states, matrix.to(device), activation, leak)
+    found = states, *TritonScan().gradients(outer.to(device), states, matrix.to(device), activation, leak)
     monkeypatch.setenv(KERNELS, "plain")
     live = drive.requires_grad_(), matrix.requires_grad_()
     expected = linear_scan(live[1], live[0]) if activation == "linear" and kind != "dense" else scan(

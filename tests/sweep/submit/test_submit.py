@@ -192,7 +192,7 @@ def test_a_checkout_takes_along_what_a_job_needs_and_no_more() -> None:
     needless = re.compile(r"^(tests|docs|benchmarks|docker|deploy|results|\.venv|\.git|\.env)(/|$)|__pycache__|\.pyc$")
     assert not [name for name in names if needless.search(name)]
     assert parcel.bytes < 8 * 2**20, parcel
-    assert {"trial.py", "cli/__init__.py", "recurrence/compiled/kernels.cpp"} <= {name for name, _ in parcel.engine}
+    assert {"trial.py", "cli/__init__.py", "recurrence/compiled/cpp/kernels.cpp"} <= {name for name, _ in parcel.engine}
 
 
 def test_what_a_job_server_would_refuse_is_refused_here(

@@ -22,9 +22,9 @@ from memsweep.data import symbols
 from memsweep.data.api import Batch, CarriedTask, LinearFunctionalTask, Stream, Task
 from memsweep.learning.loss.gradient_accumulation import Accumulated
 from memsweep.models.base import Model, Weights, as_layer, as_linear, leading_shape, repeated
-from memsweep.recurrence.alignment import aligned
-from memsweep.recurrence.layer import squared_loss
+from memsweep.recurrence.layer_outputs import squared_loss
 from memsweep.recurrence.linear.gram import Gram
+from memsweep.recurrence.padding import aligned
 
 Parts = list[tuple[float, Any]]
 """Parts of a batch: the share of its sequences that each holds, and what ``Problem.loss`` needs of them."""

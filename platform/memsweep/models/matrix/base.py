@@ -39,8 +39,8 @@ from memsweep.models.matrix.config import LINEAR, MatrixConfig
 from memsweep.models.matrix.gain_schedules import EXP_ALPHA, LEARNED, NONE, initial_gains, schedule
 from memsweep.models.matrix.initial import XAVIER, input_matrix
 from memsweep.models.spectrum import eigenvalues, spectral_norm
-from memsweep.recurrence.gained.scan import Cell, cell_slopes, gained_scan
-from memsweep.recurrence.gained.step import MODRELU
+from memsweep.recurrence.cell import MODRELU, Cell
+from memsweep.recurrence.gained import cell_slopes, gained_scan
 from memsweep.recurrence.layer import Layer
 
 _NEAR = 0.1

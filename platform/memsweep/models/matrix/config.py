@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from memsweep.config.core.fields import setting
 from memsweep.models.matrix.gain_schedules import LEARNED, NONE, SCHEDULES
 from memsweep.models.matrix.initial import GENERATORS, INPUTS, MATRICES, RANDOM_ORTHOGONAL, XAVIER
-from memsweep.recurrence.gained.step import MODRELU
+from memsweep.recurrence.cell import MODRELU
 
 LINEAR = "linear"
 INITIALIZATION_DOC = (

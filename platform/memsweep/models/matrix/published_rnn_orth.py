@@ -21,8 +21,7 @@ from memsweep.models.matrix.config import LINEAR, FreeConfig, MatrixConfig
 from memsweep.models.matrix.free import FreeMatrixRNN
 from memsweep.models.matrix.gain_schedules import EXP_ALPHA, NONE
 from memsweep.models.spectrum import spectral_norm
-from memsweep.recurrence.gained.scan import Cell
-from memsweep.recurrence.gained.step import activated
+from memsweep.recurrence.cell import Cell, activated
 from memsweep.registry import register_model
 
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from memsweep.models.base import Response, Weights
-from memsweep.recurrence.alignment import aligned
 from memsweep.recurrence.linear.impulse import pulled_back, vandermonde
+from memsweep.recurrence.padding import aligned
 
 
 def modal_response(weights: Weights, eigenvalues_NM: Tensor, gain_NM: Tensor, horizon: int) -> Response:

@@ -1,6 +1,6 @@
 """Recurrences in C++: compiled at first use, kept in a cache, and never required.
 
-``kernels.cpp``, ``gained.cpp`` and the headers hold the numerics, ``build`` makes a library of them for this processor,
-``library`` loads it, ``layer_calls``, ``series_calls`` and ``gained_calls`` call it. Where no compiler is found, the
-time loop of torch runs in its place, and a line says so.
+``cpp`` holds the numerics, ``build`` compiles them for this processor, ``library`` loads the result and says how its
+functions are called. Each of the ``*_calls`` modules calls one function. Where no compiler is installed, torch's loop
+over time runs instead, and a log line says so.
 """

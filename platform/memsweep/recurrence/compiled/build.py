@@ -18,17 +18,17 @@ from memsweep.errors import MemsweepError
 
 CACHE = "MEMSWEEP_CACHE"
 """Environment variable: folder of compiled libraries (default: memsweep in the user's cache folder)."""
-_SOURCE = Path(__file__).parent
+_SOURCE = Path(__file__).parent / "cpp"
 _COMPILERS = ("c++", "g++", "clang++")
 _FLAGS = (
     *("-std=c++17", "-O3", "-march=native", "-fPIC", "-shared", "-Wno-psabi", "-Wno-ignored-attributes"),
     *("-fschedule-insns", "-fsched-pressure"),  # an eighth of the time of dense layers; Clang passes over them
 )
-_PATIENCE = 600  # seconds for one compilation
+_TIME_LIMIT = 600  # seconds for one compilation
 
 
 class CannotBuildError(MemsweepError):
-    """There is no compiler, or it did not do its work; the message says what to do."""
+    """There is no compiler, or it failed; the message says what to do."""
 
 
 def library_path(real: str) -> Path:
@@ -44,7 +44,7 @@ def library_path(real: str) -> Path:
     path = _cache() / f"kernels-{real}-{_fingerprint(compiler)}.so"
     if path.is_file():
         return path
-    # the other workers of this machine wait, and then find it done
+    # the other workers of this machine wait for the one that compiles
     with FileLock(f"{path}.lock"):
         if not path.is_file():
             _compile(compiler, real, path)
@@ -52,18 +52,18 @@ def library_path(real: str) -> Path:
 
 
 def _compiler() -> str:
-    wanted = (os.environ["CXX"],) if os.environ.get("CXX") else _COMPILERS
-    for name in wanted:
-        if found := shutil.which(name):
-            return found
+    names = (os.environ["CXX"],) if os.environ.get("CXX") else _COMPILERS
+    for name in names:
+        if path := shutil.which(name):
+            return path
     raise CannotBuildError(
-        f"no C++ compiler was found (looked for {', '.join(wanted)}). Install one, on Debian or Ubuntu: "
+        f"no C++ compiler was found (looked for {', '.join(names)}). Install one, on Debian or Ubuntu: "
         "apt-get install g++, or name one with the environment variable CXX."
     )
 
 
 def _fingerprint(compiler: str) -> str:
-    """Of everything that decides the library: sources, flags, compiler, processor."""
+    """Hash of everything that decides the library: sources, flags, compiler, processor."""
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
     parts = [path.read_text(encoding="utf-8") for path in sources()]
     text = "\n".join([*parts, *_FLAGS, version, _processor()])
@@ -76,13 +76,13 @@ def sources() -> list[Path]:
 
 
 def _processor() -> str:
-    """What ``-march=native`` depends on: two processors of one answer run one another's libraries."""
+    """The facts that ``-march=native`` depends on: processors with equal facts can share a library."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
-    told = {line for line in lines if line.startswith(("model name", "flags", "Features"))}
-    return "\n".join([platform.machine(), platform.processor(), *sorted(told)])
+    facts = {line for line in lines if line.startswith(("model name", "flags", "Features"))}
+    return "\n".join([platform.machine(), platform.processor(), *sorted(facts)])
 
 
 def _cache() -> Path:
@@ -115,20 +115,20 @@ def _is_ours(folder: Path) -> bool:
 
 def _compile(compiler: str, real: str, path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-        made = Path(scratch) / path.name
+        built = Path(scratch) / path.name
         units = [str(path) for path in sources() if path.suffix == ".cpp"]
-        command = [compiler, *_FLAGS, f"-DREAL={real}", *units, "-o", str(made)]
+        command = [compiler, *_FLAGS, f"-DREAL={real}", *units, "-o", str(built)]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_TIME_LIMIT, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise CannotBuildError(f"{compiler} could not be run: {error}. Name another with CXX.") from error
-        if done.returncode != 0 or not made.is_file():
+        if done.returncode != 0 or not built.is_file():
             lines = done.stderr.strip().splitlines() or ["it said nothing"]
             raise CannotBuildError(
                 f"{compiler} could not compile the recurrences ({lines[0]}). Name another compiler with CXX; "
                 f"the command was: {' '.join(command)}"
             )
-        os.replace(made, path)
+        os.replace(built, path)
 
 
 def _main() -> None:

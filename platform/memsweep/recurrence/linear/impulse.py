@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from memsweep.recurrence.alignment import aligned
+from memsweep.recurrence.padding import aligned
 
 
 def vandermonde(eigenvalues_NM: Tensor, horizon: int) -> Tensor:

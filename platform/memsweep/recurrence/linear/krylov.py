@@ -21,8 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from memsweep.recurrence.alignment import aligned
-from memsweep.recurrence.padded_widths import missing
+from memsweep.recurrence.padding import aligned, missing_units
 
 
 def dense_response(readout_LOM: Tensor, matrix_LMM: Tensor, encoder_LMC: Tensor, horizon: int) -> Tensor:
@@ -37,7 +36,7 @@ def dense_response(readout_LOM: Tensor, matrix_LMM: Tensor, encoder_LMC: Tensor,
     Returns:
         Tensor ``[..., O, C, T]``, lags 0 ... horizon-1.
     """
-    extra = missing(matrix_LMM.shape[-1])
+    extra = missing_units(matrix_LMM.shape[-1])
     if extra:
         readout_LOM, encoder_LMC = pad(readout_LOM, (0, extra)), pad(encoder_LMC, (0, 0, 0, extra))
         matrix_LMM = pad(matrix_LMM, (0, extra, 0, extra))

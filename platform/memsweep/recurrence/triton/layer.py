@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from memsweep.recurrence.layer import Gradients, Layer, refused_kind
+from memsweep.recurrence.layer import Gradients, Layer, refused_layer
 
 _CODES = {"linear": 0, "hardtanh": 1, "tanh": 2, "relu": 3}
 _ELEMENTS = 1024
@@ -47,7 +47,7 @@ class TritonLayer:
             return y_LBTO
         return inputs_BTI.new_zeros(layer.models, *shape).index_copy_(0, live_L, y_LBTO)
 
-    def pulled(self, layer: Layer, inputs_BTI: Tensor, live_N: Tensor, grad_NBTO: Tensor) -> Gradients:
+    def gradients(self, layer: Layer, inputs_BTI: Tensor, live_N: Tensor, grad_NBTO: Tensor) -> Gradients:
         found, live_L = Gradients.zeros_like(layer), _live(live_N, layer)
         if len(live_L) and inputs_BTI.shape[:2].numel():
             grad_LBTO = grad_NBTO.detach()[live_L].contiguous()
@@ -55,10 +55,10 @@ class TritonLayer:
         return found
 
     def squared(
-        self, layer: Layer, inputs_BTI: Tensor, live_N: Tensor, targets_BTO: Tensor, weights_T: Tensor, wanted: bool
+        self, layer: Layer, inputs_BTI: Tensor, live_N: Tensor, targets_BTO: Tensor, weights_T: Tensor, gradient: bool
     ) -> tuple[Tensor, Gradients | None]:
         loss_N, live_L = inputs_BTI.new_zeros(layer.models), _live(live_N, layer)
-        found = Gradients.zeros_like(layer) if wanted else None
+        found = Gradients.zeros_like(layer) if gradient else None
         if not len(live_L) or not inputs_BTI.shape[:2].numel():
             return loss_N, found
         launch = _Launch(_chosen(layer, live_L), inputs_BTI)
@@ -71,7 +71,7 @@ class TritonLayer:
         return loss_N.index_copy_(0, live_L, loss_L), found
 
 
-def layer_refusal(layer: Layer, inputs: Tensor) -> str:
+def triton_refusal(layer: Layer, inputs: Tensor) -> str:
     """Why the kernels cannot compute this layer; empty if they can."""
     if inputs.device.type != "cuda":
         return f"the numbers are on {inputs.device}"
@@ -82,7 +82,7 @@ def refusal_of_kind(layer: Layer, inputs: Tensor) -> str:
     """The same, wherever the numbers are."""
     if importlib.util.find_spec("triton") is None:
         return "triton is not installed"
-    if reason := refused_kind(layer, inputs.dtype):
+    if reason := refused_layer(layer, inputs.dtype):
         return reason
     widest = _WIDEST_DENSE if layer.matrix.ndim == 3 else _WIDEST
     if layer.width > widest:

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from memsweep.recurrence.layer import refused_scan
+
 _CODES = {"linear": 0, "hardtanh": 1, "tanh": 2, "relu": 3}
 _ELEMENTS = 1024
 """States that one program holds: eight for each of the 128 threads of Triton's four warps."""
@@ -41,7 +43,7 @@ class TritonScan:
             kernels.states[_grid(drive)](*arguments, **_sizes(drive), **_constants(kind, activation, leak))
         return found
 
-    def pulled(
+    def gradients(
         self, grad_NBTM: Tensor, states_NBTM: Tensor, matrix: Tensor, activation: str, leak: float
     ) -> tuple[Tensor, Tensor]:
         """Gradients by the drive and by the matrix; those of complex numbers are conjugated, as torch's are."""
@@ -72,10 +74,8 @@ def refusal_of_kind(drive: Tensor, matrix: Tensor, activation: str, leak: float)
     """The same, wherever the numbers are."""
     if importlib.util.find_spec("triton") is None:
         return "triton is not installed"
-    if leak not in (0.0, 1.0) or (activation == "linear" and leak):
-        return "it wants a leak of 0 or 1 (0 where the recurrence is linear)"
-    if drive.is_complex() and matrix.ndim == 3:
-        return "it knows no dense complex matrix"
+    if reason := refused_scan(drive, matrix, activation, leak):
+        return reason
     if drive.shape[-1] > _WIDEST:
         return f"a width of more than {_WIDEST} does not fit a program"
     return ""

@@ -98,7 +98,7 @@ def _evaluations(perturbation: PerturbationConfig) -> float:
 def _compiled(trial: TrialConfig) -> bool:
     import torch
 
-    from memsweep.recurrence.layer import kernels
+    from memsweep.recurrence.layer_outputs import kernels
 
     return kernels(getattr(torch, trial.training.dtype)) == "compiled"
 

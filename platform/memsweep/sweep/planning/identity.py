@@ -124,7 +124,7 @@ def _kernels(config: TrialConfig, device: str) -> str:
         return ""
     import torch
 
-    from memsweep.recurrence.layer import kernels
+    from memsweep.recurrence.layer_outputs import kernels
 
     return kernels(getattr(torch, config.training.dtype), device)
 

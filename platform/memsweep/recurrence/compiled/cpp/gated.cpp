@@ -2,8 +2,6 @@
 //
 // A block of sequences is [T][K][V]. The forward pass leaves gates where the drive was, r, z and n of a step one after
 // the other, and the backward pass gradients of the drive where they were.
-#pragma once
-#include "blocks.h"
 #include "product.h"
 
 struct GatedCall {
@@ -118,4 +116,12 @@ template <class R> void run_gated(const GatedCall& call) {
             unpack<R>(block.gates(), B, first, T * 3 * M, into(call.found, n * B * T * 3 * M));
         }
     }
+}
+
+// What Python calls (gated_calls.py), for some models. 0: done; 2: no memory.
+extern "C" int memsweep_gated(const GatedCall* call) try {
+    run_gated<REAL>(*call);
+    return 0;
+} catch (const std::bad_alloc&) {
+    return 2;
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "blocks.h"
+#include "layer.h"
 
 constexpr int ROWS = 6, COLUMNS = 4;  // rows, and vectors of columns, of a product that is summed up in registers
 

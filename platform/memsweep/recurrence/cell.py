@@ -45,12 +45,12 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Pulled:
-    """Gradients of a recurrence, but for the matrix's.
+class CellGradients:
+    """Gradients of a recurrence by everything except its matrix.
 
     Attributes:
         drive: ``[N, B, T, M]``, which is also that of the pre-activations.
-        threshold, gains, before: ``[N, M]``, ``[N, T]``, ``[N, B, M]``; None where not wanted.
+        threshold, gains, before: ``[N, M]``, ``[N, T]``, ``[N, B, M]``; None where not required.
     """
 
     drive: Tensor
@@ -60,10 +60,10 @@ class Pulled:
 
 
 def check_cell(cell: Cell, leading: int, width: int, dtype: torch.dtype) -> None:
-    """See that a cell fits states ``[N, B, T, M]`` of this type.
+    """Check that a cell fits states ``[N, B, T, M]`` of this type.
 
     Raises:
-        ValueError: it does not; the message says what does.
+        ValueError: it does not fit; the message says which shape or type does.
     """
     name = cell.activation
     if name not in CELL_ACTIVATIONS:
@@ -91,8 +91,8 @@ def gains_of_steps(gains_NT: Tensor, steps: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Parts:
-    """A cell's function at some steps, and what it is made of: h = factor * answer.
+class CellValue:
+    """A cell's function at some steps, and what it is value of: h = factor * answer.
 
     Attributes:
         answer: sigma(a), ``[N, S, B, M]``.
@@ -107,13 +107,13 @@ class Parts:
         return self.answer if self.factor is None else self.factor * self.answer
 
 
-def parts(a_NSBM: Tensor, cell: Cell, gains_NS: Tensor | None) -> Parts:
+def evaluate(a_NSBM: Tensor, cell: Cell, gains_NS: Tensor | None) -> CellValue:
     """Function of pre-activations ``[N, S, B, M]`` whose steps have these gains; differentiable."""
     answer = activated(a_NSBM, cell)
     if gains_NS is None:
-        return Parts(answer, None)
+        return CellValue(answer, None)
     rho = gains_NS[:, :, None, None]
-    return Parts(answer, -torch.expm1(-rho * a_NSBM) if cell.exponential else rho)
+    return CellValue(answer, -torch.expm1(-rho * a_NSBM) if cell.exponential else rho)
 
 
 def activated(a_NSBM: Tensor, cell: Cell) -> Tensor:
@@ -145,24 +145,24 @@ def activation_slopes(a_NSBM: Tensor, answer_NSBM: Tensor, cell: Cell) -> Tensor
     return torch.ones_like(a_NSBM)
 
 
-def threshold_slopes(made: Parts) -> Tensor:
+def threshold_slopes(value: CellValue) -> Tensor:
     """dh / db of modrelu, ``[N, S, B, M]``."""
-    sign = made.answer.sign()
-    return sign if made.factor is None else made.factor * sign
+    sign = value.answer.sign()
+    return sign if value.factor is None else value.factor * sign
 
 
-def gain_slopes(a_NSBM: Tensor, cell: Cell, made: Parts) -> Tensor:
+def gain_slopes(a_NSBM: Tensor, cell: Cell, value: CellValue) -> Tensor:
     """dh / drho, ``[N, S, B, M]``."""
-    if made.factor is None or not cell.exponential:
-        return made.answer
-    return a_NSBM * (1 - made.factor) * made.answer
+    if value.factor is None or not cell.exponential:
+        return value.answer
+    return a_NSBM * (1 - value.factor) * value.answer
 
 
-def slopes(a_NSBM: Tensor, cell: Cell, gains_NS: Tensor | None, made: Parts) -> Tensor:
+def slopes(a_NSBM: Tensor, cell: Cell, gains_NS: Tensor | None, value: CellValue) -> Tensor:
     """dh / da, ``[N, S, B, M]``."""
-    sigma = activation_slopes(a_NSBM, made.answer, cell)
-    if made.factor is None or gains_NS is None:
+    sigma = activation_slopes(a_NSBM, value.answer, cell)
+    if value.factor is None or gains_NS is None:
         return sigma
     if not cell.exponential:
-        return made.factor * sigma
-    return made.factor * sigma + gains_NS[:, :, None, None] * (1 - made.factor) * made.answer
+        return value.factor * sigma
+    return value.factor * sigma + gains_NS[:, :, None, None] * (1 - value.factor) * value.answer

@@ -6,7 +6,6 @@
 // wastes nothing, and a step is one product of the states of all sequences with the matrix (panels.h).
 //
 // Letters: N models, B sequences, T time, M width.
-#pragma once
 #include "panels.h"
 
 struct GainedCall {
@@ -248,4 +247,12 @@ template <class R> bool choose_gained(const GainedCall& call) {
         case 4: return run_gained<R, ModRelu>(call);
     }
     return false;
+}
+
+// What Python calls (gained_calls.py), for some sequences of one model.
+// 0: done; 1: there is no such recurrence; 2: no memory.
+extern "C" int memsweep_gained(const GainedCall* call) try {
+    return choose_gained<REAL>(*call) ? 0 : 1;
+} catch (const std::bad_alloc&) {
+    return 2;
 }
