@@ -1,0 +1,118 @@
+"""The rooms of the house: how much lies in one, how imports run between them, and that the tests have the same ones."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import grimp
+
+from paths import ROOT, TESTS
+
+ENGINE = ROOT / "platform" / "memsweep"
+LINES = 450  # no source file is longer
+FILES = 12  # no folder holds more, besides the file that makes it a package
+
+# `tasks/` and `search_spaces/` may hold any number: a file there is one task or one study, which is read alone.
+FLAT = {ROOT / "tasks"}
+
+KNOWN = {"tests/sweep/submit/test_submit.py", "platform/memsweep/commands", "platform/memsweep/sweep/worker"}
+"""What is over a limit today; this list only shrinks."""
+
+OWN = {"deploy", "drills", "house", "support"}
+"""Folders of tests that are about no room of the engine, or about all of them together."""
+
+
+def sources() -> list[Path]:
+    return [path for folder in (ENGINE, ROOT / "tasks", TESTS) for path in sorted(folder.rglob("*.py"))]
+
+
+def test_no_file_is_long() -> None:
+    counts = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in sources()}
+    long = {str(path.relative_to(ROOT)): count for path, count in counts.items() if count > LINES}
+    assert not long.keys() - KNOWN, f"over {LINES} lines; split by reason to exist: {long}"
+
+
+def test_no_folder_is_crowded() -> None:
+    counts = Counter(path.parent for path in sources() if path.name != "__init__.py")
+    crowded = {
+        str(path.relative_to(ROOT)): count for path, count in counts.items() if count > FILES and path not in FLAT
+    }
+    assert not crowded.keys() - KNOWN, f"over {FILES} files in a folder; cut it by subject into sub-folders: {crowded}"
+
+
+def test_the_tests_lie_in_the_rooms_of_the_engine() -> None:
+    folders = {path.parent.relative_to(TESTS) for path in TESTS.rglob("test_*.py")}
+    rooms = {path for path in folders if path.parts and path.parts[0] not in OWN}
+    strange = [
+        str(room) for room in rooms if not ((ENGINE / room).is_dir() or (ENGINE / room).with_suffix(".py").is_file())
+    ]
+    assert not strange, f"folders of tests that are no folder or module of memsweep: {sorted(strange)}"
+    assert Path() not in folders, "a test lies in tests/ itself; put it into the room that it is about"
+    untested = {path.name for path in ENGINE.iterdir() if (path / "__init__.py").is_file()} - {
+        room.parts[0] for room in rooms
+    }
+    assert not untested, f"rooms of the engine without a folder of tests: {sorted(untested)}"
+
+
+def test_imports_point_down() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"Contracts: \d+ kept, 0 broken", done.stdout), done.stdout
+
+
+KNOWN_CIRCLES = [
+    {"recurrence.compiled.layer_calls", "recurrence.layer", "recurrence.triton.layer"},
+    {"learning.loss.carried_states", "learning.loss.problem"},
+    {"learning.training.learner", "learning.training.micro_batches"},
+    {"report", "report.assemble", "report.terminal.verdicts"},
+    {"sweep.worker.execute", "sweep.worker.guards"},
+]
+
+
+def circles(imports: dict[str, set[str]]) -> list[set[str]]:
+    """Groups of modules each of which imports all others of its group, directly or through them (Tarjan)."""
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    waiting: list[str] = []
+    groups: list[set[str]] = []
+
+    def visit(module: str) -> None:
+        order[module] = lowest[module] = len(order)
+        waiting.append(module)
+        for other in imports[module]:
+            if other not in order:
+                visit(other)
+            if other in waiting:
+                lowest[module] = min(lowest[module], lowest[other])
+        if lowest[module] == order[module]:
+            start = waiting.index(module)
+            groups.append(set(waiting[start:]))
+            del waiting[start:]
+
+    for module in imports:
+        if module not in order:
+            visit(module)
+    return [group for group in groups if len(group) > 1]
+
+
+def test_a_circle_of_imports_is_seen() -> None:
+    imports = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"a"}}
+    assert circles(imports) == [{"b", "c"}]
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """Imports for types alone and inside of functions count as well: they are what a reader follows."""
+    graph = grimp.build_graph("memsweep", exclude_type_checking_imports=False, cache_dir=None)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    names = [{module.removeprefix("memsweep.") for module in circle} for circle in circles(imports)]
+    assert [circle for circle in names if circle not in KNOWN_CIRCLES] == []
