@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from memsweep import registry
 from memsweep.config.core.fields import setting
@@ -48,6 +49,12 @@ def load(folder: Path, text: str, *overrides: str) -> SweepConfig:
     path = folder / "study.yaml"
     path.write_text(text, "utf-8")
     return load_study(str(path), overrides, ROOT)
+
+
+def load_plain(data: dict[str, Any]) -> SweepConfig:
+    """The study of plain data, read without Hydra, which takes most of the time of ``load``."""
+    with mock.patch("memsweep.config.load.study.read", return_value={"name": "study", **data}):
+        return load_study("quickstart", (), ROOT)
 
 
 def problems(folder: Path, text: str, *overrides: str) -> list[str]:

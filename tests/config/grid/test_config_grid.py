@@ -127,8 +127,8 @@ def test_a_wrong_axis_is_told(tmp_path: Path, grid: str, words: str) -> None:
 def test_equal_rows_are_told_once(tmp_path: Path) -> None:
     grid = "grid: {task: [{kernel: exponential}, {kernel: exponential, rate: 0.5}], model.width: [2, 4]}"
     found = only(problems(tmp_path, BASE + grid))
-    assert found.startswith("grid: 2 rows repeat an earlier row")
-    assert only(problems(tmp_path, BASE + "grid: {task.dt: [1, 1.0]}")).startswith("grid: 1 rows repeat")
+    assert found.startswith("grid: 2 trials repeat an earlier trial")
+    assert only(problems(tmp_path, BASE + "grid: {task.dt: [1, 1.0]}")).startswith("grid: 1 trials repeat")
 
 
 def test_a_mistake_in_an_axis_is_told_once_for_all_its_rows(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_what_the_base_leaves_out_an_axis_may_give(tmp_path: Path) -> None:
 def test_too_many_rows_are_refused_and_their_values_still_checked(tmp_path: Path) -> None:
     grid = "model.width=range(0,1001)", "training.seeds=range(1,1001)"
     count, width = problems(tmp_path, BASE, *grid)
-    assert count.startswith("grid: has 1,001,000 rows (1001 x 1000), more than 1,000,000")
+    assert count.startswith("grid: has 1,001,000 trials (1001 x 1000), more than 1,000,000")
     assert width == "model.width: must be at least 1, got 0 (in the grid)."
 
 

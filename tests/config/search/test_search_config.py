@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config_study import BASE, load, only, problems
+from config_study import BASE, load, load_plain, only, problems
 from memsweep import registry
 from memsweep.config.describe.parts import describe
-from memsweep.config.load.study import _build
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.search import ConfirmConfig, Domain, Search
 from memsweep.config.schema.trial import SweepConfig, Turn
@@ -143,7 +142,7 @@ def test_a_search_taken_out_or_put_in(whole: SweepConfig, tmp_path: Path) -> Non
     ("override", "fragment"),
     [
         ("search.trials=1,2", "lists values for a search"),
-        ("~search.training.clip", "takes out what the search does not set"),
+        ("~search.training.clip", "removes a setting that the search does not have"),
         ("search.trails=3", "Did you mean 'trials'?"),
         ("confirm.seeds=2,3", "holds for the whole study and cannot be swept"),
     ],
@@ -310,13 +309,13 @@ def some(known: dict[str, list[Any]], least: int, most: int) -> st.SearchStrateg
 def test_what_is_accepted_makes_legal_trials_and_keeps_cells_apart(space: Any, grid: Any, seed: int) -> None:
     registry.discover(ROOT)
     base = {"task": {"name": "linear_functional", "kernel": "exponential"}, "model": {"name": "diagonal_rnn"}}
-    found: list[str] = []
-    made = _build({**base, "search": space, "grid": grid}, "study", found)
-    assert (made is None) is bool(found)
-    if made is None:
+    try:
+        sweep = load_plain({**base, "search": space, "grid": grid})
+    except ConfigError:
         return
     random = np.random.default_rng(seed)
-    search, cells = made["search"], made["rows"]
+    search, cells = sweep.search, sweep.rows
+    assert search is not None
     for cell in cells:
         values = draw_all(search.space, fixed_of(cell, search.space), random)
         assert values

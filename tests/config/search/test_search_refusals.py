@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from config_study import BASE, only
+from config_study import BASE, load_plain, only
 from memsweep import registry
-from memsweep.config.load.study import _build
-from memsweep.config.schema.axes import flattened
 from memsweep.config.schema.search import Domain
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.space import tried
+from memsweep.errors import ConfigError
 from paths import ROOT
 
 
@@ -21,9 +20,11 @@ def refusals(text: str) -> list[str]:
     from omegaconf import OmegaConf
 
     data: Any = OmegaConf.to_container(OmegaConf.create(text))
-    found: list[str] = []
-    _build({**data, "grid": flattened(data.get("grid"), found), "search": data.get("search")}, "study", found)
-    return found
+    try:
+        load_plain(data)
+    except ConfigError as error:
+        return list(error.problems)
+    return []
 
 
 REFUSED = [

@@ -6,7 +6,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from memsweep import registry
 from memsweep.config.core import values
@@ -16,6 +16,8 @@ from memsweep.errors import ConfigError, RegistryError, did_you_mean, one_of
 
 INVALID: Final = values.INVALID
 UNSET: Final = "???"  # how YAML configs that Hydra reads mark a value that the user must give
+
+_Config = TypeVar("_Config")
 
 
 def checked(cls: type, data: Any, source: str) -> Any:
@@ -29,6 +31,14 @@ def checked(cls: type, data: Any, source: str) -> Any:
     if problems:
         raise ConfigError([str(problem) for problem in problems], source)
     return instance
+
+
+def section(cls: type[_Config], data: Any, path: str, problems: list[str]) -> _Config | None:
+    """A section of a study as an instance of its class; None with the reasons added to ``problems``."""
+    found: list[Problem] = []
+    instance = build(cls, data, path, found)
+    problems += map(str, found)
+    return None if instance is INVALID else instance
 
 
 def build(cls: type, data: Any, path: str, problems: list[Problem], fallback: Any = None) -> Any:

@@ -35,7 +35,7 @@ def expand(
 
     Args:
         base: plain data of a trial; its sections may be incomplete where the axes complete them.
-        axes: dotted path -> values, from ``axes.valid``.
+        axes: dotted path -> values, from ``valid_axes``.
         problems: collects what is wrong, each mistake once.
         for_models: settings of the model, used where neither base nor axes say otherwise and the model has the field.
 
@@ -45,7 +45,7 @@ def expand(
     count = math.prod(len(values) for values in axes.values())
     if count > MOST_ROWS:
         sizes = " x ".join(str(len(values)) for values in axes.values())
-        rule = f"has {count:,} rows ({sizes}), more than {MOST_ROWS:,}. Take values out, or make several studies of it"
+        rule = f"has {count:,} trials ({sizes}), more than {MOST_ROWS:,}. Take values out, or make several studies"
         problems.append(sentence("grid", rule))
     sections = [
         _Section(field, base, axes, problems, count > MOST_ROWS, for_models if key == "model" else None)
@@ -88,7 +88,7 @@ def _equal_rows(equal: list[tuple[Indices, Indices]], axes: Axes) -> str:
         ", ".join(f"{axis}={values[index]}" for (axis, values), index in zip(axes.items(), row, strict=True))
         for row in (one, other)
     ]
-    rule = f"{len(equal)} rows repeat an earlier row: ({spelled[1]}) is the same trial as ({spelled[0]})"
+    rule = f"{len(equal)} trials repeat an earlier trial: ({spelled[1]}) is the same trial as ({spelled[0]})"
     return sentence("grid", f"{rule}. Take one of them out")
 
 

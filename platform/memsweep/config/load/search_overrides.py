@@ -13,35 +13,33 @@ from memsweep.config.search.sections import FIRST
 from memsweep.errors import did_you_mean
 
 
-def overlaid(section: Any, words: Overrides) -> Any:
-    """The section as it is written in the file, under the overrides; not yet checked.
+def overlay_search(section: Any, changes: Overrides) -> Any:
+    """The section ``search`` under the overrides, not yet checked; what is wrong is added to ``changes.problems``.
 
-    A field that an override sets, or makes an axis of the grid, is searched no more.
+    A field to which the command line gives a value or an axis is not searched.
 
     Args:
         section: plain data; None where the study searches nothing.
-        words: the command line, unchanged but for problems that are added to it.
+        changes: the command line.
 
     Returns:
         Plain data; None where nothing is searched.
     """
-    if section is None and not words.search:
-        return None
     if section is not None and not isinstance(section, Mapping):
-        return section  # whoever reads it says what is wrong
+        return section  # read_search says what is wrong
     fields, settings = split(section or {})
-    fields = flattened(fields, words.problems)
+    fields = flattened(fields, changes.problems)
     searched = section is not None
-    for path, value in words.search:
+    for path, value in changes.search:
         if path == "":
             searched = value is not REMOVED and value is not None
             fields, settings = ({}, {}) if not searched else (fields, settings)
         if value is REMOVED:
-            _remove(fields, settings, path, words.problems)
+            _remove(fields, settings, path, changes.problems)
         elif path or searched:
             searched = True
             _set(fields, settings, path, value)
-    return _without_fixed(fields, settings, words) if searched else None
+    return _without_fixed(fields, settings, changes) if searched else None
 
 
 def _set(fields: dict[str, Any], settings: dict[str, Any], path: str, value: Any) -> None:
@@ -66,8 +64,8 @@ def _set(fields: dict[str, Any], settings: dict[str, Any], path: str, value: Any
 def _remove(fields: dict[str, Any], settings: dict[str, Any], path: str, problems: list[str]) -> None:
     if not path:
         return
-    gone = [field for field in fields if field == path or field.startswith(f"{path}.")]
-    for field in gone:
+    removed = [field for field in fields if field == path or field.startswith(f"{path}.")]
+    for field in removed:
         del fields[field]
     *parents, last = path.split(".")
     node: Any = settings
@@ -75,26 +73,25 @@ def _remove(fields: dict[str, Any], settings: dict[str, Any], path: str, problem
         node = node.get(key) if isinstance(node, dict) else None
     if isinstance(node, dict) and last in node:
         del node[last]
-    elif not gone:
-        there = [*fields, *settings]
-        known = f"There: {', '.join(map(str, there)) or 'nothing'}"
-        rule = f"the override '~{SEARCH}.{path}' takes out what the search does not set"
-        problems.append(f"{rule}.{did_you_mean(path, there)} {known}.")
+    elif not removed:
+        names = [*fields, *settings]
+        known = f"{did_you_mean(path, names)} There: {', '.join(map(str, names)) or 'nothing'}"
+        problems.append(f"the override '~{SEARCH}.{path}' removes a setting that the search does not have.{known}.")
 
 
-def _without_fixed(fields: dict[str, Any], settings: dict[str, Any], words: Overrides) -> dict[str, Any]:
-    """The section without the searched fields that the command line gives a value or an axis."""
-    fixed = [leaf for path, value in [*words.values, *words.axes] for leaf, _ in leaves(path, value)]
-    gone = {field for field in fields for path in fixed if path == field or path.startswith(f"{field}.")}
+def _without_fixed(fields: dict[str, Any], settings: dict[str, Any], changes: Overrides) -> dict[str, Any]:
+    """The section without the searched fields to which the command line gives a value or an axis."""
+    fixed = [leaf for path, value in [*changes.values, *changes.axes] for leaf, _ in leaves(path, value)]
+    fixed_fields = {field for field in fields for path in fixed if path == field or path.startswith(f"{field}.")}
     first = settings.get(FIRST)
-    if gone and isinstance(first, list | tuple):
-        kept = [_stripped(entry, gone) for entry in first]
+    if fixed_fields and isinstance(first, list | tuple):
+        kept = [_without(entry, fixed_fields) for entry in first]
         settings = {**settings, FIRST: [entry for entry in kept if entry]}
-    return {**{path: value for path, value in fields.items() if path not in gone}, **settings}
+    return {**{path: value for path, value in fields.items() if path not in fixed_fields}, **settings}
 
 
-def _stripped(entry: Any, gone: set[str]) -> Any:
+def _without(entry: Any, paths: set[str]) -> Any:
     if not isinstance(entry, Mapping):
         return entry
     flat = dict(leaf for key, value in entry.items() for leaf in leaves(str(key), value))
-    return {path: value for path, value in flat.items() if not any(f"{path}.".startswith(f"{one}.") for one in gone)}
+    return {path: value for path, value in flat.items() if not any(f"{path}.".startswith(f"{one}.") for one in paths)}

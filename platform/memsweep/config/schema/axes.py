@@ -14,6 +14,8 @@ from memsweep.errors import did_you_mean
 
 Axes = dict[str, tuple[Any, ...]]
 
+_MOST_LEVELS = 32
+
 ROWS = "rows"
 """The axis whose values are whole rows: settings of several sections that belong together."""
 
@@ -46,7 +48,7 @@ def _collect(grid: Mapping[Any, Any], path: str, axes: dict[str, Any], problems:
             axes[here] = value
 
 
-def valid(written: Mapping[str, Any], problems: list[str]) -> Axes:
+def valid_axes(written: Mapping[str, Any], problems: list[str]) -> Axes:
     """The axes that can be swept; what is wrong with the others is added to ``problems``."""
     axes: Axes = {}
     for path, values in written.items():
@@ -75,6 +77,8 @@ def _problem(path: str, values: Any) -> str | None:
         )
         start = f"A path of the grid begins with {', '.join(sections)}, or is {ROWS}"
         return sentence(f"grid.{path}", f"{reason}.{did_you_mean(section, sections)} {start}")
+    if path.count(".") > _MOST_LEVELS:
+        return sentence(f"grid.{path}", f"is nested more than {_MOST_LEVELS} levels deep, and no field is")
     if not isinstance(values, list | tuple):
         return sentence(f"grid.{path}", "must be a list of the values to try: [...]", show(values))
     if not values:

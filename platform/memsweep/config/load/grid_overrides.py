@@ -1,0 +1,158 @@
+"""The base and the grid of a study under the overrides of a command line.
+
+An override of a field wins over every axis that sets this field, so the axes are narrowed to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from memsweep.config.core.merge import dependents, merged, put
+from memsweep.config.core.reflect import keys, shape
+from memsweep.config.load.overrides import GRID, Overrides, leaves
+from memsweep.config.schema.axes import ROWS, flattened
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.errors import did_you_mean
+
+_ABSENT = object()
+
+
+def overlay_base(written: Mapping[str, Any], changes: Overrides) -> dict[str, Any]:
+    """The study without its grid under the overrides; what is wrong is added to ``changes.problems``."""
+    base = _with_values(written, changes.values)
+    for path in changes.removed:
+        *parents, last = path.split(".")
+        node: Any = base
+        for key in parents:
+            node = node.get(key) if isinstance(node, dict) else None
+        if isinstance(node, dict) and last in node:
+            del node[last]
+        else:
+            changes.problems.append(
+                f"the override '~{path}' removes a field that the study does not set. Leave it out."
+            )
+    return base
+
+
+def overlay_grid(written: Mapping[str, Any], changes: Overrides) -> dict[str, Any]:
+    """The axes of a study under the overrides, not yet checked.
+
+    Values that only an axis can hold move from ``changes.values`` to the axes.
+    """
+    axes = flattened(written.get(GRID), changes.problems)
+    for path in changes.removed_axes:
+        removed = [axis for axis in axes if not path or axis == path or axis.startswith(f"{path}.")]
+        if not removed:
+            known = f"{did_you_mean(path, axes)} There: {', '.join(axes) or 'no axes'}"
+            changes.problems.append(f"the override '~grid.{path}' removes an axis that is not there.{known}.")
+        for axis in removed:
+            del axes[axis]
+    fields, base = keys(TrialConfig), _with_values(written, changes.values)
+    moved: set[str] = set()
+    for path, value in changes.values:
+        section = path.split(".")[0]
+        config = shape(TrialConfig, fields[section], base.get(section, {})) if section in fields else None
+        moved |= _fix(axes, path, value, config)
+    values = [leaf for path, value in changes.values for leaf in leaves(path, value)]
+    changes.values = [(path, value) for path, value in values if path not in moved]
+    axes.update(changes.axes)
+    return axes
+
+
+def _with_values(written: Mapping[str, Any], values: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    entry: dict[str, Any] = {}
+    for path, value in values:
+        put(entry, path.split("."), value)
+    return merged(TrialConfig, {key: value for key, value in written.items() if key != GRID}, entry)
+
+
+def _fix(axes: dict[str, Any], path: str, value: Any, config: type | None) -> set[str]:
+    """Make an override of a base value win over the axes that set its field.
+
+    Args:
+        axes: the grid, changed in place. An axis of this very path keeps the one value. An axis over a group of
+            fields that holds this path keeps the entries that agree, or else loses the field. Where an axis would
+            still drop the value from the base, the value becomes an axis of its own.
+        path: the overridden field.
+        value: its value.
+        config: the config dataclass of the section (the first word of the path), where it is known.
+
+    Returns:
+        The paths of values that the base cannot hold, because they belong to a part that only the axes choose.
+    """
+    partial = isinstance(value, Mapping) and value and "name" not in value  # some fields of a group, not all of it
+    if path in axes and not partial:
+        axes[path] = [value]
+        return set()
+    if isinstance(value, Mapping) and value:
+        return set().union(*[_fix(axes, f"{path}.{key}", inner, config) for key, inner in value.items()])
+    dropped = _depends_on_axis(axes, path, config)
+    moved = False
+    for group in [group for group in axes if group == ROWS or path.startswith(f"{group}.")]:
+        if isinstance(axes[group], list):
+            _narrow(axes, group, path, value, config)
+            moved |= group in axes and "." in group  # a nested part of another name replaces the base's part
+    if moved or dropped:
+        axes[path] = [value]
+    return {path} if moved else set()
+
+
+def _depends_on_axis(axes: Mapping[str, Any], path: str, config: type | None) -> bool:
+    """Whether a trial may change the field on which this one depends, and so drop its value from the base."""
+    section, _, key = path.partition(".")
+    field = keys(config).get(key) if config is not None else None
+    decider = field.metadata.get("depends_on") if field is not None else None
+    return decider is not None and any(name in axes for name in (section, f"{section}.{decider}", ROWS))
+
+
+def _narrow(axes: dict[str, Any], group: str, path: str, value: Any, config: type | None) -> None:
+    """Keep the entries of an axis that agree with the value; where none has it, all entries lose the field."""
+    at = path.removeprefix(f"{group}.").split(".")
+    names_part = group == ROWS and len(at) == 1  # model=lru: the whole section of a row is another part's
+    held = [*at, "name"] if names_part else at
+    kept = [entry for entry in axes[group] if _at(entry, held) in (value, _ABSENT)]
+    if not any(_at(entry, held) == value for entry in axes[group]):
+        below = config if "." not in group else None
+        kept = [
+            _without_section(entry, at, value, config) if group == ROWS else _without(entry, at, value, below)
+            for entry in axes[group]
+        ]
+        kept = [entry for index, entry in enumerate(kept) if entry not in kept[:index]]
+    axes[group] = kept
+    if kept == [{}]:
+        del axes[group]
+
+
+def _without_section(row: Any, at: list[str], value: Any, config: type | None) -> Any:
+    """A whole row without one of its sections, or without one field of it."""
+    section, *path = at
+    if not isinstance(row, Mapping) or section not in row:
+        return row
+    rest = _without(row[section], path, value, config) if path else {}
+    return {key: rest if key == section else inner for key, inner in row.items() if key != section or rest}
+
+
+def _at(entry: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        entry = {"name": entry} if isinstance(entry, str) else entry
+        if not isinstance(entry, Mapping) or key not in entry:
+            return _ABSENT
+        entry = entry[key]
+    return entry
+
+
+def _without(entry: Any, path: Sequence[str], value: Any, config: type | None) -> Any:
+    """The entry without one field, and without the fields that depended on its old value."""
+    entry = {"name": entry} if isinstance(entry, str) else entry
+    if not isinstance(entry, Mapping) or _at(entry, path) is _ABSENT:
+        return entry
+    key, *below = path
+    if below:
+        rest = {name: inner for name, inner in entry.items() if name != key}
+        inner = _without(entry[key], below, value, None)
+        return rest | {key: inner} if inner else rest
+    changed: dict[str, Any] = {}
+    put(changed, path, value)
+    dropped = {key, *dependents(config, entry, changed)}
+    return {name: inner for name, inner in entry.items() if name not in dropped}
