@@ -10,7 +10,7 @@ from config_study import BASE, load_plain, only
 from memsweep import registry
 from memsweep.config.schema.search import Domain
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.config.search.space import tried
+from memsweep.config.search.trials import extreme_trials
 from memsweep.errors import ConfigError
 from paths import ROOT
 
@@ -55,17 +55,16 @@ REFUSED = [
         "search: {learning_rate: {uniform: [0.1, 1]}, training.clip: {uniform: [1, 2]}}",
         "search.learning_rate: a searched field is written with its section: training.learning_rate.",
     ),
-    ("search: {model.width: {uniform: [2, 4]}}", "the field takes whole numbers. Take int"),
-    ("search: {training.clip: {log_int: [2, 4]}}", "the field takes fractions. Take log_uniform"),
-    ("search: {model.activation: {int: [2, 4]}}", "the field takes none. Take {choice: [...]}"),
-    ("search: {model.parameterization: {int: [2, 4]}}", "the field takes none"),
+    ("search: {model.width: {uniform: [2, 4]}}", "model.width: must be a whole number, got 2.0, 4.0"),
+    ("search: {model.activation: {int: [2, 4]}}", "model.activation: must be text, got 2 (write it in quotes"),
+    ("search: {model.parameterization: {int: [2, 4]}}", "must be the name of a parameterization"),
     ("search: {training.clip: {uniform: [-1, 1]}}", "training.clip: must be at least 0.0, got -1.0"),
     ("search: {training.learning_rate: {uniform: [1, 1e5]}}", "must be at most 10_000"),
     ("search: {model.activation: {choice: [tanh, tan]}}", 'got "tan" (did you mean'),
-    ("search: {training.seeds: {int: [1, 4]}}", "counts the replicas"),
+    ("search: {training.seeds: {int: [1, 4]}}", "counts the seeds"),
     ("search: {training.data_seed: {int: [1, 4]}}", "would find the luckiest"),
     ("search: {training.until: {int: [50, 100]}}", "is set by the scheduler"),
-    ("search: {training: {choice: [{first_seed: 3}, {clip: 1}]}}", "training.first_seed chooses the replicas"),
+    ("search: {training: {choice: [{first_seed: 3}, {clip: 1}]}}", "training.first_seed chooses the seeds"),
     ("search: {training.checkpoint_every: {int: [50, 100]}}", "cannot change a trial's numbers"),
     ("search: {chain.factor: {uniform: [1, 2]}}", "cannot be searched"),
     ("grid: {model.width: [4, 8]}\nsearch: {model.width: {int: [2, 4]}}", "is set by the axis model.width"),
@@ -224,6 +223,7 @@ def test_all_problems_are_told_at_once() -> None:
 
 
 LEGAL = [
+    "search: {training.clip: {log_int: [2, 4]}}",
     "search: {training.clip: {uniform: [1, 2]}, algorithm: cma_es, training.weight_decay: {uniform: [0, 1]}}",
     "search: {training.clip: {uniform: [1, 2]}, objective: [error, radius], algorithm: nsga_ii}",
     "perturbation: {balls: [all]}\nsearch: {training.clip: {uniform: [1, 2]}, objective: radius_all}",
@@ -261,6 +261,6 @@ def test_of_a_large_grid_a_part_is_looked_at_and_every_model_of_it() -> None:
     cells = [TrialConfig(task=task, model=config) for config in configs]
     found: list[str] = []
     space = {"model.parameterization": Domain("choice", values=("exp", "direct"))}
-    made = tried(space, cells, {"model.name": names, "model.width": tuple(widths)}, {}, found)
+    made = extreme_trials(space, cells, {"model.name": names, "model.width": tuple(widths)}, {}, found)
     assert 1_500 < len(made) < 3_100
     assert "search.model.parameterization: names no field: the model lru has no field" in only(found)

@@ -1,4 +1,4 @@
-"""The searched fields of a study: from plain data to domains, and back.
+"""The searched fields of a study: read from plain data to domains, checked against the grid, and written back.
 
 A section ``search`` mixes two kinds of keys. Those that begin with a section of a trial are searched fields, written
 dotted or nested; all others set up the search itself.
@@ -7,14 +7,28 @@ dotted or nested; all others set up the search itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memsweep.config.core.problems import join, sentence, show
-from memsweep.config.core.reflect import keys
-from memsweep.config.schema.axes import duplicates
-from memsweep.config.schema.search import CHOICE, INT, KINDS, LOG_INT, LOG_UNIFORM, Domain, is_finite
+from memsweep.config.core.reflect import keys, shape
+from memsweep.config.schema.axes import Axes, duplicates, root
+from memsweep.config.schema.canonical import flatten, to_dict
+from memsweep.config.schema.chain import CHAIN
+from memsweep.config.schema.search import (
+    CHOICE,
+    INT,
+    KINDS,
+    LOG_INT,
+    LOG_UNIFORM,
+    STUDY,
+    Domain,
+    Search,
+    is_finite,
+    same,
+)
 from memsweep.config.schema.trial import TrialConfig
+from memsweep.config.search.suggestion import plain_at
 from memsweep.errors import did_you_mean
 
 SECTIONS = tuple(keys(TrialConfig))
@@ -23,6 +37,17 @@ FORM = (
     "{uniform: [low, high]}, {log_uniform: [low, high]}, {int: [low, high]}, {log_int: [low, high]} or {choice: [...]}"
 )
 _WORDS = (*KINDS, WHEN)
+_MOST = 5
+"""Values that a message lists."""
+_KEPT = {
+    "training.until": "is set by the scheduler",
+    "training.turns": "is set by the scheduler",
+    "training.seeds": "counts the seeds, over which a suggestion is judged",
+    "training.first_seed": "chooses the seeds, and a search over seeds would find the luckiest",
+    "training.data_seed": "chooses the data, and a search over seeds would find the luckiest",
+}
+
+Space = Mapping[str, Domain]
 
 
 def split(section: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -36,22 +61,22 @@ def split(section: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def flattened(fields: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
-    """Searched fields with nested mappings turned into dotted paths; what stands for a domain is left as written."""
-    found: dict[str, Any] = {}
-    for path, value in _leaves(fields, ""):
-        if path in found:
+    """Searched fields with nested mappings turned into dotted paths; domains are left as written."""
+    flat: dict[str, Any] = {}
+    for path, value in _domains(fields, ""):
+        if path in flat:
             problems.append(sentence(f"search.{path}", "is written twice, once with dots and once nested. Keep one"))
         else:
-            found[path] = value
-    return found
+            flat[path] = value
+    return flat
 
 
-def _leaves(fields: Mapping[Any, Any], path: str) -> Iterator[tuple[str, Any]]:
+def _domains(fields: Mapping[Any, Any], path: str) -> Iterator[tuple[str, Any]]:
     for key, value in fields.items():
         here = join(path, key)
         inner = list(value.values()) if isinstance(value, Mapping) else []
         if any(isinstance(one, Mapping) for one in inner) and not any(word in value for word in _WORDS):
-            yield from _leaves(value, here)
+            yield from _domains(value, here)
         else:
             yield here, value
 
@@ -75,21 +100,18 @@ def read_domain(path: str, data: Any, problems: list[str]) -> Domain | None:
         if key not in _WORDS:
             rule = f"no such word.{did_you_mean(key, _WORDS)} A domain is {FORM}, and may have a condition, {WHEN}"
             problems.append(sentence(join(at, key), rule))
-    when = _when(data.get(WHEN), at, problems)
+    when = _when(data.get(WHEN), f"{at}.{WHEN}", problems)
     if len(kinds) != 1:
-        got = f"{' and '.join(kinds)}" if kinds else f"{WHEN} alone"
-        problems.append(sentence(at, f"must be one of {FORM}", got))
+        problems.append(sentence(at, f"must be one of {FORM}", " and ".join(kinds) or f"{WHEN} alone"))
         return None
-    kind = kinds[0]
+    (kind,) = kinds
     values = data[kind]
+    problems += (_choice_problems if kind == CHOICE else _interval_problems)(f"{at}.{kind}", kind, values)
+    if len(problems) > before:
+        return None
     if kind == CHOICE:
-        problems += _choice_problems(f"{at}.{kind}", values)
-        made = Domain(CHOICE, values=tuple(values), when=when) if len(problems) == before else None
-    else:
-        problems += _interval_problems(kind, f"{at}.{kind}", values)
-        ends = (float(values[0]), float(values[1])) if len(problems) == before else (0.0, 1.0)
-        made = Domain(kind, *ends, when=when) if len(problems) == before else None
-    return made
+        return Domain(CHOICE, values=tuple(values), when=when)
+    return Domain(kind, float(values[0]), float(values[1]), when=when)
 
 
 def domain_to_plain(domain: Domain) -> dict[str, Any]:
@@ -100,7 +122,7 @@ def domain_to_plain(domain: Domain) -> dict[str, Any]:
     return plain
 
 
-def _choice_problems(at: str, values: Any) -> Iterator[str]:
+def _choice_problems(at: str, kind: str, values: Any) -> Iterator[str]:
     if not isinstance(values, list | tuple):
         yield sentence(at, "must be a list of the values to choose from: [...]", show(values))
     elif not values:
@@ -113,24 +135,22 @@ def _choice_problems(at: str, values: Any) -> Iterator[str]:
                 yield sentence(at, "must be finite where it is a number", show(value))
 
 
-def _interval_problems(kind: str, at: str, values: Any) -> Iterator[str]:
+def _interval_problems(at: str, kind: str, values: Any) -> Iterator[str]:
     whole = kind in (INT, LOG_INT)
-    rule = f"must be two {'whole' if whole else 'finite'} numbers, [low, high]"
-    if not isinstance(values, list | tuple) or len(values) != 2 or not all(map(is_finite, values)):
-        yield sentence(at, rule, show(values))
+    pair = isinstance(values, list | tuple) and len(values) == 2 and all(map(is_finite, values))
+    if not pair or (whole and not all(type(value) is int for value in values)):
+        yield sentence(at, f"must be two {'whole' if whole else 'finite'} numbers, [low, high]", show(values))
         return
     low, high = values
-    if whole and (type(low) is not int or type(high) is not int):
-        yield sentence(at, rule, show(values))
-    elif whole and max(abs(low), abs(high)) > 2**53:
+    if whole and max(abs(low), abs(high)) > 2**53:
         yield sentence(at, "must lie between -2**53 and 2**53", show(values))
     elif low >= high:
         yield sentence(at, "must have its low end below its high end: [low, high]", show(values))
     elif not math.isfinite(float(high) - float(low)):
         yield sentence(at, "is wider than the largest number. Make it narrower", show(values))
     elif kind in (LOG_UNIFORM, LOG_INT) and low <= 0:
-        linear = kind.removeprefix("log_")
-        yield sentence(at, f"must begin above 0, because logarithms do. Or take {linear}", show(values))
+        rule = f"must begin above 0, because logarithms do. Or take {kind.removeprefix('log_')}"
+        yield sentence(at, rule, show(values))
 
 
 def _when(data: Any, at: str, problems: list[str]) -> dict[str, tuple[Any, ...]]:
@@ -138,13 +158,125 @@ def _when(data: Any, at: str, problems: list[str]) -> dict[str, tuple[Any, ...]]
         return {}
     if not isinstance(data, Mapping) or not data:
         rule = "must say where the field is searched: {path: value} or {path: [values]}"
-        problems.append(sentence(f"{at}.{WHEN}", rule, show(data)))
+        problems.append(sentence(at, rule, show(data)))
         return {}
-    found: dict[str, tuple[Any, ...]] = {}
-    for path, value in data.items():
-        values = tuple(value) if isinstance(value, list | tuple) else (value,)
-        if not values:
-            rule = "is an empty list, which nothing fits. Give it a value, or leave it out"
-            problems.append(sentence(join(f"{at}.{WHEN}", path), rule))
-        found[str(path)] = values
-    return found
+    when = {str(path): tuple(value) if isinstance(value, list | tuple) else (value,) for path, value in data.items()}
+    for path in [path for path, values in when.items() if not values]:
+        rule = "is an empty list, which nothing fits. Give it a value, or leave it out"
+        problems.append(sentence(join(at, path), rule))
+    return when
+
+
+def order(space: Space) -> list[str]:
+    """The searched fields, each after those that its condition names; fields in a circle are left out."""
+    waiting, placed = list(space), list[str]()
+    while ready := [path for path in waiting if all(other not in waiting for other in space[path].when)]:
+        placed += ready
+        waiting = [path for path in waiting if path not in ready]
+    return placed
+
+
+def domain_problems(search: Search, axes: Axes, cells: Sequence[TrialConfig]) -> Iterator[str]:
+    """Searched fields and conditions that cannot be, given the grid; one sentence each.
+
+    Args:
+        search: as it was read.
+        axes: of the grid.
+        cells: its valid rows.
+    """
+    space = search.space
+    for path, domain in space.items():
+        for leaf in touched({path: domain}):
+            yield from _field_problems(f"search.{path}", leaf, axes, named="" if leaf == path else f"{leaf} ")
+    if circle := [path for path in space if path not in order(space)]:
+        yield sentence(
+            "search", f"{', '.join(circle)} depend on one another in a circle. Take one condition out (when)"
+        )
+    for path, domain in space.items():
+        for other, wanted in domain.when.items():
+            at = f"search.{path}.when.{other}"
+            around = [known for known in space if known.startswith(f"{other}.") or other.startswith(f"{known}.")]
+            if other in space:
+                yield from _never_suggested(at, space[other], wanted)
+            elif around:
+                yield sentence(at, f"lies in the searched field {around[0]} or around it. Name {around[0]} itself")
+            elif cells:
+                yield from _never_there(at, other, wanted, cells, search.settings.scope)
+
+
+def touched(space: Space) -> list[str]:
+    """Paths of the fields that suggestions set, those inside of groups spelled out."""
+    values = ((path, value) for path, domain in space.items() for value in domain.values or (None,))
+    return list(dict.fromkeys(leaf for path, value in values for leaf in leaves(path, value)))
+
+
+def leaves(path: str, value: Any) -> Iterator[str]:
+    """The paths of the fields that a value at a path sets; ``path.name`` for the bare name of a section's part."""
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from leaves(f"{path}.{key}".lstrip("."), inner)
+    else:
+        yield f"{path}.name" if isinstance(value, str) and "." not in path else path
+
+
+def meet(one: str, other: str) -> bool:
+    """Whether one path lies in the other; the name of a whole section leaves its fields as they are."""
+    one, other = (path.removesuffix(".name") if path.count(".") > 1 else path for path in (one, other))
+    short, long = sorted((one, other), key=len)
+    return one == other or (long.startswith(f"{short}.") and "." in short)
+
+
+def _field_problems(at: str, leaf: str, axes: Axes, named: str) -> Iterator[str]:
+    if leaf == CHAIN or leaf.startswith(f"{CHAIN}."):
+        yield sentence(at, "a chain is an order of trials and cannot be searched. Take it out of the search")
+    elif leaf in _KEPT:
+        yield sentence(at, f"{leaf} {_KEPT[leaf]}. Take it out of the search")
+    elif _is_cosmetic(leaf):
+        yield sentence(at, f"{leaf} cannot change a trial's numbers. Take it out of the search")
+    for axis, values in axes.items():
+        if any(meet(leaf, other) for value in values for other in leaves(root(axis), value)):
+            yield sentence(at, f"{named}is set by the axis {axis} of the grid, too. Take it out of one of them")
+
+
+def _is_cosmetic(path: str) -> bool:
+    cls: type | None = TrialConfig
+    for key in path.split("."):
+        field = keys(cls).get(key) if cls is not None else None
+        if field is None or cls is None:
+            return False
+        if field.metadata.get("cosmetic"):
+            return True
+        cls = shape(cls, field, {})
+    return False
+
+
+def _never_suggested(at: str, domain: Domain, wanted: Sequence[Any]) -> Iterator[str]:
+    ends = domain.values  # a condition may name a part with fields by its bare name
+    if never := [one for one in wanted if not domain.contains(one) and not any(same(end, one) for end in ends)]:
+        words = [show(end) for end in domain.ends]
+        allowed = f"from {words[0]} to {words[-1]}" if domain.is_numeric else f"one of {_listed(words)}"
+        yield sentence(at, f"is never {_listed(map(show, never))}: it is searched, {allowed}")
+
+
+def _never_there(at: str, path: str, wanted: Sequence[Any], cells: Sequence[TrialConfig], scope: str) -> Iterator[str]:
+    there: dict[str, Any] = {}
+    for cell in cells:
+        try:
+            value = plain_at(cell, path)
+        except KeyError:
+            continue
+        there[show(value)] = value
+    if not there:
+        known = flatten(to_dict(cells[0]))
+        yield sentence(at, f"names no field of any cell.{did_you_mean(path, known)} It is a path such as model.width")
+    elif never := [value for value in wanted if not any(same(one, value) for one in there.values())]:
+        yield sentence(at, f"is never {_listed(map(show, never))} in this study: it is {_listed(there)}")
+    elif scope == STUDY and len(there) > 1:
+        rule = "differs between the cells, and with scope: study a suggestion is the same in all of them"
+        yield sentence(at, f"{rule}. Take scope: cell, or the condition out")
+
+
+def _listed(words: Iterable[str]) -> str:
+    spelled = list(words)
+    more = len(spelled) - _MOST
+    return ", ".join([*spelled[:_MOST], *([f"and {more} more"] if more > 0 else [])])

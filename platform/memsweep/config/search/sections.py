@@ -1,19 +1,17 @@
 """The sections ``search`` and ``confirm`` of a study file: read, written back, and what follows from them.
 
-What only the cells can show (whether a field is there, whether the ends of a domain are legal values of it) is looked
-at in ``memsweep.config.search.checks``.
+``memsweep.config.search.settings`` checks them against the cells of the study.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from memsweep.config.core.build import INVALID, build
 from memsweep.config.core.merge import merged, put
-from memsweep.config.core.problems import Problem, join, sentence, show
-from memsweep.config.core.reflect import default, hints, keys, nested, part_config, parts, registered_kind, shape
+from memsweep.config.core.problems import REQUIRED, UNKNOWN, Problem, join, sentence, show
+from memsweep.config.core.reflect import hints, keys, nested, part_config, parts, registered_kind
 from memsweep.config.schema.axes import ROWS, Axes
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.chain import CHAIN
@@ -90,11 +88,7 @@ def search_from_dict(data: Any) -> Search | None:
     Raises:
         ConfigError: the data is no search of this version.
     """
-    problems: list[str] = []
-    search = read_search(data, problems)
-    if problems:
-        raise ConfigError(problems, "the stored search")
-    return search
+    return _stored(read_search, data, "the stored search")
 
 
 def confirm_from_dict(data: Any) -> ConfirmConfig | None:
@@ -103,11 +97,15 @@ def confirm_from_dict(data: Any) -> ConfirmConfig | None:
     Raises:
         ConfigError: the data is none of this version.
     """
+    return _stored(read_confirm, data, "the stored confirmation")
+
+
+def _stored[T](read: Callable[[Any, list[str]], T], data: Any, source: str) -> T:
     problems: list[str] = []
-    confirm = read_confirm(data, problems)
+    section = read(data, problems)
     if problems:
-        raise ConfigError(problems, "the stored confirmation")
-    return confirm
+        raise ConfigError(problems, source)
+    return section
 
 
 def modes(search: Search) -> tuple[str, ...]:
@@ -145,21 +143,17 @@ def completed(base: Mapping[str, Any], axes: Axes, space: Mapping[str, Domain]) 
         rows = [row[section] for row in axes.get(ROWS, ()) if section in row]
         entries = [{section: value} for value in (*axes.get(section, ()), *rows)]
         drafts = [data, *(merged(TrialConfig, data, entry) for entry in entries)]
-        if path not in axes and any(_missing(TrialConfig, draft, path.split(".")) for draft in drafts):
+        if path not in axes and any(path in _required(draft) for draft in drafts):
             put(data, path.split("."), space[path].ends[0])
     return data
 
 
-def _missing(cls: type | None, data: Any, path: Sequence[str]) -> bool:
-    """Whether plain data of a config lacks the field at a path, and the class has no default for it."""
-    key, *below = path
-    field = keys(cls).get(key) if cls is not None else None
-    held = {"name": data} if isinstance(data, str) else data
-    if field is None or cls is None or not isinstance(held, Mapping):
-        return False
-    if not below or key not in held:
-        return key not in held and below in ([], ["name"]) and default(field) is dataclasses.MISSING
-    return below != ["name"] and _missing(shape(cls, field, held[key]), held[key], below)
+def _required(draft: Mapping[str, Any]) -> set[str]:
+    """Paths of the fields that plain data of a trial lacks, and that have no default."""
+    problems: list[Problem] = []
+    build(TrialConfig, {key: draft[key] for key in keys(TrialConfig) if key in draft}, "", problems)
+    lacking = {problem.path for problem in problems if problem.kind == REQUIRED}
+    return lacking | {f"{path}.name" for path in lacking}  # a section that is missing lacks its part's name
 
 
 def _settings(written: Mapping[str, Any], problems: list[str]) -> Any:
@@ -169,13 +163,12 @@ def _settings(written: Mapping[str, Any], problems: list[str]) -> Any:
         data |= {key: [data[key]]} if isinstance(data.get(key), str) else {}
     if isinstance(data.get("scheduler"), str):
         data["scheduler"] = {"name": data["scheduler"]}
-    misplaced = {key: path for key in data if key not in keys(SearchConfig) and (path := _whole_path(key))}
-    for key, path in misplaced.items():
-        rule = f"a searched field is written with its section: {path}"
-        problems.append(sentence(join(SEARCH, key), rule))
     found: list[Problem] = []
-    settings = build(SearchConfig, {k: v for k, v in data.items() if k not in misplaced}, SEARCH, found)
-    problems += map(str, found)
+    settings = build(SearchConfig, data, SEARCH, found)
+    for problem in found:
+        place = _with_section(problem.path.removeprefix(f"{SEARCH}.")) if problem.kind == UNKNOWN else ""
+        rule = f"a searched field is written with its section: {place}"
+        problems.append(sentence(problem.path, rule) if place else str(problem))
     goals = {key: data[key] for key in ("objective", "mode") if key in data}
     draft = build(SearchConfig, goals, SEARCH, []) if settings is INVALID else settings
     if draft is not INVALID:
@@ -183,16 +176,15 @@ def _settings(written: Mapping[str, Any], problems: list[str]) -> Any:
     return settings
 
 
-def _whole_path(key: Any) -> str:
+def _with_section(path: str) -> str:
     """The paths of fields of this name, which was written without a section; empty where no section has it."""
-    word = str(key).split(".")[0]
-    found = []
+    paths = []
     for section, field in keys(TrialConfig).items():
         below, kind = nested(hints(TrialConfig)[field.name]), registered_kind(field)
         configs = [below] if below else [part_config(one, name) for one, name in parts() if one == kind]
-        if section != CHAIN and any(config is not None and word in keys(config) for config in configs):
-            found.append(f"{section}.{key}")
-    return " or ".join(found)
+        if section != CHAIN and any(config is not None and path.split(".")[0] in keys(config) for config in configs):
+            paths.append(f"{section}.{path}")
+    return " or ".join(paths)
 
 
 def _objective_problems(settings: SearchConfig) -> Iterator[str]:

@@ -1,14 +1,15 @@
-"""What is wrong with the settings of a search, given its space and the trials that it can make."""
+"""What is wrong with a study's ``search`` and ``confirm`` over its cells: all that is known before anything runs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from memsweep import registry
 from memsweep.config.core.problems import sentence, show
 from memsweep.config.grid.expand import MOST_ROWS
+from memsweep.config.schema.axes import Axes
 from memsweep.config.schema.search import (
     ASHA,
     BALL_OF,
@@ -21,30 +22,72 @@ from memsweep.config.schema.search import (
     PBT,
     STUDY,
     TEST,
+    ConfirmConfig,
     SchedulerConfig,
     Search,
     combinations,
     rows_at_most,
 )
 from memsweep.config.schema.trial import TURNING, ResourcesConfig, TrialConfig
+from memsweep.config.search.domains import domain_problems
+from memsweep.config.search.sections import confirm_data_seed, confirm_first_seed
+from memsweep.config.search.trials import extreme_trials
 from memsweep.errors import did_you_mean, one_of
 
 _STEPS = ("training.steps", "training.validate_every")
 _AT, _SCHEDULER = "search", "search.scheduler"
+_STEP_FIELDS = {"grace": (ASHA, HYPERBAND, MEDIAN), "interval": (MEDIAN, PBT)}
+"""Steps of decisions -> the schedulers that decide by them."""
+_MOST_SEED = 2**31
 
 
-def settings_problems(
-    search: Search, cells: Sequence[TrialConfig], trials: Iterable[TrialConfig], resources: Any, study: str
-) -> Iterator[str]:
-    """One sentence for everything that is wrong.
+def search_problems(
+    search: Search, cells: Sequence[TrialConfig], axes: Axes, base: Mapping[str, Any], resources: Any, study: str
+) -> list[str]:
+    """One sentence for everything that is wrong with a search.
 
     Args:
         search: as it was read.
-        cells: rows of the study's grid, as far as they are valid.
-        trials: what suggestions at the ends of their domains make of the cells.
+        cells: the rows of the study's grid, as far as they are valid.
+        axes: of the grid.
+        base: plain data of the study's base trial.
         resources: ResourcesConfig, or something else where it is wrong.
-        study: name of the study.
+        study: its name.
     """
+    problems = list(domain_problems(search, axes, cells))
+    trials = [] if problems else extreme_trials(search.space, cells, axes, base, problems)
+    problems += _settings_problems(search, cells, study)
+    problems += _algorithm_problems(search)
+    problems += _metric_problems(search.settings.objective, trials or cells)
+    if search.settings.scheduler.name != NONE:
+        problems += _scheduler_problems(search, cells, resources)
+    return problems
+
+
+def confirm_problems(
+    confirm: ConfirmConfig, search: Search | None, cells: Sequence[TrialConfig], *, searches: bool
+) -> Iterator[str]:
+    """One sentence for everything that is wrong with a confirmation.
+
+    Args:
+        confirm: as it was read.
+        search: the study's search; None where it is wrong or there is none.
+        cells: the rows of the study's grid, as far as they are valid.
+        searches: whether the study has a search at all.
+    """
+    if not searches:
+        rule = "retrains the winners of a search, and the study has no search. Take it out (~confirm)"
+        yield sentence("confirm", rule)
+        return
+    if search is not None and confirm.top > search.settings.trials:
+        rule = f"must be at most search.trials, {search.settings.trials}: there are no more suggestions"
+        yield sentence("confirm.top", rule, str(confirm.top))
+    if cells:
+        yield from _seed_problems(confirm, cells)
+        yield from _data_problems(confirm, cells)
+
+
+def _settings_problems(search: Search, cells: Sequence[TrialConfig], study: str) -> Iterator[str]:
     settings = search.settings
     if any(cell.chain is not None for cell in cells):
         rule = "a chain takes its numbers from trial to trial, and a search knows none of them beforehand"
@@ -59,13 +102,6 @@ def settings_problems(
         yield sentence("search.first", f"has more suggestions ({len(search.first)}) than trials ({settings.trials})")
     if settings.warm_start and settings.warm_start == study:
         yield sentence("search.warm_start", "must name another study than this one", show(settings.warm_start))
-    yield from _algorithm_problems(search)
-    yield from _metric_problems(settings.objective, list(trials) or list(cells))
-    if settings.scheduler.name != NONE:
-        yield from _scheduler_problems(search, cells)
-        if isinstance(resources, ResourcesConfig) and resources.workers != 1:
-            rule = f"{settings.scheduler.name} stops and goes on with trials, which packs of several workers cannot"
-            yield sentence(_SCHEDULER, f"{rule}. Set resources.workers to 1, or the scheduler to none")
 
 
 def _algorithm_problems(search: Search) -> Iterator[str]:
@@ -118,14 +154,18 @@ def _metric_problems(objective: Sequence[str], trials: Sequence[TrialConfig]) ->
                 yield sentence(at, rule, show(list(lacking[0].perturbation.balls)))
 
 
-def _scheduler_problems(search: Search, cells: Sequence[TrialConfig]) -> Iterator[str]:
+def _scheduler_problems(search: Search, cells: Sequence[TrialConfig], resources: Any) -> Iterator[str]:
     scheduler = search.settings.scheduler
+    if isinstance(resources, ResourcesConfig) and resources.workers != 1:
+        rule = f"{scheduler.name} stops trials and goes on with them, which packs of several workers cannot"
+        yield sentence(_SCHEDULER, f"{rule}. Set resources.workers to 1, or the scheduler to none")
     moved = [path for path in search.space if path in _STEPS or path == "training"]
     if moved:
         rule = f"{scheduler.name} compares trials at equal steps, so {', '.join(moved)} cannot be searched with it"
         yield sentence(_SCHEDULER, f"{rule}. Take the field out of the search, or set the scheduler to none")
-    for field in _used(scheduler):
-        yield from _multiple_problems(f"{_SCHEDULER}.{field}", getattr(scheduler, field), cells)
+    for field, schedulers in _STEP_FIELDS.items():
+        if scheduler.name in schedulers:
+            yield from _multiple_problems(f"{_SCHEDULER}.{field}", getattr(scheduler, field), cells)
     if search.settings.scope == STUDY:
         different = {(cell.training.steps, cell.training.validate_every) for cell in cells}
         if len(different) > 1:
@@ -133,11 +173,6 @@ def _scheduler_problems(search: Search, cells: Sequence[TrialConfig]) -> Iterato
             yield sentence(_SCHEDULER, f"{rule}. Take scope: cell, or the axis out")
     if scheduler.name == PBT:
         yield from _population_problems(search, scheduler)
-
-
-def _used(scheduler: SchedulerConfig) -> list[str]:
-    grace = ["grace"] if scheduler.name in (ASHA, HYPERBAND, MEDIAN) else []
-    return grace + (["interval"] if scheduler.name in (MEDIAN, PBT) else [])
 
 
 def _multiple_problems(at: str, value: int, cells: Sequence[TrialConfig]) -> Iterator[str]:
@@ -164,3 +199,27 @@ def _population_problems(search: Search, scheduler: SchedulerConfig) -> Iterator
     if search.settings.trials < least:
         rule = f"is pbt's population: with a quantile of {scheduler.quantile:g} it must be at least {least}"
         yield sentence("search.trials", f"{rule}, or nobody is replaced", str(search.settings.trials))
+
+
+def _seed_problems(confirm: ConfirmConfig, cells: Sequence[TrialConfig]) -> Iterator[str]:
+    first = confirm_first_seed(cells, confirm)
+    end = first + confirm.seeds
+    taken = [(cell.training.first_seed, cell.training.first_seed + cell.training.seeds) for cell in cells]
+    met = [(start, stop) for start, stop in dict.fromkeys(taken) if start < end and first < stop]
+    if met:
+        start, stop = met[0]
+        rule = f"seeds {first} to {end - 1} are not fresh: the search has {start} to {stop - 1}"
+        free = max(stop for _, stop in taken)
+        yield sentence("confirm.first_seed", f"{rule}. Leave it out, or begin at {free} or later")
+    if first > _MOST_SEED:
+        yield sentence("confirm.first_seed", f"must be at most {_MOST_SEED}. Let the search begin lower", str(first))
+
+
+def _data_problems(confirm: ConfirmConfig, cells: Sequence[TrialConfig]) -> Iterator[str]:
+    taken = {cell.training.data_seed for cell in cells}
+    met = sorted(taken & {confirm_data_seed(cell, confirm) for cell in cells})
+    if met:
+        rule = f"{met[0]} is not fresh: the search has data of training.data_seed {met[0]}"
+        yield sentence("confirm.data_seed", f"{rule}. Give another one, {max(taken) + 1} say")
+    elif confirm.data_seed is None and max(taken) >= _MOST_SEED:
+        yield sentence("confirm.data_seed", "must be given where training.data_seed is the largest that there is")
