@@ -88,7 +88,8 @@ def search_from_dict(data: Any) -> Search | None:
     Raises:
         ConfigError: the data is no search of this version.
     """
-    return _stored(read_search, data, "the stored search")
+    search: Search | None = _stored(read_search, data, "the stored search")
+    return search
 
 
 def confirm_from_dict(data: Any) -> ConfirmConfig | None:
@@ -97,10 +98,11 @@ def confirm_from_dict(data: Any) -> ConfirmConfig | None:
     Raises:
         ConfigError: the data is none of this version.
     """
-    return _stored(read_confirm, data, "the stored confirmation")
+    confirm: ConfirmConfig | None = _stored(read_confirm, data, "the stored confirmation")
+    return confirm
 
 
-def _stored[T](read: Callable[[Any, list[str]], T], data: Any, source: str) -> T:
+def _stored(read: Callable[[Any, list[str]], Any], data: Any, source: str) -> Any:
     problems: list[str] = []
     section = read(data, problems)
     if problems:
