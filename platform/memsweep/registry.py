@@ -1,6 +1,9 @@
 """Names for the parts that a study may choose: tasks, models, parameterizations, recurrent units, learning rules.
 
-A part registers itself with a decorator, owns a frozen ``Config`` dataclass, and is found by name.
+A part registers itself with a decorator, and is then available by name. Registration refuses a class that the engine
+could not run: each part is a subclass of its kind's base class, defines all abstract methods, and owns a frozen
+``Config`` dataclass. A base class may ask for more in ``registration_problem``.
+
 ``discover`` imports what can register: the engine's own models and rules, the workspace's ``tasks/`` folder, and
 installed distributions that announce the entry-point group ``memsweep.plugins``.
 """
@@ -25,6 +28,14 @@ from memsweep.errors import RegistryError, did_you_mean, one_of
 TASK, MODEL, PARAMETERIZATION, UNIT, RULE = "task", "model", "parameterization", "unit", "rule"
 KINDS = (TASK, MODEL, PARAMETERIZATION, UNIT, RULE)
 ENTRY_POINT_GROUP = "memsweep.plugins"
+_BASES = {
+    TASK: ("memsweep.data.api", "Task"),
+    MODEL: ("memsweep.models.base", "Model"),
+    PARAMETERIZATION: ("memsweep.models.parameterizations.base", "Parameterization"),
+    UNIT: ("memsweep.models.deep.unit", "Unit"),
+    RULE: ("memsweep.rules.base", "Rule"),
+}
+"""Module and name of each kind's base class; by name, because the registry stands below all of them."""
 
 _log = logging.getLogger(__name__)
 _parts: dict[str, dict[str, type]] = {kind: {} for kind in KINDS}
@@ -33,7 +44,12 @@ _Part = TypeVar("_Part", bound=type)
 
 
 def register_task(name: str) -> Callable[[_Part], _Part]:
-    """Class decorator: make a task available to studies as ``task: {name: <name>, ...}``."""
+    """Class decorator: make a task available to studies as ``task: {name: <name>, ...}``.
+
+    Raises:
+        RegistryError: as all ``register_`` functions, where the class lacks something that the engine needs of its
+            kind, or the name belongs to another class.
+    """
     return _register(TASK, name)
 
 
@@ -60,10 +76,10 @@ def register_rule(name: str, aliases: Sequence[str] = ()) -> Callable[[_Part], _
     """
 
     def decorate(part: _Part) -> _Part:
-        for taken in (name, *aliases):
-            owner = taken if taken in _parts[RULE] else _aliases.get(taken)
+        for claimed in (name, *aliases):
+            owner = claimed if claimed in _parts[RULE] else _aliases.get(claimed)
             if owner not in (None, name):
-                raise RegistryError(f"the rules {name!r} and {owner!r} both go by {taken!r}. Rename one of them.")
+                raise RegistryError(f"the rules {name!r} and {owner!r} both go by {claimed!r}. Rename one of them.")
         registered = _register(RULE, name)(part)
         _aliases.update(dict.fromkeys(aliases, name))
         return registered
@@ -83,23 +99,40 @@ def other_names(rule: str) -> list[str]:
 
 def _register(kind: str, name: str) -> Callable[[_Part], _Part]:
     def decorate(part: _Part) -> _Part:
-        config: Any = part.__dict__.get("Config")
-        if not getattr(getattr(config, "__dataclass_params__", None), "frozen", False):
-            raise RegistryError(
-                f"{kind} {name!r} ({part.__qualname__}) has no Config of its own: write inside the class "
-                "'@dataclass(frozen=True, kw_only=True) class Config: ...', with one setting() per field."
-            )
+        if problem := _problem(kind, part):
+            raise RegistryError(f"{kind} {name!r} ({getattr(part, '__qualname__', part)}) {problem}")
         known = _parts[kind].get(name)
         # the same class again is a file that was imported twice, and harmless
         if known is not None and (known.__qualname__, source_file(known)) != (part.__qualname__, source_file(part)):
             places = " and ".join(f"{other.__qualname__} in {source_file(other)}" for other in (known, part))
             raise RegistryError(f"two {kind}s are named {name!r}: {places}. Rename one of them.")
-        config.name = name  # the Config knows under which name it is chosen
-        config.kind = kind
+        config: Any = part.__dict__["Config"]
+        config.name, config.kind = name, kind  # so that a Config leads back to its part
         _parts[kind][name] = part
         return part
 
     return decorate
+
+
+def _problem(kind: str, part: Any) -> str | None:
+    """What a class lacks to be a part of this kind, and what to write: the end of a sentence. None: nothing."""
+    module, base_name = _BASES[kind]
+    base = getattr(importlib.import_module(module), base_name)
+    if not isinstance(part, type) or not issubclass(part, base):
+        return (
+            f"is not a subclass of {base_name}: write 'class {getattr(part, '__name__', part)}({base_name})', with "
+            f"'from {module} import {base_name}'."
+        )
+    if abstract := sorted(getattr(part, "__abstractmethods__", ())):
+        return f"lacks {', '.join(abstract)}: define each as the docstrings of {module}.{base_name} say."
+    config = part.__dict__.get("Config")
+    if not getattr(getattr(config, "__dataclass_params__", None), "frozen", False):
+        return (
+            "has no Config of its own: write inside the class '@dataclass(frozen=True, kw_only=True) class Config: "
+            "...', with one setting() per field."
+        )
+    further: Callable[[], str | None] | None = getattr(part, "registration_problem", None)
+    return further() if further else None
 
 
 def names(kind: str) -> list[str]:

@@ -14,6 +14,7 @@ from memsweep.config.core.fields import setting
 from memsweep.config.load.study import load_study
 from memsweep.config.schema.trial import SweepConfig
 from memsweep.errors import ConfigError
+from memsweep.models.parameterizations.maps import Exp
 from paths import ROOT
 
 BASE = """
@@ -22,7 +23,7 @@ model: {name: diagonal_rnn, width: 4, parameterization: direct}
 """
 
 
-class Scaled:
+class Scaled(Exp):
     """A parameterization with fields of its own."""
 
     @dataclass(frozen=True, kw_only=True)

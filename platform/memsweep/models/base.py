@@ -9,7 +9,7 @@ import enum
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -126,6 +126,13 @@ class Model(nn.Module, ABC):
         for name, value in self.initial(config, signature, rng or np.random.default_rng(0)).items():
             self.register_parameter(name, nn.Parameter(torch.as_tensor(value)))
         self.configure([config])
+
+    @classmethod
+    def registration_problem(cls) -> str | None:
+        """Why the registry refuses a class that defines all methods: the end of a sentence about it. None: nothing."""
+        if "width" not in {field.name for field in fields(cls.Config)}:
+            return "has a Config without width: write in it 'width: int = setting(8, \"hidden size\", at_least=1)'."
+        return None
 
     @classmethod
     @abstractmethod

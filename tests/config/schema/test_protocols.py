@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
+from torch import Tensor
 
 from config_study import BASE, load, only, problems
 from memsweep import registry
@@ -16,6 +18,7 @@ from memsweep.cli import main
 from memsweep.config.core.fields import setting
 from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.config.schema.protocols import PROTOCOLS
+from memsweep.models.base import Model, Part, Role, Signature
 from memsweep.sweep.driver.runner import Launch, run
 from memsweep.sweep.planning.identity import identity
 from memsweep.sweep.planning.plan import identified, make_plan
@@ -26,7 +29,7 @@ from paths import ROOT
 GRID = "grid: {model.width: [8, 16, 32, 64]}\n"
 
 
-class Plain:
+class Plain(Model):
     """A model without the fields that the published protocol has for some models."""
 
     @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,17 @@ class Plain:
     @classmethod
     def is_linear(cls, config: Config) -> bool:
         return True
+
+    @classmethod
+    def roles(cls, config: Config) -> dict[str, Role]:
+        return {"drift": Role(Part.BIAS, ("output",))}
+
+    @classmethod
+    def initial(cls, config: Config, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        return {"drift": np.zeros(signature.outputs)}
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.drift.expand(*inputs.shape[:2], -1)
 
 
 @contextmanager

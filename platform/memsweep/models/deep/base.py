@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,15 @@ class DeepModel(StackedModel):
         self.recurrence: Recurrence
         super().__init__(config, signature, rng)
         self.recurrence = Through()
+
+    @classmethod
+    def registration_problem(cls) -> str | None:
+        if "unit" not in {field.name for field in fields(cls.Config)}:
+            return (
+                'has a Config without unit: write in it \'unit: Any = setting(doc="the recurrence of every layer", '
+                'factory=LRUUnit.Config, registered="unit")\'.'
+            )
+        return super().registration_problem()
 
     @classmethod
     def rule_refusal(cls, config: Any) -> str | None:

@@ -52,6 +52,13 @@ class Unit(ABC):
         self.config, self.width, self.features = config, width, features
 
     @classmethod
+    def registration_problem(cls) -> str | None:
+        """Why the registry refuses a class that defines all methods: the end of a sentence about it. None: nothing."""
+        if not hasattr(cls, "part_names"):
+            return "does not name its parts: write 'part_names = frozenset({...})', the keys of what parts() returns."
+        return None
+
+    @classmethod
     def refusal(cls, config: Any, width: int, features: int) -> str | None:
         """Why a unit cannot have these sizes, as a sentence that says what to do; None where it can."""
         return None

@@ -1,0 +1,109 @@
+"""Registration refuses a class that the engine could not run: one sentence, before any sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+
+from memsweep import registry
+from memsweep.config.core.fields import setting
+from memsweep.data.api import Task
+from memsweep.errors import RegistryError
+from memsweep.models.base import Model
+from memsweep.models.deep.base import DeepModel
+from memsweep.models.deep.unit import Unit
+from memsweep.models.deep.unit_lru import LRUUnit
+from memsweep.models.modal.diagonal_rnn import DiagonalRNN
+from memsweep.models.parameterizations.base import Parameterization
+from memsweep.rules.base import Rule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Empty:
+    """No settings."""
+
+
+@dataclass(kw_only=True)
+class Melting:
+    """Not frozen."""
+
+    width: int = setting(8, "hidden size")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Width:
+    """A width alone."""
+
+    width: int = setting(8, "hidden size")
+
+
+class TorchModel(torch.nn.Module):
+    """A model as any user of torch writes it."""
+
+    Config = Width
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.readout = torch.nn.GRU(1, 8), torch.nn.Linear(8, 1)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.readout(self.cell(inputs)[0])
+
+
+def heir(name: str, *bases: type, **attributes: Any) -> type:
+    return type(name, bases, attributes)
+
+
+def deep(**attributes: Any) -> type:
+    """A deep model without abstract methods."""
+    names = ("roles", "initial", "outputs")
+    return heir("Deep", DeepModel, **{name: lambda *_: None for name in names}, **attributes)
+
+
+def nameless_unit() -> type:
+    names = Unit.__abstractmethods__
+    return heir("Nameless", Unit, Config=Empty, **{name: lambda *_: None for name in names})
+
+
+@pytest.mark.parametrize(
+    ("register", "part", "message"),
+    [
+        (
+            registry.register_model,
+            TorchModel,
+            r"\(TorchModel\) is not a subclass of Model: .*from memsweep.models.base",
+        ),
+        (registry.register_task, Empty, r"subclass of Task: .*'from memsweep.data.api import Task'"),
+        (registry.register_unit, Empty, r"subclass of Unit: .*memsweep.models.deep.unit import Unit"),
+        (registry.register_rule, Empty, r"subclass of Rule: .*memsweep.rules.base import Rule"),
+        (registry.register_parameterization, Empty, r"subclass of Parameterization: .*parameterizations.base import"),
+        (registry.register_model, lambda: None, r"is not a subclass of Model"),
+        (registry.register_model, heir("Bare", Model, Config=Width), r"lacks forward, initial, roles: define each"),
+        (registry.register_task, heir("Bare", Task, Config=Empty), r"lacks .*draw.*loss.*memsweep.data.api.Task say"),
+        (registry.register_unit, heir("Bare", Unit, Config=Empty), r"lacks .*immediate.*slope"),
+        (registry.register_parameterization, heir("Bare", Parameterization, Config=Empty), r"lacks .*rate.*raw"),
+        (registry.register_model, heir("Heir", DiagonalRNN), r"has no Config of its own: write inside the class"),
+        (registry.register_model, heir("Soft", DiagonalRNN, Config=Melting), r"has no Config of its own"),
+        (registry.register_rule, heir("Bare", Rule), r"has no Config of its own"),
+        (registry.register_model, heir("Thin", DiagonalRNN, Config=Empty), r"Config without width: write in it 'width"),
+        (registry.register_model, deep(Config=Width), r"Config without unit: write in it 'unit"),
+        (registry.register_unit, nameless_unit(), r"does not name its parts: write 'part_names"),
+    ],
+)
+def test_a_class_that_could_not_run_is_refused_in_one_sentence(
+    register: Callable[[str], Callable[[Any], Any]], part: Any, message: str
+) -> None:
+    with pytest.raises(RegistryError, match=message) as caught:
+        register("refused")(part)
+    assert "\n" not in str(caught.value)
+    assert all("refused" not in registry.names(kind) for kind in registry.KINDS)
+
+
+def test_a_class_that_lacks_nothing_is_registered() -> None:
+    heir_of_lru = heir("Again", LRUUnit, Config=dataclass(frozen=True, kw_only=True)(heir("Config", LRUUnit.Config)))
+    assert registry.register_unit("again")(heir_of_lru) is heir_of_lru
+    assert registry._parts[registry.UNIT].pop("again") is heir_of_lru
