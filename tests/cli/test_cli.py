@@ -7,7 +7,6 @@ import logging
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,23 +81,6 @@ def test_the_examples_of_help_can_be_typed(asked: list[argparse.Namespace], caps
             assert (program, words[0]) == ("memsweep", name)
             assert main([*words, "--workspace", str(ROOT)]) == 0, line
     assert {args.command for args in asked} == set(STUDY_VERBS)
-
-
-def test_help_is_quick_and_imports_nothing_heavy() -> None:
-    def once() -> float:
-        began = time.monotonic()
-        assert _run("--help").returncode == 0
-        return time.monotonic() - began
-
-    assert min(once() for _ in range(5)) < 0.3
-    heavy = "ray mlflow torch pandas numpy hydra omegaconf matplotlib optuna rich"
-    code = (
-        "import sys, memsweep.cli.arguments as a\n"
-        "a._parser(dict.fromkeys(a._ADD)).format_help()\n"
-        f"print(*(set('{heavy}'.split()) & set(sys.modules)))"
-    )
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert loaded.stdout.strip() == ""
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from memsweep.cli import main
 from memsweep.redaction import REMOVED, is_secret_name, redacted, secrets_in, without_secrets
 from memsweep.sweep.worker.failure import failure_of
 from paths import ROOT
+from processes import no_hang
 from secret_words import PASSWORD, SECRETS, told
 from sweeping import BASE
 
@@ -71,11 +71,11 @@ def test_an_address_without_credentials_is_shown_as_it_is(address: str) -> None:
     assert redacted(address) == address
 
 
-def test_a_text_of_any_kind_is_searched_in_a_moment(secrets: None) -> None:
-    began = time.process_time()
-    for text in ("x" * 10**6, "://" * 10**4, "http://a:" * 10**4, "@" * 10**6, "a:/" * 10**4):
-        without_secrets(text)
-    assert time.process_time() - began < 3
+def test_no_text_makes_the_search_quadratic(secrets: None) -> None:
+    """A search that begins anew at each of a million characters would take hours."""
+    with no_hang():
+        for text in ("x" * 10**6, "://" * 10**4, "http://a:" * 10**4, "@" * 10**6, "a:/" * 10**4):
+            without_secrets(text)
 
 
 def test_an_innocent_text_stays_as_it_is(secrets: None) -> None:

@@ -49,12 +49,10 @@ counted(job, lambda fraction: None)
 @pytest.mark.drill
 @pytest.mark.parametrize(("poison", "inline"), [("sleep", True), ("native", True), ("sleep", False), ("native", False)])
 def test_a_worker_that_hangs_tells_the_store_and_ends(site: Site, poison: str, inline: bool, tally: Tally) -> None:
-    began = time.monotonic()
     words = [str(site.workspace), str(site.results), poison, "inline" if inline else "worker"]
     command = [sys.executable, "-c", HANGING, *words]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 1, ended.stderr
-    assert time.monotonic() - began < 60
     first, sick, last = map(identity, members(poison))
     ((name, failure),) = site.store.failures().items()
     assert (name, failure["cause"], failure["outcome"]) == (sick, TIME_LIMIT, "failed")

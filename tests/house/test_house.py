@@ -73,7 +73,20 @@ def test_import_platform_in_a_ray_worker() -> None:
     assert ROOT / "platform" not in Path(file).parents
 
 
-HEAVY = {"hydra", "jinja2", "matplotlib", "mlflow", "numpy", "omegaconf", "optuna", "pandas", "pyarrow", "ray", "torch"}
+HEAVY = {
+    "hydra",
+    "jinja2",
+    "matplotlib",
+    "mlflow",
+    "numpy",
+    "omegaconf",
+    "optuna",
+    "pandas",
+    "pyarrow",
+    "ray",
+    "rich",
+    "torch",
+}
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -83,6 +96,7 @@ def test_help_imports_nothing_heavy() -> None:
     imported = {line.rpartition("|")[2].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line}
     assert "argparse" in imported, "no import was seen: the test would prove nothing"
     assert not imported & HEAVY
+    assert sum("memsweep" in line for line in done.stderr.splitlines()) <= 10  # modules, of more than 300
 
 
 WITH_TORCH = {"triton"}

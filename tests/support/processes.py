@@ -1,10 +1,11 @@
-"""Waiting for processes, and finding those that a run left behind."""
+"""Waiting for processes, ending a test that hangs, and finding processes that a run left behind."""
 
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 
@@ -16,6 +17,22 @@ def wait_for(
         assert time.monotonic() < last, "waited in vain"
         assert ended() is None, "the process ended too soon"
         time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def no_hang(seconds: int = 120) -> Iterator[None]:
+    """Fail a body that would never end. It says nothing of how fast the body is: other work may slow a machine down."""
+
+    def fail(*_: object) -> None:
+        raise AssertionError(f"it has not ended after {seconds} s: it hangs")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def descendants_of(pid: int) -> set[int]:

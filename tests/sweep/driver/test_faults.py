@@ -6,7 +6,6 @@ import math
 import os
 import signal
 import socket
-import time
 import uuid
 from pathlib import Path
 
@@ -188,14 +187,11 @@ def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(tmp_path: Pa
     process = start("sweep", "gates", cwd=tmp_path, env=env)
     try:
         wait_for(lambda: gate.with_suffix(".reached").exists() and store.identities(), process.poll)
-        began = time.monotonic()
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=90)
-        took = time.monotonic() - began
     finally:
         end(process)
     assert process.returncode == 130, out + err
-    assert took < 30  # report and tracking included; about ten seconds on an idle machine
     assert "1/3 done" in out
     assert (
         out.splitlines()[-1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-import time
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +20,11 @@ from memsweep.sweep.store.journal import State, read_rows
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.execute import PackJob, PackReport, Progress, execute_pack
 from paths import ROOT, python_path
+from processes import wait_for
 from runner_work import HOG, RAISER, endless, planned, tiny, troubled
 from sweeping import BASE, sweep
 
 INLINE = Launch(inline=True)
-HOUR = 1 / 3600  # of a second
 
 
 @pytest.fixture
@@ -156,35 +156,49 @@ def test_so_many_failures_stop_a_run_on_ray(tmp_path: Path, workers_see_the_test
     check_failures(tmp_path, Launch())
 
 
-def check_hours(folder: Path, launch: Launch, seconds: float) -> float:
+def check_hours(folder: Path, launch: Launch, hours: float) -> None:
     (folder / "tasks").symlink_to(ROOT / "tasks")
-    began = time.monotonic()
     summary = run(
         planned([[tiny(1)], [tiny(2)], [tiny(3)], [tiny(4)]]),
         workspace=folder,
         results=folder,
         launch=launch,
         work=endless,
-        limits=Limits(hours=seconds * HOUR),
+        limits=Limits(hours=hours),
     )
-    took = time.monotonic() - began
     assert (summary.interrupted, len(summary.failed)) == (True, 0)
     assert "--max-hours" in summary.limit
     store = Store(folder / "demo")
     states = [row.state for row in read_rows(store.location).values()]
     assert states.count(State.DONE) == len(summary.finished) == len(store.identities()) <= 1
-    assert (State.PREEMPTED in states) == bool(list(folder.glob("busy-*")))  # on a busy machine Ray may start too late
+    assert State.PREEMPTED in states or not list(folder.glob("busy-*"))  # on a busy machine Ray may start too late
     assert State.RUNNING not in states
-    return took
 
 
-def test_when_the_hours_are_over_what_runs_is_stopped(tmp_path: Path) -> None:
-    assert check_hours(tmp_path, INLINE, 1.0) < 3.0
+def test_when_the_hours_are_over_what_runs_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class HoursUntilSomethingRuns(threading.Thread):
+        """A timer whose hours are over as soon as work is at work that never ends by itself."""
+
+        def __init__(self, seconds: float, over: Callable[[], None]) -> None:
+            super().__init__()
+            self._over = over
+
+        def run(self) -> None:
+            wait_for(lambda: list(tmp_path.glob("busy-*")))
+            self._over()
+
+        def cancel(self) -> None:
+            pass
+
+    monkeypatch.setattr(threading, "Timer", HoursUntilSomethingRuns)
+    check_hours(tmp_path, INLINE, 1.0)
+    states = [row.state for row in read_rows(Store(tmp_path / "demo").location).values()]
+    assert sorted(states) == sorted([State.DONE, State.PREEMPTED, State.QUEUED, State.QUEUED])
 
 
 @pytest.mark.drill
 def test_when_the_hours_are_over_what_runs_is_stopped_on_ray(tmp_path: Path, workers_see_the_tests: None) -> None:
-    assert check_hours(tmp_path, Launch(), 20.0) < 60.0
+    check_hours(tmp_path, Launch(), 20 / 3600)
 
 
 def test_hours_that_are_over_start_nothing(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,15 +15,14 @@ from memsweep.cli import main
 from memsweep.errors import StoreError
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.write_check import preflight
+from processes import no_hang
 from s3_server import STRANGER, S3Server
 
 
-def refusal(where: Path | str, seconds: float = 5.0) -> str:
-    """Why results cannot go there; one or two sentences, within seconds, and always with what to do."""
-    started = time.monotonic()
-    with pytest.raises(StoreError) as refused:
+def refusal(where: Path | str) -> str:
+    """Why results cannot go there; one or two sentences, and always with what to do; nobody waits for a storage."""
+    with no_hang(), pytest.raises(StoreError) as refused:
         preflight(Location.at(where))
-    assert time.monotonic() - started < seconds
     said = str(refused.value)
     assert "\n" not in said
     assert len(said) < 500
@@ -188,7 +186,7 @@ def test_an_endpoint_that_does_not_answer(
             monkeypatch.setenv(name, "any")
         monkeypatch.setenv("AWS_ENDPOINT_URL", uri)
         monkeypatch.setenv("AWS_REGION", "us-east-1")
-        said = refusal("s3://studies/results", seconds=20.0)
+        said = refusal("s3://studies/results")
         assert f"{uri} does not answer" in said
         assert "AWS_ENDPOINT_URL" in said
 

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.tracking import SyncResult, Tracker, run_content, sync, tracker
 from memsweep.sweep.tracking.uri import artifact_location, home, tracking_uri
+from processes import no_hang
 
 NUMBERS = (2, 3, 4)
 FAILURE = {"outcome": "failed", "error": "ValueError: no", "traceback": "T", "time": "2026-01-02T03:05:00+00:00"}
@@ -201,10 +201,16 @@ def test_ctrl_c_ends_the_wait_at_the_end(results: Path) -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     with locked(results):
         live = Tracker.open(None, results, "s", patience=0.0)
-        began = time.monotonic()
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-        sentence = live.finish()
-        assert 0.2 < time.monotonic() - began < 10
+        pressed = threading.Event()
+
+        def press() -> None:
+            pressed.set()
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Timer(0.3, press).start()
+        with no_hang():
+            sentence = live.finish()
+        assert pressed.is_set()
         assert sentence.startswith("Not in MLflow yet: ")
     signal.signal(signal.SIGINT, before)
     live._thread.join(60)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
+import requests
 
 from memsweep.sweep.store.record import SCHEMA
 from memsweep.sweep.tracking import Tracker
@@ -86,3 +91,16 @@ def runs_of(uri: str, tracker: Tracker) -> dict[str, Any]:
     runs = {run.data.tags["memsweep.identity"]: run for run in found}
     assert len(runs) == len(found), "an identity was logged twice"
     return runs
+
+
+@contextmanager
+def no_requests() -> Iterator[None]:
+    """Whoever hands results over asks no tracking server: the thread that writes to MLflow does."""
+    send, mine = requests.Session.send, threading.get_ident()
+
+    def refuse_mine(*args: Any, **options: Any) -> requests.Response:
+        assert threading.get_ident() != mine, "the sweep itself waited for MLflow"
+        return send(*args, **options)
+
+    with mock.patch.object(requests.Session, "send", refuse_mine):
+        yield
