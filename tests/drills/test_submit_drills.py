@@ -90,7 +90,8 @@ def test_a_study_is_left_alone_stopped_and_finished(
     finally:
         end(process)
     assert process.returncode == 130, err
-    assert "study: drill, 8 rows\nupload: " in out
+    assert "study: drill, verb: sweep, " in out
+    assert "rows: 8\nupload: " in out
     assert "detached: the job goes on" in out
     name = out.partition("--attach ")[2].split()[0]
     assert name.startswith("memsweep-drill-")
@@ -105,7 +106,7 @@ def test_a_study_is_left_alone_stopped_and_finished(
     assert code == 130, log
     assert holder(drill.store.location) is None  # it has left the lease in order
     assert "interrupted: what is finished is kept" in log, log
-    assert "stopped; what was finished is kept" in log
+    assert "stopped; finished results are kept" in log
 
     drill.quick()
     code, log = submitted(head, drill, STUDY, "--do", "resume", *place)

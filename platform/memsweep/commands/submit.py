@@ -1,9 +1,8 @@
-"""The verb that hands a study to a cluster: check, weigh, upload, follow."""
+"""The ``submit`` command: checks a study, uploads it to a Ray cluster as a job and follows the job's log."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import shlex
 import sys
@@ -12,172 +11,117 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memsweep.commands.follow import Follower
 from memsweep.sweep.driver.limits import LIMIT_REACHED
-from memsweep.sweep.submit.client import Job, JobServer, State, SubmissionError, server_address
-from memsweep.sweep.submit.secrets import refuse_secrets
+from memsweep.sweep.submit.client import JobServer, server_address
+from memsweep.sweep.submit.job import Job, SubmissionError, runtime_env
 
 if TYPE_CHECKING:
-    from memsweep.sweep.submit.package import Parcel
+    from ray.job_submission import JobDetails
 
-WITH_FILE = ("sweep", "extend")
-"""What reads a study file; the others go by the results that are stored."""
-
+_WITH_STUDY_FILE = ("sweep", "extend")
+"""Verbs that read a study file; the others read the stored plan."""
 INTERRUPTED = 130
 
 
 def submit(args: argparse.Namespace) -> int:
-    """Run a verb as a job of a Ray cluster; its exit code, when it is waited for."""
+    """Run a verb as a job of a Ray cluster; returns the job's exit code, unless the job goes on alone."""
     address = server_address(args.address)
     if args.attach:
-        _refuse_beside_attach(args)
-        server = JobServer(address)
-        state = server.state(args.attach)
-        return _watch(server, args.attach, state.study or args.attach, quiet=args.wait)
+        if args.study is not None or args.detach:
+            raise SubmissionError("--attach returns to a job that exists: give no STUDY and no --detach with it.")
+        return _follow(JobServer(address), args.attach, quiet=args.wait)
     if args.study is None:
         raise SubmissionError("which study? Write memsweep submit STUDY, or --attach ID to return to a job.")
-    _refuse_misplaced(args)
-    job, parcel, what = _prepared(args)
+    job = checked_job(args)
     server = JobServer(address)
-    print(f"study: {what}")
-    print(f"upload: {parcel}")
-    try:
-        server.submit(job)
-    except KeyboardInterrupt:
-        print(f"\ninterrupted: whether the job was taken, memsweep submit --attach {job.name} tells")
-        return INTERRUPTED
-    print(f"job: {job.name} at {server.address}", flush=True)
-    study = job.metadata["study"]
+    print(", ".join(f"{key}: {value}" for key, value in job.metadata.items()))
+    print(f"upload: {job.runtime_env['working_dir']} and the engine, for the job {job.name}", flush=True)
+    server.submit(job)
     if args.detach:
-        print(_ways(server, job.name, study))
+        print(_next_commands(server, job.name))
         return 0
-    return _watch(server, job.name, study, quiet=args.wait)
+    return _follow(server, job.name, quiet=args.wait)
 
 
-def _prepared(args: argparse.Namespace) -> tuple[Job, Parcel, str]:
-    """The job, what it takes along and a line about it; everything that can be wrong here has been looked at."""
+def checked_job(args: argparse.Namespace) -> Job:
+    """The job of a command line, after the checks that need no server.
+
+    Raises:
+        ConfigError: the study is wrong.
+        SubmissionError: the job would fail on the cluster, or it holds a secret.
+    """
     from memsweep import __version__
-    from memsweep.sweep.submit.package import Parcel
     from memsweep.sweep.worker.provenance import code_revision
 
-    workspace = Path(args.workspace).resolve()
-    told = [word for word in (args.study, *args.overrides, args.results) if word]
-    refuse_secrets("the command line", told)
-    given = _read_runtime_env(args.runtime_env) if args.runtime_env else None
-    refuse_secrets(f"the runtime environment {args.runtime_env}", given)
-    metadata = {"study": args.study, "verb": args.do, "memsweep": __version__, "revision": code_revision(workspace)}
-    study, what = args.study, f"{args.study}, {args.do} of what is stored"
-    if args.do in WITH_FILE:
+    workspace, study = Path(args.workspace).resolve(), args.study
+    words = [*args.overrides, *(["--results", args.results] if args.results else [])]
+    words += [flag for flag, on in (("--no-reuse", args.no_reuse), ("--force", args.force)) if on]
+    for name in ("hours", "trials", "failures"):
+        if (limit := getattr(args, f"max_{name}")) is not None:
+            words += [f"--max-{name}", str(limit)]
+    env = runtime_env(workspace, _read_runtime_env(args.runtime_env) if args.runtime_env else {})
+    Job("", shlex.join([study, *words]), env)  # refuses secrets before the study's problems can quote them
+    metadata = {"study": study, "verb": args.do, "memsweep": __version__, "revision": code_revision(workspace)}
+    if args.do in _WITH_STUDY_FILE:
         from memsweep.config.load import study_files
         from memsweep.config.load.study import load_study
 
-        loaded = load_study(args.study, args.overrides, workspace)
+        loaded = load_study(study, args.overrides, workspace)
         metadata |= {"study": loaded.name, "rows": str(len(loaded.rows))}
-        what = f"{loaded.name}, {len(loaded.rows)} rows"
-    parcel = Parcel.of(workspace)
-    if args.do in WITH_FILE:
-        name = parcel.refuse_without(study_files.find(args.study, workspace))
-        study = name if args.study.endswith((".yaml", ".yml")) else args.study
-    parcel.refuse_too_large()
-    words = ["python", "-m", "memsweep", args.do, study, *args.overrides]
-    words += ["--results", args.results] if args.results else []
-    words += [flag for flag, on in (("--no-reuse", args.no_reuse), ("--force", args.force)) if on]
-    words += [word for flag, limit in _limits(args).items() if limit is not None for word in (flag, str(limit))]
-    name = _job_name(metadata["study"])
-    return Job(name, shlex.join(words), parcel.runtime_env(given), metadata), parcel, what
-
-
-def _limits(args: argparse.Namespace) -> dict[str, float | None]:
-    return {f"--max-{name}": getattr(args, f"max_{name}") for name in ("hours", "trials", "failures")}
-
-
-def _job_name(study: str) -> str:
-    """Readable, unique, and safe in a URL and a shell."""
-    plain = re.sub(r"[^A-Za-z0-9]+", "-", study).strip("-")[:40] or "study"
-    return f"memsweep-{plain}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
-
-
-def _watch(server: JobServer, name: str, study: str, *, quiet: bool) -> int:
-    """Follow a job to its end, or until Ctrl-C, which leaves it running."""
-    try:
-        if quiet:
-            state = server.follow(name, lambda text: None)
-        else:
-            with Follower(study) as follower:
-                state = server.follow(name, follower.text)
-    except KeyboardInterrupt:
-        print(f"\ndetached: the job goes on.\n{_ways(server, name, study)}")
-        return INTERRUPTED
-    return _ended(state, name, quiet=quiet)
-
-
-def _ended(state: State, name: str, *, quiet: bool) -> int:
-    code = state.exit_code
-    go_on = f"what was finished is kept. Go on: memsweep submit {state.study or 'STUDY'} --do resume"
-    if state.status == "STOPPED":
-        print(f"{name}: stopped; {go_on}")
-        return INTERRUPTED
-    if code == LIMIT_REACHED:
-        print(f"{name}: stopped at a limit; {go_on}")
-        return LIMIT_REACHED
-    if state.status == "SUCCEEDED":
-        print(f"{name}: done")
-        return 0
-    if code is None or quiet:  # it never ran, or nobody has seen its log
-        print(state.message, file=sys.stderr)
-    print(f"{name}: failed" + (f" with exit code {code}" if code is not None else ""), file=sys.stderr)
-    return code or 1
-
-
-def _ways(server: JobServer, name: str, study: str) -> str:
-    where = f"--address {server.address}"
-    return "\n".join(
-        [
-            f"  follow: memsweep submit --attach {name} {where}",
-            f"  look:   {server.address}/#/jobs/{name}, or memsweep status {shlex.quote(study)} with its --results",
-            f"  stop:   ray job stop {name} {where} (what is finished is kept)",
-        ]
-    )
+        file = study_files.find(study, workspace).resolve()
+        if not file.is_relative_to(workspace):
+            raise SubmissionError(
+                f"{file} lies outside of the workspace {workspace}, which is the folder that is uploaded. Copy it into "
+                "search_spaces/ there, or give another folder with --workspace."
+            )
+        study = file.relative_to(workspace).as_posix() if study.endswith((".yaml", ".yml")) else study
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", metadata["study"]).strip("-")[:40] or "study"  # for a URL and a shell
+    name = f"memsweep-{plain}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
+    return Job(name, shlex.join(["python", "-m", "memsweep", args.do, study, *words]), env, metadata)
 
 
 def _read_runtime_env(file: str) -> dict[str, Any]:
     import yaml  # type: ignore[import-untyped]
 
     try:
-        found = yaml.safe_load(Path(file).read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        return dict(yaml.safe_load(Path(file).read_text("utf-8")))
+    except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
         raise SubmissionError(
-            f"the runtime environment {file} cannot be read: {' '.join(str(error).split())}"
+            f"the runtime environment {file} cannot be read: {' '.join(str(error).split())}. A YAML mapping of Ray's "
+            "fields (pip, env_vars) is expected."
         ) from error
-    if not isinstance(found, dict):
-        raise SubmissionError(
-            f"{file} is no runtime environment: a mapping of Ray's fields (pip, env_vars) is expected."
-        )
-    return found
 
 
-def _refuse_beside_attach(args: argparse.Namespace) -> None:
-    if args.study is not None or args.detach:
-        raise SubmissionError("--attach returns to a job that is there: give no STUDY and no --detach beside it.")
+def _follow(server: JobServer, name: str, *, quiet: bool) -> int:
+    """Follow a job to its end; Ctrl-C stops only the following."""
+    try:
+        state = server.follow(name, lambda text: None if quiet else print(text, end="", flush=True))
+    except KeyboardInterrupt:
+        print(f"\ndetached: the job goes on.\n{_next_commands(server, name)}")
+        return INTERRUPTED
+    return report_end(state, name, quiet=quiet)
 
 
-def _refuse_misplaced(args: argparse.Namespace) -> None:
-    """What the verb on the other side would refuse after the upload."""
-    if args.overrides and args.do not in WITH_FILE:
-        raise SubmissionError(
-            f"--do {args.do} goes by the stored plan and takes no overrides; got {' '.join(args.overrides)}. Overrides "
-            "go with --do sweep and --do extend."
-        )
-    if args.no_reuse and args.do != "sweep":
-        raise SubmissionError("--no-reuse goes with --do sweep alone.")
-    if args.force and args.do != "retry":
-        raise SubmissionError("--force goes with --do retry alone.")
-    if args.do in ("sync", "report") and (
-        given := [flag for flag, limit in _limits(args).items() if limit is not None]
-    ):
-        raise SubmissionError(f"{given[0]} limits what is computed, and --do {args.do} computes nothing.")
-    if args.results and "://" not in args.results and not os.path.isabs(args.results):
-        raise SubmissionError(
-            f"results would go to {args.results!r} in the job's own folder, which the cluster deletes. Give a bucket "
-            "(--results s3://bucket/prefix) or the absolute path of a folder that all nodes share."
-        )
+def report_end(state: JobDetails, name: str, *, quiet: bool) -> int:
+    """Print how a job ended; returns its exit code."""
+    status, code = str(state.status.value), state.driver_exit_code
+    if status == "STOPPED" or code == LIMIT_REACHED:
+        stopped = "stopped at a limit" if code == LIMIT_REACHED else "stopped"
+        study = (state.metadata or {}).get("study", "STUDY")
+        print(f"{name}: {stopped}; finished results are kept. Go on: memsweep submit {study} --do resume")
+        return code if code == LIMIT_REACHED else INTERRUPTED
+    if status == "SUCCEEDED":
+        print(f"{name}: done")
+        return 0
+    if code is None or quiet:  # the command never ran, or its log was not shown
+        print(state.message, file=sys.stderr)
+    print(f"{name}: failed" + (f" with exit code {code}" if code is not None else ""), file=sys.stderr)
+    return code or 1
+
+
+def _next_commands(server: JobServer, name: str) -> str:
+    return (
+        f"  follow: memsweep submit --attach {name} --address {server.address}\n"
+        f"  look:   {server.address}/#/jobs/{name}, or memsweep status with the study's --results\n"
+        f"  stop:   ray job stop {name} --address {server.address} (finished results are kept)"
+    )

@@ -6,35 +6,30 @@ import argparse
 import asyncio
 import contextlib
 import http.server
-import io
-import itertools
 import json
 import os
 import re
 import signal
 import socketserver
 import threading
-from collections.abc import Callable, Iterator
+import zipfile
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from memsweep import registry
 from memsweep.cli import main
 from memsweep.cli.arguments import parse
-from memsweep.commands.follow import Follower
 from memsweep.commands.locations import LostResultsError, join_cluster, refuse_lost
-from memsweep.commands.submit import _ended, _job_name, _prepared
+from memsweep.commands.submit import checked_job, report_end
 from memsweep.redaction import is_secret_name
 from memsweep.sweep.ray.session import AddressError, cluster_of
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.submit.client import DEFAULT_ADDRESS, State, SubmissionError, _beside, server_address
-from memsweep.sweep.submit.package import ENGINE, EXCLUDES, MOST_BYTES, Parcel, mib
-from memsweep.sweep.submit.secrets import refuse_secrets
+from memsweep.sweep.submit.client import DEFAULT_ADDRESS, JobServer, server_address
+from memsweep.sweep.submit.job import ENGINE, EXCLUDES, Job, SubmissionError, runtime_env
 from memsweep.sweep.worker.job_environment import in_job, job_name
 from paths import ROOT
 from sweeping import BASE
@@ -45,7 +40,9 @@ SECRET = "qZ7f-not-to-be-seen-Xp31"
 @pytest.fixture(autouse=True)
 def _a_plain_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "MEMSWEEP_RESULTS"):
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "")  # and not deleted, so that a name that the code sets goes afterwards
+        if name != "RAY_API_SERVER_ADDRESS":
+            monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))  # where Ray may have left a token
 
 
@@ -140,14 +137,13 @@ def test_what_is_no_dashboard_is_told_in_one_sentence(submit: Callable[..., tupl
         return error
 
     with served(_Server) as (address, _):
-        assert "is no Ray dashboard (HTTP 404)" in told(address)
+        assert "no Ray dashboard answers" in told(address)
     assert "no Ray dashboard answers" in told(address)  # it is gone
-    with served(_Server, status=200, body=b"<html>") as (address, _):
-        assert "is no Ray dashboard (a page that is none of Ray's)" in told(address)
-    with served(_Server, status=200, body=b"[1]") as (address, _):
-        assert "is no Ray dashboard" in told(address)
+    for body in (b"<html>", b"[1]"):
+        with served(_Server, status=200, body=body) as (address, _):
+            assert "no Ray dashboard answers" in told(address)
     with served(_NoHttp) as (address, _):
-        assert "is no Ray dashboard" in told(address)
+        assert "no Ray dashboard answers" in told(address)
     with served(_Server, status=401) as (address, _):
         assert "asks for a token. Set RAY_AUTH_TOKEN" in told(address)
 
@@ -162,65 +158,35 @@ def test_nothing_is_sent_where_the_study_is_wrong(submit: Callable[..., tuple[in
     assert asked == []
 
 
-def test_a_parcel_weighs_what_ray_packs(workspace: Path, tmp_path: Path) -> None:
+def test_a_checkout_takes_along_what_a_job_needs_and_no_more(tmp_path: Path) -> None:
+    """As Ray packs it, with our excludes."""
     from ray._private.runtime_env.packaging import create_package
 
-    (workspace / "results" / "small").mkdir(parents=True)
-    (workspace / "results" / "small" / "big").write_bytes(bytes(1000))
-    (workspace / "deep" / "er").mkdir(parents=True)
-    (workspace / "deep" / "er" / "Näme.txt").write_text("x" * 777)
-    (workspace / "deep" / ".rayignore").write_text("*.log\n")
-    (workspace / "deep" / "er" / "a.log").write_text("left out by the folder's own list")
-    for name in (".env", ".env.local", "key.pem"):
-        (workspace / name).write_text(SECRET)
-    parcel = Parcel.of(workspace)
-    assert [name for name, _ in parcel.files] == ["deep/.rayignore", "deep/er/Näme.txt", "search_spaces/small.yaml"]
-    create_package(str(workspace), tmp_path / "a.zip", include_gitignore=True, excludes=list(EXCLUDES))
-    create_package(
-        str(ENGINE), tmp_path / "b.zip", include_gitignore=True, include_parent_dir=True, excludes=list(EXCLUDES)
-    )
-    packed = [(tmp_path / name).stat().st_size for name in ("a.zip", "b.zip")]
-    inside = len(parcel.engine) * 2 * len("memsweep/")  # the engine's names begin with its folder
-    assert parcel.bytes + inside == sum(packed)
+    def packed(folder: Path) -> set[str]:
+        target = tmp_path / f"{folder.name}.zip"
+        create_package(str(folder), target, include_gitignore=True, excludes=list(EXCLUDES))
+        with zipfile.ZipFile(target) as archive:
+            return {name for name in archive.namelist() if not name.endswith("/")}
 
-
-def test_a_checkout_takes_along_what_a_job_needs_and_no_more() -> None:
-    parcel = Parcel.of(ROOT)
-    names = {name for name, _ in parcel.files}
+    names = packed(ROOT)
     assert {"pyproject.toml", "constraints.txt", "README.md", "LICENSE"} <= names  # what pip needs to install it
     assert {"search_spaces/quickstart.yaml", "tasks/digits.py", "platform/memsweep/trial.py"} <= names
     needless = re.compile(r"^(tests|docs|benchmarks|docker|deploy|results|\.venv|\.git|\.env)(/|$)|__pycache__|\.pyc$")
     assert not [name for name in names if needless.search(name)]
-    assert parcel.bytes < 8 * 2**20, parcel
-    assert {"trial.py", "cli/__init__.py", "recurrence/compiled/cpp/kernels.cpp"} <= {name for name, _ in parcel.engine}
+    assert (tmp_path / f"{ROOT.name}.zip").stat().st_size < 8 * 2**20
+    assert {"trial.py", "cli/__init__.py", "recurrence/compiled/cpp/kernels.cpp"} <= packed(ENGINE)
+    private = tmp_path / "private"
+    (private / "results").mkdir(parents=True)
+    for name in (".env", ".env.local", "key.pem", "results/big", "study.yaml"):
+        (private / name).write_text(SECRET)
+    assert packed(private) == {"study.yaml"}
 
 
-def test_what_a_job_server_would_refuse_is_refused_here(
-    submit: Callable[..., tuple[int, str]], workspace: Path
-) -> None:
-    (workspace / "corpus").mkdir()
-    with (workspace / "corpus" / "a.bin").open("wb") as file:
-        file.truncate(MOST_BYTES)  # a hole: nothing is written
-    with served(_Server) as (address, asked):
-        code, told = submit("small", "--address", address)
-        assert code == 2
-        assert "would upload 100.0 MiB, and a job server takes at most 100.0 MiB. Largest: corpus/ 100.0 MiB" in told
-        assert ".rayignore" in told
-        assert asked == []
-        (workspace / ".rayignore").write_text("corpus/\n")
-        assert "is no Ray dashboard" in submit("small", "--address", address)[1]
-
-
-def test_a_study_that_would_not_arrive_is_refused(
+def test_a_study_outside_of_the_workspace_is_refused(
     submit: Callable[..., tuple[int, str]], workspace: Path, tmp_path: Path
 ) -> None:
-    text = (workspace / "search_spaces" / "small.yaml").read_text()
-    (tmp_path / "elsewhere.yaml").write_text(text)
+    (tmp_path / "elsewhere.yaml").write_text((workspace / "search_spaces" / "small.yaml").read_text())
     assert "lies outside of the workspace" in submit(str(tmp_path / "elsewhere.yaml"))[1]
-    (workspace / "drafts").mkdir()
-    (workspace / "drafts" / "mine.yaml").write_text(text)
-    (workspace / ".gitignore").write_text("drafts/\n")
-    assert "would not be uploaded" in submit(str(workspace / "drafts" / "mine.yaml"))[1]
 
 
 @pytest.mark.parametrize(
@@ -228,14 +194,9 @@ def test_a_study_that_would_not_arrive_is_refused(
     [
         ((), "which study?"),
         (("small", "--attach", "x"), "give no STUDY"),
-        (("small", "a=1", "--do", "resume"), "takes no overrides"),
-        (("small", "--force"), "--do retry alone"),
-        (("small", "--no-reuse", "--do", "extend"), "--do sweep alone"),
-        (("small", "--do", "report", "--max-hours", "1"), "--do report computes nothing"),
-        (("small", "--results", "results"), "which the cluster deletes"),
-        (("small", "--results", f"s3://me:{SECRET}@bucket/x"), "address with credentials"),
-        (("small", f'name="http://me:{SECRET}@host/"'), "address with credentials"),
-        (("small", f"name={SECRET}"), "holds the value of AWS_SECRET_ACCESS_KEY"),
+        (("small", "--results", f"s3://me:{SECRET}@bucket/x"), "holds a secret"),
+        (("small", f'name="http://me:{SECRET}@host/"'), "holds a secret"),
+        (("small", f"name={SECRET}"), "holds a secret"),
         (("small", "--runtime-env", "nowhere.yaml"), "cannot be read"),
     ],
 )
@@ -276,42 +237,42 @@ def test_names_of_secrets() -> None:
 
 
 def test_secrets_in_a_runtime_environment_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_TOKEN", "another-value-not-to-be-seen")
     for env in (
-        {"env_vars": {"WANDB_API_KEY": "x"}},
+        {"env_vars": {"WANDB_API_KEY": SECRET}},
         {"env_vars": {"HARMLESS": f"postgresql://me:{SECRET}@db/x"}},
         {"pip": {"packages": [f"--index-url=https://me:{SECRET}@index/simple"]}},
+        {"env_vars": {"A": "--key=another-value-not-to-be-seen"}},
     ):
-        with pytest.raises(SubmissionError) as refused:
-            refuse_secrets("the runtime environment", env)
+        with pytest.raises(SubmissionError, match="holds a secret") as refused:
+            Job("j", "memsweep sweep quickstart", env)
+        assert "\n" not in str(refused.value)
         assert SECRET not in str(refused.value)
-    monkeypatch.setenv("SOME_TOKEN", SECRET)
-    with pytest.raises(SubmissionError, match="the value of SOME_TOKEN"):
-        refuse_secrets("the runtime environment", {"env_vars": {"A": f"--key={SECRET}"}})
-    refuse_secrets("the runtime environment", yaml.safe_load((ROOT / "deploy" / "runtime_env.yaml").read_text()))
-    refuse_secrets("the command line", ["quickstart", "training.steps=5", None, "s3://bucket/results"])
+        assert "another-value" not in str(refused.value)
+    shipped = yaml.safe_load((ROOT / "deploy" / "runtime_env.yaml").read_text())
+    Job("j", "memsweep sweep quickstart training.steps=5 --results s3://bucket/results", shipped, {"study": "s"})
 
 
 def test_the_job_runs_the_engine_that_checked_the_study(workspace: Path) -> None:
     shipped = yaml.safe_load((ROOT / "deploy" / "runtime_env.yaml").read_text())
     assert [(ROOT / module).resolve() for module in shipped["py_modules"]] == [ENGINE]
-    parcel = Parcel.of(workspace)
-    assert parcel.runtime_env() == {
+    assert runtime_env(workspace, {}) == {
         "working_dir": str(workspace),
         "py_modules": [str(ENGINE)],
         "excludes": list(EXCLUDES),
     }
-    given = parcel.runtime_env({**shipped, "env_vars": {"A": "b"}})
+    given = runtime_env(workspace, {**shipped, "env_vars": {"A": "b"}})
     assert given["py_modules"] == [str(ENGINE)]
     assert given["env_vars"] == {"A": "b"}
     assert given["pip"]["packages"][:-1] == shipped["pip"]["packages"]
     assert shipped["pip"]["packages"][-1] == "${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}"
     with pytest.raises(SubmissionError, match="names a working_dir"):
-        parcel.runtime_env({"working_dir": "."})
+        runtime_env(workspace, {"working_dir": "."})
 
 
 def test_other_pins_make_another_environment(workspace: Path) -> None:
     def packages() -> list[str]:
-        return Parcel.of(workspace).runtime_env({"pip": ["rich"]})["pip"]["packages"]
+        return runtime_env(workspace, {"pip": ["rich"]})["pip"]["packages"]
 
     (workspace / "constraints.txt").write_text("rich==15.0.0\n")
     before = packages()
@@ -321,69 +282,87 @@ def test_other_pins_make_another_environment(workspace: Path) -> None:
     assert packages() != before
 
 
-def test_names_of_jobs_are_readable_and_unique() -> None:
-    names = {_job_name("ten seeds; rm -rf / 'ü'") for _ in range(20)}
-    assert len(names) == 20
-    assert all(re.fullmatch(r"memsweep-ten-seeds-rm-rf-\d{8}-\d{6}-[0-9a-f]{4}", name) for name in names)
-    assert _job_name("ü").startswith("memsweep-study-")
+def job_of(*words: str) -> Job:
+    return checked_job(parse(["submit", *words], dict.fromkeys(_names())))
 
 
-def test_limits_go_with_the_job(workspace: Path) -> None:
-    words = ["submit", "small", "--workspace", str(workspace), "--max-hours", "2", "--max-trials", "1000000"]
-    job, _, _ = _prepared(parse(words, dict.fromkeys(_names())))
-    assert job.command.endswith("sweep small --max-hours 2.0 --max-trials 1000000")
+def test_the_job_is_the_command_that_was_given(workspace: Path) -> None:
+    place = ("--workspace", str(workspace))
+    job = job_of("small", "training.steps=5", *place, "--max-hours", "2", "--max-trials", "1000000", "--no-reuse")
+    ending = "sweep small training.steps=5 --no-reuse --max-hours 2.0 --max-trials 1000000"
+    assert job.command == f"python -m memsweep {ending}"
+    assert job.metadata.items() >= {"study": "small", "verb": "sweep", "rows": "2"}.items()
+    jobs = [job_of("ten seeds; rm -rf / 'ü'", "--do", "resume", *place) for _ in range(20)]
+    assert jobs[0].command == """python -m memsweep resume 'ten seeds; rm -rf / '"'"'ü'"'"''"""
+    assert len({job.name for job in jobs}) == 20
+    assert all(re.fullmatch(r"memsweep-ten-seeds-rm-rf-\d{8}-\d{6}-[0-9a-f]{4}", job.name) for job in jobs)
+    assert job_of("ü", "--do", "resume", *place).name.startswith("memsweep-study-")
 
 
 def test_the_exit_code_is_the_jobs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _ended(State("SUCCEEDED", exit_code=0), "j", quiet=False) == 0
-    assert _ended(State("FAILED", "the log", 2), "j", quiet=False) == 2
+    from ray.job_submission import JobDetails, JobStatus, JobType
+
+    def ended(status: JobStatus, message: str = "", code: int | None = None, *, quiet: bool = False) -> int:
+        state = JobDetails(
+            type=JobType.SUBMISSION,
+            status=status,
+            entrypoint="memsweep",
+            message=message,
+            driver_exit_code=code,
+            metadata={"study": "small"},
+        )
+        return report_end(state, "j", quiet=quiet)
+
+    assert ended(JobStatus.SUCCEEDED, code=0) == 0
+    assert ended(JobStatus.FAILED, "the log", 2) == 2
     assert "the log" not in capsys.readouterr().err
-    assert _ended(State("FAILED", "the log", 1), "j", quiet=True) == 1
+    assert ended(JobStatus.FAILED, "the log", 1, quiet=True) == 1
     assert "the log" in capsys.readouterr().err
-    assert _ended(State("FAILED", "no environment"), "j", quiet=False) == 1
+    assert ended(JobStatus.FAILED, "no environment") == 1
     assert "no environment" in capsys.readouterr().err
-    assert _ended(State("STOPPED", study="small"), "j", quiet=False) == 130
+    assert ended(JobStatus.STOPPED) == 130
     assert "memsweep submit small --do resume" in capsys.readouterr().out
-    assert _ended(State("FAILED", "the log", 3, study="small"), "j", quiet=False) == 3
-    assert "stopped at a limit; what was finished is kept" in capsys.readouterr().out
+    assert ended(JobStatus.FAILED, "the log", 3) == 3
+    assert "stopped at a limit; finished results are kept" in capsys.readouterr().out
 
 
-LOG = (
-    "Running entrypoint\nsmall: 12 rows: 12 to run in 2 packs\nsmall: 0/12 trials, 0 failed, 2 packs running\n"
-    "exp: stable [bold]\nsmall: 7/12 trials, 3 s left, 0 failed, 2 packs running\n"
-    "small: 12/12 trials, 0 failed, 0 packs running, ended after 9 s\nwithout an end"
-)
+class _Client:
+    """Ray's client, whose connection breaks in the middle of a log and whose log never ends by itself at last."""
+
+    def __init__(self, logs: list[list[str]], over: threading.Event) -> None:
+        self._logs, self._over = logs, over
+
+    async def tail_job_logs(self, name: str) -> AsyncIterator[str]:
+        if not self._logs:
+            while not self._over.is_set():
+                with contextlib.suppress(asyncio.CancelledError):  # as a library may swallow it
+                    await asyncio.sleep(0.05)
+        for text in self._logs.pop(0) if self._logs else []:
+            yield text
+        raise RuntimeError("the connection is lost")
+
+    def get_job_info(self, name: str) -> argparse.Namespace:
+        return argparse.Namespace(status=argparse.Namespace(is_terminal=lambda: False))
 
 
-@given(cuts=st.lists(st.integers(0, len(LOG)), max_size=8))
-def test_without_a_terminal_the_log_passes_as_it_is(cuts: list[int]) -> None:
-    shown = io.StringIO()
-    with Follower("small", shown) as follower:
-        edges = [0, *sorted(cuts), len(LOG)]
-        for begin, end in itertools.pairwise(edges):
-            follower.text(LOG[begin:end])
-    assert shown.getvalue() == LOG + "\n"
+def test_a_log_is_shown_once_over_lost_connections_until_ctrl_c() -> None:
+    over, shown = threading.Event(), list[str]()
+    server = JobServer.__new__(JobServer)
+    server._client = _Client([["one\n", "two"], ["one\ntw", "o\nthree\n"]], over)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
+    def note(text: str) -> None:
+        shown.append(text)
+        if "three" in text:
+            threading.Timer(1.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 
-class _Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_on_a_terminal_progress_is_one_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setenv("TERM", "xterm")
-    shown = _Terminal()
-    with Follower("small", shown) as follower:
-        follower.text(LOG)
-        assert follower._progress is not None
-        follower._progress.refresh()
-        (task,) = follower._progress.tasks
-        assert (task.completed, task.total) == (12, 12)
-    kept = [line for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.getvalue()).splitlines() if line.strip()]
-    assert any(line.endswith("exp: stable [bold]") for line in kept)
-    assert any("ended after 9 s" in line for line in kept)
-    assert not any(re.match(r"^\s*small: 7/12", line) for line in kept)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            server.follow("j", note)
+        assert "".join(shown) == "one\ntwo\nthree\n"
+    finally:
+        over.set()
+        signal.signal(signal.SIGINT, before)
 
 
 JOB = json.dumps({"metadata": {"job_submission_id": "memsweep-small-1"}, "runtime_env": {}})
@@ -486,29 +465,3 @@ def _names() -> list[str]:
     from memsweep.cli.arguments import _ADD
 
     return list(_ADD)
-
-
-def test_sizes_are_readable() -> None:
-    assert mib(0) == "0.0 MiB"
-    assert mib(5 * 2**20) == "5.0 MiB"
-
-
-def test_ctrl_c_ends_what_passes_over_cancellations() -> None:
-    """In the main thread asyncio makes a cancellation of it, which a library may swallow."""
-    over = threading.Event()
-
-    async def stubborn() -> None:
-        while not over.is_set():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(0.05)
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-    threading.Timer(5.0, over.set).start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            _beside(stubborn)
-        assert not over.is_set()
-    finally:
-        over.set()
-        signal.signal(signal.SIGINT, before)

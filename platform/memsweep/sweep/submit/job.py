@@ -1,0 +1,91 @@
+"""The job of a study: its command, its metadata, the folders that Ray uploads, and no secret."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from memsweep.errors import MemsweepError
+from memsweep.redaction import is_secret_name, without_secrets
+
+ENGINE = Path(__file__).resolve().parents[2]
+EXCLUDES = (
+    *("__pycache__/", "*.pyc", ".env", ".env.*", "*.pem", ".ssh/", ".aws/", ".ray/"),
+    *("/results/", "/mlruns/", "*.db", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".hypothesis/"),
+)
+"""Secrets, results and caches, which are never uploaded, whatever .gitignore and .rayignore say."""
+
+
+class SubmissionError(MemsweepError):
+    """A job cannot be submitted: the server, the token, or the content of the job is wrong."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as Ray's client takes it. Everybody who reaches the server can read all of it but the files.
+
+    Raises:
+        SubmissionError: it holds a URL with credentials, the value of a secret variable of this environment, or a
+            variable with the name of a secret. The message shows the text without the secret.
+    """
+
+    name: str
+    command: str
+    runtime_env: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        secrets = [f"{name}=***" for name in self.runtime_env.get("env_vars") or {} if is_secret_name(name)]
+        secrets += [shown for text in _texts(asdict(self)) if (shown := without_secrets(text)) != text]
+        if secrets:
+            raise SubmissionError(
+                f"{secrets[0]!r} holds a secret (***: a password in a URL, or the value of a secret variable), which "
+                "everybody who reaches the job server could read. Leave it out, and give the cluster's nodes the "
+                "variable that holds it (AWS_SECRET_ACCESS_KEY, MLFLOW_TRACKING_PASSWORD): jobs inherit it."
+            )
+
+
+def runtime_env(workspace: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Ray's runtime environment that uploads the workspace and this process's own engine.
+
+    Args:
+        workspace: becomes the job's working folder.
+        given: the content of the file of --runtime-env.
+
+    Raises:
+        SubmissionError: it names a working folder of its own.
+    """
+    if "working_dir" in given:
+        raise SubmissionError(
+            "the runtime environment names a working_dir; memsweep submit uploads the workspace (--workspace). Take "
+            "working_dir out of the file."
+        )
+    modules = [module for module in given.get("py_modules") or [] if Path(str(module)).name != ENGINE.name]
+    env = dict(given) | {
+        "working_dir": str(workspace),
+        "py_modules": [str(ENGINE), *modules],
+        "excludes": [*EXCLUDES, *(given.get("excludes") or [])],
+    }
+    if (pip := given.get("pip")) and isinstance(pip, list | Mapping):  # a text is the path of a requirements file
+        # Ray reuses an environment with the same text of packages; the hash makes a new one when the pins change.
+        options: dict[str, Any] = dict(pip) if isinstance(pip, Mapping) else {"packages": pip}
+        pins = [workspace / name for name in ("constraints.txt", "pyproject.toml")]
+        digest = hashlib.sha256(b"".join(path.read_bytes() for path in pins if path.is_file())).hexdigest()
+        env["pip"] = options | {"packages": [*options.get("packages", []), f"# pins {digest[:16]}"]}
+    return env
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in a value that JSON can hold."""
+    if isinstance(value, Mapping):
+        value = [*value, *value.values()]
+    if isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner)
+    elif value is not None:
+        yield str(value)
