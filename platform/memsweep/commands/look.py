@@ -53,13 +53,15 @@ def plan(args: argparse.Namespace) -> int:
 
 
 def _print_estimate(study: SweepConfig, expected: Sequence[Wave], store: Store, args: argparse.Namespace) -> None:
-    from memsweep.sweep.estimate.estimate import PROBE_SECONDS, estimate
+    from memsweep.sweep.estimate.estimate import BENCHMARK_SECONDS, TIMED_RECORDS, estimate
 
-    seconds = 0.0 if args.no_probe else PROBE_SECONDS
+    seconds = 0.0 if args.no_probe else BENCHMARK_SECONDS
     if seconds and sys.stderr.isatty():
         print(f"measuring, at most {seconds:.0f} s (--no-probe leaves it out) ...", file=sys.stderr)
     sys.stdout.flush()
-    found = estimate(expected, study.resources, Path(args.workspace), seconds)
+    names = sorted(store.identities())
+    records = [store.record(name) for name in names[:: len(names) // TIMED_RECORDS + 1]]
+    found = estimate(expected, study.resources, Path(args.workspace), seconds, records)
     console.print_estimate(found, _bytes_of_a_row(store), probed=seconds > 0)
 
 

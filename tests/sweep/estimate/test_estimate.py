@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from engine import trial
 from memsweep.cli import main
 from memsweep.config.load.study import load_study
+from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.search import (
     ASHA,
     CHOICE,
@@ -29,35 +29,20 @@ from memsweep.config.schema.search import (
 )
 from memsweep.config.schema.trial import ChainConfig, ResourcesConfig, SweepConfig, TrialConfig
 from memsweep.sweep.driver.runner import Launch, run
-from memsweep.sweep.estimate.benchmark import Measured, evaluations, measured, probe
-from memsweep.sweep.estimate.estimate import MEASURED_FACTOR, estimate, kind_of, makespan, seconds
+from memsweep.sweep.estimate.benchmark import Measured, benchmark, evaluations, measure
+from memsweep.sweep.estimate.estimate import MEASURED_FACTOR, estimate, kind_of, makespan, stored_ratios
 from memsweep.sweep.estimate.expected_load import Wave, stages, suggestion, waves
 from memsweep.sweep.planning import cost
-from memsweep.sweep.planning.identity import identity, pack_identity
+from memsweep.sweep.planning.identity import ON_CPU, identity
 from memsweep.sweep.planning.plan import identified, make_plan
-from memsweep.sweep.worker.execute import PackJob
+from memsweep.sweep.worker.processor import processor
 from paths import ROOT
 from processes import carriers_of
 from runner_work import planned, tiny
 
-UNITS = Measured(
-    begin=1.0, step=0.5, validation=2.0, end=3.0, unmoved=4.0, evaluation=0.25, storing=0.125, disk=100.0, memory=7
-)
-
 
 def small(**changes: Any) -> TrialConfig:
     return trial(training={"seeds": 2, "steps": 40} | changes)
-
-
-def job_of(configs: Sequence[TrialConfig], folder: Path) -> PackJob:
-    members = tuple((identity(config), _plain(config)) for config in configs)
-    return PackJob(pack_identity(name for name, _ in members), "probe", str(folder), str(ROOT), members)
-
-
-def _plain(config: TrialConfig) -> dict[str, Any]:
-    from memsweep.config.schema.canonical import to_dict
-
-    return to_dict(config)
 
 
 def test_numbers_that_are_no_sizes_make_no_other_kind() -> None:
@@ -69,10 +54,10 @@ def test_numbers_that_are_no_sizes_make_no_other_kind() -> None:
         assert kind_of([other]) == kind_of(one)
     for other in (
         small(batch_size=8),
-        small(seeds=3),
+        small(seeds=200),  # a few models more would fit into the same padded slots
         trial(training={"seeds": 2, "steps": 40}, task={"horizon": 13}),
         trial(training={"seeds": 2, "steps": 40}, model={"width": 40}),
-        trial(training={"seeds": 2, "steps": 40}, perturbation={"radii": {"count": 5}}),
+        trial(training={"seeds": 2, "steps": 40}, perturbation={"ascent_steps": 9}),
     ):
         assert kind_of([other]) != kind_of(one)
 
@@ -86,11 +71,9 @@ def test_links_of_a_chain_are_of_one_kind() -> None:
 
 
 def test_a_program_costs_the_sum_of_its_parts() -> None:
-    group = [small(steps=100, validate_every=10), small(steps=100, validate_every=10, first_seed=9)]
-    moved = evaluations(group[0].perturbation)
-    fixed = 1.0 + 3.0 + 4.0 + 0.25 * moved + 2 * 0.125
-    assert seconds(UNITS, group) == pytest.approx(fixed + 100 * 0.5 + 10 * 2.0)
-    assert seconds(UNITS, group, begin=40) == pytest.approx(fixed + 60 * 0.5 + 6 * 2.0)
+    measured = Measured(fixed=8.0, step=0.5, evaluation=0.25, disk=100.0, memory=7)
+    config = small(steps=100)
+    assert measured.seconds(config) == pytest.approx(8.0 + 100 * 0.5 + 0.25 * evaluations(config.perturbation))
 
 
 def test_packs_begin_as_slots_are_free() -> None:
@@ -111,13 +94,29 @@ def test_without_a_probe_the_model_stands_in_and_says_so() -> None:
     assert "resources.cpus is 4096" in impossible.why_not[0]
 
 
-def test_a_program_is_measured_in_parts(tmp_path: Path) -> None:
-    began = time.monotonic()
-    found = measured(job_of([small(), small(first_seed=5)], tmp_path / "of"), 0.5, 0)
-    assert time.monotonic() - began < 20
+def test_stored_timings_correct_the_cost_model() -> None:
+    config = small()
+    record = {
+        "config": to_dict(config),
+        "provenance": {"processor": processor(), "device": "cpu (x)", "seconds": 0.0, "members": 2},
+    }
+    record["provenance"]["seconds"] = 5 * cost.seconds([config, config])
+    elsewhere = {**record, "provenance": {**record["provenance"], "processor": {"model": "another"}, "seconds": 1e6}}
+    ratios = stored_ratios([record, elsewhere, record], "cpu")
+    assert ratios == pytest.approx({"diagonal_rnn": 5.0})
+    plan = planned([[small()]])
+    made = estimate([Wave(plan.packs)], ResourcesConfig(), ROOT, 0.0, [record])
+    assert made.work == pytest.approx(5 * cost.seconds([small()]))
+    assert "corrected by the timings" in made.why_not[0]
+
+
+def test_a_program_is_measured_in_parts_one_perturbation_step_included(tmp_path: Path) -> None:
+    configs = [small(steps=4000), small(steps=4000, first_seed=5)]
+    *_, found = measure(configs, ON_CPU, 1, str(ROOT), tmp_path / "of", time.time() + 60)
+    assert found.levels == 5
     assert 0 < found.step < 0.5
-    assert min(found.begin, found.validation, found.end, found.unmoved, found.evaluation) >= 0
-    assert found.storing > 0
+    assert 0 < found.evaluation < 0.5
+    assert found.fixed > 0
     assert found.memory > 1 << 20
     run(planned([[small()]]), workspace=ROOT, results=tmp_path, launch=Launch(inline=True))
     real = sum(file.stat().st_size for file in (tmp_path / "demo").rglob("*.parquet"))
@@ -165,13 +164,11 @@ def test_suggestions_are_spread_over_the_space_and_keep_its_conditions() -> None
 def test_a_search_is_waves_of_its_batch_and_then_its_confirmation() -> None:
     scheduler = SchedulerConfig(name=ASHA, grace=100)
     made = waves(study(searching(scheduler, trials=12, batch=4), ConfirmConfig(seeds=10, top=2)), ())
-    assert [wave.begin for wave in made] == [0, 100, 300, 0]
     assert [wave.times for wave in made] == pytest.approx([3, 1, 1 / 3, 1])
     rows = [[one.config for pack in wave.packs for one in pack.trials] for wave in made]
     assert [len(found) for found in rows] == [8, 8, 8, 4]  # two cells
-    assert {one.training.until for one in rows[0]} == {100}
+    assert [{one.training.end for one in wave} for wave in rows] == [{100}, {200}, {600}, {900}]  # of each stage
     assert {one.perturbation.balls for one in rows[0]} == {()}  # no radius is asked for before the end
-    assert {one.training.end for one in rows[2]} == {900}
     assert all(one.perturbation.balls for one in rows[2])
     assert {one.training.seeds for one in rows[3]} == {10}
     radii = waves(study(searching(scheduler, objective=("radius",))), ())
@@ -194,7 +191,7 @@ def test_the_measured_hours_are_the_hours(tmp_path: Path) -> None:
     sweep = load_study(str(tmp_path / "small.yaml"), (), ROOT)
     plan = make_plan(sweep, identified(sweep), ())
     assert len(plan.trials) == 12
-    made = estimate(waves(sweep, plan.packs), sweep.resources, ROOT)
+    made = estimate(waves(sweep, plan.packs), sweep.resources, ROOT, seconds=240.0)
     assert (made.measured, made.why_not, made.factor) == (1.0, (), MEASURED_FACTOR)
     began = time.process_time()  # of the processor: whatever else this machine does is not counted
     summary = run(plan, workspace=ROOT, results=tmp_path / "results", launch=Launch(inline=True))
@@ -213,9 +210,9 @@ def test_a_probe_ends_in_time_and_leaves_nothing(tmp_path: Path, monkeypatch: py
         task={"horizon": 3000}, model={"width": 256, "activation": "tanh"}, training={"seeds": 64, "steps": 10_000}
     )
     began = time.monotonic()
-    found = probe([job_of([small()], tmp_path), job_of([heavy], tmp_path)], 12.0, 2)
-    assert time.monotonic() - began < 18
-    assert set(found.found) == {0}
+    found = benchmark({"small": [small()], "heavy": [heavy]}, ON_CPU, 1, ROOT, 20.0)
+    assert time.monotonic() - began < 40
+    assert set(found.measured) >= {"small"}
     assert found.starting > 0
     assert list(tmp_path.iterdir()) == []
     assert not carriers_of(token)

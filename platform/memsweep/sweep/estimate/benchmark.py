@@ -1,87 +1,76 @@
-"""Measures what trials cost here: a few training steps and a part of the perturbations, in processes of their own.
+"""Measures a few training and perturbation steps of programs, as a worker would run them, in a process of its own.
 
-The programs run as a worker would run them (``memsweep.sweep.worker.execute``), into a folder that is deleted
-afterwards. Training is timed between validations at two distances, which tells a step from a validation; perturbations
-on more and more of their work, as far as the time reaches, which tells what each evaluation costs beside what all of
-them share.
-
-Seconds are the processor's where one thread computes, so that whatever else the machine does now is not counted.
+Each program runs several times with more and more steps (``_LEVELS``), as far as the time reaches. The difference
+between the last two runs gives the seconds of one step and of one evaluation of the perturbation error.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
+import multiprocessing
 import os
-import pickle
-import random
 import signal
-import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memsweep.config.schema.canonical import to_dict, trial_from_dict
+from memsweep.sweep.planning.identity import Arithmetic, identity, pack_identity
 from memsweep.sweep.worker.execute import PackJob, execute_pack
 from memsweep.sweep.worker.memory import forget_peak, peak_memory
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
-    from memsweep.stability.results import TrialResult
-    from memsweep.trial import Finding
 
-_CLOSE, _FAR = 1, 8  # steps between the validations of the two timed trainings
-_INTERVALS = 12  # between validations, at most: their median does not change much any more
-_PACING = 0.2  # part of the time that each of the two trainings may take
-_GRACE = 2.0  # seconds by which a program that is being measured may be late, before it is given up
+_LEVELS = ((4, 2, 1), (16, 2, 4), (64, 4, 8), (256, 8, 16), (1024, 32, 32))
+"""Training steps, radii and ascent steps of each run."""
+_GROWTH = 5.0  # a run of the next level takes at most about so many times the seconds of this one
+
+_Timing = tuple[float, float]  # a count and its seconds
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What the trials of one program cost together, in seconds of one process, bytes, and parts of them.
+    """Cost of the trials of one program together, in seconds of one process and in bytes.
 
     Attributes:
-        begin: data, the validation set and the first validation.
-        step, validation: one of them, of all replicas.
-        end: after the last step of training (modes merged).
-        unmoved: of the measurement, what does not grow with its evaluations.
-        evaluation: one evaluation of the error in an ascent, see ``evaluations``.
-        storing: tables and files, of one trial.
-        disk: bytes of one trial's files.
-        memory: the most bytes that the process held beyond its bare self; on a card where that computes.
-        sure: the time reached for enough of the perturbations to tell their cost.
+        fixed: what depends neither on steps nor on evaluations: data, memory functions, tables, storage.
+        step: of all models, with their share of the validations.
+        evaluation: one evaluation of the perturbation error, see ``evaluations``.
+        disk: bytes of one trial's files; of fewer radii than the study's if the last levels were too long.
+        memory: the most bytes that the process held beyond its bare self; on a GPU if it computes there.
+        levels: how many runs gave these numbers.
     """
 
-    begin: float
+    fixed: float
     step: float
-    validation: float
-    end: float
-    unmoved: float
     evaluation: float
-    storing: float
     disk: float
     memory: int
-    sure: bool = True
+    levels: int = len(_LEVELS)
+
+    def seconds(self, config: TrialConfig) -> float:
+        """Seconds of the whole program of this trial."""
+        return self.fixed + config.training.end * self.step + evaluations(config.perturbation) * self.evaluation
 
 
-@dataclass(frozen=True)
-class Probed:
-    """What a probe found.
+@dataclass
+class Benchmark:
+    """Result of the measurements.
 
     Attributes:
-        found: place of a job in the list -> what was measured.
-        failed: place of a job -> why nothing was measured.
-        starting: seconds until a process was ready to begin (Python and its libraries).
+        measured: name of a program -> its cost.
+        failed: name -> why it could not be measured.
+        starting: seconds until the process was ready to begin (Python and its libraries).
     """
 
-    found: dict[int, Measured] = field(default_factory=dict)
-    failed: dict[int, str] = field(default_factory=dict)
+    measured: dict[str, Measured] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
     starting: float = 0.0
 
 
@@ -98,299 +87,156 @@ def evaluations(perturbation: PerturbationConfig) -> float:
     return perturbation.radii.count * ways
 
 
-def probe(jobs: Sequence[PackJob], seconds: float, processes: int = 1) -> Probed:
-    """Measure jobs of one program each, in their order as far as the time reaches.
+def benchmark(
+    programs: Mapping[str, Sequence[TrialConfig]], arithmetic: Arithmetic, threads: int, workspace: Path, seconds: float
+) -> Benchmark:
+    """Measure programs in their order, as far as the time reaches.
 
     Args:
-        jobs: their folder is not used.
-        seconds: for all of it, the start of the processes included.
-        processes: that measure side by side, as packs run.
+        programs: name -> trials that run as one program.
+        arithmetic: where they are computed.
+        threads: threads of the process.
+        workspace: folder whose ``tasks/`` they need.
+        seconds: for all of it, the start of the process included.
     """
-    with tempfile.TemporaryDirectory(prefix="memsweep-probe-") as scratch, contextlib.ExitStack() as stack:
-        began = time.monotonic()
-        processes = max(1, min(processes, len(jobs)))
-        hands = [[(place, jobs[place]) for place in range(n, len(jobs), processes)] for n in range(processes)]
-        running = [
-            stack.enter_context(_process(Path(scratch, str(n)), hand, began, seconds)) for n, hand in enumerate(hands)
-        ]
-        for process in running:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.0, began + seconds + _GRACE - time.monotonic()))
-        return _read([Path(scratch, str(n)) for n in range(processes)])
-
-
-@contextlib.contextmanager
-def _process(
-    folder: Path, jobs: Sequence[tuple[int, PackJob]], began: float, seconds: float
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that measures; it is gone at the end, and whatever it started."""
-    folder.mkdir()
-    folded = [(place, dataclasses.replace(job, folder=str(folder / f"of-{place}"))) for place, job in jobs]
-    (folder / "jobs").write_bytes(pickle.dumps((folded, began, seconds)))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "memsweep.sweep.estimate.benchmark", str(folder)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _read(folders: Sequence[Path]) -> Probed:
-    found: dict[int, Measured] = {}
-    failed: dict[int, str] = {}
-    starting: list[float] = []
-    for folder in folders:
-        with contextlib.suppress(FileNotFoundError):
-            for line in (folder / "found").read_text("utf-8").splitlines():
-                with contextlib.suppress(ValueError, KeyError, TypeError):  # ended in the middle of a word
-                    data = json.loads(line)
-                    if "starting" in data:
-                        starting.append(data["starting"])
-                    elif "error" in data:
-                        failed[data["place"]] = data["error"]
+    result, end = Benchmark(), time.time() + seconds
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    with tempfile.TemporaryDirectory(prefix="memsweep-benchmark-") as folder:
+        plain = {name: [to_dict(config) for config in configs] for name, configs in programs.items()}
+        work = (sender, Path(folder), plain, arithmetic, threads, str(workspace), end)
+        process = context.Process(target=_measure_all, args=work, daemon=True)
+        began = time.time()
+        process.start()
+        sender.close()
+        try:
+            with contextlib.suppress(EOFError):
+                while receiver.poll(max(0.0, end - time.time())):
+                    name, value = receiver.recv()
+                    if name is None:
+                        result.starting = value - began
+                    elif isinstance(value, Measured):
+                        result.measured[name] = value  # of the last level so far
                     else:
-                        found[data["place"]] = Measured(**data["measured"])
-    return Probed(found, failed, max(starting, default=0.0))
+                        result.failed[name] = value
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if process.pid:
+                    os.killpg(process.pid, signal.SIGKILL)  # and whatever it has started
+            process.kill()
+            process.join()
+    return result
 
 
-def main(folder: Path) -> None:
-    """What a measuring process does: one line of JSON for each job."""
-    jobs, began, seconds = pickle.loads((folder / "jobs").read_bytes())
+def _measure_all(
+    sender: Connection,
+    folder: Path,
+    programs: Mapping[str, Sequence[dict[str, Any]]],
+    arithmetic: Arithmetic,
+    threads: int,
+    workspace: str,
+    end: float,
+) -> None:
+    """The measuring process; its messages are a program's name with its cost or with an error."""
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
     from memsweep import registry, trial  # noqa: F401  (they belong to the bare process)
 
-    for workspace in {job.workspace for _, job in jobs}:
-        registry.discover(Path(workspace))
-    forget_peak()
-    bare = peak_memory()
-    with (folder / "found").open("a", encoding="utf-8") as told:
-
-        def tell(**about: Any) -> None:
-            told.write(json.dumps(about) + "\n")
-            told.flush()
-
-        tell(starting=time.monotonic() - began)
-        for position, (place, job) in enumerate(jobs):
-            left = began + seconds - time.monotonic()
-            if left <= 0:
-                return
-            try:
-                tell(place=place, measured=dataclasses.asdict(measured(job, left / (len(jobs) - position), bare)))
-            except Exception as error:  # of the task's or the model's code: the other jobs are measured all the same
-                tell(place=place, error=f"{type(error).__name__}: {error}"[:300])
+    registry.discover(Path(workspace))
+    sender.send((None, time.time()))
+    for position, (name, plain) in enumerate(programs.items()):
+        last = time.time() + (end - time.time()) / (len(programs) - position)
+        try:
+            configs = [trial_from_dict(config) for config in plain]
+            for measured in measure(configs, arithmetic, threads, workspace, folder / str(position), last):
+                sender.send((name, measured))
+        except Exception as error:  # raised by a task or a model: the other programs are measured all the same
+            sender.send((name, f"{type(error).__name__}: {error}"[:300]))
 
 
-def measured(job: PackJob, seconds: float, bare: int) -> Measured:
-    """Measure the trials of one program in this process.
+def measure(
+    configs: Sequence[TrialConfig], arithmetic: Arithmetic, threads: int, workspace: str, folder: Path, end: float
+) -> Iterator[Measured]:
+    """Measure one program in this process; gives its cost again after every level.
 
     Args:
-        job: its members share a program; its folder is new.
-        seconds: how long that may take; the least that has to be done is done in any case.
-        bare: bytes that the process held before.
+        configs: trials that run as one program.
+        arithmetic, threads, workspace: see ``benchmark``.
+        folder: of the results, new.
+        end: time (``time.time``) that no run but the first may be expected to exceed.
 
     Raises:
         RuntimeError: the trials fail.
     """
-    alone = job.threads == 1 and job.arithmetic.device == "cpu"
-    clock = time.process_time if alone else time.perf_counter
-    bench = _Bench(seconds, clock)
-    report = execute_pack(job, lambda fraction: None, run=bench)
+    forget_peak()
+    bare = peak_memory()
+    trained, moved = [(0.0, 0.0)], [(0.0, 0.0)]
+    for number, level in enumerate(_LEVELS, 1):
+        began = time.time()
+        cut = [_cut(config, *level) for config in configs]
+        members = {identity(config, arithmetic): to_dict(config) for config in cut}
+        job = PackJob(
+            pack=pack_identity(members),
+            study="benchmark",
+            folder=str(folder / str(number)),
+            workspace=workspace,
+            members=tuple(members.items()),
+            threads=threads,
+            arithmetic=arithmetic,
+        )
+        seconds = _phase_seconds(job)
+        trained.append((cut[0].training.end, seconds.pop("training", 0.0)))
+        moved.append((evaluations(cut[0].perturbation), seconds.pop("perturbation", 0.0)))
+        (begin, step), (shared, evaluation) = _line(*trained[-2:]), _line(*moved[-2:])
+        disk = sum(path.stat().st_size for path in Path(job.folder).rglob("*") if path.is_file()) / len(cut)
+        fixed = begin + shared + sum(seconds.values())
+        yield Measured(fixed, step, evaluation, disk, _memory(bare, arithmetic.device), number)
+        if time.time() + _GROWTH * (time.time() - began) > end:
+            return
+
+
+def _phase_seconds(job: PackJob) -> dict[str, float]:
+    """Run a job; its seconds by phase. Where one thread computes, these are the processor's: no other program's."""
+    wall, processor = time.perf_counter(), time.process_time()
+    report = execute_pack(job, lambda fraction: None)
+    busy = (time.process_time() - processor) / (time.perf_counter() - wall)
     if report.failed:
         raise RuntimeError(next(iter(report.failed.values()))["error"])
-    rows = len(job.members)
-    storing = (clock() - bench.ended) / rows
-    disk = sum(path.stat().st_size for path in Path(job.folder).rglob("*") if path.is_file()) / rows
-    return Measured(**bench.times, storing=storing, disk=disk, memory=_memory(job, bare), sure=bench.sure)
+    share = min(1.0, busy) if job.threads == 1 and job.arithmetic.device == "cpu" else 1.0
+    return {phase: share * seconds for phase, seconds in report.seconds.items()}
 
 
-def _memory(job: PackJob, bare: int) -> int:
-    if job.arithmetic.device == "cpu":
+def _line(small: _Timing, large: _Timing) -> _Timing:
+    """Seconds at a count of zero, and of each count."""
+    if large[0] == small[0]:  # the study itself has no more
+        small = (0.0, 0.0)
+    each = max(0.0, (large[1] - small[1]) / (large[0] - small[0])) if large[0] else 0.0
+    return max(0.0, large[1] - each * large[0]), each
+
+
+def _cut(config: TrialConfig, steps: int, radii: int, ascent_steps: int) -> TrialConfig:
+    """The same shapes with fewer steps and radii; nothing ends the training before them."""
+    whole, moved = config.training, config.perturbation
+    steps = min(steps, whole.steps)
+    every = min(whole.validate_every, max(1, steps))
+    training = dataclasses.replace(whole, steps=steps, validate_every=every, until=0, turns=(), patience=0)
+    training = dataclasses.replace(training, stop_below=0.0, smallest_rate=0.0)
+    perturbation = dataclasses.replace(
+        moved,
+        radii=dataclasses.replace(moved.radii, count=min(radii, moved.radii.count)),
+        ascent_steps=min(ascent_steps, moved.ascent_steps),
+    )
+    chain = config.chain and dataclasses.replace(config.chain, earlier=())  # a first link needs no other's result
+    return dataclasses.replace(config, training=training, perturbation=perturbation, chain=chain)
+
+
+def _memory(bare: int, device: str) -> int:
+    if device == "cpu":
         return max(0, peak_memory() - bare)
     import torch
 
     free, card = torch.cuda.mem_get_info()
-    beside = card - free - torch.cuda.memory_reserved()
-    return int(torch.cuda.max_memory_reserved() + beside)
-
-
-class _EnoughError(Exception):
-    """A training has told what it was run for."""
-
-
-@dataclass
-class _Parts:
-    """Seconds of the parts of a trial."""
-
-    begin: float = 0.0
-    end: float = 0.0
-    perturbation: float = 0.0
-
-
-@dataclass
-class _Bench:
-    """Takes the place of ``memsweep.trial.run_pack``: runs parts of the work, and gives results of the whole's size.
-
-    Attributes:
-        seconds: that it may take.
-        clock: what is measured with.
-        times: the parts, as ``Measured`` has them.
-        ended: when all but tables and files was done, by the clock.
-        sure: the time reached for enough of the perturbations.
-    """
-
-    seconds: float
-    clock: Callable[[], float]
-    times: dict[str, float] = field(default_factory=dict)
-    ended: float = 0.0
-    sure: bool = False
-
-    def __call__(self, configs: list[TrialConfig], *, phase: Callable[[str], Any], **options: Any) -> list[TrialResult]:
-        from memsweep.trial import results_of
-
-        taken: dict[str, Any] = {name: options[name] for name in ("company", "device", "shards") if name in options}
-        close = far = 0.0
-        if configs[0].training.end:
-            close = self._pace(configs, _CLOSE, taken)
-            far = self._pace(configs, _FAR, taken)
-        step = max(0.0, (far - close) / (_FAR - _CLOSE)) or close
-        validation = max(0.0, close - step)
-        parts, points, findings = self._whole(configs, taken)
-        unmoved, evaluation = _line(points)
-        self.times = {
-            "begin": max(0.0, parts.begin - step - validation),
-            "step": step,
-            "validation": validation,
-            "end": parts.end,
-            "unmoved": unmoved,
-            "evaluation": evaluation,
-        }
-        self.ended = self.clock()
-        with phase("tables"):
-            return results_of(configs, [_full_size(finding, configs[finding.trial]) for finding in findings])
-
-    def _pace(self, configs: Sequence[TrialConfig], every: int, options: dict[str, Any]) -> float:
-        """Seconds of so many steps and one validation."""
-        from memsweep.trial import run_share
-
-        ends: list[float] = []
-        end = time.monotonic() + _PACING * self.seconds
-
-        def told(fraction: float) -> None:
-            ends.append(self.clock())
-            if len(ends) > 1 and (len(ends) > _INTERVALS or time.monotonic() > end):
-                raise _EnoughError
-
-        cut = [
-            _cut(config, every * (_INTERVALS + 2), every, dataclasses.replace(config.perturbation, balls=()))
-            for config in configs
-        ]
-        began = self.clock()
-        with contextlib.suppress(_EnoughError):
-            run_share(cut, progress=told, **options)
-        lengths = [later - earlier for earlier, later in pairwise(ends)]
-        return statistics.median(lengths) if lengths else self.clock() - began
-
-    def _whole(
-        self, configs: Sequence[TrialConfig], options: dict[str, Any]
-    ) -> tuple[_Parts, list[tuple[float, float]], list[Finding]]:
-        """Parts of a trial of one step, evaluations with their seconds, and what was found."""
-        end = time.monotonic() + (1 - 2 * _PACING) * self.seconds
-        least, *levels = _levels(configs[0].perturbation)
-        before = time.monotonic()
-        parts, findings = self._once([_cut(config, 1, 1, least) for config in configs], options)
-        points = [(evaluations(least), parts.perturbation)]
-        for level in levels:
-            shared, each = _line(points)
-            now = time.monotonic()
-            if now + (now - before) * (shared + each * evaluations(level)) / points[-1][1] > end:
-                break
-            before = now
-            parts, findings = self._once([_cut(config, 1, 1, level) for config in configs], options)
-            points.append((evaluations(level), parts.perturbation))
-        self.sure = len(points) > min(2, len(levels))
-        return parts, points, findings
-
-    def _once(self, configs: list[TrialConfig], options: dict[str, Any]) -> tuple[_Parts, list[Finding]]:
-        """One step of training and the measurement."""
-        from memsweep.trial import run_share
-
-        parts, validated = _Parts(), list[float]()
-
-        @contextlib.contextmanager
-        def phase(name: str) -> Iterator[None]:
-            began = self.clock()
-            yield
-            ended = self.clock()
-            if name == "perturbation":
-                parts.perturbation += ended - began
-            elif name == "training":
-                middle = validated[0] if validated else ended
-                parts.begin, parts.end = parts.begin + middle - began, ended - middle
-            else:
-                parts.begin += ended - began
-
-        findings = run_share(configs, progress=lambda fraction: validated.append(self.clock()), phase=phase, **options)
-        return parts, findings
-
-
-def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Seconds of what all evaluations share, and of one of them, by the last two points."""
-    (few, short), (more, longer) = points[-2:] if len(points) > 1 else ((0.0, points[0][1]), points[0])
-    each = max(0.0, (longer - short) / (more - few)) if more > few else 0.0
-    return max(0.0, longer - each * more), each
-
-
-def _levels(whole: PerturbationConfig) -> list[PerturbationConfig]:
-    """More and more of the perturbations; each does at least twice as much as the one before it."""
-    few = dataclasses.replace(whole.radii, count=2)
-    some = dataclasses.replace(whole.radii, count=min(whole.radii.count, 8))
-    short, longer = (
-        dataclasses.replace(
-            whole, radii=few, starts=0, ascent_steps=min(n, whole.ascent_steps), repeats=min(n, whole.repeats)
-        )
-        for n in (2, 8)
-    )
-    found = [short]
-    for level in (longer, dataclasses.replace(whole, radii=few), dataclasses.replace(whole, radii=some)):
-        if evaluations(level) >= 2 * evaluations(found[-1]) > 0:
-            found.append(level)
-    return found
-
-
-def _cut(config: TrialConfig, steps: int, every: int, perturbation: PerturbationConfig) -> TrialConfig:
-    """The same shapes in so many steps; nothing ends a training before them."""
-    training = dataclasses.replace(
-        config.training,
-        steps=steps if config.training.steps else 0,
-        validate_every=every,
-        until=0,
-        turns=(),
-        patience=0,
-        stop_below=0.0,
-        smallest_rate=0.0,
-    )
-    return dataclasses.replace(config, training=training, perturbation=perturbation)
-
-
-def _full_size(finding: Finding, config: TrialConfig) -> Finding:
-    """What was found, with as many errors and history rows as the whole trial will have: any numbers."""
-    from memsweep.learning.training.history import kept_until
-
-    draw, training, radii = random.Random(finding.trial), config.training, config.perturbation.radii.count
-    measurement = dataclasses.replace(
-        finding.measurement,
-        errors={ball: sorted(draw.random() for _ in range(radii + 1)) for ball in config.perturbation.balls},
-        history=[(step, draw.random(), draw.random()) for step in kept_until(training, training.end)],
-    )
-    return dataclasses.replace(finding, measurement=measurement)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    others = card - free - torch.cuda.memory_reserved()  # CUDA's context and libraries
+    return int(torch.cuda.max_memory_reserved() + others)

@@ -1,28 +1,24 @@
-"""What a study will run, wave after wave: the packs of a grid, or those of a search's rounds and its confirmation.
+"""The packs that a study will run: those of its grid, or the expected ones of its search and its confirmation.
 
-Nobody knows beforehand which settings a search will try. Its waves hold suggestions that are spread evenly over its
-space, as many as it runs at once, and as many of each stage as its scheduler is expected to let through.
+The settings of a search are not known before it runs. Its waves hold suggestions spread evenly over its space, as many
+as run at once, and as many of each stage as its scheduler is expected to let through.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from memsweep.config.schema.search import ASHA, CHOICE, HYPERBAND, INT, LOG_INT, LOG_UNIFORM, MEDIAN, PBT
+from memsweep.config.schema.search import ASHA, HYPERBAND, LOG_INT, LOG_UNIFORM, MEDIAN, PBT
 from memsweep.errors import ConfigError
-from memsweep.sweep.planning.identity import Arithmetic, identity
-from memsweep.sweep.planning.plan import Pack, PlannedTrial, make_packs, pack_seconds
+from memsweep.sweep.planning.plan import Pack, identified, make_packs, pack_seconds
 
 if TYPE_CHECKING:
     from memsweep.config.schema.search import Domain, Search
     from memsweep.config.schema.trial import SweepConfig, TrialConfig
-
-_PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)
-"""Their square roots are the strides of the spread, one for each searched field, which no two share."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +27,11 @@ class Wave:
 
     Attributes:
         packs: of one wave.
-        times: how many such waves there will be, expected.
-        begin: steps that their trials have been trained before.
+        times: how many such waves are expected.
     """
 
     packs: tuple[Pack, ...]
     times: float = 1.0
-    begin: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,21 +49,16 @@ class Stage:
 
 
 def waves(sweep: SweepConfig, packs: Sequence[Pack]) -> tuple[Wave, ...]:
-    """The waves of a study.
-
-    Args:
-        sweep: the study.
-        packs: what is left of its plan; of a study without a search all that there is.
-    """
+    """The waves of a study; ``packs`` are the remaining ones of its plan, if it has no search."""
     if sweep.search is None:
         return (Wave(tuple(packs)),)
-    return (*_searched(sweep, sweep.search), *_confirmed(sweep))
+    return (*_searched(sweep, sweep.search), *_confirmed(sweep, sweep.search))
 
 
 def stages(search: Search, steps: int) -> tuple[Stage, ...]:
     """The stages of a training of so many steps, with the share of the suggestions that the scheduler lets through.
 
-    What median stopping will stop follows from the results: all are expected to go on, which is the most.
+    Median stopping depends on the results: all suggestions are expected to go on, which is the most.
     """
     scheduler = search.settings.scheduler
     if scheduler.name in (ASHA, HYPERBAND):
@@ -101,84 +90,59 @@ def _halvings(grace: int, reduction: float, steps: int) -> list[int]:
 
 
 def _searched(sweep: SweepConfig, search: Search) -> Iterator[Wave]:
-    settings, arithmetic = search.settings, Arithmetic.of(sweep.resources)
+    settings = search.settings
     batch = settings.trials if settings.scheduler.name == PBT else min(settings.batch, settings.trials)
     suggested = [suggestion(cell, search, place) for cell in sweep.rows for place in range(batch)]
-    for stage in stages(search, sweep.rows[0].training.steps):
-        rows = [_until(config, stage.until, search) for config in suggested]
-        yield Wave(_packs(rows, arithmetic), settings.trials * stage.share / batch, stage.begin)
+    steps = sweep.rows[0].training.steps
+    for stage in stages(search, steps):
+        # later stages begin with the states of earlier ones: they cost the steps in between
+        trials = [_with_training(config, steps=stage.until - stage.begin) for config in suggested]
+        if stage.until < steps and not any(name.startswith("radius") for name in settings.objective):
+            trials = [replace(trial, perturbation=replace(trial.perturbation, balls=())) for trial in trials]
+        yield Wave(_packs(trials, sweep), settings.trials * stage.share / batch)
 
 
-def _confirmed(sweep: SweepConfig) -> Iterator[Wave]:
-    if (confirm := sweep.confirm) is None or sweep.search is None:
-        return
-    rows = []
-    for cell in sweep.rows:
-        for place in range(confirm.top):
-            config = suggestion(cell, sweep.search, place)
-            training = dataclasses.replace(config.training, seeds=confirm.seeds)
-            rows.append(dataclasses.replace(config, training=training))
-    yield Wave(_packs(rows, Arithmetic.of(sweep.resources)))
+def _confirmed(sweep: SweepConfig, search: Search) -> Iterator[Wave]:
+    if (confirm := sweep.confirm) is not None:
+        best = [suggestion(cell, search, place) for cell in sweep.rows for place in range(confirm.top)]
+        yield Wave(_packs([_with_training(config, seeds=confirm.seeds) for config in best], sweep))
 
 
-def _until(config: TrialConfig, step: int, search: Search) -> TrialConfig:
-    """The row that ends at this step; one that ends early measures no more than the objective needs."""
-    if step >= config.training.steps:
-        return config
-    balls = config.perturbation.balls if any(name.startswith("radius") for name in search.settings.objective) else ()
-    return dataclasses.replace(
-        config,
-        training=dataclasses.replace(config.training, until=step),
-        perturbation=dataclasses.replace(config.perturbation, balls=balls),
-    )
+def _with_training(config: TrialConfig, **changes: Any) -> TrialConfig:
+    return replace(config, training=replace(config.training, **changes))
 
 
-def _packs(rows: Sequence[TrialConfig], arithmetic: Arithmetic) -> tuple[Pack, ...]:
-    trials = {
-        name: PlannedTrial(name, config, arithmetic) for config in rows for name in [identity(config, arithmetic)]
-    }
-    planned = list(trials.values())
+def _packs(trials: Sequence[TrialConfig], sweep: SweepConfig) -> tuple[Pack, ...]:
+    planned = identified(replace(sweep, rows=tuple(trials), search=None, confirm=None))
     return tuple(make_packs(planned, pack_seconds(planned)))
 
 
 def suggestion(cell: TrialConfig, search: Search, place: int) -> TrialConfig:
     """A cell's trial with settings from the search's space, evenly spread over places 0, 1, ...
 
-    Where the spread meets a combination that is no legal trial, the cell's own settings stand for it.
+    The cell's own settings replace a combination that is no legal trial.
     """
+    from memsweep.config.search.conditions import order
     from memsweep.config.search.suggestion import config_of, fixed_of
 
-    values: dict[str, Any] = {}
-    known = fixed_of(cell, search.space)
-    waiting = dict(enumerate(search.space.items()))
-    while ready := [n for n, (_, domain) in waiting.items() if _applies(domain, known)]:
-        for number in ready:
-            stride = math.sqrt(_PRIMES[number % len(_PRIMES)])
-            path, domain = waiting.pop(number)
-            known[path] = values[path] = _value(domain, (0.5 + place * stride) % 1.0)
-    try:
-        config = config_of(cell, values)
-    except ConfigError:
-        config = cell
-    # rows of one wave are different trials, though their settings may be the same
-    training = dataclasses.replace(
-        config.training, first_seed=config.training.first_seed + place * config.training.seeds
-    )
-    return dataclasses.replace(config, training=training)
-
-
-def _applies(domain: Domain, known: Mapping[str, Any]) -> bool:
-    return all(path in known and known[path] in allowed for path, allowed in domain.when.items())
+    known, values = fixed_of(cell, search.space), dict[str, Any]()
+    for number, path in enumerate(order(search.space)):  # a field comes after the fields of its condition
+        domain = search.space[path]
+        if domain.applies(known):
+            # multiples of an irrational number spread evenly; each field has its own
+            known[path] = values[path] = _value(domain, (0.5 + place * math.sqrt(2 + 4 * number)) % 1.0)
+    with contextlib.suppress(ConfigError):
+        cell = config_of(cell, values)
+    # trials of one wave have different seeds, because their settings may be the same
+    return _with_training(cell, first_seed=cell.training.first_seed + place * cell.training.seeds)
 
 
 def _value(domain: Domain, share: float) -> Any:
     """The value at this share of a domain, in [0, 1)."""
-    if domain.kind == CHOICE:
+    if not domain.is_numeric:
         return domain.values[int(share * len(domain.values))]
-    low, high = domain.low, domain.high
-    whole = domain.kind in (INT, LOG_INT)
     if domain.kind in (LOG_UNIFORM, LOG_INT):
-        value = math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
+        value = domain.low * (domain.high / domain.low) ** share
     else:
-        value = low + share * (high - low)
-    return min(max(round(value), int(low)), int(high)) if whole else value
+        value = domain.low + share * (domain.high - domain.low)
+    return min(max(round(value), int(domain.low)), int(domain.high)) if domain.is_whole else value
