@@ -122,7 +122,7 @@ def suggestion(cell: TrialConfig, search: Search, place: int) -> TrialConfig:
 
     The cell's own settings replace a combination that is no legal trial.
     """
-    from memsweep.config.search.conditions import order
+    from memsweep.config.search.domains import order
     from memsweep.config.search.suggestion import config_of, fixed_of
 
     known, values = fixed_of(cell, search.space), dict[str, Any]()
