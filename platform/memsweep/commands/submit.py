@@ -16,7 +16,7 @@ from memsweep.sweep.submit.client import JobServer, server_address
 from memsweep.sweep.submit.job import Job, SubmissionError, runtime_env
 
 if TYPE_CHECKING:
-    from ray.job_submission import JobDetails
+    from memsweep.sweep.submit.client import JobDetails
 
 _WITH_STUDY_FILE = ("sweep", "extend")
 """Verbs that read a study file; the others read the stored plan."""
