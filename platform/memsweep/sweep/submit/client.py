@@ -19,7 +19,7 @@ from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.submit.job import Job, SubmissionError
 
 if TYPE_CHECKING:
-    from ray.job_submission import JobDetails as JobDetails  # noqa: PLC0414  (given on to the command)
+    from ray.job_submission import JobDetails as JobDetails
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 """The address on which Ray's dashboard listens by default."""
