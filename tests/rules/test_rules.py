@@ -13,8 +13,7 @@ from torch import Tensor
 
 from benchmarks.small_stacks import Case, case, fits, flat, forward_rules, from_unit, relative, unit_config
 from memsweep import registry
-from memsweep.config.schema.learning_rule import rule_problems
-from memsweep.config.schema.trial import TrainingConfig
+from memsweep.config.schema.trial import TrainingConfig, TrialConfig
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.models.deep.unit import Parts, Recurrence, Through, Unit
 from memsweep.models.deep.unit_lru import LRUUnit
@@ -274,7 +273,9 @@ def test_published_names_are_the_same_rules() -> None:
 def test_a_rule_that_does_not_fit_is_refused_with_the_reason_and_those_that_do(
     name: str, config: Any, reason: str
 ) -> None:
-    (problem,) = rule_problems(config, TrainingConfig(rule=name))
+    task = registry.get(registry.TASK, "copying_memory").Config()
+    trial = TrialConfig(task=task, model=config, training=TrainingConfig(rule=name))
+    (problem,) = trial.problems()
     assert reason in problem
     listed = problem.rsplit("Rules for this model: ", 1)[1].split(", ")
     assert "bptt" in listed

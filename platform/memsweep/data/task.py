@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
 from memsweep.streams import Stream
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.trial import TrialConfig
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,16 @@ class Task(ABC):
         whenever a study is planned.
         """
         return ()
+
+    @classmethod
+    def problems(cls, trial: TrialConfig) -> Iterator[str]:
+        """Why a trial cannot be trained on such a task, a sentence without a full stop each; nothing where it can."""
+        yield from ()
+
+    @classmethod
+    def sharing_problem(cls, config: Any) -> str | None:
+        """Why several workers cannot share out the sequences of a training step; None where they can."""
+        return None
 
     @property
     def inputs(self) -> int:
@@ -135,6 +148,32 @@ class CarriedTask(Task):
     """
 
     carries_states: ClassVar[bool] = True
+
+    @classmethod
+    def problems(cls, trial: TrialConfig) -> Iterator[str]:
+        task, training = trial.task, trial.training
+        try:
+            room = cls(task).room()
+        except ValueError:  # no data: the task's own Config says so
+            room = None
+        if room is not None and training.batch_size > room:
+            yield (
+                f"training.batch_size is {training.batch_size}, but the training data of the task {task.name} are "
+                f"enough for {room} sequences of one window each, side by side: use at most that, more data or a "
+                "smaller horizon"
+            )
+        if training.train_size:
+            yield (
+                f"training.train_size is {training.train_size}, but the sequences of the task {task.name} follow one "
+                "another and cannot be shuffled: use 0"
+            )
+
+    @classmethod
+    def sharing_problem(cls, config: Any) -> str | None:
+        return (
+            f"data shares out the sequences of a step, but those of the task {config.name} go on from batch to batch, "
+            "with states that stay where they are. Take strategy: replicas"
+        )
 
     @abstractmethod
     def begins(self, index: int, size: int) -> bool:

@@ -8,16 +8,22 @@ from __future__ import annotations
 import enum
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from memsweep import registry
+from memsweep.errors import one_of
 from memsweep.recurrence.layer import Layer
 from memsweep.recurrence.layer_outputs import layer_outputs
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.trial import TrialConfig
 
 
 class Part(enum.StrEnum):
@@ -133,6 +139,58 @@ class Model(nn.Module, ABC):
         if "width" not in {field.name for field in fields(cls.Config)}:
             return "has a Config without width: write in it 'width: int = setting(8, \"hidden size\", at_least=1)'."
         return None
+
+    @classmethod
+    def problems(cls, trial: TrialConfig) -> Iterator[str]:
+        """Why such a model cannot run as the trial says, a sentence without a full stop each; nothing where it can."""
+        config, training = trial.model, trial.training
+        if trial.perturbation.projected and getattr(config, "discretization", None) == "discrete":
+            yield (
+                "perturbation.projected puts rates in the place of raw weights, but with model.discretization discrete "
+                "the weight of direct is the eigenvalue itself: use exact or euler, or projected false"
+            )
+        for group, given in training.groups.settings():
+            if not has_group(group, cls, config):
+                able = models_where(partial(has_group, group))
+                yield (
+                    f"training.groups.{group} sets {given}, but the model {config.name} has no weights in that group. "
+                    f"Models that have some: {able}. Leave it out, or set training.learning_rate and "
+                    "training.weight_decay, which are for all weights"
+                )
+        if registry.get(registry.TASK, trial.task.name).carries_states and not cls.carries(config):
+            yield (
+                f"the task {trial.task.name} reads long sequences window by window, and the model {config.name}, as it "
+                "is set here, cannot go on from the states of the window before. Models that can: "
+                f"{models_where(lambda model, usual: model.carries(usual))}"
+            )
+        if 0 < training.micro_batch < training.batch_size and cls.whole_batch(config):
+            yield (
+                f"training.micro_batch is {training.micro_batch}, but the model {config.name}, as it is set here, must "
+                f"see a training batch ({training.batch_size} sequences) at once: its answer to a sequence depends on "
+                "the others (normalization over the batch, dropout that is drawn for all of it). Use 0, or a smaller "
+                "batch_size"
+            )
+
+    @classmethod
+    def sharing_problem(cls, config: Any) -> str | None:
+        """Why several workers cannot share out the sequences of a training step; None where they can."""
+        if getattr(config, "dropout", 0.0):
+            return (
+                "data cannot share out a step with dropout, whose draws are of the whole batch. Set model.dropout to "
+                "0, or take strategy: replicas"
+            )
+        if cls.whole_batch(config):
+            return (
+                f"data cannot share out a step of the model {config.name} as it is configured: it takes statistics of "
+                "the whole batch (batch norm). Take a norm that does not, or strategy: replicas"
+            )
+        return None
+
+    @classmethod
+    def notes(cls) -> list[str]:
+        """Sentences about the class that ``memsweep describe`` adds to its docstring."""
+        config = default_config(cls)
+        return [] if config is None else [f"Rules: {one_of(fitting_rules(cls, config))}."]
 
     @classmethod
     @abstractmethod
@@ -266,6 +324,32 @@ class Model(nn.Module, ABC):
     def stir(self, seeds: Sequence[int], step: int) -> None:
         """Prepare the random numbers of one training step, one seed per replica (dropout); most models have none."""
         del seeds, step
+
+
+def default_config(part: Any) -> Any:
+    """The Config of a registered class with all defaults; None where a field must be given."""
+    try:
+        return part.Config()
+    except TypeError:
+        return None
+
+
+def has_group(group: str, model: type[Model], config: Any) -> bool:
+    """Whether a model has weights in a group of ``training.groups``."""
+    return any(role.group == group for role in model.roles(config).values())
+
+
+def models_where(holds: Callable[[type[Model], Any], bool]) -> str:
+    """The registered models of which something holds under their default Config, as one phrase."""
+    models = {name: registry.get(registry.MODEL, name) for name in registry.names(registry.MODEL)}
+    usual = {name: default_config(model) for name, model in models.items()}
+    return one_of(name for name, config in usual.items() if config is not None and holds(models[name], config))
+
+
+def fitting_rules(model: type[Model], config: Any) -> list[str]:
+    """The names of the registered learning rules by which a model can be trained."""
+    names = registry.names(registry.RULE)
+    return [name for name in names if registry.get(registry.RULE, name).refusal(model, config) is None]
 
 
 def leading_shape(model: Model, weights: Weights) -> tuple[int, ...]:

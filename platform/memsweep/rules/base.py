@@ -5,14 +5,18 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
 from memsweep import registry
-from memsweep.models.base import Model
+from memsweep.errors import one_of
+from memsweep.models.base import Model, default_config, fitting_rules
 from memsweep.models.deep.base import DeepModel
 from memsweep.models.deep.unit import Parts, Recurrence, Unit
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.trial import TrialConfig
 
 
 class Rule(ABC):
@@ -50,6 +54,46 @@ class Rule(ABC):
                 "that there would be width times as many of them as weights"
             )
         return model.rule_refusal(config)
+
+    @classmethod
+    def problems(cls, trial: TrialConfig) -> Iterator[str]:
+        """Why a trial cannot be trained by this rule, a sentence without a full stop each; nothing where it can."""
+        model, training = registry.get(registry.MODEL, trial.model.name), trial.training
+        if reason := cls.refusal(model, trial.model):
+            able = one_of(fitting_rules(model, trial.model))
+            yield f"training.rule is {training.rule}, but {reason}. Rules for this model: {able}"
+        moving = [f"training.{name} {value:g}" for name, value in training.shrinking() if value]
+        if moving and not cls.trains_layers:
+            yield (
+                f"training.rule is {training.rule}, by which layers keep their initial weights, but "
+                f"{' and '.join(moving)} would move them: set 0"
+            )
+        if cls.forward and trial.has_closed_form and training.objective == "population":
+            yield (
+                f"training.objective is population, but the rule {training.rule} goes through sequences step by step: "
+                "use minibatch, or the rule bptt"
+            )
+
+    @classmethod
+    def notes(cls) -> list[str]:
+        """Sentences about the rule that ``memsweep describe`` adds to its docstring."""
+        name: str = cls.Config.name  # type: ignore[attr-defined]  # set by the registry
+        aliases = registry.other_names(name)
+        models = [text for model in registry.names(registry.MODEL) if (text := cls._fit(model))]
+        return [
+            *([f"Also called {one_of(aliases)}."] if aliases else []),
+            f"Models that can learn by it: {', '.join(models) or '(none)'}.",
+        ]
+
+    @classmethod
+    def _fit(cls, name: str) -> str:
+        """``residual_stack (units gru, lru)``, or empty where the rule does not fit the model at all."""
+        model = registry.get(registry.MODEL, name)
+        if issubclass(model, DeepModel):
+            units = [unit for unit, config in model.by_unit() if cls.refusal(model, config) is None]
+            return f"{name} (units {one_of(units)})" if units else ""
+        config = default_config(model)
+        return name if config is not None and cls.refusal(model, config) is None else ""
 
 
 def holding_still(parts: Parts, names: Iterable[str]) -> dict[str, Tensor]:

@@ -16,10 +16,10 @@ from config_study import load, only, problems
 from memsweep import registry
 from memsweep.cli import main
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
-from memsweep.config.schema.learning_rule import fitting
 from memsweep.config.schema.trial import TrainingConfig
 from memsweep.errors import RegistryError
 from memsweep.learning.training.lr_schedule import scheduled
+from memsweep.models.base import fitting_rules
 from memsweep.sweep.planning import cost, fingerprint
 from memsweep.sweep.planning.fingerprint import code_fingerprint
 from memsweep.sweep.planning.identity import identity
@@ -144,7 +144,8 @@ def test_a_rule_that_does_not_fit_is_refused_with_the_reason_and_those_that_do(
     assert told.startswith("training.rule is online_full, but ")
     assert said in told
     able = told.partition("Rules for this model: ")[2].partition(" (in the grid")[0].split(", ")
-    assert able == fitting(only(load(tmp_path, BASE, override).rows).model)
+    model = only(load(tmp_path, BASE, override).rows).model
+    assert able == fitting_rules(registry.get(registry.MODEL, model.name), model)
     assert "bptt" in able
     assert "online_full" not in able
 

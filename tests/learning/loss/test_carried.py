@@ -13,7 +13,6 @@ from torch import Tensor
 
 from engine import model_config, moved, stacked, trial, weights_of
 from memsweep import registry
-from memsweep.config.grid.sharing import sharing_problems
 from memsweep.config.schema.trial import ResourcesConfig, TrainingConfig, TrialConfig
 from memsweep.data.task import Batch, CarriedTask
 from memsweep.learning.ensemble.replicas import Replica, build
@@ -357,7 +356,7 @@ def test_what_cannot_carry_is_refused_where_it_is_written(text):
 
 def test_the_parts_of_a_step_are_refused(text):
     config = text_trial(text)
-    (problem,) = sharing_problems(ResourcesConfig(workers=2, strategy="data"), [config])
+    (problem,) = ResourcesConfig(workers=2, strategy="data").sharing_problems([config])
     assert "data shares out the sequences of a step, but those of the task char_text go on" in problem
     with pytest.raises(ValueError, match="carries states from batch to batch"):
         run_share([config], shards=2)

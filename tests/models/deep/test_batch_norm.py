@@ -14,7 +14,6 @@ from torch import Tensor
 
 from engine import noise, task_config, trial
 from memsweep import registry
-from memsweep.config.grid.sharing import sharing_problems
 from memsweep.config.schema.trial import ResourcesConfig, TrialConfig
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
@@ -165,7 +164,7 @@ def test_no_ball_moves_a_statistic(ball: str, norm: str) -> None:
 
 def sharing(model: Any) -> list[str]:
     resources = ResourcesConfig(workers=2, strategy="data")
-    return sharing_problems(resources, [of(model)])
+    return resources.sharing_problems([of(model)])
 
 
 def of(model: Any) -> TrialConfig:

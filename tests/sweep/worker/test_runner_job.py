@@ -86,13 +86,12 @@ def test_a_task_that_raises_or_exits_is_a_failure_with_its_traceback(tmp_path: P
             """
             from dataclasses import dataclass
             from memsweep.config.core.fields import setting
+            from memsweep.data.api import Task
             from memsweep.registry import register_task
 
             @register_task("runner_faulty")
-            class Faulty:
-                pack_fields = frozenset()
-                knows_population = False
-                carries_states = False
+            class Faulty(Task):
+                horizon = draw = loss = chance = oracle = None
                 @dataclass(frozen=True, kw_only=True)
                 class Config:
                     exits: bool = setting(False, "leave by sys.exit")

@@ -16,7 +16,6 @@ from memsweep import registry
 from memsweep.config.core.problems import show
 from memsweep.config.core.reflect import default, hints, key_of, nested, parts, registered_kind
 from memsweep.config.core.values import NAMES
-from memsweep.config.describe.rules import fitting_lines
 from memsweep.config.describe.search import NOTE, counted, searched_lines
 from memsweep.config.load import study_files
 from memsweep.config.schema.axes import ROWS
@@ -99,7 +98,9 @@ def _sections() -> dict[str, type]:
 
 def _describe_part(kind: str, name: str) -> str:
     part = registry.get(kind, name)
-    return _describe_config(f"{kind} {name}", part.Config, _paragraph(part), fitting_lines(kind, name, _columns()))
+    notes = part.notes() if hasattr(part, "notes") else []
+    lines = [line for note in notes for line in textwrap.wrap(note, _columns())]
+    return _describe_config(f"{kind} {name}", part.Config, _paragraph(part), lines)
 
 
 def _describe_config(title: str, config: type, meaning: str = "", notes: Sequence[str] = ()) -> str:

@@ -12,7 +12,6 @@ from memsweep.config.core.build import section
 from memsweep.config.core.problems import sentence, show
 from memsweep.config.core.reflect import keys
 from memsweep.config.grid.expand import expand
-from memsweep.config.grid.sharing import sharing_problems
 from memsweep.config.load import study_files
 from memsweep.config.load.grid_overrides import overlay_base, overlay_grid
 from memsweep.config.load.hydra import read, resolve
@@ -77,7 +76,7 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
     # 4. what only the sections and the trials together show
     resources = section(ResourcesConfig, data.get(_RESOURCES, {}), _RESOURCES, problems)
     if resources is not None:
-        problems += sharing_problems(resources, rows)
+        problems += resources.sharing_problems(rows)
     if search is not None:
         problems += search_problems(search, rows, axes, base, resources, name)
     if confirm is not None:

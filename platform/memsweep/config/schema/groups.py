@@ -1,15 +1,12 @@
-"""Settings of the optimizer for groups of weights, and whether a model has weights in them."""
+"""Settings of the optimizer for groups of weights."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from memsweep import registry
 from memsweep.config.core.fields import setting
-from memsweep.errors import one_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,28 +46,14 @@ class GroupsConfig:
         doc="what brings the input of a layer to the states of its unit (residual_stack)", factory=GroupConfig
     )
 
-
-def group_problems(groups: GroupsConfig, model: Any) -> Iterator[str]:
-    """Settings of groups in which a model, given by its Config, has no weights: they would do nothing."""
-    for field in dataclasses.fields(groups):
-        wanted = dataclasses.asdict(getattr(groups, field.name))
-        given = [f"{name} {value:g}" for name, value in wanted.items() if value is not None]
-        if given and field.name not in _groups_of(registry.get(registry.MODEL, model.name), model):
-            able = [name for name in registry.names(registry.MODEL) if field.name in _groups_by_default(name)]
-            yield (
-                f"training.groups.{field.name} sets {' and '.join(given)}, but the model {model.name} has no weights "
-                f"in that group. Models that have some: {one_of(able)}. Leave it out, or set training.learning_rate "
-                "and training.weight_decay, which are for all weights"
-            )
-
-
-def _groups_of(model_class: Any, config: Any) -> set[str]:
-    return {str(role.group) for role in model_class.roles(config).values()}
-
-
-def _groups_by_default(model: str) -> set[str]:
-    found = registry.get(registry.MODEL, model)
-    try:
-        return _groups_of(found, found.Config())
-    except TypeError:  # a Config that has a field without a default
-        return set()
+    def settings(self) -> list[tuple[str, str]]:
+        """The groups that have settings of their own, each with them in words."""
+        given = {
+            field.name: {name: value for name, value in vars(getattr(self, field.name)).items() if value is not None}
+            for field in dataclasses.fields(self)
+        }
+        return [
+            (group, " and ".join(f"{name} {value:g}" for name, value in settings.items()))
+            for group, settings in given.items()
+            if settings
+        ]

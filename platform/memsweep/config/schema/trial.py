@@ -7,17 +7,15 @@ A class may define ``problems(self) -> Iterable[str]`` for what no single field 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from memsweep import registry
 from memsweep.config.claims.types import Claims
 from memsweep.config.core.fields import setting
-from memsweep.config.schema.carried_states import carrying_problems
-from memsweep.config.schema.groups import GroupsConfig, group_problems
-from memsweep.config.schema.learning_rule import rule_problems
-from memsweep.config.schema.micro_batches import micro_batch_problems
+from memsweep.config.core.problems import sentence
+from memsweep.config.schema.groups import GroupsConfig
 from memsweep.config.schema.search import ConfirmConfig, Search
 
 LINEAR_PENALTY, NONLINEAR_PENALTY = 1e-2, 1e-3
@@ -170,6 +168,16 @@ class TrainingConfig:
         """Optimizer steps after which training ends: ``until``, or all of them."""
         return min(self.until, self.steps) if self.until else self.steps
 
+    def shrinking(self) -> list[tuple[str, float | None]]:
+        """The settings that move weights without a gradient of the loss, each with its value."""
+        decays = [
+            (f"groups.{field.name}.weight_decay", getattr(self.groups, field.name).weight_decay)
+            for field in dataclasses.fields(self.groups)
+        ]
+        return [
+            (name, getattr(self, name)) for name in ("amplitude_penalty", "margin_penalty", "weight_decay")
+        ] + decays
+
     def problems(self) -> Iterable[str]:
         every = f"a multiple of validate_every ({self.validate_every})"
         if self.until and self.until >= self.steps:
@@ -310,6 +318,25 @@ class ResourcesConfig:
                 "least 2"
             )
 
+    def sharing_problems(self, trials: Iterable[TrialConfig]) -> list[str]:
+        """Why several workers cannot share out the data of these trials, each reason once."""
+        return list(dict.fromkeys(text for trial in trials for text in self._sharing(trial))) if self.shards > 1 else []
+
+    def _sharing(self, trial: TrialConfig) -> Iterator[str]:
+        if trial.training.objective == "population":
+            yield sentence(
+                "resources.strategy",
+                "data shares out the sequences of a step, and with training.objective: population there are none. Take "
+                "strategy: replicas",
+            )
+        for name in ("batch_size", "validation_size"):
+            if (size := getattr(trial.training, name)) < self.workers:
+                rule = f"must be at least resources.workers, {self.workers}, which share its sequences out"
+                yield sentence(f"training.{name}", f"{rule} (strategy: data)", str(size))
+        for kind, config in ((registry.TASK, trial.task), (registry.MODEL, trial.model)):
+            if reason := registry.get(kind, config.name).sharing_problem(config):
+                yield sentence("resources.strategy", reason)
+
     @property
     def card(self) -> float:
         """The share of a GPU that each process gets."""
@@ -378,25 +405,13 @@ class TrialConfig:
         return self.has_closed_form and not registry.get(registry.RULE, self.training.rule).forward
 
     def problems(self) -> Iterable[str]:
-        if self.perturbation.projected and getattr(self.model, "discretization", None) == "discrete":
-            yield (
-                "perturbation.projected puts rates in the place of raw weights, but with model.discretization discrete "
-                "the weight of direct is the eigenvalue itself: use exact or euler, or projected false"
-            )
-        yield from group_problems(self.training.groups, self.model)
-        yield from carrying_problems(self.task, self.model, self.training)
-        yield from rule_problems(self.model, self.training)
-        yield from micro_batch_problems(self.model, self.training)
-        population = self.training.objective == "population"
-        if self.has_closed_form and population and not self.trains_in_closed_form:
-            yield (
-                f"training.objective is population, but the rule {self.training.rule} goes through sequences step by "
-                "step: use minibatch, or the rule bptt"
-            )
+        for kind, part in ((registry.MODEL, self.model), (registry.TASK, self.task)):
+            yield from registry.get(kind, part.name).problems(self)
+        yield from registry.get(registry.RULE, self.training.rule).problems(self)
         if self.has_closed_form:
             return
         pair = f"the task {self.task.name} with the model {self.model.name} has no closed form of its expected loss"
-        if population:
+        if self.training.objective == "population":
             yield f"training.objective is population, but {pair}: use minibatch"
         if self.perturbation.error == "exact":
             yield f"perturbation.error is exact, but {pair}: use sampled, or auto"
