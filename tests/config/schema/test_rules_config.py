@@ -248,8 +248,8 @@ def test_a_rule_and_a_unit_of_a_plugin_train_a_stack(tmp_path: Path) -> None:
     assert run_trial(row).summary["error"] == run_trial(ours).summary["error"]
     assert identity(row) != identity(ours)
     before = code_fingerprint(row)
-    (tmp_path / "far_parts.py").write_text(PARTS + "# another thought\n")
-    fingerprint._hash_files.cache_clear()
+    (tmp_path / "far_parts.py").write_text(PARTS + "ANOTHER = 1\n")
+    fingerprint.forget("far_parts")
     assert code_fingerprint(row) != before
 
 

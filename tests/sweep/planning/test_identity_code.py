@@ -1,15 +1,17 @@
-"""Identity: every file of code that makes numbers counts, and no other does."""
+"""Identity: the code that a trial runs counts, and no other code does."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import types
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,14 @@ import pytest
 
 import memsweep
 from engine import trial
+from flips import bases
 from memsweep import registry
-from memsweep.config.schema.trial import ChainConfig, TrialConfig
-from memsweep.sweep.planning import fingerprint, imports
-from memsweep.sweep.planning.fingerprint import EXEMPT, NUMBER_FOLDERS, code_fingerprint, engine_files
+from memsweep.config.schema.trial import ChainConfig, PerturbationConfig, TrialConfig
+from memsweep.sweep.planning import fingerprint
+from memsweep.sweep.planning.fingerprint import CONDITIONAL, EXEMPT, code_closure, code_fingerprint, forget
 from memsweep.sweep.planning.identity import identity, identity_of
+from memsweep.sweep.planning.source_graph import Definition
+from memsweep.trial import run_trial
 from paths import ROOT
 
 PACKAGE = Path(memsweep.__file__).parent
@@ -32,71 +37,229 @@ def test_a_chained_trial_counts_the_code_of_those_before_it(monkeypatch: pytest.
     chain = ChainConfig(along="model.parameterization", first=1.0, earlier=("direct", "softplus"))
     config = dataclasses.replace(trial(), chain=chain)
     before, alone = identity(config), identity(trial())
-    own = fingerprint._own_files
+    definitions_of = fingerprint._definitions_of
 
-    def moved(part: type) -> Any:
+    def moved(part: type) -> set[Definition]:
         direct = registry.get("parameterization", "direct")
-        return (frozenset({("direct.py", Path(__file__))}), frozenset()) if part is direct else own(part)
+        return definitions_of(registry.get("parameterization", "best") if part is direct else part)
 
-    monkeypatch.setattr(fingerprint, "_own_files", moved)
+    monkeypatch.setattr(fingerprint, "_definitions_of", moved)
     assert identity(config) != before
     assert identity(trial()) == alone
 
 
-def imported(name: str) -> set[str]:
-    """The modules of memsweep that a module imports, at its top or within functions, their packages included."""
-    file = PACKAGE / name
-    package = ["memsweep", *Path(name).parent.parts]
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            words = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
-            stem = ".".join(filter(None, (base, node.module)))
-            words = [stem, *(f"{stem}.{alias.name}" for alias in node.names)]
-        else:
-            continue
-        for word in words:
-            parts = word.split(".")
-            if parts[0] == "memsweep":
-                found |= {place for n in range(1, len(parts) + 1) if (place := module_file(parts[1:n]))}
-    return found
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> list[TrialConfig]:
+    """Trials that together name every registered part, each with other code; tasks that read data sets are left out."""
+    configs: dict[str, TrialConfig] = {}
+    for config in bases(str(tmp_path_factory.mktemp("no_data"))):
+        if not fingerprint._data_files(config.task):
+            configs.setdefault(code_fingerprint(config), shortened(config))
+    return list(configs.values())
 
 
-def module_file(parts: list[str]) -> str | None:
-    for place in ("/".join(parts) + ".py", "/".join([*parts, "__init__.py"])):
-        if (PACKAGE / place).is_file():
-            return place
+def shortened(config: TrialConfig) -> TrialConfig:
+    """The same code in a moment of time."""
+    training = dataclasses.replace(
+        config.training, seeds=1, steps=4, batch_size=4, validation_size=4, validate_every=2, until=None, turns=()
+    )
+    perturbation = PerturbationConfig(starts=1, ascent_steps=1, test_size=4)
+    return dataclasses.replace(config, training=training, perturbation=perturbation, chain=None)
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@functools.cache
+def definitions_in(path: Path) -> list[tuple[str, int, int]]:
+    """(name, first line, last line) of every definition at the top of a file."""
+    lines = []
+    for node in ast.parse(path.read_bytes()).body:
+        first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
+        names = [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else []
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+        lines += [(name, first, node.end_lineno or first) for name in names]
+    return lines
+
+
+# The code that runs is in the closure.
+
+
+def executed(run: Callable[[], object]) -> set[Definition]:
+    """The definitions of the engine whose code runs in a call."""
+    codes: set[types.CodeType] = set()
+
+    def note(frame: types.FrameType, event: str, _: object) -> None:
+        if event == "call":
+            codes.add(frame.f_code)
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    inside = (code for code in codes if code.co_filename.startswith(f"{PACKAGE}{os.sep}"))
+    return {name for code in inside if (name := definition_of(code)) is not None}
+
+
+def definition_of(code: types.CodeType) -> Definition | None:
+    path = Path(code.co_filename)
+    for name, first, last in definitions_in(path):
+        if first <= code.co_firstlineno <= last and code.co_name != "<module>":
+            return module_name(path), name
     return None
 
 
-def test_every_module_that_a_trial_imports_is_hashed_or_cannot_change_a_number() -> None:
-    models = {f"models/{path.name}" for path in (PACKAGE / "models").glob("*.py")}  # found by discovery
-    waiting, seen = ["trial.py", "sweep/carry.py", *models], set()
-    while waiting:
-        name = waiting.pop()
-        if name not in seen:
-            seen.add(name)
-            # the store, from which a chained trial takes a number, gives back what it was given
-            waiting += imported(name) if name != "sweep/carry.py" else []
-    hashed = {name.removeprefix("memsweep/") for name in engine_files()}
-    assert seen - hashed - EXEMPT.keys() == set(), "hash it, or say in EXEMPT why it cannot change a number"
-    assert len(seen & hashed) > 50
-    below = {str(path.relative_to(PACKAGE)) for folder in NUMBER_FOLDERS for path in (PACKAGE / folder).rglob("*.py")}
-    assert EXEMPT.keys() <= seen | below, "an exemption that nothing needs"
-    assert not EXEMPT.keys() & hashed
+NOT_OF_A_TRIAL = ("memsweep.registry", "memsweep.errors", "memsweep.outcome", "memsweep.config", "memsweep.sweep")
+"""Rooms that a trial calls, and that its closure leaves out."""
+
+
+@pytest.mark.slow
+def test_all_code_that_a_trial_executes_is_in_its_closure(trials: list[TrialConfig]) -> None:
+    """Measured for every registered part; so code that a condition leaves out was seen not to run."""
+    kept = dict.fromkeys(CONDITIONAL, 0)
+    for config in trials:
+        closure = code_closure(config)
+        ran = executed(functools.partial(run_trial, config))
+        whole = {module for module, name in closure if name == "*"}
+        missing = {each for each in ran - closure if each[0] not in whole and not each[0].startswith(NOT_OF_A_TRIAL)}
+        assert missing == set(), f"{config.task.name} by {config.model.name}: executed, but not in its identity"
+        assert len(ran & closure) > 60
+        for prefix in CONDITIONAL:
+            kept[prefix] += any(".".join(each).startswith(prefix) for each in closure)
+    assert len(trials) > 25
+    assert [prefix for prefix, count in kept.items() if count == len(trials)] == [], "conditions that always hold"
+
+
+def test_every_exempt_and_conditional_name_exists() -> None:
     assert all(len(reason) > 15 for reason in EXEMPT.values())
+    for name in (*EXEMPT, *CONDITIONAL):
+        path = PACKAGE.parent.joinpath(*name.split("."))
+        module = path.parent.with_name(f"{path.parent.name}.py")
+        is_module = (path / "__init__.py").is_file() or path.with_name(f"{path.name}.py").is_file()
+        assert is_module or path.name in {each for each, *_ in definitions_in(module)}, name
 
 
-def test_all_code_in_the_folders_that_make_numbers_is_of_a_known_kind() -> None:
-    unknown = {
-        path.name
-        for folder in NUMBER_FOLDERS
-        for path in (PACKAGE / folder).rglob("*")
-        if path.is_file() and path.suffix not in imports.CODE and "__pycache__" not in path.parts
-    }
-    assert unknown == set()
+# A change of code moves exactly the trials whose closure holds it.
+
+OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
+    **{ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.Pow: ast.Mult},
+    **{ast.MatMult: ast.Mult, ast.FloorDiv: ast.Mod, ast.Mod: ast.FloorDiv, ast.USub: ast.UAdd},
+    **{ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq},
+    **{ast.And: ast.Or, ast.Or: ast.And, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In},
+}
+
+
+def operators(node: ast.AST) -> Iterator[Any]:
+    """Expressions of a definition whose operator runs and can change a number."""
+    if isinstance(node, ast.Raise | ast.arg) or (isinstance(node, ast.FunctionDef) and node.name == "problems"):
+        return
+    if isinstance(node, ast.AnnAssign) and ast.unparse(getattr(node.value, "func", ast.Pass())) == "setting":
+        return
+    if type(getattr(node, "op", None)) in OPERATORS or type(next(iter(getattr(node, "ops", [])), None)) in OPERATORS:
+        yield node
+    for name, value in ast.iter_fields(node):
+        if name not in ("annotation", "returns", "msg"):
+            for each in value if isinstance(value, list) else [value]:
+                if isinstance(each, ast.AST):
+                    yield from operators(each)
+
+
+def mutants(path: Path, every: int = 1, offset: int = 0) -> Iterator[tuple[str, bytes]]:
+    """Of each ``every``-th definition of a file: its name, and the file with one of its operators changed."""
+    tree = ast.parse(path.read_bytes())
+    for node in [node for node in tree.body if any(operators(node))][offset % every :: every]:
+        names = [name for name, first, last in definitions_in(path) if first <= node.lineno <= last]
+        for name in names[:1]:
+            changed = list(operators(node))
+            yield name, with_other_operator(tree, changed[len(changed) // 2])
+
+
+def with_other_operator(tree: ast.Module, node: Any) -> bytes:
+    before = dict(vars(node))
+    if hasattr(node, "op"):
+        node.op = OPERATORS[type(node.op)]()
+    else:
+        node.ops = [OPERATORS[type(node.ops[0])](), *node.ops[1:]]
+    content = ast.unparse(tree).encode()
+    vars(node).update(before)
+    return content
+
+
+@pytest.fixture
+def rewritten(monkeypatch: pytest.MonkeyPatch) -> dict[Path, bytes]:
+    """Files that are read with another content than they have."""
+    contents: dict[Path, bytes] = {}
+    read = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: contents[path] if path in contents else read(path))
+    return contents
+
+
+def sources() -> list[Path]:
+    return [path for path in sorted(PACKAGE.rglob("*.py")) if "testing" not in path.parts]
+
+
+def check_mutants(every: int, rewritten: dict[Path, bytes], trials: list[TrialConfig]) -> tuple[int, int]:
+    """How many mutants moved a trial, and how many none. Each is held against the closures of all trials."""
+    before = [code_fingerprint(config) for config in trials]
+    closures = [code_closure(config) for config in trials]
+    some = none = 0
+    for number, path in enumerate(sources()):
+        module = module_name(path)
+        for name, content in mutants(path, every, number):
+            rewritten[path] = content
+            forget(module)
+            moved = [code_fingerprint(config) != given for config, given in zip(trials, before, strict=True)]
+            assert moved == [bool({(module, name), (module, "*")} & closure) for closure in closures], (module, name)
+            some, none = some + any(moved), none + (not any(moved))
+        rewritten.clear()
+        forget(module)
+    return some, none
+
+
+def test_a_changed_operator_moves_exactly_the_trials_that_run_it(
+    rewritten: dict[Path, bytes], trials: list[TrialConfig]
+) -> None:
+    """One definition in thirty, and six trials of different kinds."""
+    some, none = check_mutants(30, rewritten, trials[:: max(1, len(trials) // 6)])
+    assert min(some, none) > 5
+
+
+@pytest.mark.slow
+def test_every_changed_operator_moves_exactly_the_trials_that_run_it(
+    rewritten: dict[Path, bytes], trials: list[TrialConfig]
+) -> None:
+    """Every definition of the engine that has an operator, and trials that name every registered part."""
+    some, none = check_mutants(1, rewritten, trials)
+    assert min(some, none) > 300
+
+
+def reworded(path: Path) -> bytes:
+    """A file with other docstrings, comments, annotations, and messages of errors."""
+    tree = ast.parse(path.read_bytes())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module) and ast.get_docstring(node, clean=False):
+            node.body[0] = ast.Expr(ast.Constant("Another sentence."))
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            node.exc.args = [ast.Constant("another message")]
+    return ast.unparse(ast.fix_missing_locations(tree)).encode() + b"\n# another comment\n"
+
+
+def test_other_words_in_all_files_move_no_trial(rewritten: dict[Path, bytes], trials: list[TrialConfig]) -> None:
+    before = [code_fingerprint(config) for config in trials]
+    modules = [module_name(path) for path in sources()]
+    rewritten |= {path: reworded(path) for path in sources()}
+    forget(*modules)
+    after = [code_fingerprint(config) for config in trials]
+    rewritten.clear()
+    forget(*modules)
+    assert after == before
 
 
 SCRIPT = """
@@ -105,39 +268,21 @@ from pathlib import Path
 from memsweep import registry
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.sweep.planning import fingerprint
-from memsweep.sweep.planning import imports
 from memsweep.sweep.planning.identity import identity
 
-workspace, touch = Path(sys.argv[1]), sys.argv[2:]
-registry.discover(workspace)
-config = TrialConfig(
-    task=registry.get("task", "linear_functional").Config(), model=registry.get("model", "diagonal_rnn").Config()
-)
-before, moved = identity(config), {}
-for place in touch:
-    file = Path(place)
-    content = file.read_bytes()
-    file.write_bytes(content + b" ")
-    fingerprint._hash_files.cache_clear()
-    moved[place] = identity(config) != before
-    file.write_bytes(content)
-fingerprint._hash_files.cache_clear()
-assert identity(config) == before
-print(json.dumps({"identity": before, "moved": moved, "package": str(fingerprint.PACKAGE)}))
+registry.discover(Path(sys.argv[1]))
+task = registry.get("task", "linear_functional").Config()
+models = [registry.get("model", name).Config() for name in ("diagonal_rnn", "lru", "vanilla_rnn")]
+identities = [identity(TrialConfig(task=task, model=model)) for model in models]
+print(json.dumps({"identities": identities, "package": str(fingerprint.PACKAGE), "models": registry.names("model")}))
 """
 
 
-def asked(platform: Path, workspace: Path, *touch: Path) -> dict[str, Any]:
-    """What a copy of memsweep says of a trial's identity, and of files that are touched one after the other."""
-    words = [sys.executable, "-c", SCRIPT, str(workspace), *map(str, touch)]
-    done = subprocess.run(
-        words,
-        env=os.environ | {"PYTHONPATH": str(platform)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=workspace,
-    )
+def asked(platform: Path, workspace: Path) -> dict[str, Any]:
+    """The identities of three trials, as a new process with a copy of memsweep computes them."""
+    words = [sys.executable, "-c", SCRIPT, str(workspace)]
+    environment = os.environ | {"PYTHONPATH": str(platform), "MEMSWEEP_KERNELS": "plain"}  # no compiler at work
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, cwd=workspace)
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     assert answer["package"] == str(platform / "memsweep")
@@ -145,50 +290,63 @@ def asked(platform: Path, workspace: Path, *touch: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def copied(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+def copied(tmp_path: Path) -> tuple[Path, Path]:
     """A copy of the package and a workspace with one of its tasks."""
     shutil.copytree(PACKAGE, tmp_path / "platform" / "memsweep", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "workspace" / "tasks").mkdir(parents=True)
     shutil.copy(ROOT / "tasks" / "linear_functional.py", tmp_path / "workspace" / "tasks")
     (tmp_path / "workspace" / "tasks" / "_helper.py").write_text("FACTOR = 2.0\n")
-    (tmp_path / "workspace" / "search_spaces").mkdir()
-    (tmp_path / "workspace" / "search_spaces" / "s.yaml").write_text("# a study\n")
     return tmp_path / "platform", tmp_path / "workspace"
 
 
-def test_each_file_that_makes_numbers_counts_and_no_other(copied: tuple[Path, Path]) -> None:
+NEW_MODEL = """
+from dataclasses import dataclass
+from memsweep.models.modal.diagonal_rnn import DiagonalRNN
+from memsweep.registry import register_model
+
+@register_model("newcomer")
+class Newcomer(DiagonalRNN):
+    @dataclass(frozen=True, kw_only=True)
+    class Config(DiagonalRNN.Config):
+        "One more model."
+"""
+
+
+def test_new_parts_and_moved_files_move_no_trial(copied: tuple[Path, Path]) -> None:
+    """A new process each time, as after an upgrade."""
     platform, workspace = copied
     package = platform / "memsweep"
-    files = [path for path in sorted((*package.rglob("*"), *workspace.rglob("*"))) if path.is_file()]
-    answer = asked(platform, workspace, *(path for path in files if "__pycache__" not in path.parts))
-    moved = {Path(place) for place, counts in answer["moved"].items() if counts}
-    folders = [package / name for name in NUMBER_FOLDERS]
-    expected = {path for path in files if any(path.is_relative_to(folder) for folder in folders)}
-    expected -= {package / name for name in EXEMPT}
-    expected |= {package / name for name in ("streams.py", "trial.py", "sweep/carry.py")}
-    expected |= {package / "config" / f"{name}.py" for name in ("schema", "chain", "canonical", "merge")}
-    expected |= {workspace / "tasks" / name for name in ("linear_functional.py", "_helper.py")}
-    assert moved == expected
-    others = {path.relative_to(package).parts[0] for path in set(files) - moved if path.is_relative_to(package)}
-    assert {"report", "cli", "commands", "sweep", "testing", "console.py", "errors.py"} <= others
+    here = asked(PACKAGE.parent, workspace)["identities"]
+    assert len(set(here)) == 3
+    (package / "models" / "newcomer.py").write_text(NEW_MODEL)
+    (workspace / "tasks" / "newcomer.py").write_text("raise RuntimeError\n")
+    (package / "report" / "style.py").write_text("raise RuntimeError\n")
+    (package / "recurrence" / "linear" / "gram.py").rename(package / "recurrence" / "quadratic_form.py")
+    for path in package.rglob("*.py"):
+        text = path.read_text()
+        if "memsweep.recurrence.linear.gram" in text:
+            path.write_text(text.replace("memsweep.recurrence.linear.gram", "memsweep.recurrence.quadratic_form"))
+    answer = asked(platform, workspace)
+    assert "newcomer" in answer["models"]
+    assert answer["identities"] == here
 
 
-@pytest.mark.drill
-def test_changed_code_is_another_identity_to_a_new_process(copied: tuple[Path, Path]) -> None:
-    """Nothing but the file differs: no cache is cleared, and the place of the copy does not count."""
+def test_changed_code_moves_its_trials_in_a_new_process(copied: tuple[Path, Path]) -> None:
+    """Code of one model, of C++, of a helper beside a workspace's task; a comment in C++ is no code."""
     platform, workspace = copied
-    here = asked(PACKAGE.parent, workspace)["identity"]
-    before = asked(platform, workspace)["identity"]
-    assert before == here
-    (platform / "memsweep" / "report" / "view.py").write_text("raise RuntimeError\n")
-    assert asked(platform, workspace)["identity"] == before
-    kernel = platform / "memsweep" / "recurrence" / "gram.py"
-    kernel.write_text(kernel.read_text() + "\n# another thought\n")
-    changed = asked(platform, workspace)["identity"]
-    assert changed != before
-    task = workspace / "tasks" / "linear_functional.py"
-    task.write_text(task.read_text().replace("def ", "def  ", 1))
-    assert len({before, changed, asked(platform, workspace)["identity"]}) == 3
+    package = platform / "memsweep"
+    here = asked(platform, workspace)["identities"]
+    header = min((package / "recurrence" / "compiled").rglob("*.h"))
+    header.write_text("// a comment\n" + header.read_text())
+    ring = package / "models" / "modal" / "lru.py"
+    ring.write_bytes(dict(mutants(ring))["LRU"])
+    one_model = asked(platform, workspace)["identities"]
+    assert [one == other for one, other in zip(here, one_model, strict=True)] == [True, False, True]
+    header.write_text(header.read_text() + "\nint another = 1;\n")
+    compiled = asked(platform, workspace)["identities"]
+    assert [one == other for one, other in zip(one_model, compiled, strict=True)] == [True, True, False]
+    (workspace / "tasks" / "_helper.py").write_text("FACTOR = 3.0\n")
+    assert not {*here, *one_model, *compiled}.intersection(asked(platform, workspace)["identities"])
 
 
 def test_what_a_part_imports_from_outside_of_libraries_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,11 +380,11 @@ def test_what_a_part_imports_from_outside_of_libraries_counts(tmp_path: Path, mo
         for name in ("lender.py", "lender_of_lender.py", "lender_package/deep.py", "tasks/borrower.py"):
             file = tmp_path / name
             content = file.read_bytes()
-            file.write_bytes(content + b"#\n")
-            fingerprint._hash_files.cache_clear()
+            file.write_bytes(content + b"Y = 1\n")
+            forget(*fingerprint.GRAPH._modules)
             assert code_fingerprint(config) != before, name
             file.write_bytes(content)
-        fingerprint._hash_files.cache_clear()
+        forget(*fingerprint.GRAPH._modules)
         assert code_fingerprint(config) == before
     finally:
         del registry._parts["task"]["borrower"]

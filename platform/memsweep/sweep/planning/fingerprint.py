@@ -1,70 +1,115 @@
-"""Which code and which files make a trial's numbers, and hashes of them: when these change, nothing is reused."""
+"""Hashes of the code and of the files that decide a trial's numbers. When these change, nothing is reused.
+
+The code of a trial is a closure (``memsweep.sweep.planning.source_graph``): the engine's core, the registered parts
+that its config names, and every definition that these refer to. So a new model, a docstring or a change of the report
+moves no trial, and a changed operator moves the trials whose closure holds it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import hashlib
-import json
+import importlib.metadata
+import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Mapping
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
-from memsweep.sweep.planning.imports import OURS, File, code_below, package_files, version, with_imports
+from memsweep.sweep.planning.source_graph import WHOLE, Definition, SourceGraph
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
 
 PACKAGE = Path(__file__).resolve().parents[2]
-NUMBER_FOLDERS = ("models", "recurrence", "rules", "data", "learning", "stability")
-"""Every file of code in these makes numbers, unless it is exempt; a new one is hashed without a word here."""
-_NUMBER_FILES = (
-    *("streams.py", "trial.py"),
-    *("config/schema/trial.py", "config/schema/chain.py", "config/schema/canonical.py", "config/core/merge.py"),
-    "sweep/planning/chain_values.py",
+ENGINE = PACKAGE.name
+CORE: tuple[Definition, ...] = (("memsweep.trial", "run_pack"), ("memsweep.trial", "run_share"))
+"""What a worker calls for every pack."""
+CHAINED: tuple[Definition, ...] = (
+    ("memsweep.sweep.planning.chain_values", "carried_value"),
+    ("memsweep.config.schema.chain", "resolved"),
 )
+"""What a worker calls for a chained trial besides."""
 EXEMPT = {
-    "stability/verdict/rule.py": "judges what was measured: another rule changes no measurement",
-    "stability/verdict/slopes.py": "fits stored radii for the verdict",
-    "stability/verdict/radius.py": "reads radii off stored curves",
-    "stability/verdict/evidence.py": "gathers stored radii for the verdict",
-    "stability/comparison/metrics.py": "reads stored results by the names of metrics",
-    "stability/comparison/paired.py": "compares what was measured",
-    "stability/comparison/signed_rank.py": "the test by which it is compared",
-    "stability/comparison/selection_bias.py": "compares what a search saw with what was measured anew",
-    "__init__.py": "the version of the package",
-    "config/__init__.py": "says what is in the folder",
-    "errors.py": "words of errors alone",
-    "outcome.py": "names of endings; which one a trial comes to is decided in learning and stability",
-    "registry.py": "finds parts by name; the parts that it finds are hashed themselves",
-    "config/core/build.py": "builds configs, and every value of what it builds is in the identity",
-    "config/core/values.py": "reads single values, and every value is in the identity",
-    "config/core/fields.py": "declares fields; defaults and values are in the identity",
-    "config/schema/groups.py": "declares fields of the optimizer's groups, and refuses; every value is in the identity",
-    "config/schema/carried_states.py": "refuses what a task cannot run with",
-    "config/schema/learning_rule.py": "refuses rules by which a model cannot learn",
-    "config/schema/micro_batches.py": "refuses parts of batches",
-    "config/core/reflect.py": "lists the fields of a config, and every one of them is in the identity",
-    "config/core/problems.py": "words of errors alone",
-    "config/claims/sections.py": "published verdicts, shown beside ours in the report; no trial sees them",
-    "config/claims/comparisons.py": "claims to be tested in the report; no trial sees them",
-    "config/claims/sentences.py": "the grammar of such claims",
-    "config/schema/search.py": "says what is searched; what a trial is given of it is in the identity",
+    "memsweep.errors": "holds the wording of errors",
+    "memsweep.outcome": "names the ways in which a trial ends; learning and stability decide which one it is",
+    "memsweep.registry": "finds parts by name; the parts themselves are roots of the closure",
+    "memsweep.config.core": "reads configs from plain data; every value of a config is in the identity",
+    "memsweep.config.schema.canonical": "writes configs as plain data; every value of a config is in the identity",
+    "memsweep.config.schema.chain": "names the predecessor of a chained trial; for a chained trial it is a root",
+    "memsweep.sweep.planning": "computes identities; for a chained trial the carried value is a root",
 }
-"""Files that a trial imports, or that lie among those that make numbers, and why they cannot change one."""
+"""Modules that a closure leaves out, with the modules below them, and why they change no number."""
 
 
-def code_fingerprint(config: TrialConfig) -> str:
-    """A hash of the source files that make this trial's numbers, 16 hexadecimal digits.
+@dataclass(frozen=True)
+class Circumstances:
+    """What of a trial, beside its parts, decides which code it runs.
 
-    Beside the engine: the own code of the task, of the model, and of every registered part that the config names,
-    with what these import from outside of installed libraries. A comment counts, too: whether a change of a file
-    changes numbers cannot be told from the file.
+    Attributes:
+        config: the trial.
+        kernels: which code computes its recurrences: ``compiled``, ``plain``, ``triton``, or empty where none does.
+        shards: parts in which the data of a training step are computed.
     """
-    return _hash_files(frozenset(engine_files().items()).union(*(_own_files(part)[0] for part in parts(config))))
+
+    config: TrialConfig
+    kernels: str
+    shards: int
+
+
+Condition = Callable[[Circumstances], bool]
+CONDITIONAL: dict[str, Condition] = {
+    "memsweep.learning.loss.problem.QuadraticProblem": lambda trial: trial.config.has_closed_form,
+    "memsweep.learning.loss.problem.SampledProblem": lambda trial: not trial.config.trains_in_closed_form,
+    "memsweep.learning.loss.carried_states": lambda trial: _part("task", trial.config.task).carries_states,
+    "memsweep.learning.parallel.batch_shards": lambda trial: trial.shards > 1,
+    "memsweep.recurrence.compiled": lambda trial: bool(trial.kernels),
+    "memsweep.recurrence.triton": lambda trial: trial.kernels == "triton",
+    "memsweep.rules": lambda trial: _is_deep(trial.config),
+}
+"""Definitions and modules that run in some trials alone, and in which. The others' closures leave them out."""
+
+
+def code_fingerprint(config: TrialConfig, device: str = "cpu", shards: int = 1) -> str:
+    """A hash of the code that makes this trial's numbers, 16 hexadecimal digits.
+
+    Args:
+        config: the trial.
+        device: type of the device: ``cpu`` or ``cuda``.
+        shards: parts in which the data of a training step are computed.
+    """
+    roots, cut = code_roots(config), _Cut.of(Circumstances(config, kernels_of(config, device), shards))
+    return _digest(roots, cut)
+
+
+def code_closure(config: TrialConfig, device: str = "cpu", shards: int = 1) -> frozenset[Definition]:
+    """The definitions that make this trial's numbers; arguments as for ``code_fingerprint``."""
+    return _closure(code_roots(config), _Cut.of(Circumstances(config, kernels_of(config, device), shards)))
+
+
+def kernels_of(config: TrialConfig, device: str) -> str:
+    """Which code computes the trial's recurrences, where there is a choice: its last bits depend on it."""
+    if config.trains_in_closed_form and not _is_deep(config):  # a deep model's response is that of its recurrences
+        return ""
+    import torch
+
+    from memsweep.recurrence.layer_outputs import kernels
+
+    return kernels(getattr(torch, config.training.dtype), device)
+
+
+def code_roots(config: TrialConfig) -> frozenset[Definition]:
+    """The definitions that a worker calls for a trial: the engine's core, its parts, and what its configs compute."""
+    roots = {*CORE, *(CHAINED if config.chain is not None else ())}
+    for part in parts(config):
+        roots |= _definitions_of(part)
+    roots |= {(kind.__module__, kind.__qualname__) for kind in _config_classes(config)}
+    return frozenset(roots)
 
 
 def data_fingerprint(config: Any) -> str:
@@ -73,20 +118,160 @@ def data_fingerprint(config: Any) -> str:
     A part that reads files says which: ``data_files(config)``, a class method, gives their paths in a fixed order. Of a
     folder in their place, the names and sizes of the files in it are hashed.
     """
-    found = [path for owner in _configs(config) for path in _data_files(owner)]
-    return _hash_data(tuple((path, *_changed(path)) for path in found)) if found else ""
+    paths = [path for owner in _configs(config) for path in _data_files(owner)]
+    return _hash_data(tuple((path, *_changed(path)) for path in paths)) if paths else ""
 
 
 def libraries(config: TrialConfig) -> dict[str, str]:
     """Versions of the installed libraries that decide this trial's numbers: the engine's, and what its parts import."""
-    names = {"torch", "numpy", "scipy"}.union(*(_own_files(part)[1] for part in parts(config)))
-    return {name: found for name in sorted(names) if (found := version(name))}
+    own = {definition for part in parts(config) for definition in _definitions_of(part)}
+    reached = GRAPH.closure(own, lambda definition: _top(definition[0]) == ENGINE)
+    names = {"torch", "numpy", "scipy"}.union(
+        *(_distributions(top) for top in GRAPH.outside(reached) if not _is_local(top))
+    )
+    return {name: version for name in sorted(names) if (version := _version(name))}
 
 
 def parts(config: Any) -> tuple[type, ...]:
     """The registered parts that a config names, at any depth, each once."""
     chosen = [(owner.kind, owner.name) for owner in _configs(config)]
     return tuple(dict.fromkeys(registry.get(kind, name) for kind, name in (*chosen, *_by_name(config))))
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Leaves definitions out of a closure.
+
+    Attributes:
+        prefixes: modules, or definitions as ``module.name``, that are left out, with the modules below them.
+    """
+
+    prefixes: frozenset[str]
+    roots: frozenset[Definition] = frozenset()
+
+    @classmethod
+    def of(cls, trial: Circumstances) -> _Cut:
+        chained = trial.config.chain is not None
+        exempt = (name for name in EXEMPT if not (chained and name.startswith("memsweep.config")))
+        idle = (name for name, runs in CONDITIONAL.items() if not runs(trial))
+        return cls(frozenset((*exempt, *idle)), frozenset(CHAINED))
+
+    def __call__(self, definition: Definition) -> bool:
+        if definition in self.roots:
+            return False
+        words = ".".join(definition).split(".")
+        return any(".".join(words[:length]) in self.prefixes for length in range(1, len(words) + 1))
+
+
+@functools.lru_cache(maxsize=256)
+def _closure(roots: frozenset[Definition], cut: _Cut) -> frozenset[Definition]:
+    return GRAPH.closure(roots, cut)
+
+
+@functools.lru_cache(maxsize=256)
+def _digest(roots: frozenset[Definition], cut: _Cut) -> str:
+    return GRAPH.digest(_closure(roots, cut), cut)
+
+
+def forget(*modules: str) -> None:
+    """Drops what was read of these modules, so that the next fingerprint reads their files again."""
+    for name in modules:
+        GRAPH.forget(name)
+    _closure.cache_clear()
+    _digest.cache_clear()
+
+
+def _definitions_of(part: type) -> set[Definition]:
+    """The part's class. For a workspace's file also its helpers: the files beside it whose names begin with ``_``."""
+    definitions = {(part.__module__, part.__qualname__.partition(".")[0])}
+    file = registry.source_file(part)
+    if "." not in part.__module__ and _top(part.__module__) != ENGINE:
+        for helper in sorted(file.parent.glob("_*.py")):
+            _FILES[f"{part.__module__}.{helper.stem}"] = helper
+            definitions.add((f"{part.__module__}.{helper.stem}", WHOLE))
+    return definitions
+
+
+_FILES: dict[str, Path] = {}
+"""Paths of modules that no import finds by name: helpers of a workspace's tasks."""
+_LIBRARIES = tuple({Path(path).resolve() for path in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))})
+
+
+def _find(module: str) -> Path | None:
+    """The file of a module that is memsweep's, a registered part's own, or not installed."""
+    top = _top(module)
+    if top == ENGINE:
+        return _engine_file(module)
+    if module in _FILES:
+        return _FILES[module]
+    if top in sys.stdlib_module_names or not _is_local(top):
+        return None
+    loaded = sys.modules.get(top)
+    if loaded is not None and not hasattr(
+        loaded, "__path__"
+    ):  # one file, which a workspace may have loaded by its path
+        return Path(loaded.__file__).resolve() if module == top and loaded.__file__ else None
+    return next((path for folder in _folders(top) if (path := _file_in(folder, module))), None)
+
+
+@functools.cache
+def _engine_file(module: str) -> Path | None:
+    return _file_in(PACKAGE.parent, module)
+
+
+def _file_in(folder: Path, module: str) -> Path | None:
+    base = folder.joinpath(*module.split("."))
+    candidates = (
+        base / "__init__.py",
+        base.with_name(f"{base.name}.py"),
+        *sorted(base.parent.glob(f"{base.name}.*.so")),
+    )
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _top(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _is_local(top: str) -> bool:
+    """Whether a module is no installed library, or one that a registered part comes from."""
+    named = ((kind, name) for kind in registry.KINDS for name in registry.names(kind))
+    if any(top == _top(registry.get(kind, name).__module__) for kind, name in named):
+        return True
+    folders = _folders(top)
+    return bool(folders) and not any(map(_is_installed, folders))
+
+
+def _is_installed(folder: Path) -> bool:
+    return any(folder.is_relative_to(library) for library in _LIBRARIES) or bool(
+        {"site-packages", "dist-packages"}.intersection(folder.parts)
+    )
+
+
+@functools.cache
+def _folders(top: str) -> list[Path]:
+    """The folders that hold a top-level module or package."""
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return []
+    if spec is None:
+        return []
+    inside = spec.submodule_search_locations
+    return [Path(place).resolve().parent for place in (inside or [spec.origin or ""]) if Path(place).exists()]
+
+
+GRAPH = SourceGraph(_find, lambda module: _top(module) != ENGINE)
+
+
+def _part(kind: str, config: Any) -> Any:
+    return registry.get(kind, config.name)
+
+
+def _is_deep(config: TrialConfig) -> bool:
+    from memsweep.models.deep.base import is_deep
+
+    return is_deep(config.model)
 
 
 def _by_name(value: Any) -> Iterator[tuple[str, str]]:
@@ -118,41 +303,36 @@ def _data_files(owner: Any) -> list[Path]:
     return [Path(path) for path in told(owner)] if told is not None else []
 
 
-@functools.cache
-def engine_files() -> dict[str, Path]:
-    """The engine's own files that make numbers, by their place in the package."""
-    found = {name: PACKAGE / name for name in _NUMBER_FILES}
-    for folder in NUMBER_FOLDERS:
-        found |= {str(path.relative_to(PACKAGE)): path for path in code_below(PACKAGE / folder)}
-    return {f"memsweep/{name}": path for name, path in found.items() if name not in EXEMPT}
+def _config_classes(config: Any) -> set[type]:
+    """The classes of all configs in a config that are no part's own: what they compute runs in every trial."""
+    classes = set()
+    if dataclasses.is_dataclass(config) and not isinstance(config, type):
+        if getattr(config, "kind", None) not in registry.KINDS:
+            classes.add(type(config))
+        for item in dataclasses.fields(config):
+            classes |= _config_classes(getattr(config, item.name))
+    elif isinstance(config, Mapping):
+        classes |= _config_classes(tuple(config.values()))
+    elif isinstance(config, tuple | list):
+        classes = classes.union(*map(_config_classes, config))
+    return classes
 
 
 @functools.cache
-def _own_files(part: type) -> tuple[frozenset[File], frozenset[str]]:
-    """The files that define a part, by a name that is the same on every machine, and the libraries they import.
-
-    These are the files of its class and of the classes it inherits from. In a package, all of its code; beside a
-    single file such as a workspace's task, its helpers, by convention the files whose names begin with an underscore.
-    """
-    files: set[File] = set()
-    for base in part.__mro__:
-        top = base.__module__.partition(".")[0]
-        if top in OURS or top == "torch":
-            continue
-        file = registry.source_file(base)
-        package = getattr(sys.modules.get(top), "__path__", None) if "." in base.__module__ else None
-        if package:
-            files |= package_files(package)
-        else:
-            files |= {(path.name, path) for path in (file, *file.parent.glob("_*.py"))}
-    return with_imports(files)
+def _distributions(top: str) -> frozenset[str]:
+    """The installed distributions that a top-level module comes from."""
+    if _version(top):
+        return frozenset({top})
+    return frozenset(importlib.metadata.packages_distributions().get(top, ()))
 
 
-@functools.lru_cache(maxsize=256)
-def _hash_files(files: frozenset[File]) -> str:
-    # by name and content, not by place: the same code on another machine has the same fingerprint
-    contents = sorted((name, hashlib.sha256(path.read_bytes()).hexdigest()) for name, path in files)
-    return hashlib.sha256(json.dumps(contents).encode()).hexdigest()[:16]
+@functools.cache
+def _version(name: str) -> str:
+    """The version of an installed distribution; empty where it is not installed."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def _changed(path: Path) -> tuple[int, int]:

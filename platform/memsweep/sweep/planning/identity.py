@@ -20,7 +20,7 @@ from memsweep import registry
 from memsweep.config.core.reflect import key_of
 from memsweep.config.schema.chain import predecessor
 from memsweep.errors import RegistryError
-from memsweep.sweep.planning.fingerprint import code_fingerprint, data_fingerprint, libraries
+from memsweep.sweep.planning.fingerprint import code_fingerprint, data_fingerprint, kernels_of, libraries
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import ResourcesConfig, TrialConfig
@@ -63,12 +63,12 @@ def identity_of(config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> dict[st
     """
     trials = [config, *_before(config)]
     return {
-        "code": _together(code_fingerprint(trial) for trial in trials),
+        "code": _together(code_fingerprint(trial, arithmetic.device, arithmetic.shards) for trial in trials),
         "data": _together(data_fingerprint(trial) for trial in trials),
         "versions": {name: version for trial in trials for name, version in libraries(trial).items()},
         "device": arithmetic.device,
         "shards": arithmetic.shards,
-        "kernels": _together(_kernels(trial, arithmetic.device) for trial in trials),
+        "kernels": _together(kernels_of(trial, arithmetic.device) for trial in trials),
     }
 
 
@@ -114,19 +114,6 @@ def _before(config: TrialConfig) -> list[TrialConfig]:
         found.append(before)
         config = before
     return found
-
-
-def _kernels(config: TrialConfig, device: str) -> str:
-    """What computes the trial's recurrence, where there is a choice: its last bits depend on it."""
-    from memsweep.models.deep.base import is_deep
-
-    if config.trains_in_closed_form and not is_deep(config.model):  # whose response is that of its recurrences
-        return ""
-    import torch
-
-    from memsweep.recurrence.layer_outputs import kernels
-
-    return kernels(getattr(torch, config.training.dtype), device)
 
 
 def pack_identity(members: Iterable[str]) -> str:

@@ -1,0 +1,332 @@
+"""Reads definitions from source files, and the definitions that each of them refers to.
+
+A definition is a function, a class or a variable at the top of a module. Its text is its syntax tree without the parts
+that cannot change a number: comments, docstrings, annotations, messages of errors and logs, functions named
+``problems`` (they yield sentences), and fields declared by ``setting`` (their values are in a trial's identity). The
+name of its module is not part of its text, so code may move from file to file.
+
+Modules outside of memsweep count as a whole, because foreign code may find its own parts in any way.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+WHOLE = "*"
+"""In place of a name: all definitions of a module."""
+_EFFECTS = ""
+"""In place of a name: statements that define nothing. They run whenever the module is imported."""
+OTHER_CODE = frozenset({".pyx", ".so", ".pyd", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".cuh"})
+"""Suffixes of code in other languages. Such files count with the Python modules of their folder."""
+_LOGGERS = frozenset({"_log", "logging", "warnings"})
+_C_COMMENT = re.compile(rb'("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|//[^\n]*|/\*.*?\*/', re.DOTALL)
+
+Definition = tuple[str, str]
+"""Name of a module and a name at its top, or ``WHOLE``."""
+Cut = Callable[[Definition], bool]
+"""Whether a definition is left out of a closure."""
+
+
+@dataclass
+class Module:
+    """One source file, read.
+
+    Attributes:
+        texts: name of a definition -> hash of its text.
+        references: name of a definition -> {spelling in its text: the definition it stands for}.
+        imports: name that an import at the top binds -> the definition it stands for.
+        outside: top names of all modules that the file imports.
+    """
+
+    texts: dict[str, str] = field(default_factory=dict)
+    references: dict[str, dict[str, Definition]] = field(default_factory=dict)
+    imports: dict[str, Definition] = field(default_factory=dict)
+    outside: set[str] = field(default_factory=set)
+
+
+class SourceGraph:
+    """The definitions of source files, as nodes, and their references, as edges.
+
+    Args:
+        find: path of a module by its dotted name; None for a module that is not part of the graph.
+        is_whole: whether a module counts as a whole.
+    """
+
+    def __init__(self, find: Callable[[str], Path | None], is_whole: Callable[[str], bool]) -> None:
+        self._find, self._is_whole = find, is_whole
+        self._modules: dict[str, Module] = {}
+
+    def closure(self, roots: Iterable[Definition], cut: Cut) -> frozenset[Definition]:
+        """The roots and all definitions that they refer to, at any depth.
+
+        Args:
+            roots: definitions to begin with.
+            cut: which definitions are left out, with everything that only they refer to.
+        """
+        reached: set[Definition] = set()
+        waiting = [self._resolve(root) for root in roots]
+        while waiting:
+            definition = waiting.pop()
+            if definition in reached or cut(definition):
+                continue
+            reached.add(definition)
+            for _, references in self._parts(definition):
+                waiting += map(self._resolve, references.values())
+        return frozenset(reached)
+
+    def digest(self, reached: Iterable[Definition], cut: Cut) -> str:
+        """A hash of the texts of definitions and of the texts that each name in them stands for, 16 hex digits."""
+        lines = {line for definition in reached for line in self._lines(definition, cut)}
+        for path in filter(None, map(self._find, {module for module, _ in reached})):
+            lines.update(_other_code(path))
+        return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16]
+
+    def outside(self, reached: Iterable[Definition]) -> set[str]:
+        """Top names of the modules that the modules of these definitions import."""
+        return set().union(*(self._module(name).outside for name in {module for module, _ in reached}))
+
+    def forget(self, module: str) -> None:
+        """Drops what was read of a module, so that its file is read again."""
+        self._modules.pop(module, None)
+
+    def _module(self, name: str) -> Module:
+        if name not in self._modules:
+            path = self._find(name)
+            self._modules[name] = Module() if path is None else self._read(name, path)
+        return self._modules[name]
+
+    def _resolve(self, definition: Definition) -> Definition:
+        """The definition at the end of a chain of imports; the whole module where the name is not found."""
+        seen: set[Definition] = set()
+        while definition not in seen:
+            seen.add(definition)
+            name, word = definition
+            if word == WHOLE or self._is_whole(name):
+                return name, WHOLE
+            module = self._module(name)
+            if word in module.texts:
+                return definition
+            if word not in module.imports:
+                return name, WHOLE
+            definition = module.imports[word]
+        return definition[0], WHOLE
+
+    def _parts(self, definition: Definition) -> Iterator[tuple[str, dict[str, Definition]]]:
+        """Hash and references of everything that counts with a definition."""
+        name, word = definition
+        module = self._module(name)
+        for each in module.texts if word == WHOLE else (word, _EFFECTS):
+            if each in module.texts:
+                yield module.texts[each], module.references[each]
+
+    def _lines(self, definition: Definition, cut: Cut) -> Iterator[str]:
+        for text, references in self._parts(definition):
+            meanings = {
+                spelling: "" if cut(target) else [text for text, _ in self._parts(target)]
+                for spelling, target in ((spelling, self._resolve(given)) for spelling, given in references.items())
+            }
+            yield f"{text} {sorted(meanings.items())}"
+
+    def _read(self, name: str, path: Path) -> Module:
+        module = Module()
+        if path.suffix != ".py":
+            module.texts[_EFFECTS], module.references[_EFFECTS] = _hash(path.read_bytes()), {}
+            return module
+        try:
+            tree = ast.parse(path.read_bytes())
+        except (SyntaxError, ValueError):  # nothing can have imported it
+            return module
+        imports = _Imports(name if path.name == "__init__.py" else name.rpartition(".")[0], self._find)
+        statements = [node for node in tree.body if not _is_type_only(node)]
+        for node in statements:
+            module.imports |= imports.bound_by([node])
+        defined = {word: (name, word) for node in statements for word in _defines(node)}
+        texts: dict[str, list[str]] = {}
+        for node in statements:
+            if isinstance(node, ast.Import | ast.ImportFrom) or _is_text(node):
+                continue
+            known = defined | module.imports | imports.bound_by(ast.walk(node))
+            text, references = _plain(node, known)
+            for word in _defines(node) or [_EFFECTS]:
+                texts.setdefault(word, []).append(text)
+                module.references.setdefault(word, {}).update(references)
+        if self._is_whole(name):  # an import runs another foreign module, whether or not its names are used
+            texts.setdefault(_EFFECTS, [])
+            imported = {source for source, _ in imports.bound_by(ast.walk(tree)).values() if self._is_whole(source)}
+            module.references.setdefault(_EFFECTS, {}).update({f"import {each}": (each, WHOLE) for each in imported})
+        module.texts = {word: _hash("\n".join(parts).encode()) for word, parts in texts.items()}
+        module.outside = _top_names(tree)
+        return module
+
+
+@dataclass(frozen=True)
+class _Imports:
+    """What the imports of one module bind.
+
+    Attributes:
+        package: dotted name of the package that relative imports begin from.
+        find: as for ``SourceGraph``.
+    """
+
+    package: str
+    find: Callable[[str], Path | None]
+
+    def bound_by(self, nodes: Iterable[ast.AST]) -> dict[str, Definition]:
+        """Names that imports among these nodes bind to modules of the graph, or to definitions in them."""
+        bound: dict[str, Definition] = {}
+        for node in nodes:
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    if self.find(alias.name) is not None:
+                        bound[alias.asname or alias.name.partition(".")[0]] = (alias.name, WHOLE)
+            elif isinstance(node, ast.ImportFrom):
+                source = self._source(node)
+                for alias in node.names:
+                    if self.find(f"{source}.{alias.name}") is not None:
+                        bound[alias.asname or alias.name] = (f"{source}.{alias.name}", WHOLE)
+                    elif self.find(source) is not None:
+                        bound[alias.asname or alias.name] = (source, alias.name)
+        return bound
+
+    def _source(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        above = self.package.split(".")
+        return ".".join(filter(None, (*above[: len(above) - node.level + 1], node.module)))
+
+
+class _Stripper(ast.NodeTransformer):
+    """Removes from a statement the parts that cannot change a number."""
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        super().generic_visit(node)
+        if isinstance(getattr(node, "body", None), list):  # of a block; a lambda's body is an expression
+            kept = [each for each in node.body if not _is_removable(each)]  # type: ignore[attr-defined]
+            node.body = kept or [ast.Pass()]  # type: ignore[attr-defined]
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        node.annotation = ast.Constant(None)
+        return self.generic_visit(node)
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        node.exc = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        node.cause = None
+        return node
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        node.msg = None
+        return self.generic_visit(node)
+
+
+def _is_removable(node: ast.AST) -> bool:
+    if isinstance(node, ast.FunctionDef):
+        return node.name == "problems"
+    if isinstance(node, ast.AnnAssign):
+        return isinstance(node.value, ast.Call) and _is_named(node.value.func, {"setting"})
+    return isinstance(node, ast.Import | ast.ImportFrom) or _is_text(node) or _is_type_only(node) or _is_log(node)
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _is_type_only(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and _is_named(node.test, {"TYPE_CHECKING"})
+
+
+def _is_log(node: ast.AST) -> bool:
+    call = node.value if isinstance(node, ast.Expr) else None
+    function = call.func if isinstance(call, ast.Call) else None
+    return isinstance(function, ast.Attribute) and _is_named(function.value, _LOGGERS)
+
+
+def _is_named(node: ast.AST, names: Collection[str]) -> bool:
+    return isinstance(node, ast.Name) and node.id in names
+
+
+def _defines(node: ast.stmt) -> list[str]:
+    """Names that a statement at the top of a module binds, imports apart."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+    return []
+
+
+def _plain(node: ast.stmt, known: dict[str, Definition]) -> tuple[str, dict[str, Definition]]:
+    """The text of a statement, and by spelling the definitions that its names stand for.
+
+    A local variable with a known name counts as a reference, too: one too many moves an identity, and loses no change.
+    """
+    stripped = _Stripper().visit(copy.deepcopy(node))
+    references: dict[str, Definition] = {}
+    for each in ast.walk(stripped):  # an attribute comes before the name that it belongs to
+        if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name):
+            module, name = known.get(each.value.id, ("", ""))
+            if name == WHOLE:
+                references[f"<module>.{each.attr}"] = (module, each.attr)
+                each.value.id = "<module>"  # under which name a module was imported does not matter
+        elif isinstance(each, ast.Name) and each.id in known:
+            references[each.id] = known[each.id]
+    return _spelled(stripped), references
+
+
+def _spelled(value: Any) -> str:
+    """A syntax tree as text, the same on every version of Python: fields without content are left out."""
+    if isinstance(value, ast.AST):
+        filled = [(name, given) for name, given in ast.iter_fields(value) if given is not None and given != []]
+        return f"{type(value).__name__}({','.join(f'{name}={_spelled(given)}' for name, given in filled)})"
+    if isinstance(value, list):
+        return f"[{','.join(map(_spelled, value))}]"
+    return repr(value)
+
+
+def _top_names(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+def _other_code(module: Path) -> Iterator[str]:
+    """Hashes of the files in other languages beside a module, and in folders below that are no packages."""
+    for path in code_below(module.parent, OTHER_CODE):
+        content = path.read_bytes()
+        if path.suffix not in (".so", ".pyd", ".pyx"):
+            content = b" ".join(_C_COMMENT.sub(lambda match: match[1] or b" ", content).split())
+        yield f"{path.name} {_hash(content)}"
+
+
+def code_below(folder: Path, suffixes: Collection[str]) -> list[Path]:
+    """Files with these suffixes in a folder and in its sub-folders that are no packages, sorted."""
+    files: list[Path] = []
+    for path in folder.iterdir():
+        if path.is_dir() and not (path / "__init__.py").is_file():
+            files += code_below(path, suffixes)
+        elif path.suffix in suffixes and path.is_file():
+            files.append(path)
+    return sorted(files)
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
