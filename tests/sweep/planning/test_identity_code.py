@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flips import bases
 
 import memsweep
 from engine import trial
-from flips import bases
 from memsweep import registry
 from memsweep.config.schema.trial import ChainConfig, PerturbationConfig, TrialConfig
 from memsweep.sweep.planning import fingerprint
@@ -365,6 +365,7 @@ def test_what_a_part_imports_from_outside_of_libraries_counts(tmp_path: Path, mo
         "        '''Borrowed.'''\n"
         "    def kernel(self):\n"
         "        import lender_package.deep\n"
+        "    horizon = variance = weight_power = property(lambda self: 1)\n"
     )
     (tmp_path / "lender.py").write_text("import lender_of_lender\n")
     (tmp_path / "lender_of_lender.py").write_text("import lender\nimport yaml\n")
