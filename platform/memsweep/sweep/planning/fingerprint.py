@@ -70,7 +70,7 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.learning.parallel.batch_shards": lambda trial: trial.shards > 1,
     "memsweep.recurrence.compiled": lambda trial: bool(trial.kernels),
     "memsweep.recurrence.triton": lambda trial: trial.kernels == "triton",
-    "memsweep.rules": lambda trial: _is_deep(trial.config),
+    "memsweep.rules.batched.Batched": lambda trial: _is_deep(trial.config),
 }
 """Definitions and modules that run in some trials alone, and in which. The others' closures leave them out."""
 
