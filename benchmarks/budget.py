@@ -20,8 +20,8 @@ from memsweep import registry
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
 from memsweep.learning.ensemble.flat_layout import SAMPLED_SLOTS, SLOTS, slots
 from memsweep.learning.ensemble.replicas import Replica, build
-from memsweep.learning.loss.problem import problem_for
-from memsweep.learning.memory.live_bytes import live_bytes
+from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.memory import live_bytes
 from memsweep.models.base import Signature
 from memsweep.stability.perturbation.error import perturbation_error
 from memsweep.stability.perturbation.slices import BUDGETS
@@ -58,16 +58,16 @@ def prepared(case: Case) -> Any:
     task_class = registry.get(registry.TASK, "linear_functional")
     task = task_class(task_class.Config(horizon=HORIZON))
     exact = case.activation == "linear"
-    problem = problem_for([task], exact, torch.float64)
+    task_loss = task_loss_for([task], exact, torch.float64)
     model = model_class.Config(width=case.width, activation=case.activation)
     full = SLOTS if exact else SAMPLED_SLOTS
     replicas = [Replica(0, model, seed, 0.01) for seed in range(slots(case.width, full))]
     signature = Signature(1, 1, HORIZON)
     (ensemble,) = build(model_class, replicas, signature, torch.float64, partial(slots, full=full))
-    data = problem.population() if exact else problem.data(Stream(0, TEST), 0, case.sequences)
-    targets = ensemble.spread([problem.target(0)] * len(replicas))
+    data = task_loss.population() if exact else task_loss.data(Stream(0, TEST), 0, case.sequences)
+    targets = ensemble.spread([task_loss.target(0)] * len(replicas))
     config = PerturbationConfig(radii=replace(RadiiConfig(), count=case.radii))
-    return partial(perturbation_error, ensemble, problem, data, ensemble.initial, targets, "all", config)
+    return partial(perturbation_error, ensemble, task_loss, data, ensemble.initial, targets, "all", config)
 
 
 def measured(case: Case, sizes: tuple[int, ...], pairs: int) -> list[Row]:

@@ -20,7 +20,7 @@ from benchmarks import harness, noop
 from benchmarks.harness import Options, Row
 from benchmarks.whole import ROOT
 from memsweep.config.load.study import load_study
-from memsweep.learning.state.checkpoints import Checkpoint
+from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.sweep.backend import Work
 from memsweep.sweep.driver.runner import Launch
 from memsweep.sweep.driver.runner import run as run_plan

@@ -22,7 +22,8 @@ from benchmarks.published_matrix import PublishedMatrix, PublishedMatrixTraining
 from memsweep import registry, trial
 from memsweep.config.schema.trial import TrainingConfig, TrialConfig
 from memsweep.learning import loop
-from memsweep.learning.loss.problem import problem_for
+from memsweep.learning.loss.batch_sharding import ShardedBatch
+from memsweep.learning.loss.task_loss import task_loss_for
 from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Model, Signature
 from memsweep.recurrence.freed_memory import keep_freed_memory
@@ -89,19 +90,20 @@ class MatrixTraining:
 
     def __init__(self, config: TrialConfig) -> None:
         keep_freed_memory()
-        (task,), groups = trial._assembled([config], company=True)
+        (task,), groups = trial._tasks_and_ensembles([config], padded=True)
         self.config = config
-        self.problem = problem_for([task], config.has_closed_form, getattr(torch, config.training.dtype))
-        self.learners = [Learner.start(group, self.problem, config.training) for group in groups]
-        drawn = self.problem.sequences(Stream(config.training.data_seed, TRAIN), 0, config.training.batch_size)
-        self.data = self.problem.prepared(drawn)
+        self.task_loss = task_loss_for([task], config.has_closed_form, getattr(torch, config.training.dtype))
+        self.learners = [Learner.start(group, self.task_loss, config.training) for group in groups]
+        drawn = self.task_loss.draw(Stream(config.training.data_seed, TRAIN), 0, config.training.batch_size)
+        self.data = self.task_loss.prepare(drawn)
+        self.batch = ShardedBatch([(1.0, self.data)])
         self.done = 0
 
     def first(self) -> Model:
         """The model of the first seed, with its initial weights."""
         (learner, *_) = self.learners
         weights = learner.ensemble.layout.named(learner.ensemble.initial)
-        config, task = self.config, self.problem.task
+        config, task = self.config, self.task_loss.task
         model = registry.get(registry.MODEL, config.model.name)(
             config.model, Signature(task.inputs, task.outputs, task.horizon)
         )
@@ -112,7 +114,7 @@ class MatrixTraining:
     def step(self) -> None:
         """One full optimizer step of every model."""
         for learner in self.learners:
-            loop._step(learner, self.problem, self.data, self.done, self.config.training)
+            loop._step(learner, self.task_loss, self.batch, self.done, self.config.training)
         self.done += 1
 
     def check(self) -> None:

@@ -67,10 +67,10 @@ class Sweep:
         self.copies = config.radii.count * config.repeats + 1
 
     def run(self) -> list[torch.Tensor]:
-        data = self.pack.problem.prepared(self.drawn)
+        data = self.pack.task_loss.prepare(self.drawn)
         return [
             perturbation_error(
-                learner.ensemble, self.pack.problem, data, learner.weights, learner.targets, "all", self.config
+                learner.ensemble, self.pack.task_loss, data, learner.weights, learner.targets, "all", self.config
             )
             for learner in self.pack.learners
         ]
@@ -92,7 +92,7 @@ def measured(case: Case, size: int, pairs: int) -> Row:
     )
     pack = Pack.of(config)
     data = sequences(config, size)
-    drawn = pack.problem.sequences(Stream(0, TEST), 0, size)
+    drawn = pack.task_loss.draw(Stream(0, TEST), 0, size)
     loop = PublishedLoop.like(first_model(config))
     shares = SHARES if case.activation == "tanh" else ((RADII, DRAWS),)
     sweeps = [Sweep(pack, drawn, _share(radii, draws)) for radii, draws in shares]

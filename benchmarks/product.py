@@ -14,7 +14,9 @@ from memsweep import registry, trial
 from memsweep.config.schema.trial import TrainingConfig, TrialConfig
 from memsweep.data.api import LinearFunctionalTask
 from memsweep.learning import loop
-from memsweep.learning.loss.problem import Problem, problem_for
+from memsweep.learning.loss.base import TaskLoss
+from memsweep.learning.loss.batch_sharding import ShardedBatch
+from memsweep.learning.loss.task_loss import task_loss_for
 from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Model, Signature
 from memsweep.recurrence.freed_memory import keep_freed_memory
@@ -69,7 +71,7 @@ class Pack:
     Attributes:
         config: of the trial; its seeds are the models.
         task: what they learn.
-        problem: their losses.
+        task_loss: their losses.
         learners: their weights and optimizers.
         drawn: the sequences of a batch, as they were drawn; every step makes of them what it needs.
         population: what stands for all sequences at once, where the objective is that; no batches are drawn then.
@@ -78,7 +80,7 @@ class Pack:
 
     config: TrialConfig
     task: LinearFunctionalTask
-    problem: Problem
+    task_loss: TaskLoss
     learners: list[Learner]
     drawn: Any
     population: Any = None
@@ -87,23 +89,24 @@ class Pack:
     @staticmethod
     def of(config: TrialConfig) -> Pack:
         keep_freed_memory()
-        (task,), groups = trial._assembled([config], company=True)
+        (task,), groups = trial._tasks_and_ensembles([config], padded=True)
         assert isinstance(task, LinearFunctionalTask)
-        problem = problem_for([task], config.has_closed_form, getattr(torch, config.training.dtype))
-        population = problem.population() if config.training.objective == "population" else None
-        learners = [Learner.start(group, problem, config.training) for group in groups]
-        drawn = problem.sequences(Stream(config.training.data_seed, TRAIN), 0, config.training.batch_size)
-        return Pack(config, task, problem, learners, drawn, population)
+        task_loss = task_loss_for([task], config.has_closed_form, getattr(torch, config.training.dtype))
+        population = task_loss.population() if config.training.objective == "population" else None
+        learners = [Learner.start(group, task_loss, config.training) for group in groups]
+        drawn = task_loss.draw(Stream(config.training.data_seed, TRAIN), 0, config.training.batch_size)
+        return Pack(config, task, task_loss, learners, drawn, population)
 
     def draw(self) -> Any:
         """The sequences of a fresh batch, which all models of a pack share."""
-        return self.problem.sequences(Stream(self.config.training.data_seed, TRAIN), 1, self.config.training.batch_size)
+        return self.task_loss.draw(Stream(self.config.training.data_seed, TRAIN), 1, self.config.training.batch_size)
 
     def step(self) -> None:
         """One full optimizer step of every model: statistics of the batch, loss, penalty, gradient, clip, optimizer."""
-        data = self.problem.prepared(self.drawn) if self.population is None else self.population
+        data = self.task_loss.prepare(self.drawn) if self.population is None else self.population
+        batch = ShardedBatch([(1.0, data)])
         for learner in self.learners:
-            loop._step(learner, self.problem, data, self.done, self.config.training)
+            loop._step(learner, self.task_loss, batch, self.done, self.config.training)
         self.done += 1
 
     def check(self) -> None:

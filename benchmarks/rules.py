@@ -25,7 +25,7 @@ from benchmarks.product import ENDLESS
 from benchmarks.small_stacks import Endless, case, fits, flat, forward_rules, from_unit, relative, unit_config
 from memsweep import registry
 from memsweep.config.schema.trial import TrainingConfig, TrialConfig
-from memsweep.learning.memory.live_bytes import live_bytes
+from memsweep.learning.memory import live_bytes
 from memsweep.models.deep.residual_stack import ResidualStack
 
 DEPTHS: Final = (1, 2, 4)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from memsweep import registry
-from memsweep.learning.memory.live_bytes import LiveBytes
+from memsweep.learning.memory import LiveBytes
 from memsweep.models.base import Signature
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.rules.batched import learning_by

@@ -18,14 +18,13 @@ from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.api import Task
 from memsweep.learning.ensemble import flat_layout
-from memsweep.learning.ensemble import replicas as ensembles
-from memsweep.learning.ensemble.replicas import Ensemble, Replica
+from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
-from memsweep.learning.loss.problem import problem_for
-from memsweep.learning.parallel.batch_shards import ProblemInParts
-from memsweep.learning.parallel.process_group import ProcessGroup, ProcessGroupSlot
-from memsweep.learning.parallel.replica_shards import restricted, shared_out
-from memsweep.learning.state.checkpoints import Checkpoint, Slot
+from memsweep.learning.loss.batch_sharding import BatchSharding
+from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.parallel.process_group import ProcessGroup
+from memsweep.learning.parallel.replica_shards import restrict, shard_replicas
+from memsweep.learning.state.checkpoint import Checkpoint, ProcessGroupSlot, Slot
 from memsweep.learning.state.warm_start import WarmStart
 from memsweep.models.base import LayerModel, Model, Signature
 from memsweep.recurrence.freed_memory import keep_freed_memory
@@ -33,34 +32,96 @@ from memsweep.stability.measure import Measurement, evaluation_data, measure
 from memsweep.stability.results import TrialResult, conditions, result_of
 
 __all__ = [
-    "Finding",
-    "Seat",
+    "ReplicaMeasurement",
+    "RunOptions",
     "TrialResult",
+    "WorkerRank",
     "conditions",
     "packs",
     "program",
     "result_of",
     "results_of",
     "run_pack",
-    "run_share",
+    "run_replicas",
     "run_trial",
 ]
 
 PACKED_TRAINING = frozenset({"seeds", "first_seed", "learning_rate"})
 """Training fields in which the trials of one pack may differ."""
-
-Phase = Callable[[str], AbstractContextManager[None]]
-"""Called with the name of what begins (data, training, perturbation, tables); the context ends with it."""
+TRAINING_SHARE = 0.8
+"""Share of a pack's work that training usually is, for reports of progress."""
 
 
 def _untimed(name: str) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def program(config: TrialConfig) -> str:
-    """What trials must share to run as one pack, as canonical JSON; trials of equal text may be packed.
+@dataclass(frozen=True)
+class WorkerRank:
+    """Which of the workers of a pack a process is.
 
-    Trials that do not train in closed form share a program on one and the same task only. Where a model has no pack
+    Attributes:
+        rank: from 0.
+        workers: how many processes run the pack.
+        group: the workers train in step, each on a shard of every batch; None: each trains replicas of its own.
+    """
+
+    rank: int = 0
+    workers: int = 1
+    group: ProcessGroup | None = None
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Where and how a pack runs. Of these, ``device`` and ``shards`` alone decide last bits.
+
+    Attributes:
+        worker: which of the pack's workers this process is.
+        shards: shards in which each training batch is computed; with a process group, one for each worker.
+        checkpoint: where an interrupted training continues from and writes to; this worker's own, or the group's.
+        start_states: for each trial, where the state of a shorter training with the same settings may lie. The
+            training starts there if every trial has one of the same step. One worker only.
+        end_states: for each trial, where its state at the end goes, or None. One worker only.
+        progress: called with the fraction done, 0 ... 1.
+        padded: run at the padded shapes that all packs have, so that other packs may hold the same trials. False:
+            exactly these replicas without dummies, for chained trials.
+        device: type of the device that computes: ``cpu`` or ``cuda``.
+        phase: called with the name of what starts (data, training, perturbation, tables); the context ends with it.
+    """
+
+    worker: WorkerRank = WorkerRank()
+    shards: int = 1
+    checkpoint: Slot | None = None
+    start_states: Sequence[Slot | None] = ()
+    end_states: Sequence[Slot | None] = ()
+    progress: Callable[[float], None] | None = None
+    padded: bool = True
+    device: str = "cpu"
+    phase: Callable[[str], AbstractContextManager[None]] = _untimed
+
+
+DEFAULT = RunOptions()
+
+
+@dataclass(frozen=True)
+class ReplicaMeasurement:
+    """The measurement of one replica of a pack.
+
+    Attributes:
+        position: index of its ensemble, and its row there: the order of replicas with one worker.
+        trial: position of its trial in the pack.
+        measurement: of its trained weights.
+    """
+
+    position: tuple[int, int]
+    trial: int
+    measurement: Measurement
+
+
+def program(config: TrialConfig) -> str:
+    """The fields that trials must share to run as one pack, as canonical JSON; trials of equal text may be packed.
+
+    Trials that do not train in closed form share a program only on the same task. Where a model has no pack
     fields, and where a trial is chained to others, the program is the whole config: one trial a pack.
     """
     data = to_dict(config)
@@ -82,214 +143,154 @@ def packs(config: TrialConfig) -> bool:
 
 
 def _model_class(config: TrialConfig) -> type[Model]:
-    found: type[Model] = registry.get(registry.MODEL, config.model.name)
-    return found
+    model_class: type[Model] = registry.get(registry.MODEL, config.model.name)
+    return model_class
 
 
-def run_trial(config: TrialConfig, **options: Any) -> TrialResult:
-    """A pack of one; see ``run_pack``."""
-    return run_pack([config], **options)[0]
+def run_trial(config: TrialConfig, options: RunOptions = DEFAULT) -> TrialResult:
+    """Run a pack of one trial; see ``run_pack``."""
+    return run_pack([config], options)[0]
 
 
-@dataclass(frozen=True)
-class Seat:
-    """Which of the workers of a pack a process is.
-
-    Attributes:
-        rank: from 0.
-        workers: how many share the pack out.
-        crew: the workers train in step, each on a part of every batch; None: each trains replicas of its own.
-    """
-
-    rank: int = 0
-    workers: int = 1
-    crew: ProcessGroup | None = None
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What was measured on one replica of a pack.
-
-    Attributes:
-        place: of the replica: its ensemble and its row; what is in order by it is as one worker finds it.
-        trial: position of its trial in the pack.
-        measurement: what was found.
-    """
-
-    place: tuple[int, int]
-    trial: int
-    measurement: Measurement
-
-
-def run_pack(configs: Sequence[TrialConfig], **options: Any) -> list[TrialResult]:
+def run_pack(configs: Sequence[TrialConfig], options: RunOptions = DEFAULT) -> list[TrialResult]:
     """Run trials of one program together; each gets the numbers that it would get alone, bit for bit.
 
     Args:
         configs: trials with equal ``program``.
-        options: see ``run_share``.
+        options: where and how they run.
 
     Returns:
         One result per config, in order.
 
     Raises:
         ValueError: the trials do not share a program, or one is chained to a trial whose result it lacks.
-        Exception: whatever the task's or the model's code raises.
+        Exception: any exception of the task's or the model's code.
     """
-    found = run_share(configs, **options)
-    with options.get("phase", _untimed)("tables"):
-        return results_of(configs, found)
+    measurements = run_replicas(configs, options)
+    with options.phase("tables"):
+        return results_of(configs, measurements)
 
 
-def results_of(configs: Sequence[TrialConfig], findings: Iterable[Finding]) -> list[TrialResult]:
-    """The results of a pack's trials, in order, from what was found on its replicas, by one worker or several."""
-    measured: list[list[Measurement]] = [[] for _ in configs]
-    for finding in sorted(findings, key=lambda finding: finding.place):
-        measured[finding.trial].append(finding.measurement)
-    wanted = [config.training.seeds for config in configs]
-    if wanted != [len(found) for found in measured]:
+def results_of(configs: Sequence[TrialConfig], measurements: Iterable[ReplicaMeasurement]) -> list[TrialResult]:
+    """Build the results of a pack's trials, in order, from the measurements of one worker or of several."""
+    by_trial: list[list[Measurement]] = [[] for _ in configs]
+    for replica in sorted(measurements, key=lambda replica: replica.position):
+        by_trial[replica.trial].append(replica.measurement)
+    required = [config.training.seeds for config in configs]
+    if required != [len(measured) for measured in by_trial]:
         raise RuntimeError(
-            f"{sum(map(len, measured))} replicas were measured, not {sum(wanted)}: a fault of memsweep, please "
+            f"{sum(map(len, by_trial))} replicas were measured, not {sum(required)}: a fault of memsweep, please "
             "report it"
         )
-    tasks = [_task(config) for config in configs]
-    return [result_of(config, task, found) for config, task, found in zip(configs, tasks, measured, strict=True)]
+    return [result_of(config, _task(config), measured) for config, measured in zip(configs, by_trial, strict=True)]
 
 
-def run_share(
-    configs: Sequence[TrialConfig],
-    *,
-    seat: Seat = Seat(),
-    shards: int = 1,
-    checkpoint: Slot | None = None,
-    handed: Sequence[Slot | None] | None = None,
-    kept: Sequence[Slot | None] | None = None,
-    progress: Callable[[float], None] | None = None,
-    company: bool = True,
-    device: str = "cpu",
-    phase: Phase = _untimed,
-) -> list[Finding]:
-    """Train and measure what is a worker's own of a pack; with one worker, all of it.
+def run_replicas(configs: Sequence[TrialConfig], options: RunOptions = DEFAULT) -> list[ReplicaMeasurement]:
+    """Train and measure one worker's replicas of a pack; with one worker, all of them.
 
     Args:
         configs: trials with equal ``program``.
-        seat: which of the workers this is.
-        shards: parts in which each batch is computed; with a crew, one for each of its workers.
-        checkpoint: place to continue an interrupted training from, and to write to; of this share alone, or of the
-            whole crew.
-        handed: for each trial, where the state may lie that an earlier row left, of the same settings up to its end;
-            the training begins with it where all trials have one of the same step. The numbers are the same either way.
-        kept: for each trial, where its state at the end goes; neither with several workers.
-        progress: called with the fraction done, 0 ... 1.
-        company: the trials may run beside others elsewhere, so they run at the fixed shapes of all packs. False is for
-            trials that never do (chained ones): exactly their replicas, no dummies.
-        device: type of the device that computes: ``cpu`` or ``cuda``.
-        phase: a stopwatch for the phases of the work, which follow one another.
+        options: where and how they run, and which of the workers this is.
     """
+    _check(configs, options)
+    first, worker, phase, progress = configs[0], options.worker, options.phase, options.progress
+    keep_freed_memory()
+    with phase("data"):
+        tasks, ensembles = _tasks_and_ensembles(configs, padded=options.padded)
+        sizes = [len(ensemble.replicas) for ensemble in ensembles]
+        skips_dummies = not first.has_closed_form and _in_one_pass(first, tasks[0])
+        own = shard_replicas(sizes, worker.workers, skips_dummies)[worker.rank]
+    with _default_device(options.device):
+        with phase("data"):
+            dtype = getattr(torch, first.training.dtype)
+            measured_loss = task_loss_for(tasks, first.has_closed_form, dtype)
+            # a linear stack that learns by a rule trains on sequences, and its errors are expectations all the same
+            closed = first.trains_in_closed_form
+            training_loss = measured_loss if closed == first.has_closed_form else task_loss_for(tasks, closed, dtype)
+        if worker.group is None:
+            ensembles = [restrict(ensembles[index], rows) for index, rows in own]
+        with phase("training"):
+            learners = train(
+                [ensemble.to(options.device) for ensemble in ensembles],
+                training_loss,
+                first.training,
+                sharding=BatchSharding(options.shards, worker.group),
+                checkpoint=_checkpoint(configs, options),
+                warm_start=_warm_start(configs, options),
+                progress=progress and (lambda done: progress(TRAINING_SHARE * done)),
+            )
+        if worker.group is not None:  # all workers have trained all replicas, and each measures its own
+            learners = [
+                dataclasses.replace(learners[index], ensemble=restrict(learners[index].ensemble, rows))
+                for index, rows in own
+            ]
+        measurements: list[ReplicaMeasurement] = []
+        with phase("data"):
+            data = evaluation_data(measured_loss, first)
+        with phase("perturbation"):
+            for done, ((index, rows), learner) in enumerate(zip(own, learners, strict=True), 1):
+                measured = measure(learner, measured_loss, data, first)
+                measurements += [ReplicaMeasurement((index, row), *measured[row]) for row in rows]
+                if progress:
+                    progress(TRAINING_SHARE + (1.0 - TRAINING_SHARE) * done / len(learners))
+    return measurements
+
+
+def _check(configs: Sequence[TrialConfig], options: RunOptions) -> None:
+    """Refuse a pack that has no common program, or options that its model or its task does not allow."""
     if len({program(config) for config in configs}) != 1:
         raise ValueError(f"{len(configs)} trials of different programs were put into one pack")
-    first, crew = configs[0], seat.crew
+    first = configs[0]
+    model, task = _model_class(first), registry.get(registry.TASK, first.task.name)
     if first.chain is not None:
         raise ValueError("a chained trial was run before the value that it takes from its predecessor was put in")
-    if shards > 1 and _draws_in_training(first):
+    if (options.start_states or options.end_states) and options.worker.workers > 1:
+        raise ValueError("states are handed on by one worker alone: resources.workers must be 1 with a scheduler")
+    if options.shards == 1:
+        return
+    # a model whose ``stir`` does something draws random numbers; one with a field ``dropout``, only where it is set
+    if model.stir is not Model.stir and getattr(first.model, "dropout", True):
         raise ValueError(
             f"the model {first.model.name!r} draws random numbers in training (dropout), which the parts of a batch "
             "would share: use resources.strategy=replicas with it"
         )
-    if shards > 1 and _task_class(first).carries_states:
+    if task.carries_states:
         raise ValueError(
             f"the task {first.task.name!r} carries states from batch to batch, whose parts are not the same sequences "
             "everywhere: use resources.strategy=replicas with it"
         )
-    if shards > 1 and _model_class(first).whole_batch(first.model):
+    if model.whole_batch(first.model):
         raise ValueError(
             f"the model {first.model.name!r}, as it is set here, must see a training batch at once: use "
             "resources.strategy=replicas with it"
         )
-    if (handed or kept) and seat.workers > 1:
-        raise ValueError("states are handed on by one worker alone: resources.workers must be 1 with a scheduler")
-    keep_freed_memory()
-    with phase("data"):
-        tasks, groups = _assembled(configs, company=company)
-        own = _owned(groups, seat, _passes_over(first, tasks[0]))
-    with _placed(device):
-        with phase("data"):
-            dtype = getattr(torch, first.training.dtype)
-            problem = problem_for(tasks, first.has_closed_form, dtype)
-            closed = first.trains_in_closed_form
-            taught = problem if closed == first.has_closed_form else problem_for(tasks, closed, dtype)
-            trained_on = taught if shards == 1 else ProblemInParts(taught, shards, crew)
-        if crew is None:
-            groups = [restricted(groups[place], rows) for place, rows in own]
-        fraction = 0.8  # of the work that training usually is
-        with phase("training"):
-            learners = train(
-                [group.to(device) for group in groups],
-                trained_on,
-                first.training,
-                checkpoint=_checkpoint(configs, checkpoint, seat, shards),
-                handover=_handover(configs, handed, kept, shards),
-                progress=progress and (lambda done: progress(fraction * done)),
-            )
-        if crew is not None:  # all have trained all replicas, and each measures its own
-            learners = [
-                dataclasses.replace(learners[place], ensemble=restricted(learners[place].ensemble, rows))
-                for place, rows in own
-            ]
-        findings: list[Finding] = []
-        with phase("data"):
-            data = evaluation_data(problem, first)
-        with phase("perturbation"):
-            for index, ((place, rows), learner) in enumerate(zip(own, learners, strict=True)):
-                measured = measure(learner, problem, data, first)
-                findings += [Finding((place, row), *measured[row]) for row in rows]
-                if progress:
-                    progress(fraction + (1.0 - fraction) * (index + 1) / len(learners))
-    return findings
 
 
-def _owned(groups: Sequence[Ensemble], seat: Seat, passed_over: bool) -> list[tuple[int, range]]:
-    return shared_out([len(group.replicas) for group in groups], seat.workers, passed_over)[seat.rank]
-
-
-def _checkpoint(configs: Sequence[TrialConfig], slot: Slot | None, seat: Seat, shards: int) -> Checkpoint | None:
+def _checkpoint(configs: Sequence[TrialConfig], options: RunOptions) -> Checkpoint | None:
+    slot, worker = options.checkpoint, options.worker
     if slot is None:
         return None
     key = _digest(configs)
-    if seat.crew is not None:
-        slot = ProcessGroupSlot(slot, seat.crew)
-    elif seat.workers > 1:
-        key += f", share {seat.rank} of {seat.workers}"
-    return Checkpoint(slot, key if shards == 1 else f"{key}, {shards} parts")
+    if worker.group is not None:
+        slot = ProcessGroupSlot(slot, worker.group)
+    elif worker.workers > 1:
+        key += f", share {worker.rank} of {worker.workers}"
+    return Checkpoint(slot, key if options.shards == 1 else f"{key}, {options.shards} parts")
 
 
-def _handover(
-    configs: Sequence[TrialConfig],
-    handed: Sequence[Slot | None] | None,
-    kept: Sequence[Slot | None] | None,
-    shards: int,
-) -> WarmStart | None:
-    if not handed and not kept:
+def _warm_start(configs: Sequence[TrialConfig], options: RunOptions) -> WarmStart | None:
+    if not options.start_states and not options.end_states:
         return None
-    nowhere = [None] * len(configs)
-    return WarmStart(configs, handed or nowhere, kept or nowhere, shards)
+    none = [None] * len(configs)
+    return WarmStart(configs, options.start_states or none, options.end_states or none, options.shards)
 
 
-def _draws_in_training(config: TrialConfig) -> bool:
-    """Whether the model's ``stir`` may do something; of a model that has a field ``dropout``, with dropout only."""
-    return _model_class(config).stir is not Model.stir and bool(getattr(config.model, "dropout", True))
-
-
-def _passes_over(config: TrialConfig, task: Task) -> bool:
-    """Whether replicas that are not live cost next to nothing."""
-    return not config.has_closed_form and _in_one_pass(config, task)
-
-
-def _placed(device: str) -> AbstractContextManager[Any]:
-    """New tensors come to lie on the device; on a processor, where they do so anyway, at no cost."""
+def _default_device(device: str) -> AbstractContextManager[Any]:
+    """Make the device torch's default for new tensors; the processor is that already, and costs nothing."""
     return nullcontext() if device == "cpu" else torch.device(device)
 
 
-def _assembled(configs: Sequence[TrialConfig], *, company: bool) -> tuple[list[Task], list[Ensemble]]:
+def _tasks_and_ensembles(configs: Sequence[TrialConfig], *, padded: bool) -> tuple[list[Task], list[Ensemble]]:
     """The tasks of the trials, and all replicas at their shapes, on the processor."""
     first = configs[0]
     dtype = getattr(torch, first.training.dtype)
@@ -300,31 +301,28 @@ def _assembled(configs: Sequence[TrialConfig], *, company: bool) -> tuple[list[T
         for index in range(config.training.seeds)
     ]
     signature = Signature(tasks[0].inputs, tasks[0].outputs, tasks[0].horizon)
-    slots = _slots(first, tasks[0]) if company else None
-    return tasks, ensembles.build(_model_class(first), replicas, signature, dtype, slots)
+    slots = _slots(first, tasks[0]) if padded else None
+    return tasks, build(_model_class(first), replicas, signature, dtype, slots)
 
 
 def _task(config: TrialConfig) -> Task:
-    return _task_class(config)(config.task)
-
-
-def _task_class(config: TrialConfig) -> type[Task]:
-    found: type[Task] = registry.get(registry.TASK, config.task.name)
-    return found
+    task_class: type[Task] = registry.get(registry.TASK, config.task.name)
+    return task_class(config.task)
 
 
 def _slots(config: TrialConfig, task: Task) -> Callable[[int], int] | None:
     """Rows of an ensemble by padded width; None for exactly the replicas of the one trial."""
     if not packs(config):
         return None
-    dummies_are_free = config.has_closed_form or _in_one_pass(config, task)  # or a share of a matrix product
+    # dummies cost next to nothing in a matrix product, and where kernels skip rows that are not live
+    dummies_are_free = config.has_closed_form or _in_one_pass(config, task)
     return partial(flat_layout.slots, full=flat_layout.SLOTS if dummies_are_free else flat_layout.SAMPLED_SLOTS)
 
 
 def _in_one_pass(config: TrialConfig, task: Task) -> bool:
     """Whether the model's loss and gradient come from one pass of kernels that know which replicas are live."""
     model = _model_class(config)
-    if task.carries_states:  # which the kernels do not take
+    if task.carries_states:  # the kernels take no states
         return False
     return issubclass(model, LayerModel) and model.is_layer(config.model) and task.squared_weights() is not None
 

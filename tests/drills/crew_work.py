@@ -11,9 +11,9 @@ from torch import distributed
 
 from engine import trial
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.learning.parallel.batch_shards import CrewApartError
-from memsweep.learning.parallel.process_group import GroupCrew
-from memsweep.trial import Seat, results_of, run_share
+from memsweep.learning.loss.batch_sharding import WorkersDisagreeError
+from memsweep.learning.parallel.process_group import TorchProcessGroup
+from memsweep.trial import RunOptions, WorkerRank, results_of, run_replicas
 
 TRAINING = {"seeds": 2, "steps": 9, "batch_size": 7, "validation_size": 16, "validate_every": 3, "checkpoint_every": 1}
 
@@ -54,17 +54,17 @@ class Kept:
         """It keeps them."""
 
 
-class Drifting(GroupCrew):
+class Drifting(TorchProcessGroup):
     """A worker whose numbers are those of another kind of processor from the fifth sum on."""
 
     sums = 0
 
-    def gathered(self, mine: torch.Tensor) -> list[torch.Tensor]:
+    def gather(self, own: torch.Tensor) -> list[torch.Tensor]:
         self.sums += 1
         if self.rank and self.sums == 5:
-            mine = mine.clone()
-            mine[-1:].view(torch.int64)[0] += 1
-        return super().gathered(mine)
+            own = own.clone()
+            own[-1:].view(torch.int64)[0] += 1
+        return super().gather(own)
 
 
 def main(rank: int, folder: Path, activation: str, how: str) -> None:
@@ -75,11 +75,11 @@ def main(rank: int, folder: Path, activation: str, how: str) -> None:
     distributed.init_process_group(backend, init_method=f"file://{folder}/meet.{how}", rank=rank, world_size=2)
     options: dict[str, Any] = {"shards": 2, "checkpoint": Kept(folder, 4 if how == "cut off" and rank == 0 else 0)}
     options["device"] = device
-    crew = Drifting() if how == "apart" else GroupCrew()
+    crew = Drifting() if how == "apart" else TorchProcessGroup()
     try:
-        found = run_share([config(activation)], seat=Seat(rank, 2, crew), **options)
+        found = run_replicas([config(activation)], RunOptions(worker=WorkerRank(rank, 2, crew), **options))
         torch.save(found, folder / f"found.{rank}")
-    except CrewApartError as error:
+    except WorkersDisagreeError as error:
         (folder / f"apart.{rank}").write_text(str(error))
     finally:
         distributed.destroy_process_group()  # else gloo's threads may abort the process on its way out

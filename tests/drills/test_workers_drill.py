@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from drill_study import CHECKPOINT_EVERY, STEPS, STUDY, Asked, Drill, Outcome, kill, study_text
-from memsweep.trial import run_pack
+from memsweep.trial import RunOptions, run_pack
 from processes import wait_for
 from sweeping import environment
 
@@ -45,7 +45,7 @@ def test_a_crew_has_at_every_step_the_bits_of_one_process_that_computes_all_part
     alone, together = tmp_path / "alone", tmp_path / "together"
     alone.mkdir()
     together.mkdir()
-    (whole,) = run_pack([crew_work.config("linear")], shards=2, checkpoint=crew_work.Kept(alone))
+    (whole,) = run_pack([crew_work.config("linear")], RunOptions(shards=2, checkpoint=crew_work.Kept(alone)))
     assert crew(together, "linear") == [0, 0]
     assert len(states(alone)) == crew_work.TRAINING["steps"] - 1
     assert states(together) == states(alone)  # one writer, and every step's weights are the same
@@ -57,7 +57,7 @@ def test_a_crew_goes_on_from_the_checkpoint_of_its_first(tmp_path: Path) -> None
     alone, together = tmp_path / "alone", tmp_path / "together"
     alone.mkdir()
     together.mkdir()
-    run_pack([crew_work.config("tanh")], shards=2, checkpoint=crew_work.Kept(alone))
+    run_pack([crew_work.config("tanh")], RunOptions(shards=2, checkpoint=crew_work.Kept(alone)))
     assert 0 not in crew(together, "tanh", "cut off")  # the second ends when the first is gone
     assert len(states(together)) == 4
     assert crew(together, "tanh") == [0, 0]
@@ -84,7 +84,7 @@ def test_a_crew_on_gpus_has_the_bits_of_one_gpu_that_computes_all_parts(tmp_path
     alone, together = tmp_path / "alone", tmp_path / "together"
     alone.mkdir()
     together.mkdir()
-    run_pack([crew_work.config("tanh")], shards=2, checkpoint=crew_work.Kept(alone), device="cuda")
+    run_pack([crew_work.config("tanh")], RunOptions(shards=2, checkpoint=crew_work.Kept(alone), device="cuda"))
     assert crew(together, "tanh", how) == [0, 0]
     assert states(together) == states(alone)
 

@@ -84,7 +84,7 @@ def test_the_plain_matrix_network_is_our_model(case):
     published = plain.loss(ours.data.inputs, ours.data.targets)
     published.backward()
     (learner,) = ours.learners
-    loss, gradient = learner.descent(ours.problem, ours.data)
+    loss, gradient = learner.gradients(ours.task_loss, ours.batch)
     torch.testing.assert_close(loss[0], published.detach(), rtol=1e-10, atol=0.0)
     for name, found in learner.ensemble.layout.named(gradient).items():
         # an orthogonal matrix has no one largest singular value: the power iteration takes the gradient of another

@@ -72,8 +72,6 @@ def test_imports_point_down() -> None:
 
 KNOWN_CIRCLES = [
     {"recurrence.compiled.layer_calls", "recurrence.layer", "recurrence.triton.layer"},
-    {"learning.loss.carried_states", "learning.loss.problem"},
-    {"learning.training.learner", "learning.training.micro_batches"},
     {"report", "report.assemble", "report.terminal.verdicts"},
     {"sweep.worker.execute", "sweep.worker.guards"},
 ]

@@ -13,8 +13,8 @@ from engine import model_config, stacked, task_config
 from memsweep.config.schema.trial import TrainingConfig
 from memsweep.learning.ensemble.replicas import build, stability_margin
 from memsweep.learning.loop import train
-from memsweep.learning.loss.problem import SampledProblem
-from memsweep.learning.state.checkpoints import Checkpoint
+from memsweep.learning.loss.sampled import SampledLoss
+from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.streams import TEST, TRAIN, Stream
 from memsweep.sweep.store.filesystem import Location
 
@@ -42,13 +42,13 @@ def test_a_replica_trains_to_the_same_bits_in_any_company_and_order(objective):
         for name in ("direct", "exp", "softplus")
     ] * 3
     seeds = list(range(len(models)))
-    (ensemble,), problem = stacked(models, seeds=seeds)
-    (company,) = train([ensemble], problem, training)
+    (ensemble,), task_loss = stacked(models, seeds=seeds)
+    (company,) = train([ensemble], task_loss, training)
     backwards, _ = stacked(models[::-1], seeds=seeds[::-1])
-    (reverse,) = train(backwards, problem, training)
+    (reverse,) = train(backwards, task_loss, training)
     for row in range(len(models)):
         alone, _ = stacked([models[row]], seeds=[seeds[row]])
-        (single,) = train(alone, problem, training)
+        (single,) = train(alone, task_loss, training)
         for other, at in ((company, row), (reverse, len(models) - 1 - row)):
             assert torch.equal(single.best_weights[0], other.best_weights[at])
             assert torch.equal(single.best[0], other.best[at])
@@ -56,12 +56,12 @@ def test_a_replica_trains_to_the_same_bits_in_any_company_and_order(objective):
 
 def test_training_follows_the_plain_recurrence():
     """Ten steps of the quadratic form against ten steps of autograd through the loop over time."""
-    (ensemble,), problem = stacked([model_config(width=3)])
+    (ensemble,), task_loss = stacked([model_config(width=3)])
     training = TrainingConfig(
         steps=10, batch_size=8, validation_size=8, validate_every=1, schedule="constant", amplitude_penalty=1e-2
     )
-    (fast,) = train([ensemble], problem, training)
-    model_class, task = type(ensemble.model), problem.task
+    (fast,) = train([ensemble], task_loss, training)
+    model_class, task = type(ensemble.model), task_loss.task
     model = model_class(model_config(width=3), ensemble.model.signature, Stream(0, "initial weights").generator())
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.0)
     for step in range(10):
@@ -84,8 +84,8 @@ class _PowerCut(Exception):
 
 def test_an_interrupted_training_ends_with_the_same_bits(tmp_path):
     training = TrainingConfig(steps=40, batch_size=16, validation_size=64, validate_every=5, checkpoint_every=10)
-    (ensemble,), problem = stacked([model_config(width=width) for width in (2, 4)])
-    (whole,) = train([ensemble], problem, training)
+    (ensemble,), task_loss = stacked([model_config(width=width) for width in (2, 4)])
+    (whole,) = train([ensemble], task_loss, training)
     file = Checkpoint(Location.at(tmp_path).slot("pack.pt"), "these configs")
 
     def cut(fraction: float) -> None:
@@ -93,9 +93,9 @@ def test_an_interrupted_training_ends_with_the_same_bits(tmp_path):
             raise _PowerCut
 
     with pytest.raises(_PowerCut):
-        train([ensemble], problem, training, checkpoint=file, progress=cut)
+        train([ensemble], task_loss, training, checkpoint=file, progress=cut)
     seen = []
-    (resumed,) = train([ensemble], problem, training, checkpoint=file, progress=seen.append)
+    (resumed,) = train([ensemble], task_loss, training, checkpoint=file, progress=seen.append)
     assert min(seen) > 0.5  # it continued, it did not start again
     assert torch.equal(whole.best_weights, resumed.best_weights)
     assert [step for step, *_ in whole.history] == [step for step, *_ in resumed.history]
@@ -104,35 +104,35 @@ def test_an_interrupted_training_ends_with_the_same_bits(tmp_path):
 @pytest.mark.parametrize("damage", ["truncated", "foreign"])
 def test_an_unusable_checkpoint_costs_time_not_numbers(tmp_path, damage):
     training = TrainingConfig(steps=20, batch_size=16, validation_size=64, validate_every=5, checkpoint_every=10)
-    (ensemble,), problem = stacked([model_config(width=2)])
+    (ensemble,), task_loss = stacked([model_config(width=2)])
     file = Checkpoint(Location.at(tmp_path).slot("pack.pt"), "these configs")
     other = Checkpoint(file.slot, "other configs") if damage == "foreign" else file
-    train([ensemble], problem, dataclasses.replace(training, learning_rate=0.5), checkpoint=other)
+    train([ensemble], task_loss, dataclasses.replace(training, learning_rate=0.5), checkpoint=other)
     stored = file.slot.read()
     assert stored
     if damage == "truncated":
         file.slot.write(stored[: len(stored) // 2])
-    (clean,) = train([ensemble], problem, training)
-    (restarted,) = train([ensemble], problem, training, checkpoint=file)
+    (clean,) = train([ensemble], task_loss, training)
+    (restarted,) = train([ensemble], task_loss, training, checkpoint=file)
     assert torch.equal(clean.best_weights, restarted.best_weights)
 
 
 def test_divergence_stays_in_its_replica():
-    (ensemble,), problem = stacked([model_config("direct", width=2)] * 2, task=task_config(horizon=400))
+    (ensemble,), task_loss = stacked([model_config("direct", width=2)] * 2, task=task_config(horizon=400))
     ensemble.initial[0, ensemble.layout.segments[0].start] = -30.0  # eigenvalue 31: 31^400 overflows
-    (learner,) = train([ensemble], problem, TRAINING)
+    (learner,) = train([ensemble], task_loss, TRAINING)
     assert learner.diverged[:2].tolist() == [True, False]
     assert torch.equal(learner.weights[0], ensemble.initial[0])
     assert math.isfinite(learner.best[1])
     alone, _ = stacked([model_config("direct", width=2)], task=task_config(horizon=400), seeds=[1])
-    (single,) = train(alone, problem, TRAINING)
+    (single,) = train(alone, task_loss, TRAINING)
     assert torch.equal(single.best_weights[0], learner.best_weights[1])
 
 
 def test_early_stop_is_per_replica():
     training = TrainingConfig(steps=200, batch_size=16, validation_size=64, validate_every=5, patience=1)
-    (ensemble,), problem = stacked([model_config(width=width) for width in (2, 3, 4, 5)])
-    (learner,) = train([ensemble], problem, training)
+    (ensemble,), task_loss = stacked([model_config(width=width) for width in (2, 3, 4, 5)])
+    (learner,) = train([ensemble], task_loss, training)
     steps = learner.steps[:4].tolist()
     assert min(steps) < 200
     assert len(set(steps)) > 1
@@ -161,7 +161,7 @@ def test_no_mode_is_born_dead_or_unstable():
 @pytest.mark.parametrize("merge", [True, False])
 def test_a_dead_mode_becomes_half_of_the_living_one(merge):
     """One mode does the work; a slow one of no amplitude would decide how far the weights may move."""
-    (ensemble,), problem = stacked([model_config("direct", width=3), model_config("direct", width=2)])
+    (ensemble,), task_loss = stacked([model_config("direct", width=3), model_config("direct", width=2)])
     named = ensemble.layout.named(ensemble.initial)
     named["recurrent_weight"][:, :3] = torch.tensor([0.001, 0.63212, 0.6])
     named["encoder_weight"][:, :3, 0] = torch.tensor([1e-7, 1.0, 0.5])
@@ -170,7 +170,7 @@ def test_a_dead_mode_becomes_half_of_the_living_one(merge):
     ensemble.initial.copy_(torch.where(ensemble.exists, ensemble.layout.flat(named), ensemble.initial))
     before = ensemble.model.response(ensemble.layout.named(ensemble.initial), 20).kernel
     training = TrainingConfig(steps=0, validation_size=64, merge_redundant=merge)
-    (learner,) = train([ensemble], problem, training)
+    (learner,) = train([ensemble], task_loss, training)
     rates = ensemble.layout.named(learner.best_weights)["recurrent_weight"]
     assert rates[0, :3].tolist() == pytest.approx([0.63212 if merge else 0.001, 0.63212, 0.6])
     assert rates[1, :2].tolist() == pytest.approx([0.63212 if merge else 0.001, 0.63212])
@@ -184,12 +184,12 @@ def test_the_sampled_loss_and_its_gradient_do_not_depend_on_the_chunks():
     (ensemble,), quadratic = stacked([model_config(width=3)])
     replicas = ensemble.replicas * 2
     (plain,) = build(type(ensemble.model), replicas, ensemble.model.signature, torch.float64, None)
-    problem = SampledProblem(quadratic.task, torch.float64, chunk=3)
-    batch = problem.data(Stream(0, TRAIN), 0, 8)
+    task_loss = SampledLoss(quadratic.task, torch.float64, chunk=3)
+    batch = task_loss.data(Stream(0, TRAIN), 0, 8)
     weights = plain.layout.named(plain.initial)
     whole, parts = ({name: w.clone().requires_grad_() for name, w in weights.items()} for _ in range(2))
-    expected = problem.task.loss(plain.model.outputs(whole, batch.inputs), batch)
-    found = problem.loss(plain.model, parts, batch, torch.zeros(()))
+    expected = task_loss.task.loss(plain.model.outputs(whole, batch.inputs), batch)
+    found = task_loss.loss(plain.model, parts, batch, torch.zeros(()))
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
     scale = torch.tensor([1.0, -2.0], dtype=torch.float64)
     (expected * scale).sum().backward()

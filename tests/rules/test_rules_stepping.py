@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.small_stacks import INPUTS, Endless, case, fits, flat, forward_rules, relative, unit_config
 from memsweep import registry
-from memsweep.learning.memory.live_bytes import live_bytes
+from memsweep.learning.memory import live_bytes
 from memsweep.rules.stepping import Online
 
 STACKS: dict[str, dict[str, Any]] = {

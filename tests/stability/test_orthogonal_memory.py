@@ -20,7 +20,8 @@ from memsweep import registry
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrainingConfig
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
-from memsweep.learning.loss.problem import Problem, problem_for
+from memsweep.learning.loss.base import TaskLoss
+from memsweep.learning.loss.task_loss import task_loss_for
 from memsweep.models.base import Signature
 from memsweep.stability.perturbation.error import perturbation_error, radius_grid
 from paths import ROOT
@@ -31,21 +32,21 @@ GRID = RadiiConfig(from_=0.01, to=0.3, count=4)
 LINEAR = {"activation": "linear", "initialization": "random_orthogonal"}
 
 
-def linear(name: str, width: int, horizon: int = HORIZON, **fields: object) -> tuple[Ensemble, Problem]:
+def linear(name: str, width: int, horizon: int = HORIZON, **fields: object) -> tuple[Ensemble, TaskLoss]:
     """One replica on exponential memory, every lag weighted by how often it is heard."""
     task = registry.get(registry.TASK, "linear_functional")(task_config(horizon=horizon, weight_power=0.0))
     model = registry.get(registry.MODEL, name)
     config = model.Config(**LINEAR | {"width": width} | fields)
     (ensemble,) = build(model, [Replica(0, config, 0, 0.05)], Signature(1, 1, horizon), torch.float64, None)
-    return ensemble, problem_for([task], True, torch.float64)
+    return ensemble, task_loss_for([task], True, torch.float64)
 
 
-def errors(ensemble: Ensemble, problem: Problem, weights: Tensor) -> np.ndarray:
+def errors(ensemble: Ensemble, task_loss: TaskLoss, weights: Tensor) -> np.ndarray:
     """At radius 0 and the radii of ``GRID``."""
-    targets = ensemble.spread([problem.target(0)] * len(ensemble.replicas))
+    targets = ensemble.spread([task_loss.target(0)] * len(ensemble.replicas))
     settings = PerturbationConfig(radii=GRID, starts=2, ascent_steps=16)
-    data = problem.population()
-    return perturbation_error(ensemble, problem, data, weights, targets, "recurrent", settings)[0].numpy()
+    data = task_loss.population()
+    return perturbation_error(ensemble, task_loss, data, weights, targets, "recurrent", settings)[0].numpy()
 
 
 def loss(modulus: float, angle: float) -> float:
@@ -101,14 +102,14 @@ def test_the_worst_turn_of_a_plane(
     start: dict[str, Tensor],
     reached: Callable[[float], Iterable[tuple[float, float]]],
 ) -> None:
-    ensemble, problem = linear(name, 2, **fields)
+    ensemble, task_loss = linear(name, 2, **fields)
     named = ensemble.layout.named(ensemble.initial.clone())
     for weight in named.values():
         weight[0] = 0.0
     for weight, value in start.items():
         named[weight][0] = value
     named["encoder_weight"][0, 0], named["readout_weight"][0, 0, 0] = 1.0, 1.0
-    found = errors(ensemble, problem, ensemble.layout.flat(named))
+    found = errors(ensemble, task_loss, ensemble.layout.flat(named))
     expected = [max(itertools.starmap(loss, reached(radius))) for radius in radius_grid(GRID).tolist()]
     np.testing.assert_allclose(found[1:-1], expected[:-1], rtol=1e-3)
     # from far away there is more than one summit: the search is a lower bound
@@ -117,12 +118,12 @@ def test_the_worst_turn_of_a_plane(
 
 @pytest.mark.parametrize("name", ["exp_rnn", "nn_rnn"])
 def test_what_a_generator_does_not_use_has_no_part_in_its_radius(name: str) -> None:
-    ensemble, problem = linear(name, 4)
+    ensemble, task_loss = linear(name, 4)
     disturbed = ensemble.initial.clone()
     generator = ensemble.layout.named(disturbed)["generator"]
     generator += noise(4, 4).tril()
     assert not torch.equal(disturbed, ensemble.initial)
-    np.testing.assert_array_equal(errors(ensemble, problem, disturbed), errors(ensemble, problem, ensemble.initial))
+    np.testing.assert_array_equal(errors(ensemble, task_loss, disturbed), errors(ensemble, task_loss, ensemble.initial))
 
 
 def test_an_orthogonal_recurrence_needs_a_width_of_the_horizon() -> None:
@@ -130,11 +131,11 @@ def test_an_orthogonal_recurrence_needs_a_width_of_the_horizon() -> None:
     training = TrainingConfig(seeds=1, steps=80, batch_size=32, validation_size=64)
 
     def fitted(name: str, width: int) -> float:
-        ensemble, problem = linear(name, width)
-        (learner,) = train([ensemble], problem, training)
+        ensemble, task_loss = linear(name, width)
+        (learner,) = train([ensemble], task_loss, training)
         both = torch.stack([learner.weights[0], torch.zeros_like(learner.weights[0])]).unsqueeze(0)
         named, targets = ensemble.layout.named(both), learner.targets.unsqueeze(1)
-        found, zero = problem.loss(ensemble.model, named, problem.population(), targets)[0].tolist()
+        found, zero = task_loss.loss(ensemble.model, named, task_loss.population(), targets)[0].tolist()
         return float(found / zero)
 
     assert fitted("orthogonal_rnn", HORIZON) < 0.005

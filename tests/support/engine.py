@@ -13,7 +13,9 @@ from memsweep import registry
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
 from memsweep.learning.ensemble.flat_layout import slots
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
-from memsweep.learning.loss.problem import Problem, problem_for
+from memsweep.learning.loss.base import Data, TaskLoss
+from memsweep.learning.loss.batch_sharding import ShardedBatch
+from memsweep.learning.loss.task_loss import task_loss_for
 from memsweep.models.base import Model, Signature
 from paths import ROOT
 
@@ -57,7 +59,7 @@ def stacked(
     seeds: list[int] | None = None,
     learning_rate: float = 0.01,
     rows: Callable[[int], int] = slots,
-) -> tuple[list[Ensemble], Problem]:
+) -> tuple[list[Ensemble], TaskLoss]:
     """Ensembles of diagonal RNNs on a linear functional, on the exact path; ``rows`` as in ``ensemble.build``."""
     task_class = registry.get(registry.TASK, "linear_functional")
     model_class = registry.get(registry.MODEL, "diagonal_rnn")
@@ -65,7 +67,7 @@ def stacked(
     numbers = seeds or list(range(len(models)))
     replicas = [Replica(0, model, seed, learning_rate) for model, seed in zip(models, numbers, strict=True)]
     ensembles = build(model_class, replicas, Signature(1, 1, built.horizon), torch.float64, rows)
-    return ensembles, problem_for([built], True, torch.float64)
+    return ensembles, task_loss_for([built], True, torch.float64)
 
 
 def noise(*shape: int, seed: int = 3) -> Tensor:
@@ -96,3 +98,8 @@ def weights_of(*models: Model) -> dict[str, Tensor]:
     """The weights of models of one shape, stacked, without gradients."""
     named = [dict(model.named_parameters()) for model in models]
     return {name: torch.stack([one[name].detach() for one in named]) for name in named[0]}
+
+
+def whole(data: Data) -> ShardedBatch[Data]:
+    """Prepared data as a batch of one shard."""
+    return ShardedBatch([(1.0, data)])

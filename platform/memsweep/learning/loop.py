@@ -4,100 +4,104 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from memsweep.config.schema.trial import TrainingConfig
 from memsweep.learning.ensemble.replicas import Ensemble, stability_margin
-from memsweep.learning.loss.problem import Problem
-from memsweep.learning.state.checkpoints import Checkpoint
+from memsweep.learning.loss.base import Data, TaskLoss
+from memsweep.learning.loss.batch_sharding import ONE_SHARD, BatchSharding, ShardedBatch
+from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.learning.state.warm_start import WarmStart
-from memsweep.learning.training import history, pruning
-from memsweep.learning.training.batches import TrainingData
+from memsweep.learning.training import pruning
+from memsweep.learning.training.batches import TrainingBatches
 from memsweep.learning.training.learner import BPTT, Learner
-from memsweep.learning.training.lr_schedule import scheduled
 from memsweep.learning.training.optimizer import clipped
-from memsweep.learning.training.settings_schedule import Settings, rates_at, settings_at
+from memsweep.learning.training.schedule import Settings, keeps_history, rate_factor, rates_at, settings_at
 from memsweep.models.base import Model, Part
 from memsweep.streams import VALIDATION, Stream
 
 
 def train(
     ensembles: list[Ensemble],
-    problem: Problem,
+    task_loss: TaskLoss[Data],
     training: TrainingConfig,
     *,
+    sharding: BatchSharding = ONE_SHARD,
     checkpoint: Checkpoint | None = None,
-    handover: WarmStart | None = None,
+    warm_start: WarmStart | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> list[Learner]:
-    """Train every replica up to ``training.end``; the best validated state of each is kept.
+    """Train every replica up to ``training.end``, and keep the best validated state of each.
 
-    A replica whose loss becomes infinite or NaN has diverged: it stops where it was, and the others go on. What is
-    true of a training that ends before all its steps is true of the whole one at that step, bit for bit.
+    A replica whose loss becomes infinite or NaN has diverged: it stops there, and the others continue. A training that
+    ends before all its steps has the bits of the whole one at that step.
 
     Args:
         ensembles: of one program; they see the same batches.
-        problem: losses on the task.
-        training: of the pack; per-replica learning rates come from the replicas.
-        checkpoint: place to continue from, if it holds a state of this pack, and to write to on the way.
+        task_loss: on which they train.
+        training: of the pack; learning rates come from the replicas.
+        sharding: how batches are cut, and which processes compute the shards.
+        checkpoint: where training continues from if a state of this pack is there, and where states are written.
             A continued run ends with the very same numbers.
-        handover: states of the trials to begin from, where they are further than the checkpoint, and places for the
-            trials' states at the end. One that begins from them, too, ends with the very same numbers.
+        warm_start: states of the trials to start from where they are further than the checkpoint, and slots for their
+            states at the end. A run that starts from them, too, ends with the very same numbers.
         progress: called with the fraction done.
     """
-    learners = [Learner.start(ensemble, problem, training) for ensemble in ensembles]
+    learners = [Learner.start(ensemble, task_loss, training) for ensemble in ensembles]
     population = training.objective == "population"
-    validation = (
-        problem.population()
-        if population
-        else problem.data(Stream(training.data_seed, VALIDATION), 0, training.validation_size)
-    )
-    batches = TrainingData(problem, training)
+    if population:
+        validation = sharding.population(task_loss)
+    else:
+        batch = task_loss.draw(Stream(training.data_seed, VALIDATION), 0, training.validation_size)
+        validation = sharding.prepare(task_loss, batch)
+    batches = TrainingBatches(task_loss, training, sharding)
     first = checkpoint.load(learners, training) if checkpoint else 0
-    if handover:
-        first = handover.load(learners, training, first)
+    if warm_start:
+        first = warm_start.load(learners, training, first)
     if first == 0:
-        _validate(learners, problem, validation, 0, training)
+        _validate(learners, task_loss, validation, 0, training)
     for step in range(first, training.end):
-        _turn(learners, step, training)
+        _update_best_objective(learners, step, training)
         if not any(bool(learner.live.any()) for learner in learners):
-            for later in range(step + 1, training.end):  # those who ended are judged as beside others who train on
-                _turn(learners, later, training)
+            # replicas that ended must have the numbers that they would have beside others that train on
+            for later in range(step + 1, training.end):
+                _update_best_objective(learners, later, training)
             break
         data = validation if population else batches.batch(step)
         for learner in learners:
-            _step(learner, problem, data, step, training)
+            _step(learner, task_loss, data, step, training)
         done = step + 1
         if done % training.validate_every == 0 or done == training.steps:
-            _validate(learners, problem, validation, done, training)
+            _validate(learners, task_loss, validation, done, training)
             if progress:
                 progress(done / training.end)
         if checkpoint and done % training.checkpoint_every == 0 and done < training.end:
             checkpoint.save(learners, done)
-    if handover:
-        handover.save(learners, training)  # before modes are merged: a training that goes on does not know of it
+    if warm_start:
+        warm_start.save(learners, training)  # before modes are merged: a longer training starts from unmerged modes
     if training.merge_redundant:
         for learner in learners:
-            _merge_redundant(learner, problem, validation, training)
+            _merge_redundant(learner, task_loss, validation, training)
     return learners
 
 
 @torch.no_grad()
-def _merge_redundant(learner: Learner, problem: Problem, data: Any, training: TrainingConfig) -> None:
+def _merge_redundant(
+    learner: Learner, task_loss: TaskLoss[Data], data: ShardedBatch[Data], training: TrainingConfig
+) -> None:
     """Merge modes of the best state, from the weakest up, while the objective stays within the tolerance."""
     ensemble = learner.ensemble
     if pruning.modes(ensemble) == 0:
         return
     allowed = learner.best * (1.0 + training.merge_tolerance)
-    order = pruning.by_amplitude(ensemble, learner.best_weights)
+    order = pruning.by_amplitude(ensemble, learner.best_weights)  # [rows, M], the weakest first
     strongest = order[:, -1]
     for mode in order[:, :-1].unbind(1):
-        weights = pruning.merged(ensemble, learner.best_weights, mode, strongest)
-        loss = learner.losses(problem, data, weights, ensemble.real & ~learner.diverged)
-        objective = _selected(learner, weights, loss, training.select, training)
+        weights = pruning.merge(ensemble, learner.best_weights, mode, strongest)
+        loss = learner.losses(task_loss, data, weights, ensemble.real & ~learner.diverged)
+        objective = _selection_value(learner, weights, loss, training.select, training)
         redundant = pruning.removable(ensemble, mode, strongest) & ~learner.diverged & (objective <= allowed)
         learner.best = torch.where(redundant, objective, learner.best)
         learner.best_loss = torch.where(redundant, loss, learner.best_loss)
@@ -105,8 +109,8 @@ def _merge_redundant(learner: Learner, problem: Problem, data: Any, training: Tr
 
 
 @torch.no_grad()
-def _turn(learners: list[Learner], step: int, training: TrainingConfig) -> None:
-    """Where the penalties turn, what was best so far is judged anew: values under different penalties are no match."""
+def _update_best_objective(learners: list[Learner], step: int, training: TrainingConfig) -> None:
+    """Recompute the best objective when a penalty changes: objectives under different penalties cannot be compared."""
     before, now = settings_at(training, step - 1), settings_at(training, step)
     if training.select == "loss" or _penalties(before) == _penalties(now):
         return
@@ -118,24 +122,26 @@ def _penalties(settings: Settings) -> tuple[float | None, float]:
     return settings.amplitude_penalty, settings.margin_penalty
 
 
-def _step(learner: Learner, problem: Problem, data: Any, step: int, training: TrainingConfig) -> None:
+def _step(
+    learner: Learner, task_loss: TaskLoss[Data], batch: ShardedBatch[Data], step: int, training: TrainingConfig
+) -> None:
     settings = settings_at(training, step)
-    weights = learner.weights
+    weights = learner.weights  # [rows, size]
     with learner.in_training(step):
-        loss, gradient = learner.descent(problem, data)
+        loss, gradient = learner.gradients(task_loss, batch)
     if learner.alignment.is_due(step):
         with learner.in_training(step):  # with the same random numbers once more
-            _, true = learner.descent(problem, data, BPTT)
-        learner.alignment.observe(gradient, true)
+            _, true_gradient = learner.gradients(task_loss, batch, BPTT)
+        learner.alignment.observe(gradient, true_gradient)
     _add_penalty_gradient(learner, gradient, settings)
     learner.criterion.observe(weights, gradient, learner.running, keep=step % training.validate_every == 0)
-    # the largest entry is finite where all are: one pass, and nothing but a number a row to write
+    # a gradient is finite where its largest entry is: one pass, and one number a row instead of a mask of all entries
     healthy = torch.isfinite(loss) & torch.isfinite(torch.linalg.vector_norm(gradient, math.inf, dim=-1))
     learner.diverged |= learner.running & ~healthy
     learner.running &= healthy
     moving = learner.running.unsqueeze(-1) & learner.ensemble.exists
     gradient = clipped(torch.where(moving, gradient, 0.0), settings.clip)
-    factor = scheduled(step, training.steps, training.schedule, training.warmup)
+    factor = rate_factor(step, training.steps, training.schedule, training.warmup)
     rates = learner.groups.rates(rates_at(learner.rates, settings)) * factor * learner.plateau.factor.unsqueeze(-1)
     learner.weights = learner.optimizer.update(
         weights,
@@ -144,13 +150,13 @@ def _step(learner: Learner, problem: Problem, data: Any, step: int, training: Tr
         learner.groups.decay(settings.weight_decay, weights),
         moving,
     )
-    _settle(learner, weights)
+    _update_statistics(learner, weights)
     learner.steps += learner.running
     learner.loss = loss
 
 
-def _settle(learner: Learner, before: Tensor) -> None:
-    """Put in what a step at weights ``[rows, size]`` has made of statistics, of which the optimizer has no say."""
+def _update_statistics(learner: Learner, before: Tensor) -> None:
+    """Set the running statistics to their values after a step at weights ``before``; the optimizer never moves them."""
     layout, model = learner.ensemble.layout, learner.ensemble.model
     if all(segment.role.part is not Part.STATISTIC for segment in layout.segments):
         return
@@ -160,14 +166,14 @@ def _settle(learner: Learner, before: Tensor) -> None:
 
 
 def _penalty(learner: Learner, weights: Tensor, settings: Settings) -> Tensor:
-    """What the objective has beside the loss, ``[rows]``."""
+    """The penalties of the objective, ``[rows]``."""
     penalty = torch.zeros_like(weights[:, 0])
     if settings.amplitude_penalty:
         squares = torch.where(learner.amplitudes, weights, 0.0).square().sum(-1)
         penalty = penalty + settings.amplitude_penalty * squares
     if settings.margin_penalty:
         penalty = penalty + _margin_penalty(learner, weights, settings)
-    if _adds_its_own(learner.ensemble.model):
+    if _has_own_penalty(learner.ensemble.model):
         own = learner.ensemble.model.penalty(learner.ensemble.layout.named(weights))
         penalty = penalty if own is None else penalty + own
     return penalty
@@ -178,47 +184,50 @@ def _margin_penalty(learner: Learner, weights: Tensor, settings: Settings) -> Te
     return settings.margin_penalty * torch.relu(1.0 - margin)
 
 
-def _adds_its_own(model: Model) -> bool:
-    """Whether the model's class says what it adds to its objective: of others, no weights are unpacked for it."""
+def _has_own_penalty(model: Model) -> bool:
+    """Whether the model's class overrides ``penalty``; otherwise no weights are unpacked for it."""
     return type(model).penalty is not Model.penalty
 
 
 def _add_penalty_gradient(learner: Learner, gradient: Tensor, settings: Settings) -> None:
-    """Add the gradient of ``_penalty`` at the learner's weights to ``gradient``, ``[rows, size]``, in its place."""
-    weights = learner.weights
+    """Add the gradient of ``_penalty`` at the learner's weights to ``gradient``, ``[rows, size]``, in place."""
+    weights, model, layout = learner.weights, learner.ensemble.model, learner.ensemble.layout
     if settings.amplitude_penalty:
+        # the gradient of a sum of squares in closed form, without a graph
         gradient.add_(torch.where(learner.amplitudes, weights, 0.0), alpha=2.0 * settings.amplitude_penalty)
     if settings.margin_penalty:
         leaf = weights.detach().requires_grad_(True)
         penalty = _margin_penalty(learner, leaf, settings)
-        if penalty.requires_grad:  # not of a model without eigenvalues
+        if penalty.requires_grad:  # a model without eigenvalues has a constant margin
             gradient += torch.autograd.grad(penalty.sum(), leaf)[0]
-    if _adds_its_own(learner.ensemble.model):
-        _add_own_gradient(learner, gradient)
+    if _has_own_penalty(model):
+        named = {name: value.requires_grad_(True) for name, value in layout.named(weights).items()}
+        own = model.penalty(named)
+        if own is not None and own.requires_grad:
+            leaves = list(named.values())
+            gradients = torch.autograd.grad(own.sum(), leaves, allow_unused=True, materialize_grads=True)
+            gradient += layout.flat(dict(zip(named, gradients, strict=True)))
 
 
-def _add_own_gradient(learner: Learner, gradient: Tensor) -> None:
-    layout = learner.ensemble.layout
-    named = {name: value.requires_grad_(True) for name, value in layout.named(learner.weights).items()}
-    penalty = learner.ensemble.model.penalty(named)
-    if penalty is not None and penalty.requires_grad:
-        found = torch.autograd.grad(penalty.sum(), list(named.values()), allow_unused=True, materialize_grads=True)
-        gradient += layout.flat(dict(zip(named, found, strict=True)))
-
-
-def _selected(learner: Learner, weights: Tensor, loss: Tensor, select: str, settings: Settings) -> Tensor:
-    """What the kept state is the least of, ``[rows]``."""
+def _selection_value(learner: Learner, weights: Tensor, loss: Tensor, select: str, settings: Settings) -> Tensor:
+    """The value whose minimum selects the kept state, ``[rows]``: the loss, or the objective."""
     return loss if select == "loss" else loss + _penalty(learner, weights, settings)
 
 
 @torch.no_grad()
-def _validate(learners: list[Learner], problem: Problem, data: Any, step: int, training: TrainingConfig) -> None:
-    settings = settings_at(training, step - 1)  # those of the stretch that ends here, if one does
+def _validate(
+    learners: list[Learner],
+    task_loss: TaskLoss[Data],
+    data: ShardedBatch[Data],
+    step: int,
+    training: TrainingConfig,
+) -> None:
+    settings = settings_at(training, step - 1)  # where the settings change here, those before the change
     for learner in learners:
-        loss = learner.losses(problem, data, learner.weights, learner.live)
+        loss = learner.losses(task_loss, data, learner.weights, learner.live)
         learner.diverged |= learner.running & ~torch.isfinite(loss)
         learner.running &= torch.isfinite(loss)
-        objective = _selected(learner, learner.weights, loss, training.select, settings)
+        objective = _selection_value(learner, learner.weights, loss, training.select, settings)
         better = learner.running & (objective < learner.best)
         learner.best = torch.where(better, objective, learner.best)
         learner.best_loss = torch.where(better, loss, learner.best_loss)
@@ -227,9 +236,9 @@ def _validate(learners: list[Learner], problem: Problem, data: Any, step: int, t
         learner.stale = torch.where(better, 0, learner.stale + 1)
         if training.patience:
             learner.running &= learner.stale < training.patience
-        if step:  # the loss of the initial weights is no epoch of training
+        if step:  # the validation of the initial weights ends no training, and is no step of a plateau
             _reduce_and_stop(learner, loss, step, training, settings)
-        if history.keeps(training, step, learner.history[-1][0] if learner.history else None):
+        if keeps_history(training, step, learner.history[-1][0] if learner.history else None):
             learner.history.append((step, learner.loss, loss))
 
 

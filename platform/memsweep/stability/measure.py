@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,15 +11,15 @@ from torch import Tensor
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.task import Batch
 from memsweep.learning.ensemble.replicas import Ensemble, stability_margin
-from memsweep.learning.loss.problem import Problem
-from memsweep.learning.training.gradient_alignment import Compared
+from memsweep.learning.loss.base import Data, TaskLoss
+from memsweep.learning.training.gradient_alignment import Comparison
 from memsweep.learning.training.learner import Learner
-from memsweep.learning.training.projection import projected
 from memsweep.models.base import Part
 from memsweep.outcome import Outcome
 from memsweep.stability.gradients import gradient_bounds, gradient_norms
 from memsweep.stability.memory_function import memory_function
 from memsweep.stability.perturbation.error import perturbation_error
+from memsweep.stability.perturbation.projection import project
 from memsweep.streams import TEST, Stream
 
 
@@ -50,45 +49,47 @@ class Measurement:
     readout_norm: float
     gradient_over_weight: dict[str, float]
     history: list[tuple[int, float, float]]
-    alignment: list[Compared]
+    alignment: list[Comparison]
     micro_batch: int | None
 
 
 def evaluated_exactly(config: TrialConfig) -> bool:
     """Whether perturbation errors are expectations in closed form rather than means over the test set."""
-    wanted = config.perturbation.error
-    return wanted == "exact" or (wanted == "auto" and config.has_closed_form)
+    error = config.perturbation.error
+    return error == "exact" or (error == "auto" and config.has_closed_form)
 
 
-def evaluation_data(problem: Problem, config: TrialConfig) -> Any:
-    """What the perturbation errors of a trial are measured on."""
+def evaluation_data(task_loss: TaskLoss[Data], config: TrialConfig) -> Data:
+    """The data of a trial's perturbation errors: the expected loss, or the test set."""
     if evaluated_exactly(config):
-        return problem.population()
-    return problem.data(Stream(config.training.data_seed, TEST), 0, config.perturbation.test_size)
+        return task_loss.population()
+    return task_loss.data(Stream(config.training.data_seed, TEST), 0, config.perturbation.test_size)
 
 
-def measure(learner: Learner, problem: Problem, data: Any, config: TrialConfig) -> list[tuple[int, Measurement]]:
+def measure(
+    learner: Learner, task_loss: TaskLoss[Data], data: Data, config: TrialConfig
+) -> list[tuple[int, Measurement]]:
     """Measure the real replicas of one ensemble at their best weights.
 
     Args:
         learner: after training.
-        problem, data: what errors are measured on, from ``evaluation_data``; not always what was trained on.
+        task_loss, data: of the errors, from ``evaluation_data``; training may have had another task loss.
         config: any trial of the pack: they share what matters here.
 
     Returns:
         For each replica, the position of its trial in the pack, and the measurement.
     """
-    trained, kept, problem = learner.ensemble, learner.best_weights, learner.split(problem)
-    ensemble, weights = projected(trained, kept) if config.perturbation.projected else (trained, kept)
-    targets = ensemble.spread([problem.target(replica.trial) for replica in ensemble.replicas])
+    trained, kept, task_loss = learner.ensemble, learner.best_weights, learner.split(task_loss)
+    ensemble, weights = project(trained, kept) if config.perturbation.projected else (trained, kept)
+    targets = ensemble.spread([task_loss.target(replica.trial) for replica in ensemble.replicas])
     errors = {
-        ball: perturbation_error(ensemble, problem, data, weights, targets, ball, config.perturbation)
+        ball: perturbation_error(ensemble, task_loss, data, weights, targets, ball, config.perturbation)
         for ball in config.perturbation.balls
     }
     with torch.no_grad():
         named = ensemble.layout.named(weights)
-        error = problem.loss(ensemble.model, named, data, targets)
-        metrics = problem.metrics(ensemble.model, named, data)
+        error = task_loss.loss(ensemble.model, named, data, targets)
+        metrics = task_loss.metrics(ensemble.model, named, data)
         horizon = ensemble.model.signature.horizon
         memory = memory_function(ensemble.model, named, horizon)
         lost = [bool(diverged) for diverged in learner.diverged.tolist()]
@@ -132,7 +133,7 @@ def measure(learner: Learner, problem: Problem, data: Any, config: TrialConfig) 
     return found
 
 
-def _sequences(data: Any, horizon: int, like: Tensor) -> Tensor:
+def _sequences(data: object, horizon: int, like: Tensor) -> Tensor:
     """Sequences to follow a gradient along; where errors are exact the model is linear, and one is as good as another.
 
     Returns:

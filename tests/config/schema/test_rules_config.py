@@ -18,7 +18,7 @@ from memsweep.cli import main
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.trial import TrainingConfig
 from memsweep.errors import RegistryError
-from memsweep.learning.training.lr_schedule import scheduled
+from memsweep.learning.training.schedule import rate_factor
 from memsweep.models.base import fitting_rules
 from memsweep.sweep.planning import cost, fingerprint
 from memsweep.sweep.planning.fingerprint import code_fingerprint
@@ -281,7 +281,7 @@ def test_a_warmup_is_torchs_linear_rise_before_its_cosine(warmup: int, schedule:
     still = torch.optim.lr_scheduler.ConstantLR(optimizer, 1.0)
     both = torch.optim.lr_scheduler.SequentialLR(optimizer, [rise, fall if schedule == "cosine" else still], [warmup])
     for step in range(steps):
-        assert scheduled(step, steps, schedule, warmup) == pytest.approx(optimizer.param_groups[0]["lr"], abs=1e-12)
+        assert rate_factor(step, steps, schedule, warmup) == pytest.approx(optimizer.param_groups[0]["lr"], abs=1e-12)
         optimizer.step()
         both.step()
 

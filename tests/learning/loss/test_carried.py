@@ -17,16 +17,16 @@ from memsweep.config.schema.trial import ResourcesConfig, TrainingConfig, TrialC
 from memsweep.data.task import Batch, CarriedTask
 from memsweep.learning.ensemble.replicas import Replica, build
 from memsweep.learning.loop import train
-from memsweep.learning.loss.carried_states import CarriedProblem, Windows
-from memsweep.learning.loss.problem import problem_for
-from memsweep.learning.memory.live_bytes import live_bytes
-from memsweep.learning.parallel.batch_shards import ProblemInParts
-from memsweep.learning.state.checkpoints import Checkpoint
+from memsweep.learning.loss.batch_sharding import BatchSharding
+from memsweep.learning.loss.carried import CarriedLoss, Windows
+from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.memory import live_bytes
+from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Signature
 from memsweep.models.matrix.vanilla_rnn import VanillaRNN
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
-from memsweep.trial import run_pack, run_share, run_trial
+from memsweep.trial import RunOptions, run_pack, run_replicas, run_trial
 from text_files import write_text
 
 HORIZON, WINDOWS, DELAY = 5, 3, 7
@@ -91,8 +91,8 @@ def models(count: int, activation: str = "tanh", width: int = 3) -> list[Vanilla
     return [moved(VanillaRNN(config, Signature(1, 1, HORIZON)).double(), seed) for seed in range(count)]
 
 
-def problem(chunk: int = 256) -> CarriedProblem:
-    return CarriedProblem(Delayed(), torch.float64, chunk)
+def task_loss(chunk: int = 256) -> CarriedLoss:
+    return CarriedLoss(Delayed(), torch.float64, chunk)
 
 
 def truncated(model: VanillaRNN, sequences: Batch) -> Tensor:
@@ -134,7 +134,7 @@ def test_only_a_single_causal_layer_carries(fields):
 
 @pytest.mark.parametrize("chunk", [256, 2])
 def test_an_evaluation_runs_through_all_windows_of_every_sequence(chunk):
-    own, few = problem(chunk), models(2)
+    own, few = task_loss(chunk), models(2)
     data = own.data(Stream(0, VALIDATION), 0, 15)
     long = Delayed().whole(Stream(0, VALIDATION), 0, 5)
     weights = weights_of(*few)
@@ -148,7 +148,7 @@ def test_an_evaluation_runs_through_all_windows_of_every_sequence(chunk):
 @pytest.mark.parametrize("chunk", [256, 2])
 def test_the_gradient_stops_where_a_window_begins(chunk):
     """Against torch.nn.RNN with detached states; two copies of two replicas, each with states of its own."""
-    own, few = problem(chunk), models(4)
+    own, few = task_loss(chunk), models(4)
     long = Delayed().whole(Stream(0, TEST), 0, 5)
     weights = {name: value.unflatten(0, (2, 2)).requires_grad_() for name, value in weights_of(*few).items()}
     losses = own.loss(few[0], weights, own.data(Stream(0, TEST), 0, 15), torch.zeros(()))
@@ -167,18 +167,18 @@ def test_the_gradient_stops_where_a_window_begins(chunk):
 def test_sequences_that_are_computed_some_at_a_time_keep_their_own_states():
     (model,), targets = models(1), torch.zeros(())
     weights = weights_of(model)
-    first, second = (problem().data(Stream(0, TRAIN), index, 5) for index in (0, 1))
-    ended = [problem(chunk).loss_from(model, weights, first, targets, None)[1] for chunk in (5, 2)]
+    first, second = (task_loss().data(Stream(0, TRAIN), index, 5) for index in (0, 1))
+    ended = [task_loss(chunk).loss_from(model, weights, first, targets, None)[1] for chunk in (5, 2)]
     for one, other in zip(
-        problem(5).loss_from(model, weights, second, targets, ended[0]),
-        problem(2).loss_from(model, weights, second, targets, ended[1]),
+        task_loss(5).loss_from(model, weights, second, targets, ended[0]),
+        task_loss(2).loss_from(model, weights, second, targets, ended[1]),
         strict=True,
     ):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
 
 
 def test_memory_is_that_of_one_window():
-    own, (model,) = problem(), models(1, width=16)
+    own, (model,) = task_loss(), models(1, width=16)
     leaves = {name: value.requires_grad_() for name, value in weights_of(model).items()}
 
     def bytes_of(windows: int) -> int:
@@ -198,7 +198,9 @@ def learners(training: TrainingConfig, width: int = 3, **options: Any) -> tuple[
     signature = Signature(1, 1, HORIZON)
     replicas = [Replica(0, config, seed, training.learning_rate) for seed in (4, 5)]
     ensembles = build(VanillaRNN, replicas, signature, getattr(torch, training.dtype), None)
-    (learner,) = train(ensembles, problem_for([Delayed()], False, getattr(torch, training.dtype)), training, **options)
+    (learner,) = train(
+        ensembles, task_loss_for([Delayed()], False, getattr(torch, training.dtype)), training, **options
+    )
     alone = VanillaRNN(config, signature, Stream(5, "initial weights").generator()).double()
     return learner, alone
 
@@ -288,7 +290,7 @@ def test_other_tasks_carry_nothing():
 
 
 def test_a_task_that_draws_something_else_is_told_so():
-    torn = CarriedProblem(Delayed(wrong_rows=1), torch.float64)
+    torn = CarriedLoss(Delayed(wrong_rows=1), torch.float64)
     with pytest.raises(ValueError, match="drew 5 windows of 2 sequences, which must all have as many windows"):
         torn.data(Stream(0, TEST), 0, 6)
     with pytest.raises(ValueError, match=r"drew 5 training sequences side by side, not training.batch_size \(6\)"):
@@ -296,12 +298,12 @@ def test_a_task_that_draws_something_else_is_told_so():
 
 
 def test_windows_are_not_chosen_apart():
-    own = problem()
-    batch = own.sequences(Stream(0, TRAIN), 0, 4)
+    own = task_loss()
+    batch = own.draw(Stream(0, TRAIN), 0, 4)
     with pytest.raises(TypeError, match=r"training\.train_size must be 0, and resources\.strategy replicas"):
-        own.chosen(batch, torch.arange(2))
+        own.select(batch, torch.arange(2))
     with pytest.raises(TypeError, match=r"resources\.strategy replicas"):
-        ProblemInParts(own, 2).prepared(batch)
+        BatchSharding(2).prepare(own, batch)
 
 
 # ---- whole trials on a text
@@ -331,26 +333,26 @@ def test_a_trial_that_goes_on_has_the_bits_of_a_whole_one(text):
     assert whole.summary["error"] < registry.get(registry.TASK, "char_text")(text).chance()
     assert whole.tables["curves"]["error"].notna().all()
     until = replace(config, training=replace(config.training, until=12))
-    run_pack([until], kept=[kept])
+    run_pack([until], RunOptions(end_states=[kept]))
     told: list[float] = []
-    (handed,) = run_pack([config], handed=[kept], progress=told.append)
+    (handed,) = run_pack([config], RunOptions(start_states=[kept], progress=told.append))
     assert round(told[0] / 0.8 * 24) == 16  # its first validation: it began at step 12
     assert_same(handed, whole)
     often = replace(config, training=replace(config.training, checkpoint_every=8))
     torn = Torn()
-    run_pack([often], checkpoint=torn)
+    run_pack([often], RunOptions(checkpoint=torn))
     told.clear()
-    (resumed,) = run_pack([often], checkpoint=torn, progress=told.append)
+    (resumed,) = run_pack([often], RunOptions(checkpoint=torn, progress=told.append))
     assert round(told[0] / 0.8 * 24) == 12  # its first validation: it began at step 8
     assert_same(resumed, whole)
 
 
 def test_what_cannot_carry_is_refused_where_it_is_written(text):
-    (problem,) = text_trial(text, VanillaRNN.Config(layers=2)).problems()
-    assert "the model vanilla_rnn, as it is set here, cannot go on from the states of the window before" in problem
-    assert "vanilla_rnn" in problem.partition("Models that can: ")[2]
-    (problem,) = text_trial(text, train_size=8).problems()
-    assert problem.startswith("training.train_size is 8, but the sequences of the task char_text follow one another")
+    (task_loss,) = text_trial(text, VanillaRNN.Config(layers=2)).problems()
+    assert "the model vanilla_rnn, as it is set here, cannot go on from the states of the window before" in task_loss
+    assert "vanilla_rnn" in task_loss.partition("Models that can: ")[2]
+    (task_loss,) = text_trial(text, train_size=8).problems()
+    assert task_loss.startswith("training.train_size is 8, but the sequences of the task char_text follow one another")
     assert list(text_trial(text).problems()) == []
 
 
@@ -359,4 +361,4 @@ def test_the_parts_of_a_step_are_refused(text):
     (problem,) = ResourcesConfig(workers=2, strategy="data").sharing_problems([config])
     assert "data shares out the sequences of a step, but those of the task char_text go on" in problem
     with pytest.raises(ValueError, match="carries states from batch to batch"):
-        run_share([config], shards=2)
+        run_replicas([config], RunOptions(shards=2))

@@ -17,13 +17,22 @@ from engine import trial
 from memsweep import registry
 from memsweep.config.schema.trial import RadiiConfig, TrialConfig
 from memsweep.learning import loop
-from memsweep.learning.loss.problem import problem_for
-from memsweep.learning.parallel.batch_shards import ProblemInParts
-from memsweep.learning.parallel.replica_shards import restricted, shared_out
+from memsweep.learning.loss.batch_sharding import BatchSharding
+from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.parallel.replica_shards import restrict, shard_replicas
 from memsweep.learning.state.checkpoint_file import unpacked
 from memsweep.learning.training.learner import Learner
 from memsweep.streams import VALIDATION, Stream
-from memsweep.trial import Finding, Seat, TrialResult, _assembled, results_of, run_pack, run_share
+from memsweep.trial import (
+    ReplicaMeasurement,
+    RunOptions,
+    TrialResult,
+    WorkerRank,
+    _tasks_and_ensembles,
+    results_of,
+    run_pack,
+    run_replicas,
+)
 
 SHORT = {"steps": 7, "batch_size": 10, "validation_size": 16, "validate_every": 3}
 QUICK = {
@@ -44,7 +53,7 @@ def assert_same(first: TrialResult, second: TrialResult) -> None:
 
 @given(st.lists(st.integers(1, 70), min_size=1, max_size=7), st.integers(1, 9), st.booleans())
 def test_every_replica_belongs_to_one_worker(sizes: list[int], workers: int, dummies_are_free: bool) -> None:
-    shares = shared_out(sizes, workers, dummies_are_free)
+    shares = shard_replicas(sizes, workers, dummies_are_free)
     assert len(shares) == workers
     owned = [(place, row) for share in shares for place, rows in share for row in rows]
     assert owned == [(place, row) for place, size in enumerate(sizes) for row in range(size)]
@@ -84,7 +93,7 @@ def deep(**training: Any) -> list[TrialConfig]:
 
 
 @pytest.mark.parametrize(
-    ("configs", "company", "workers"),
+    ("configs", "padded", "workers"),
     [
         (linear(), True, 2),
         (linear(), True, 3),
@@ -96,12 +105,12 @@ def deep(**training: Any) -> list[TrialConfig]:
     ids=["linear", "more workers than ensembles", "sampled", "deep", "a link of a chain", "idle workers"],
 )
 def test_the_shares_of_several_workers_are_the_bits_of_one(
-    configs: list[TrialConfig], company: bool, workers: int
+    configs: list[TrialConfig], padded: bool, workers: int
 ) -> None:
-    whole = run_pack(configs, company=company)
-    found: list[Finding] = []
+    whole = run_pack(configs, RunOptions(padded=padded))
+    found: list[ReplicaMeasurement] = []
     for rank in reversed(range(workers)):  # in whatever order they come
-        found += run_share(configs, seat=Seat(rank, workers), company=company)
+        found += run_replicas(configs, RunOptions(worker=WorkerRank(rank, workers), padded=padded))
     for one, several in zip(whole, results_of(configs, found), strict=True):
         assert_same(one, several)
 
@@ -109,7 +118,7 @@ def test_the_shares_of_several_workers_are_the_bits_of_one(
 def test_a_share_that_is_lost_is_missed() -> None:
     configs = linear()
     with pytest.raises(RuntimeError, match="2 replicas were measured, not 4"):
-        results_of(configs, run_share(configs, seat=Seat(0, 2)))
+        results_of(configs, run_replicas(configs, RunOptions(worker=WorkerRank(0, 2))))
 
 
 class Kept:
@@ -135,7 +144,7 @@ class Kept:
 
 def steps_of(configs: Sequence[TrialConfig], **options: Any) -> tuple[list[torch.Tensor], list[TrialResult]]:
     kept = Kept()
-    results = run_pack(configs, checkpoint=kept, **options)
+    results = run_pack(configs, RunOptions(checkpoint=kept, **options))
     return kept.weights(), results
 
 
@@ -158,18 +167,18 @@ def test_a_batch_in_parts_trains_as_the_whole_batch_does(configs: Any, more: dic
 def test_a_step_in_parts_leaves_no_tensor_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """As tests/trial/test_device.py does it, on a device where tensors are only shapes."""
     config = trial(model={"activation": "tanh"}, training={"seeds": 1})
-    (task,), (group,) = _assembled([config], company=True)
+    (task,), (group,) = _tasks_and_ensembles([config], padded=True)
     shapes, from_numpy = FakeTensorMode(allow_non_fake_inputs=True), torch.from_numpy
     monkeypatch.setattr(torch, "from_numpy", lambda array: shapes.from_tensor(from_numpy(array)))
     group.model._parameters.clear()
     tensors = {name: shapes.from_tensor(getattr(group, name)) for name in ("initial", "exists", "real")}
     with shapes, torch.device("lazy:0"):
-        there = restricted(dataclasses.replace(group, **tensors), range(1)).to("lazy:0")
-        problem = ProblemInParts(problem_for([task], config.has_closed_form, torch.float64), 3)
-        learner = Learner.start(there, problem, config.training)
-        data = problem.data(Stream(0, VALIDATION), 0, 8)
-        loop._step(learner, problem, data, 0, config.training)
-        loop._validate([learner], problem, data, 1, config.training)
+        there = restrict(dataclasses.replace(group, **tensors), range(1)).to("lazy:0")
+        task_loss = task_loss_for([task], config.has_closed_form, torch.float64)
+        learner = Learner.start(there, task_loss, config.training)
+        data = BatchSharding(3).prepare(task_loss, task_loss.draw(Stream(0, VALIDATION), 0, 8))
+        loop._step(learner, task_loss, data, 0, config.training)
+        loop._validate([learner], task_loss, data, 1, config.training)
         assert str(learner.best_weights.device) == str(learner.loss.device) == "lazy:0"
 
 
@@ -189,4 +198,4 @@ def test_what_cannot_be_computed_in_parts_is_refused(
         fields = {name: value for name, value in model.items() if name != "name"}
         config = dataclasses.replace(config, model=registry.get(registry.MODEL, model["name"]).Config(**fields))
     with pytest.raises(ValueError, match=words):
-        run_pack([config], shards=3)
+        run_pack([config], RunOptions(shards=3))

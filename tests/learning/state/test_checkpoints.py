@@ -23,13 +23,12 @@ from engine import model_config, stacked, trial
 from memsweep import registry
 from memsweep.config.schema.trial import TrainingConfig
 from memsweep.learning.loop import train
-from memsweep.learning.loss.problem import Problem
+from memsweep.learning.loss.base import TaskLoss
 from memsweep.learning.state import checkpoint_file
-from memsweep.learning.state.checkpoint_state import most_bytes, state_of
-from memsweep.learning.state.checkpoints import Checkpoint
+from memsweep.learning.state.checkpoint import Checkpoint, most_bytes, state_of
 from memsweep.learning.training.learner import Learner
 from memsweep.sweep.store.filesystem import Location
-from memsweep.trial import run_pack
+from memsweep.trial import RunOptions, run_pack
 
 TRAINING = TrainingConfig(steps=20, batch_size=8, validation_size=16, validate_every=5, checkpoint_every=10)
 KEY = "these configs"
@@ -54,23 +53,23 @@ class Held:
         return "memory"
 
 
-def started() -> tuple[list[Learner], Problem]:
-    (ensemble,), problem = stacked([model_config(width=width) for width in (2, 3)])
-    return [Learner.start(ensemble, problem, TRAINING)], problem
+def started() -> tuple[list[Learner], TaskLoss]:
+    (ensemble,), task_loss = stacked([model_config(width=width) for width in (2, 3)])
+    return [Learner.start(ensemble, task_loss, TRAINING)], task_loss
 
 
 @cache
 def good() -> bytes:
     """The file of an interrupted training of ``TRAINING``."""
-    (ensemble,), problem = stacked([model_config(width=width) for width in (2, 3)])
+    (ensemble,), task_loss = stacked([model_config(width=width) for width in (2, 3)])
     slot = Held()
-    train([ensemble], problem, TRAINING, checkpoint=Checkpoint(slot, KEY))
+    train([ensemble], task_loss, TRAINING, checkpoint=Checkpoint(slot, KEY))
     assert slot.data is not None
     return slot.data
 
 
 def state() -> dict:
-    return checkpoint_file.unpacked(good(), len(good()))
+    return checkpoint_file.from_bytes(good(), len(good()))
 
 
 def refused(data: bytes) -> str:
@@ -80,7 +79,7 @@ def refused(data: bytes) -> str:
     lines = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
-    log = logging.getLogger("memsweep.learning.state.checkpoints")
+    log = logging.getLogger("memsweep.learning.state.checkpoint")
     log.addHandler(handler)
     try:
         assert Checkpoint(Held(data), KEY).load(learners, TRAINING) == 0
@@ -142,9 +141,9 @@ def test_a_checkpoint_of_every_model_fits_its_own_pack(name, dtype, caplog):
     model = registry.get(registry.MODEL, name).Config(width=2, **small)
     config = dataclasses.replace(config, model=model)
     slot = Held()
-    (first,) = run_pack([config], checkpoint=slot)
+    (first,) = run_pack([config], RunOptions(checkpoint=slot))
     assert slot.data
-    (again,) = run_pack([config], checkpoint=slot)
+    (again,) = run_pack([config], RunOptions(checkpoint=slot))
     assert not caplog.messages
     for table, rows in first.tables.items():
         pd.testing.assert_frame_equal(rows, again.tables[table])
@@ -157,7 +156,7 @@ def test_every_truncation_is_noticed():
     offsets = {*header, *range(120, len(data), 331), *entries, *(i + 1 for i in entries), len(data) - 1}
     for offset in sorted(offsets):
         with pytest.raises(checkpoint_file.UnusableError):
-            checkpoint_file.unpacked(data[:offset], 10**9)
+            checkpoint_file.from_bytes(data[:offset], 10**9)
     for offset in (0, 1, 20, 40, 60, len(data) // 2, len(data) - 1):
         refused(data[:offset])
 
@@ -173,7 +172,7 @@ def test_every_flipped_bit_and_every_piece_put_in_is_noticed(data):
     else:
         changed = bytearray(whole[:at] + data.draw(st.binary(min_size=1, max_size=64)) + whole[at:])
     with pytest.raises(checkpoint_file.UnusableError):
-        checkpoint_file.unpacked(bytes(changed), 10**9)
+        checkpoint_file.from_bytes(bytes(changed), 10**9)
 
 
 @settings(max_examples=40, deadline=None)
@@ -247,7 +246,7 @@ def test_a_storage_that_declares_more_than_its_record_is_refused():
 def test_a_file_that_is_much_larger_than_the_pack_is_refused_unread():
     found = state()
     found["learners"][0]["weights"] = torch.zeros(2, 1 << 20, dtype=torch.float64)
-    assert "bytes that one can take" in refused(checkpoint_file.packed(found))
+    assert "bytes that one can take" in refused(checkpoint_file.to_bytes(found))
 
 
 def _put(path: tuple, value: object) -> bytes:
@@ -256,7 +255,7 @@ def _put(path: tuple, value: object) -> bytes:
     for key in path[:-1]:
         node = node[key]
     node[path[-1]] = value
-    return checkpoint_file.packed(found)
+    return checkpoint_file.to_bytes(found)
 
 
 L0 = ("learners", 0)
@@ -315,7 +314,7 @@ def test_history_out_of_order_is_refused():
 def test_a_state_without_one_of_its_parts_is_refused_whole(name):
     found = state()
     del found["learners"][0][name]
-    refused(checkpoint_file.packed(found))
+    refused(checkpoint_file.to_bytes(found))
 
 
 def test_tensors_that_share_memory_are_parted():
@@ -324,7 +323,7 @@ def test_tensors_that_share_memory_are_parted():
     flags = found["learners"][0]["running"]
     found["learners"][0]["diverged"] = flags
     learners, _ = started()
-    assert Checkpoint(Held(checkpoint_file.packed(found)), KEY).load(learners, TRAINING) == 10
+    assert Checkpoint(Held(checkpoint_file.to_bytes(found)), KEY).load(learners, TRAINING) == 10
     assert learners[0].running.data_ptr() != learners[0].diverged.data_ptr()
 
 
@@ -357,10 +356,10 @@ class Broken:
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), TimeoutError(errno.EIO, "a\nb")])
 def test_a_place_that_fails_ends_no_training_and_is_told_once(error, caplog):
     training = dataclasses.replace(TRAINING, checkpoint_every=5)
-    (ensemble,), problem = stacked([model_config(width=2)])
-    (undisturbed,) = train([ensemble], problem, training)
+    (ensemble,), task_loss = stacked([model_config(width=2)])
+    (undisturbed,) = train([ensemble], task_loss, training)
     slot = Broken(error)
-    (learner,) = train([ensemble], problem, training, checkpoint=Checkpoint(slot, KEY))
+    (learner,) = train([ensemble], task_loss, training, checkpoint=Checkpoint(slot, KEY))
     assert torch.equal(undisturbed.best_weights, learner.best_weights)
     assert slot.tries >= 1
     written = [line for line in caplog.messages if "cannot be written" in line]
@@ -370,7 +369,7 @@ def test_a_place_that_fails_ends_no_training_and_is_told_once(error, caplog):
 
 def test_a_place_that_fails_slowly_is_asked_rarely(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("memsweep.learning.state.checkpoints.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("memsweep.learning.state.checkpoint.time.monotonic", lambda: now[0])
 
     class Slow(Broken):
         def _fail(self) -> None:

@@ -22,7 +22,7 @@ from memsweep.learning.state.warm_start import prefix
 from memsweep.sweep.planning.identity import identity, pack_identity
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.execute import PackJob, execute_pack
-from memsweep.trial import Seat, TrialResult, run_pack, run_share
+from memsweep.trial import RunOptions, TrialResult, WorkerRank, run_pack, run_replicas
 from paths import ROOT
 
 SMALL = {"batch_size": 8, "validation_size": 16}
@@ -42,7 +42,7 @@ def turned(config: TrialConfig, step: int, **settings: float) -> TrialConfig:
 def begun(configs: list[TrialConfig], **options: Any) -> tuple[list[TrialResult], int]:
     """The results of a pack, and the step at which its training began."""
     told: list[float] = []
-    results = run_pack(configs, progress=told.append, **options)
+    results = run_pack(configs, RunOptions(progress=told.append, **options))
     training = configs[0].training
     validated = round(told[0] / 0.8 * training.end)
     return results, validated - training.validate_every
@@ -97,16 +97,18 @@ def test_a_chain_of_rows_in_changing_company_has_the_bits_of_whole_trainings(con
     first, second = [Held() for _ in configs], [Held() for _ in configs]
     half = len(configs) // 2
     for part in (range(half), range(half, len(configs))):  # not all were together at first
-        run_pack([until(configs[at], 20) for at in part], kept=[first[at] for at in part])
+        run_pack([until(configs[at], 20) for at in part], RunOptions(end_states=[first[at] for at in part]))
     order = list(reversed(range(len(configs))))
     results, at_step = begun(
-        [until(configs[at], 40) for at in order], handed=[first[at] for at in order], kept=[second[at] for at in order]
+        [until(configs[at], 40) for at in order],
+        start_states=[first[at] for at in order],
+        end_states=[second[at] for at in order],
     )
     assert at_step == 20
     for at, result in zip(order, results, strict=True):
         assert_same(result, middle[at])
     for chosen in ([0], [1, 2]):
-        results, at_step = begun([configs[at] for at in chosen], handed=[second[at] for at in chosen])
+        results, at_step = begun([configs[at] for at in chosen], start_states=[second[at] for at in chosen])
         assert at_step == 40
         for at, result in zip(chosen, results, strict=True):
             assert_same(result, whole[at])
@@ -118,8 +120,8 @@ def test_a_chain_of_rows_in_changing_company_has_the_bits_of_whole_trainings(con
 def test_rows_of_every_model_go_on(name):
     configs = of_model(name, steps=6, validate_every=2)
     kept = [Held() for _ in configs]
-    run_pack([until(config, 4) for config in configs], kept=kept)
-    results, at_step = begun(configs[::-1], handed=kept[::-1])
+    run_pack([until(config, 4) for config in configs], RunOptions(end_states=kept))
+    results, at_step = begun(configs[::-1], start_states=kept[::-1])
     assert at_step == 4
     for result, whole in zip(results[::-1], run_pack(configs), strict=True):
         assert_same(result, whole)
@@ -130,16 +132,16 @@ def test_a_member_of_a_population_goes_on_from_its_donor(make):
     """Settings turn twice, each time after the state of another row was taken over; the same from nothing."""
     (donor, *_) = make(weight_decay=0.1)
     first, second = Held(), Held()
-    run_pack([until(donor, 20)], kept=[first])
+    run_pack([until(donor, 20)], RunOptions(end_states=[first]))
     changed = turned(donor, 20, learning_rate=0.04, amplitude_penalty=0.2, clip=0.1)
-    (middle,), at_step = begun([until(changed, 40)], handed=[first], kept=[second])
+    (middle,), at_step = begun([until(changed, 40)], start_states=[first], end_states=[second])
     assert at_step == 20
     assert_same(middle, run_pack([until(changed, 40)])[0])
     final = turned(changed, 40, weight_decay=0.0, margin_penalty=0.3, amplitude_penalty=1e-3)
-    (end,), at_step = begun([final], handed=[second])
+    (end,), at_step = begun([final], start_states=[second])
     assert at_step == 40
     assert_same(end, run_pack([final])[0])
-    assert begun([changed], handed=[second])[1] == 40  # and the row whose settings did not turn
+    assert begun([changed], start_states=[second])[1] == 40  # and the row whose settings did not turn
 
 
 def test_a_pack_that_ended_early_leaves_states_that_others_can_join():
@@ -151,8 +153,8 @@ def test_a_pack_that_ended_early_leaves_states_that_others_can_join():
     assert max(whole[1].tables["replicas"]["steps"]) > 40
     kept = [Held() for _ in configs]
     for config, slot in zip(configs, kept, strict=True):
-        run_pack([until(config, 40)], kept=[slot])
-    results, at_step = begun(configs, handed=kept)
+        run_pack([until(config, 40)], RunOptions(end_states=[slot]))
+    results, at_step = begun(configs, start_states=kept)
     assert at_step == 40
     for one, other in zip(results, whole, strict=True):
         assert_same(one, other)
@@ -163,8 +165,8 @@ def test_replicas_of_one_trial_may_lie_in_several_ensembles():
     options = {"seeds": 35, "steps": 6, "validate_every": 2, "batch_size": 2}
     first, other = (with_training(config, **options) for config in (linear()[0], linear()[3]))
     kept = [Held(), Held()]
-    run_pack([until(first, 2), until(other, 2)], kept=kept)
-    results, at_step = begun([other, first], handed=kept[::-1])
+    run_pack([until(first, 2), until(other, 2)], RunOptions(end_states=kept))
+    results, at_step = begun([other, first], start_states=kept[::-1])
     assert at_step == 2
     for result, whole in zip(results, run_pack([other, first]), strict=True):
         assert_same(result, whole)
@@ -212,7 +214,7 @@ def test_the_prefix_is_what_the_steps_follow_from_and_nothing_else():
 def begun_and_whole() -> tuple[TrialConfig, bytes, TrialResult]:
     """A trial, the state of its first 20 steps, and its whole result."""
     config, slot = linear()[0], Held()
-    run_pack([until(config, 20)], kept=[slot])
+    run_pack([until(config, 20)], RunOptions(end_states=[slot]))
     assert slot.data is not None
     return config, slot.data, run_pack([config])[0]
 
@@ -227,8 +229,8 @@ def test_a_program_begins_where_all_its_trials_are_or_from_nothing(handed):
     config, good, _ = handed
     other = linear()[1]
     slot, later = Held(), Held()
-    run_pack([until(other, 20)], kept=[slot])
-    run_pack([until(other, 10)], kept=[later])
+    run_pack([until(other, 20)], RunOptions(end_states=[slot]))
+    run_pack([until(other, 10)], RunOptions(end_states=[later]))
     begins = {
         "both at one step": ([Held(good), slot], 20),
         "one has none": ([Held(good), None], 0),
@@ -239,7 +241,7 @@ def test_a_program_begins_where_all_its_trials_are_or_from_nothing(handed):
     shorter = [until(config, 30), until(other, 30)]
     (wanted, _) = run_pack(shorter)
     for name, (slots, expected) in begins.items():
-        (result, _), at_step = begun(shorter, handed=slots)
+        (result, _), at_step = begun(shorter, start_states=slots)
         assert at_step == expected, name
         assert_same(result, wanted)
 
@@ -253,9 +255,9 @@ def test_the_checkpoint_of_an_interrupted_pack_wins_when_it_is_further(handed):
     for every, cut_at, expected in ((20, 0.9, 40), (10, 0.3, 20)):  # beyond the state at 20, and before it
         own, slot = with_training(config, checkpoint_every=every), Held()
         with pytest.raises(_PowerCut):
-            run_pack([own], checkpoint=slot, progress=_cut_at(cut_at))
+            run_pack([own], RunOptions(checkpoint=slot, progress=_cut_at(cut_at)))
         assert slot.data is not None
-        (result,), at_step = begun([own], checkpoint=slot, handed=[Held(good)])
+        (result,), at_step = begun([own], checkpoint=slot, start_states=[Held(good)])
         assert at_step == expected
         assert_same(result, whole)
 
@@ -271,7 +273,7 @@ def _cut_at(share: float) -> Any:
 def test_several_workers_hand_on_nothing(handed):
     config, *_ = handed
     with pytest.raises(ValueError, match=r"resources\.workers must be 1"):
-        run_share([config], seat=Seat(0, 2), handed=[None])
+        run_replicas([config], RunOptions(worker=WorkerRank(0, 2), start_states=[None]))
 
 
 def _job(folder: Path, configs: list[TrialConfig], after: dict[str, str] | None = None) -> PackJob:
@@ -297,9 +299,9 @@ def test_jobs_keep_states_beside_the_results_and_go_on_from_them(tmp_path):
     after = dict(zip(map(identity, later), names, strict=False))
     seen: list[tuple[int, list[bool]]] = []
 
-    def watched(packed: list[TrialConfig], progress: Any, **options: Any) -> list[TrialResult]:
-        results, at_step = begun(packed, **options)
-        seen.append((at_step, [slot is not None for slot in options.get("handed", ())]))
+    def watched(packed: list[TrialConfig], options: RunOptions) -> list[TrialResult]:
+        results, at_step = begun(packed, start_states=options.start_states, end_states=options.end_states)
+        seen.append((at_step, [slot is not None for slot in options.start_states]))
         return results
 
     report = execute_pack(_job(tmp_path, later, after), lambda fraction: None, run=watched)
@@ -345,11 +347,14 @@ def test_a_chain_of_long_stretches_has_the_bits_of_the_whole(dtype, activation):
     alive, slots = list(range(len(base))), [None] * len(base)
     for step, left in ((100, 5), (300, 2)):
         kept = [Held() for _ in alive]
-        run_pack([until(base[at], step) for at in alive], handed=[slots[at] for at in alive], kept=kept)
+        run_pack(
+            [until(base[at], step) for at in alive],
+            RunOptions(start_states=[slots[at] for at in alive], end_states=kept),
+        )
         for at, slot in zip(alive, kept, strict=True):
             slots[at] = slot
         alive = random.Random(step).sample(alive, left)
-    results, at_step = begun([base[at] for at in alive], handed=[slots[at] for at in alive])
+    results, at_step = begun([base[at] for at in alive], start_states=[slots[at] for at in alive])
     assert at_step == 300
     for at, result in zip(alive, results, strict=True):
         assert_same(result, whole[at])

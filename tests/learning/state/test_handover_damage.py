@@ -19,7 +19,7 @@ from memsweep.errors import StoreError
 from memsweep.learning.state import checkpoint_file
 from memsweep.learning.state.warm_start import WarmStart
 from memsweep.learning.training.learner import Learner
-from memsweep.trial import TrialResult, run_pack
+from memsweep.trial import RunOptions, TrialResult, run_pack
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +30,8 @@ def handed() -> tuple[TrialConfig, bytes, TrialResult]:
 
 def loaded(config: TrialConfig, data: bytes) -> tuple[int, bool]:
     """The step at which a training of ``config`` would begin with this state, and whether its learners were touched."""
-    (ensemble,), problem = stacked([config.model, config.model], config.task, rows=lambda width: 4)
-    learner = Learner.start(ensemble, problem, config.training)
+    (ensemble,), task_loss = stacked([config.model, config.model], config.task, rows=lambda width: 4)
+    learner = Learner.start(ensemble, task_loss, config.training)
     before = learner.weights.clone()
     step = WarmStart([config], [Held(data)], [None]).load([learner], config.training, 0)
     return step, not torch.equal(before, learner.weights) or learner.optimizer.step > 0
@@ -54,7 +54,7 @@ def test_a_damaged_state_is_refused(handed, caplog):
 
 def _spoilt(good: bytes) -> dict[str, Any]:
     """States with good checksums that are not what this trial left."""
-    state = checkpoint_file.unpacked(good, len(good))
+    state = checkpoint_file.from_bytes(good, len(good))
     found = {}
 
     def put(name: str, path: tuple[str, ...], value: Any) -> None:
@@ -92,9 +92,9 @@ def test_a_state_of_another_form_is_refused_whole(handed, caplog):
     config, good, whole = handed
     for name, state in _spoilt(good).items():
         caplog.clear()
-        assert loaded(config, checkpoint_file.packed(state)) == (0, False), name
+        assert loaded(config, checkpoint_file.to_bytes(state)) == (0, False), name
         assert len(caplog.messages) == 1, name
-    (result,), at_step = begun([config], handed=[Held(good[:-1])])
+    (result,), at_step = begun([config], start_states=[Held(good[:-1])])
     assert at_step == 0
     assert_same(result, whole)
 
@@ -112,9 +112,9 @@ class Away(Held):
 
 def test_a_place_that_fails_ends_no_training(handed, caplog):
     config, _, whole = handed
-    (result,), at_step = begun([config], handed=[Away()])
+    (result,), at_step = begun([config], start_states=[Away()])
     assert at_step == 0
-    run_pack([until(config, 20)], kept=[Away()])
+    run_pack([until(config, 20)], RunOptions(end_states=[Away()]))
     assert_same(result, whole)
     read, written = caplog.messages
     assert "cannot be read (StoreError: the disk is gone)" in read

@@ -18,15 +18,15 @@ from test_store import make_record, make_tables
 from test_until import assert_same
 from torch import Tensor
 
-from engine import trial
+from engine import trial, whole
 from memsweep import registry
 from memsweep.config.schema.trial import TrainingConfig, TrialConfig
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
-from memsweep.learning.loss.problem import Problem, problem_for
+from memsweep.learning.loss.base import TaskLoss
+from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.state.checkpoint import Checkpoint, state_of, validate
 from memsweep.learning.state.checkpoint_file import UnusableError
-from memsweep.learning.state.checkpoint_state import checked, state_of
-from memsweep.learning.state.checkpoints import Checkpoint
 from memsweep.learning.training.gradient_alignment import ALL, Alignment
 from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Signature
@@ -34,7 +34,7 @@ from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.stability.results import TrialResult
 from memsweep.streams import TRAIN, Stream
 from memsweep.sweep.store.results import Store
-from memsweep.trial import run_pack, run_trial
+from memsweep.trial import RunOptions, run_pack, run_trial
 
 STACK = ResidualStack.Config(width=3, features=3, layers=2)
 TRAINING = TrainingConfig(
@@ -47,11 +47,11 @@ def small(model: ResidualStack.Config = STACK, **training: Any) -> TrialConfig:
     return replace(base, model=model, training=replace(TRAINING, **training))
 
 
-def setting(model: ResidualStack.Config = STACK) -> tuple[Ensemble, Problem]:
+def setting(model: ResidualStack.Config = STACK) -> tuple[Ensemble, TaskLoss]:
     task = registry.get(registry.TASK, "linear_functional")(small().task)
     replicas = [Replica(0, model, seed, 0.01) for seed in range(2)]
     (ensemble,) = build(ResidualStack, replicas, Signature(1, 1, 7), torch.float64, None)
-    return ensemble, problem_for([task], False, torch.float64)
+    return ensemble, task_loss_for([task], False, torch.float64)
 
 
 def table(result: TrialResult, layer: str) -> pd.DataFrame:
@@ -59,18 +59,18 @@ def table(result: TrialResult, layer: str) -> pd.DataFrame:
     return rows[rows["layer"] == layer]
 
 
-def gradients(ensemble: Ensemble, problem: Problem, training: TrainingConfig) -> tuple[dict[str, Tensor], ...]:
+def gradients(ensemble: Ensemble, task_loss: TaskLoss, training: TrainingConfig) -> tuple[dict[str, Tensor], ...]:
     """By the rule and by backpropagation, of the first batch at the initial weights, by name."""
-    learner = Learner.start(ensemble, problem, training)
-    data = problem.data(Stream(0, TRAIN), 0, training.batch_size)
-    return tuple(ensemble.layout.named(learner.descent(problem, data, rule)[1]) for rule in (None, "bptt"))
+    learner = Learner.start(ensemble, task_loss, training)
+    data = task_loss.data(Stream(0, TRAIN), 0, training.batch_size)
+    return tuple(ensemble.layout.named(learner.gradients(task_loss, whole(data), rule)[1]) for rule in (None, "bptt"))
 
 
 def test_layers_are_compared_by_their_own_weights_and_everything_with_all() -> None:
     """Against the plain formulas, over weights picked by the ends of their names."""
-    ensemble, problem = setting()
-    found, true = gradients(ensemble, problem, TRAINING)
-    (learner,) = train([ensemble], problem, replace(TRAINING, steps=1, validate_every=1))
+    ensemble, task_loss = setting()
+    found, true = gradients(ensemble, task_loss, TRAINING)
+    (learner,) = train([ensemble], task_loss, replace(TRAINING, steps=1, validate_every=1))
     for row in range(2):
         compared = {one.layer: one for one in learner.alignment.of(row, 1)}
         assert list(compared) == ["0", "1", ALL]
@@ -161,35 +161,35 @@ def compared(learner: Learner) -> list[Any]:
 
 @pytest.mark.parametrize("at", [2, 4])  # before and after the second comparison
 def test_an_interrupted_training_ends_with_the_same_comparisons(at: int) -> None:
-    ensemble, problem = setting()
+    ensemble, task_loss = setting()
     training = replace(TRAINING, checkpoint_every=at)
-    (whole,) = train([ensemble], problem, training)
+    (whole,) = train([ensemble], task_loss, training)
     place = Torn()
-    train([ensemble], problem, training, checkpoint=Checkpoint(place, "key"))
+    train([ensemble], task_loss, training, checkpoint=Checkpoint(place, "key"))
     told: list[float] = []
-    (resumed,) = train([ensemble], problem, training, checkpoint=Checkpoint(place, "key"), progress=told.append)
+    (resumed,) = train([ensemble], task_loss, training, checkpoint=Checkpoint(place, "key"), progress=told.append)
     assert len(told) == (6 - at) // 2
     assert compared(resumed) == compared(whole)
     assert len(whole.alignment.measured) == 2
 
 
 def test_a_checkpoint_without_the_comparisons_of_its_steps_is_refused() -> None:
-    ensemble, problem = setting()
-    (learner,) = train([ensemble], problem, TRAINING)
+    ensemble, task_loss = setting()
+    (learner,) = train([ensemble], task_loss, TRAINING)
     state = state_of("key", [learner], 6)
-    assert checked(state, "key", [learner], TRAINING)[0] == 6
+    assert validate(state, "key", [learner], TRAINING)[0] == 6
     rows = state["learners"][0]["alignment"]
     for damaged in (rows[:1], [rows[0], rows[1][:1]], rows * 2):
         state["learners"][0]["alignment"] = damaged
         with pytest.raises(UnusableError, match="alignment"):
-            checked(state, "key", [learner], TRAINING)
+            validate(state, "key", [learner], TRAINING)
 
 
 def test_a_row_that_goes_on_from_another_has_its_comparisons() -> None:
     whole, place = run_trial(small()), Held()
-    run_pack([small(until=4)], kept=[place])
+    run_pack([small(until=4)], RunOptions(end_states=[place]))
     told: list[float] = []
-    (found,) = run_pack([small()], handed=[place], progress=told.append)
+    (found,) = run_pack([small()], RunOptions(start_states=[place], progress=told.append))
     assert len(told) == 2  # one validation, then the measurements
     assert_same(found, whole)
 

@@ -11,17 +11,19 @@ from test_carried import Torn
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from engine import trial
+from engine import trial, whole
 from memsweep import registry
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
 from memsweep.data import symbols
 from memsweep.data.api import Batch, CarriedTask, Task, mean_cross_entropy
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
-from memsweep.learning.loss.carried_states import CarriedProblem
-from memsweep.learning.loss.problem import CHUNK, SampledProblem, problem_for
-from memsweep.learning.memory.live_bytes import live_bytes
-from memsweep.learning.state.checkpoints import Checkpoint
+from memsweep.learning.loss.base import CHUNK
+from memsweep.learning.loss.carried import CarriedLoss
+from memsweep.learning.loss.sampled import SampledLoss
+from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.memory import live_bytes
+from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.learning.training import micro_batches
 from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Signature
@@ -30,7 +32,7 @@ from memsweep.models.matrix.rnn import RNN
 from memsweep.models.matrix.vanilla_rnn import VanillaRNN
 from memsweep.stability.measure import Measurement, measure
 from memsweep.streams import TEST, TRAIN, Stream
-from memsweep.trial import run_trial
+from memsweep.trial import RunOptions, run_trial
 from paths import ROOT
 
 registry.discover(ROOT)
@@ -129,8 +131,8 @@ def ensemble_of(config: Any, task: Task, seeds: int = 2, dtype: torch.dtype = to
 
 
 def trained(config: Any, task: Task, training: TrainingConfig = TRAINING, **options: Any) -> Learner:
-    problem = problem_for([task], False, getattr(torch, training.dtype))
-    (learner,) = train([ensemble_of(config, task, training.seeds)], problem, training, **options)
+    task_loss = task_loss_for([task], False, getattr(torch, training.dtype))
+    (learner,) = train([ensemble_of(config, task, training.seeds)], task_loss, training, **options)
     return learner
 
 
@@ -139,9 +141,9 @@ def measured(config: Any, task: Task) -> list[Measurement]:
     learner = trained(config, task, replace(TRAINING, micro_batch=4))
     few = RadiiConfig(from_=0.1, to=1.0, count=2)
     perturbation = PerturbationConfig(radii=few, starts=0, ascent_steps=1, balls=("all",))
-    problem = problem_for([task], False, torch.float64)
+    task_loss = task_loss_for([task], False, torch.float64)
     any_trial = replace(trial(), model=config, training=TRAINING, perturbation=perturbation)
-    found = measure(learner, problem, problem.data(Stream(0, TEST), 0, 10), any_trial)
+    found = measure(learner, task_loss, task_loss.data(Stream(0, TEST), 0, 10), any_trial)
     return [measurement for _, measurement in found]
 
 
@@ -168,11 +170,11 @@ def test_symbols_are_their_one_hot_vectors_bit_for_bit(config: Any, task: type[W
 
 @pytest.mark.parametrize(("wrong", "named"), [(-2, "-2"), (SYMBOLS, "5")])
 def test_a_symbol_of_another_alphabet_is_named(wrong: int, named: str) -> None:
-    problem = SampledProblem(Words(), torch.float64)
-    batch = problem.sequences(Stream(0, TRAIN), 0, 3)
+    task_loss = SampledLoss(Words(), torch.float64)
+    batch = task_loss.draw(Stream(0, TRAIN), 0, 3)
     batch.inputs[1, 2] = wrong
     with pytest.raises(ValueError, match=rf"'words' drew the symbol {named}, but has 5 of them.*0 to 4, and -1"):
-        problem.prepared(batch)
+        task_loss.prepare(batch)
 
 
 def test_vectors_take_the_dtype_of_the_models() -> None:
@@ -185,9 +187,9 @@ def test_vectors_take_the_dtype_of_the_models() -> None:
 # ---- pieces
 
 
-def descent(learner: Learner, problem: SampledProblem, size: int) -> Tensor:
+def descent(learner: Learner, task_loss: SampledLoss, size: int) -> Tensor:
     with learner.in_training(0):
-        loss, gradient = learner.descent(problem, problem.data(Stream(0, TRAIN), 0, size))
+        loss, gradient = learner.gradients(task_loss, whole(task_loss.data(Stream(0, TRAIN), 0, size)))
     return torch.cat([loss.unsqueeze(1), gradient], 1)
 
 
@@ -195,12 +197,12 @@ def descent(learner: Learner, problem: SampledProblem, size: int) -> Tensor:
 def test_a_batch_in_pieces_is_the_whole_batch(rule: str, pieces: int) -> None:
     """Dropout, too, drops in a piece what it drops in the batch."""
     config, task = replace(STACK, layers=2, dropout=0.4), Words()
-    problem = problem_for([task], False, torch.float64)
+    task_loss = task_loss_for([task], False, torch.float64)
     found = []
     for size in (7, pieces):
-        learner = Learner.start(ensemble_of(config, task), problem, replace(TRAINING, rule=rule, micro_batch=size))
+        learner = Learner.start(ensemble_of(config, task), task_loss, replace(TRAINING, rule=rule, micro_batch=size))
         assert learner.micro_batch == size
-        found.append(descent(learner, problem, 7))
+        found.append(descent(learner, task_loss, 7))
         assert learner.ensemble.model.first_row == 0
     assert found[0].abs().min(1).values.shape == (2,)
     torch.testing.assert_close(found[1], found[0], rtol=1e-12, atol=1e-13)
@@ -213,21 +215,21 @@ def budgeted(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
 
 def test_a_budget_that_forces_pieces_is_kept_to(monkeypatch: pytest.MonkeyPatch) -> None:
     task, training = Words(), replace(TRAINING, batch_size=40, rule="online_full")
-    problem, ensemble = problem_for([task], False, torch.float64), ensemble_of(STACK, task)
-    data = problem.data(Stream(0, TRAIN), 0, 40)
+    task_loss, ensemble = task_loss_for([task], False, torch.float64), ensemble_of(STACK, task)
+    data = task_loss.data(Stream(0, TRAIN), 0, 40)
 
     def peak(size: int) -> int:
-        learner = Learner.start(ensemble, problem, replace(training, micro_batch=size))
-        return live_bytes(lambda: learner.descent(problem, data)).peak
+        learner = Learner.start(ensemble, task_loss, replace(training, micro_batch=size))
+        return live_bytes(lambda: learner.gradients(task_loss, whole(data))).peak
 
     budget = (peak(8) + peak(16)) // 2
     budgeted(monkeypatch, budget)
-    chosen = Learner.start(ensemble, problem, training)
+    chosen = Learner.start(ensemble, task_loss, training)
     assert chosen.micro_batch == 8
-    assert live_bytes(lambda: chosen.descent(problem, data)).peak <= budget < peak(16)
-    assert Learner.start(ensemble, problem, training).micro_batch == 8
+    assert live_bytes(lambda: chosen.gradients(task_loss, whole(data))).peak <= budget < peak(16)
+    assert Learner.start(ensemble, task_loss, training).micro_batch == 8
     budgeted(monkeypatch, 1)
-    assert Learner.start(ensemble, problem, training).micro_batch == 1
+    assert Learner.start(ensemble, task_loss, training).micro_batch == 1
 
 
 def test_the_gradient_that_a_rule_is_compared_with_keeps_to_the_budget_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,14 +237,16 @@ def test_the_gradient_that_a_rule_is_compared_with_keeps_to_the_budget_too(monke
     gru = registry.get(registry.UNIT, "gru").Config()
     config, task = replace(STACK, width=3, unit=gru), Words()
     training = replace(TRAINING, batch_size=40, rule="online_reservoir")
-    problem, ensemble = problem_for([task], False, torch.float64), ensemble_of(config, task)
-    learner = Learner.start(ensemble, problem, replace(training, micro_batch=8))
-    data = problem.data(Stream(0, TRAIN), 0, 40)
-    own, true = (live_bytes(lambda rule=rule: learner.descent(problem, data, rule)).peak for rule in (None, "bptt"))
+    task_loss, ensemble = task_loss_for([task], False, torch.float64), ensemble_of(config, task)
+    learner = Learner.start(ensemble, task_loss, replace(training, micro_batch=8))
+    data = task_loss.data(Stream(0, TRAIN), 0, 40)
+    own, true = (
+        live_bytes(lambda rule=rule: learner.gradients(task_loss, whole(data), rule)).peak for rule in (None, "bptt")
+    )
     budgeted(monkeypatch, true * 5 // 4)
     assert own < 0.8 * true
     for every in (0, 2):
-        assert Learner.start(ensemble, problem, replace(training, alignment_every=every)).micro_batch == 8
+        assert Learner.start(ensemble, task_loss, replace(training, alignment_every=every)).micro_batch == 8
 
 
 def test_the_choice_leaves_no_trace() -> None:
@@ -282,7 +286,7 @@ def test_fewer_sequences_than_the_measurement_wants() -> None:
             return Batch(drawn.inputs[:size], drawn.targets[:size])
 
     assert trained(STACK, Few()).micro_batch == CHUNK
-    sample = problem_for([Few()], False, torch.float64).sample(Stream(0, TRAIN), 7, 4)
+    sample = task_loss_for([Few()], False, torch.float64).sample(Stream(0, TRAIN), 7, 4)
     assert torch.equal(sample.inputs[:2], sample.inputs[2:])
 
 
@@ -295,11 +299,11 @@ AT_ONCE = [VanillaRNN.Config(width=2, layers=2, dropout=0.5), replace(STACK, nor
 @pytest.mark.parametrize("config", AT_ONCE, ids=["dropout of a batch", "norm of a batch"])
 def test_what_must_see_a_batch_at_once_does(monkeypatch: pytest.MonkeyPatch, config: Any) -> None:
     budgeted(monkeypatch, 1)
-    task, problem = Words(3), SampledProblem(Words(3), torch.float64)
-    found = Learner.start(ensemble_of(config, task), problem, replace(TRAINING, batch_size=300))
+    task, task_loss = Words(3), SampledLoss(Words(3), torch.float64)
+    found = Learner.start(ensemble_of(config, task), task_loss, replace(TRAINING, batch_size=300))
     assert found.micro_batch == 300
     asked = replace(trial(), model=config, training=replace(TRAINING, micro_batch=3, train_size=0))
-    (said,) = [problem for problem in asked.problems() if "micro_batch" in problem]
+    (said,) = [task_loss for task_loss in asked.problems() if "micro_batch" in task_loss]
     assert "training.micro_batch is 3" in said
     assert "at once" in said
     assert not [word for word in replace(asked, training=TRAINING).problems() if "micro_batch" in word]
@@ -323,14 +327,14 @@ def test_a_trial_says_how_many_sequences_it_took_at_a_time() -> None:
 
 
 def test_several_parts_of_a_batch_come_in_pieces_too() -> None:
-    whole, parts = run_trial(small_trial()), run_trial(small_trial(micro_batch=2), shards=2)
+    whole, parts = run_trial(small_trial()), run_trial(small_trial(micro_batch=2), RunOptions(shards=2))
     assert parts.summary["micro_batch"] == 2
     assert parts.summary["error"] == pytest.approx(whole.summary["error"], rel=1e-9)
 
 
 def test_windows_are_split_by_sequences() -> None:
-    problem = CarriedProblem(Pages(), torch.float64)
-    learner = Learner.start(ensemble_of(VanillaRNN.Config(width=3), Pages()), problem, TRAINING)
+    task_loss = CarriedLoss(Pages(), torch.float64)
+    learner = Learner.start(ensemble_of(VanillaRNN.Config(width=3), Pages()), task_loss, TRAINING)
     assert learner.micro_batch == CHUNK
     assert learner.carried.shape == (2, 7, 3)
     assert not learner.carried.any()

@@ -21,12 +21,13 @@ from memsweep.config.schema.trial import TrainingConfig, TrialConfig, Turn
 from memsweep.errors import ConfigError
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
-from memsweep.learning.loss.problem import Problem, problem_for
-from memsweep.learning.state.checkpoints import Checkpoint
+from memsweep.learning.loss.base import TaskLoss
+from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Group, Model, Signature
 from memsweep.streams import TRAIN, Stream
-from memsweep.trial import run_pack
+from memsweep.trial import RunOptions, run_pack
 
 GROUPS = GroupsConfig(
     orthogonal=GroupConfig(learning_rate=0.001), triangle=GroupConfig(learning_rate=0.004, weight_decay=0.2)
@@ -51,13 +52,13 @@ def config_of(name: str = "nn_rnn", **fields: Any) -> Any:
     return registry.get(registry.MODEL, name).Config(**given)
 
 
-def started(model: Any, seeds: int = 2) -> tuple[Ensemble, Problem]:
+def started(model: Any, seeds: int = 2) -> tuple[Ensemble, TaskLoss]:
     """As the engine runs a model without pack fields: an ensemble of exactly its seeds, over sequences."""
     task = registry.get(registry.TASK, "linear_functional")(task_config(horizon=6))
     replicas = [Replica(0, model, seed, 0.02) for seed in range(seeds)]
     model_class = registry.get(registry.MODEL, model.name)
     (ensemble,) = build(model_class, replicas, Signature(1, 1, 6), torch.float64, None)
-    return ensemble, problem_for([task], False, torch.float64)
+    return ensemble, task_loss_for([task], False, torch.float64)
 
 
 def penalty_of(model: Model) -> Tensor:
@@ -66,7 +67,9 @@ def penalty_of(model: Model) -> Tensor:
     return total
 
 
-def by_torch(model: Model, name: str, training: TrainingConfig, problem: Problem, turn: int = 0) -> dict[str, Tensor]:
+def by_torch(
+    model: Model, name: str, training: TrainingConfig, task_loss: TaskLoss, turn: int = 0
+) -> dict[str, Tensor]:
     """The weights after a training with torch's optimizer and its parameter groups; settings of the rest turn once."""
     of = {group: [] for group in Group}
     for key, role in model.roles(model.config).items():
@@ -85,9 +88,9 @@ def by_torch(model: Model, name: str, training: TrainingConfig, problem: Problem
             for group in optimizer.param_groups[:2]:
                 group["weight_decay"] = training.weight_decay
             optimizer.param_groups[0]["lr"] = training.learning_rate
-        batch = problem.task.draw(Stream(0, TRAIN), step, training.batch_size)
+        batch = task_loss.task.draw(Stream(0, TRAIN), step, training.batch_size)
         optimizer.zero_grad()
-        (problem.task.loss(model(batch.inputs), batch) + penalty_of(model)).backward()
+        (task_loss.task.loss(model(batch.inputs), batch) + penalty_of(model)).backward()
         optimizer.step()
     return {key: value.detach() for key, value in model.named_parameters()}
 
@@ -95,13 +98,13 @@ def by_torch(model: Model, name: str, training: TrainingConfig, problem: Problem
 @pytest.mark.parametrize("name", FIELDS)
 def test_groups_and_penalty_follow_torchs_parameter_groups(name: str) -> None:
     training = TrainingConfig(**TRAINING | {"optimizer": name} | FIELDS[name])
-    ensemble, problem = started(config_of())
-    (learner,) = train([ensemble], problem, training)
+    ensemble, task_loss = started(config_of())
+    (learner,) = train([ensemble], task_loss, training)
     found = ensemble.layout.named(learner.weights)
     for row, replica in enumerate(ensemble.replicas):
         rng = Stream(replica.seed, "initial weights").generator()
         model = type(ensemble.model)(replica.model, ensemble.model.signature, rng)
-        for key, value in by_torch(model, name, training, problem).items():
+        for key, value in by_torch(model, name, training, task_loss).items():
             torch.testing.assert_close(found[key][row], value, rtol=1e-9, atol=1e-11)
 
 
@@ -121,8 +124,8 @@ def test_factors_of_units_follow_torchs_parameter_groups(name: str, published: s
     groups = GroupsConfig(recurrent=STANDARD, input=STANDARD if published == "standard" else GroupConfig())
     options = {"optimizer": name, "groups": groups, "schedule": "cosine", "steps": 6, "validate_every": 2}
     training = TrainingConfig(**TRAINING | options | FIELDS[name])
-    ensemble, problem = started(stack(), seeds=1)
-    (learner,) = train([ensemble], problem, training)
+    ensemble, task_loss = started(stack(), seeds=1)
+    (learner,) = train([ensemble], task_loss, training)
     found = ensemble.layout.named(learner.weights)
     model = type(ensemble.model)(stack(), ensemble.model.signature, Stream(0, "initial weights").generator())
     slow = ("nu", "theta", "gamma_log", *(("encoder_re", "encoder_im") if published == "standard" else ()))
@@ -137,9 +140,9 @@ def test_factors_of_units_follow_torchs_parameter_groups(name: str, published: s
         rate = 0.02 * 0.5 * (1.0 + math.cos(math.pi * step / training.steps))
         for group, factor in zip(optimizer.param_groups, (1.0, 0.5), strict=True):
             group["lr"] = factor * rate
-        batch = problem.task.draw(Stream(0, TRAIN), step, training.batch_size)
+        batch = task_loss.task.draw(Stream(0, TRAIN), step, training.batch_size)
         optimizer.zero_grad()
-        problem.task.loss(model(batch.inputs), batch).backward()
+        task_loss.task.loss(model(batch.inputs), batch).backward()
         optimizer.step()
     for key, value in model.named_parameters():
         torch.testing.assert_close(found[key][0], value.detach(), rtol=1e-9, atol=1e-11)
@@ -148,12 +151,12 @@ def test_factors_of_units_follow_torchs_parameter_groups(name: str, published: s
 def test_a_factor_follows_the_learning_rate_of_replicas_and_of_turns() -> None:
     """Where a turn has another learning rate, the training with a factor is the one with the rate that it makes."""
     turn = Turn(until=2, learning_rate=0.1, weight_decay=0.03, clip=0.0, amplitude_penalty=0.0, margin_penalty=0.0)
-    ensemble, problem = started(stack())
+    ensemble, task_loss = started(stack())
 
     def trained(**settings: Any) -> Learner:
         groups = GroupsConfig(recurrent=GroupConfig(**settings))
         options = {"steps": 4, "until": 2, "validate_every": 2, "groups": groups, "turns": (turn,)}
-        (learner,) = train([ensemble], problem, TrainingConfig(**TRAINING | options))
+        (learner,) = train([ensemble], task_loss, TrainingConfig(**TRAINING | options))
         return learner
 
     by_factor = trained(factor=0.5)
@@ -167,24 +170,24 @@ def test_settings_of_the_others_turn_and_those_of_groups_stay() -> None:
     turn = Turn(until=4, learning_rate=0.02, weight_decay=0.03, clip=0.0, amplitude_penalty=0.0, margin_penalty=0.0)
     options = {"optimizer": "rmsprop", "turns": (turn,), "learning_rate": 0.005, "weight_decay": 0.5}
     training = TrainingConfig(**TRAINING | options)
-    ensemble, problem = started(config_of(), seeds=1)
+    ensemble, task_loss = started(config_of(), seeds=1)
     ensemble = dataclasses.replace(ensemble, replicas=(dataclasses.replace(ensemble.replicas[0], learning_rate=0.005),))
-    (learner,) = train([ensemble], problem, training)
+    (learner,) = train([ensemble], task_loss, training)
     found = ensemble.layout.named(learner.weights)
     model = type(ensemble.model)(config_of(), ensemble.model.signature, Stream(0, "initial weights").generator())
-    for key, value in by_torch(model, "rmsprop", training, problem, turn=4).items():
+    for key, value in by_torch(model, "rmsprop", training, task_loss, turn=4).items():
         torch.testing.assert_close(found[key][0], value, rtol=1e-9, atol=1e-11)
 
 
 def test_the_schedule_multiplies_all_rates_alike() -> None:
     """At the second of two steps a cosine stands at a half: every weight, of any group, moves half as far."""
-    ensemble, problem = started(config_of(), seeds=1)
+    ensemble, task_loss = started(config_of(), seeds=1)
     moved = {}
     for schedule in ("constant", "cosine"):
         options = {"steps": 2, "validate_every": 1, "schedule": schedule, "optimizer": "rmsprop", "weight_decay": 0.0}
         training = TrainingConfig(**TRAINING | options | {"groups": GroupsConfig(orthogonal=GROUPS.orthogonal)})
-        (whole,) = train([ensemble], problem, training)
-        (half,) = train([ensemble], problem, dataclasses.replace(training, until=1))
+        (whole,) = train([ensemble], task_loss, training)
+        (half,) = train([ensemble], task_loss, dataclasses.replace(training, until=1))
         moved[schedule] = ensemble.layout.named(whole.weights - half.weights)
     for key, step in moved["constant"].items():
         torch.testing.assert_close(0.5 * step, moved["cosine"][key], rtol=1e-9, atol=1e-15)
@@ -192,7 +195,7 @@ def test_the_schedule_multiplies_all_rates_alike() -> None:
 
 
 def test_the_penalty_counts_in_what_is_selected_and_is_differentiated() -> None:
-    ensemble, problem = started(config_of())
+    ensemble, task_loss = started(config_of())
     moduli = torch.tensor([[1.0, 0.5], [2.0, -1.0]], dtype=torch.float64)
     named = ensemble.layout.named(ensemble.initial) | {"moduli": moduli}
     ensemble = dataclasses.replace(ensemble, initial=ensemble.layout.flat(named))
@@ -200,7 +203,9 @@ def test_the_penalty_counts_in_what_is_selected_and_is_differentiated() -> None:
     for delta in (0.0, 0.3):
         model = type(ensemble.model).ensemble_of([config_of(delta=delta)] * 2, ensemble.model.signature)
         options = {"steps": 0, "learning_rate": 0.02}
-        (learner,) = train([dataclasses.replace(ensemble, model=model)], problem, TrainingConfig(**TRAINING | options))
+        (learner,) = train(
+            [dataclasses.replace(ensemble, model=model)], task_loss, TrainingConfig(**TRAINING | options)
+        )
         first[delta] = learner.best
         torch.testing.assert_close(learner.best_loss, first[0.0], rtol=0.0, atol=0.0)
     torch.testing.assert_close(first[0.3] - first[0.0], 0.3 * torch.tensor([0.25, 5.0], dtype=torch.float64))
@@ -209,11 +214,11 @@ def test_the_penalty_counts_in_what_is_selected_and_is_differentiated() -> None:
 def test_a_diverged_replica_leaves_the_others_penalties_alone() -> None:
     """The other row has the bits that it has beside a replica in good health."""
     training = TrainingConfig(**TRAINING | {"optimizer": "rmsprop"})
-    ensemble, problem = started(config_of())
-    (whole,) = train([ensemble], problem, training)
+    ensemble, task_loss = started(config_of())
+    (whole,) = train([ensemble], task_loss, training)
     broken = ensemble.layout.named(ensemble.initial)
     broken["moduli"][1] = torch.inf
-    (learner,) = train([dataclasses.replace(ensemble, initial=ensemble.layout.flat(broken))], problem, training)
+    (learner,) = train([dataclasses.replace(ensemble, initial=ensemble.layout.flat(broken))], task_loss, training)
     assert learner.diverged.tolist() == [False, True]
     assert torch.equal(learner.weights[0], whole.weights[0])
     assert torch.equal(learner.best[0], whole.best[0])
@@ -226,8 +231,8 @@ class _PowerCut(Exception):
 @pytest.mark.parametrize("name", ["rmsprop", "adam"])
 def test_an_interrupted_training_ends_with_the_same_bits(name: str) -> None:
     training = TrainingConfig(**TRAINING | {"optimizer": name, "checkpoint_every": 4})
-    ensemble, problem = started(config_of())
-    (whole,) = train([ensemble], problem, training)
+    ensemble, task_loss = started(config_of())
+    (whole,) = train([ensemble], task_loss, training)
     file = Checkpoint(Held(), "these configs")
 
     def cut(fraction: float) -> None:
@@ -235,10 +240,10 @@ def test_an_interrupted_training_ends_with_the_same_bits(name: str) -> None:
             raise _PowerCut
 
     with pytest.raises(_PowerCut):
-        train([ensemble], problem, training, checkpoint=file, progress=cut)
-    fresh = [Learner.start(ensemble, problem, training)]
+        train([ensemble], task_loss, training, checkpoint=file, progress=cut)
+    fresh = [Learner.start(ensemble, task_loss, training)]
     assert file.load(fresh, training) == 4
-    (resumed,) = train([ensemble], problem, training, checkpoint=file)
+    (resumed,) = train([ensemble], task_loss, training, checkpoint=file)
     assert torch.equal(resumed.weights, whole.weights)
     state, wanted = resumed.optimizer.state(), whole.optimizer.state()
     assert state.keys() == wanted.keys()
@@ -253,8 +258,8 @@ def of(model: Any, **training: Any) -> TrialConfig:
 @pytest.mark.parametrize("name", ["rmsprop", "adam"])
 def test_a_row_goes_on_from_the_state_that_another_left(name: str) -> None:
     config, kept = of(config_of(), optimizer=name), Held()
-    run_pack([until(config, 8)], kept=[kept])
-    (result,), step = begun([config], handed=[kept])
+    run_pack([until(config, 8)], RunOptions(end_states=[kept]))
+    (result,), step = begun([config], start_states=[kept])
     assert step == 8
     assert_same(result, run_pack([config])[0])
 

@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from engine import model_config, stacked, trial
+from engine import model_config, stacked, trial, whole
 from memsweep import registry
 from memsweep.config.schema.trial import TrainingConfig
+from memsweep.data.task import Batch
 from memsweep.learning.ensemble.replicas import stability_margin
 from memsweep.learning.loop import train
-from memsweep.learning.loss.problem import SampledProblem
-from memsweep.learning.state.checkpoints import Checkpoint
-from memsweep.learning.training.batches import TrainingData
+from memsweep.learning.loss.sampled import SampledLoss
+from memsweep.learning.state.checkpoint import Checkpoint
+from memsweep.learning.training.batches import TrainingBatches
 from memsweep.learning.training.learner import Learner
-from memsweep.learning.training.lr_schedule import Plateau
 from memsweep.learning.training.optimizer import AdamW
+from memsweep.learning.training.schedule import Plateau
 from memsweep.models.base import Part
 from memsweep.streams import TRAIN, Stream
 from memsweep.sweep.store.filesystem import Location
@@ -43,10 +44,10 @@ def test_a_plateau_is_torchs():
 
 
 def test_a_fixed_training_set_is_shuffled_every_epoch():
-    _, problem = stacked([model_config()])
-    data = TrainingData(problem, TrainingConfig(**TRAINING | {"train_size": 40}))
+    _, task_loss = stacked([model_config()])
+    data = TrainingBatches(task_loss, TrainingConfig(**TRAINING | {"train_size": 40}))
     rows: list[torch.Tensor] = []
-    data.problem = _Rows(rows)  # type: ignore[assignment]
+    data.task_loss = _Rows(rows)  # type: ignore[assignment]
     for step in range(4):
         data.batch(step)
     first, second = (set(torch.cat(rows[at : at + 2]).tolist()) for at in (0, 2))
@@ -54,57 +55,57 @@ def test_a_fixed_training_set_is_shuffled_every_epoch():
     assert first != second
     assert max(first | second) < 40
     again: list[torch.Tensor] = []
-    data.problem = _Rows(again)  # type: ignore[assignment]
+    data.task_loss = _Rows(again)  # type: ignore[assignment]
     data.batch(1)  # any step can be made on its own: a resumed run sees what an uninterrupted one would have seen
     assert torch.equal(again[0], rows[1])
 
 
 class _Rows:
-    """Stands in for a problem's preparation, to see which sequences a batch is made of."""
+    """Stands in for a task loss's preparation, to see which sequences a batch is made of."""
 
     def __init__(self, seen: list[torch.Tensor]) -> None:
         self.seen = seen
 
-    def chosen(self, sequences: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        assert sequences.shape[0] == 40
+    def select(self, batch: Batch, rows: torch.Tensor) -> torch.Tensor:
+        assert batch.inputs.shape[0] == 40
         return rows
 
-    def prepared(self, rows: torch.Tensor) -> None:
+    def prepare(self, rows: torch.Tensor) -> None:
         self.seen.append(rows)
 
 
 def test_a_fixed_set_of_one_batch_is_that_batch():
-    _, problem = stacked([model_config()])
-    fixed = TrainingData(problem, TrainingConfig(**TRAINING | {"train_size": 16})).batch(0)
-    fresh = problem.data(Stream(0, TRAIN), 0, 16)
+    _, task_loss = stacked([model_config()])
+    fixed = TrainingBatches(task_loss, TrainingConfig(**TRAINING | {"train_size": 16})).batch(0).shards[0][1]
+    fresh = task_loss.data(Stream(0, TRAIN), 0, 16)
     torch.testing.assert_close(fixed.lags, fresh.lags, rtol=1e-12, atol=1e-15)
 
 
 def test_a_fixed_set_larger_than_what_the_task_has_is_refused():
     digits = registry.get(registry.TASK, "digits")
-    problem = SampledProblem(digits(digits.Config()), torch.float64)
+    task_loss = SampledLoss(digits(digits.Config()), torch.float64)
     with pytest.raises(ValueError, match="train_size is 5000, but the task has only 1197 training sequences"):
-        TrainingData(problem, TrainingConfig(**TRAINING | {"train_size": 5000}))
+        TrainingBatches(task_loss, TrainingConfig(**TRAINING | {"train_size": 5000}))
 
 
 def test_a_replica_stops_below_the_loss_but_not_before_the_smallest_number_of_steps():
     reached = {}
     for smallest in (0, 30):
-        (ensemble,), problem = stacked([model_config(width=2)])
+        (ensemble,), task_loss = stacked([model_config(width=2)])
         options = TRAINING | {"stop_below": 1e6, "smallest_steps": smallest}
-        (learner,) = train([ensemble], problem, TrainingConfig(**options))
+        (learner,) = train([ensemble], task_loss, TrainingConfig(**options))
         reached[smallest] = int(learner.steps[0])
     assert reached == {0: 5, 30: 30}
-    (ensemble,), problem = stacked([model_config(width=2)])
-    (learner,) = train([ensemble], problem, TrainingConfig(**TRAINING | {"stop_below": 1e-30}))
+    (ensemble,), task_loss = stacked([model_config(width=2)])
+    (learner,) = train([ensemble], task_loss, TrainingConfig(**TRAINING | {"stop_below": 1e-30}))
     assert int(learner.steps[0]) == 40
 
 
 def test_plateaus_slow_training_down_and_end_it():
     options = TRAINING | {"steps": 200, "schedule": "plateau", "plateau_patience": 0, "learning_rate": 1e-9}
-    (ensemble,), problem = stacked([model_config(width=2)], learning_rate=1e-9)
+    (ensemble,), task_loss = stacked([model_config(width=2)], learning_rate=1e-9)
     # with such a rate nothing improves: every validation is a plateau
-    (learner,) = train([ensemble], problem, TrainingConfig(**options | {"smallest_rate": 1e-11}))
+    (learner,) = train([ensemble], task_loss, TrainingConfig(**options | {"smallest_rate": 1e-11}))
     assert int(learner.steps[0]) < 40
     assert float(learner.plateau.factor[0]) < 1e-2
 
@@ -112,9 +113,9 @@ def test_plateaus_slow_training_down_and_end_it():
 def test_the_kept_state_may_be_chosen_by_the_loss_alone():
     found = {}
     for select in ("objective", "loss"):
-        (ensemble,), problem = stacked([model_config(width=3)])
+        (ensemble,), task_loss = stacked([model_config(width=3)])
         options = TRAINING | {"steps": 300, "learning_rate": 0.05, "amplitude_penalty": 1.0, "select": select}
-        (learner,) = train([ensemble], problem, TrainingConfig(**options | {"merge_redundant": False}))
+        (learner,) = train([ensemble], task_loss, TrainingConfig(**options | {"merge_redundant": False}))
         found[select] = float(learner.best_loss[0])
         assert found[select] >= min(float(valid[0]) for _, _, valid in learner.history) - 1e-12
     assert found["loss"] < found["objective"]
@@ -126,13 +127,13 @@ def test_an_interrupted_run_with_plateaus_and_a_fixed_set_ends_with_the_same_bit
     )
 
     def learn(checkpoint=None, interrupt=False):
-        (ensemble,), problem = stacked([model_config(width=3)])
+        (ensemble,), task_loss = stacked([model_config(width=3)])
 
         def stop(fraction):
             if interrupt and fraction >= 0.5:
                 raise KeyboardInterrupt
 
-        return train([ensemble], problem, options, checkpoint=checkpoint, progress=stop)[0]
+        return train([ensemble], task_loss, options, checkpoint=checkpoint, progress=stop)[0]
 
     whole, place = learn(), Checkpoint(Location.at(tmp_path).slot("pack.pt"), "same")
     with pytest.raises(KeyboardInterrupt):
@@ -145,11 +146,11 @@ def test_an_interrupted_run_with_plateaus_and_a_fixed_set_ends_with_the_same_bit
 
 
 def test_the_gradient_over_weight_criterion_is_the_ratio_that_it_says():
-    (ensemble,), problem = stacked([model_config("exp", width=2)])
+    (ensemble,), task_loss = stacked([model_config("exp", width=2)])
     options = TrainingConfig(**TRAINING | {"steps": 1, "validate_every": 1, "amplitude_penalty": 0.0})
-    (learner,) = train([ensemble], problem, options)
+    (learner,) = train([ensemble], task_loss, options)
     weights = ensemble.initial.clone().requires_grad_()
-    loss = learner.losses(problem, problem.data(Stream(0, TRAIN), 0, 16), weights, ensemble.real)
+    loss = learner.losses(task_loss, whole(task_loss.data(Stream(0, TRAIN), 0, 16)), weights, ensemble.real)
     (gradient,) = torch.autograd.grad(loss.sum(), weights)
     at = slice(0, 2)  # the recurrent weights come first; two of the eight places exist
     expected = (gradient[0, at] / weights[0, at]).abs().detach()
@@ -160,17 +161,17 @@ def test_the_gradient_over_weight_criterion_is_the_ratio_that_it_says():
 
 def test_a_step_descends_the_loss_and_both_penalties(monkeypatch):
     """The gradient that a step takes, of each name and each penalty by itself, is that of the objective as a whole."""
-    (ensemble,), problem = stacked([model_config("direct", width=2), model_config("exp", width=3)])
+    (ensemble,), task_loss = stacked([model_config("direct", width=2), model_config("exp", width=3)])
     options = TrainingConfig(
         **TRAINING
         | {"steps": 1, "amplitude_penalty": 0.1, "margin_penalty": 0.3, "clip": 1e6, "merge_redundant": False}
     )
     seen = []
     monkeypatch.setattr(AdamW, "update", lambda self, weights, gradient, *rest: seen.append(gradient) or weights)
-    train([ensemble], problem, options)
+    train([ensemble], task_loss, options)
     weights = ensemble.initial.clone().requires_grad_()
-    learner = Learner.start(ensemble, problem, options)
-    loss = learner.losses(problem, problem.data(Stream(0, TRAIN), 0, 16), weights, ensemble.real)
+    learner = Learner.start(ensemble, task_loss, options)
+    loss = learner.losses(task_loss, whole(task_loss.data(Stream(0, TRAIN), 0, 16)), weights, ensemble.real)
     amplitudes = ensemble.layout.select(Part.ENCODER, Part.READOUT)
     squares = (weights * amplitudes).square().sum(-1)
     largest = 1.0 - stability_margin(ensemble, weights)

@@ -16,7 +16,7 @@ from memsweep.config.schema.trial import TURNING, TrainingConfig, TrialConfig, T
 from memsweep.errors import ConfigError
 from memsweep.learning.loop import train
 from memsweep.learning.training.learner import Learner
-from memsweep.learning.training.settings_schedule import stretches
+from memsweep.learning.training.schedule import merged_settings
 from memsweep.models.base import Part
 from memsweep.outcome import Outcome
 from memsweep.streams import TRAIN, Stream
@@ -29,8 +29,10 @@ TRAINING = {"steps": 60, "batch_size": 16, "validation_size": 32, "validate_ever
 @cache
 def learned(**options: Any) -> Learner:
     training = TrainingConfig(**TRAINING | {"merge_redundant": False} | options)
-    (ensemble,), problem = stacked([model_config(width=3)], learning_rate=training.learning_rate, rows=lambda width: 8)
-    return train([ensemble], problem, training)[0]
+    (ensemble,), task_loss = stacked(
+        [model_config(width=3)], learning_rate=training.learning_rate, rows=lambda width: 8
+    )
+    return train([ensemble], task_loss, training)[0]
 
 
 def turn(until: int, **settings: float) -> Turn:
@@ -138,9 +140,9 @@ def test_turned_settings_follow_the_plain_recurrence():
         turn(8, learning_rate=0.005, clip=0.05, amplitude_penalty=0.3),
     )
     options = TRAINING | {"steps": 12, "validate_every": 4, "schedule": "constant", "learning_rate": 0.03}
-    (ensemble,), problem = stacked([model_config(width=3)], learning_rate=0.03)
+    (ensemble,), task_loss = stacked([model_config(width=3)], learning_rate=0.03)
     training = TrainingConfig(**options, turns=steps)
-    (fast,) = train([ensemble], problem, training)
+    (fast,) = train([ensemble], task_loss, training)
     model = type(ensemble.model)(
         model_config(width=3), ensemble.model.signature, Stream(0, "initial weights").generator()
     )
@@ -148,9 +150,9 @@ def test_turned_settings_follow_the_plain_recurrence():
     for step in range(12):
         now: Any = steps[0] if step < 4 else steps[1] if step < 8 else training
         optimizer.param_groups[0].update(lr=now.learning_rate, weight_decay=now.weight_decay)
-        batch = problem.task.draw(Stream(0, TRAIN), step, training.batch_size)
+        batch = task_loss.task.draw(Stream(0, TRAIN), step, training.batch_size)
         size = model.encoder_weight.square().sum() + model.readout_weight.square().sum()
-        loss = problem.task.loss(model(batch.inputs), batch) + now.amplitude_penalty * size
+        loss = task_loss.task.loss(model(batch.inputs), batch) + now.amplitude_penalty * size
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), now.clip)
@@ -222,6 +224,6 @@ def test_ends_and_turns_that_cannot_be_are_refused_all_at_once(training, words):
 
 def test_stretches_are_as_few_as_they_are():
     training = TrainingConfig(**TRAINING, turns=(turn(10), turn(20), turn(30, clip=0.1)), until=45)
-    assert stretches(training, 45) == (turn(20), turn(30, clip=0.1), turn(45))
-    assert stretches(training, 25) == (turn(20), turn(25, clip=0.1))
-    assert stretches(training, 15) == (turn(15),)
+    assert merged_settings(training, 45) == (turn(20), turn(30, clip=0.1), turn(45))
+    assert merged_settings(training, 25) == (turn(20), turn(25, clip=0.1))
+    assert merged_settings(training, 15) == (turn(15),)

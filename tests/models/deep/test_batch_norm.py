@@ -12,19 +12,20 @@ from stack_reference import BatchNorm, Reference
 from test_checkpoints import Held
 from torch import Tensor
 
-from engine import noise, task_config, trial
+from engine import noise, task_config, trial, whole
 from memsweep import registry
 from memsweep.config.schema.trial import ResourcesConfig, TrialConfig
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
-from memsweep.learning.loss.problem import Problem, problem_for
-from memsweep.learning.state.checkpoints import Checkpoint
+from memsweep.learning.loss.base import TaskLoss
+from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.models.base import Part, Signature
 from memsweep.models.deep.norm import Norm, norm_initial
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.stability.perturbation.ball import ALL, RECURRENT, WEIGHTS, Ball
 from memsweep.streams import TRAIN, VALIDATION, Stream
-from memsweep.trial import run_pack
+from memsweep.trial import RunOptions, run_pack
 
 HORIZON = 6
 TRAINING: dict[str, Any] = {
@@ -44,11 +45,11 @@ def config(**fields: Any) -> ResidualStack.Config:
     return ResidualStack.Config(**{"width": 3, "features": 4, "layers": 2, "norm": "batch"} | fields)
 
 
-def started(seeds: int = 2, **fields: Any) -> tuple[Ensemble, Problem]:
+def started(seeds: int = 2, **fields: Any) -> tuple[Ensemble, TaskLoss]:
     task = registry.get(registry.TASK, "linear_functional")(task_config(horizon=HORIZON))
     replicas = [Replica(0, config(**fields), seed, 0.02) for seed in range(seeds)]
     (ensemble,) = build(ResidualStack, replicas, Signature(1, 1, HORIZON), torch.float64, None)
-    return ensemble, problem_for([task], False, torch.float64)
+    return ensemble, task_loss_for([task], False, torch.float64)
 
 
 def training_of(**fields: Any) -> Any:
@@ -79,23 +80,23 @@ def test_running_statistics_are_torchs() -> None:
 @pytest.mark.parametrize("optimizer", ["adamw", "rmsprop"])
 def test_a_training_is_torchs(optimizer: str) -> None:
     """The whole loop: gradients through a batch's statistics, weight decay on all weights, and on no statistic."""
-    ensemble, problem = started()
+    ensemble, task_loss = started()
     training = training_of(optimizer=optimizer)
-    (learner,) = train([ensemble], problem, training)
+    (learner,) = train([ensemble], task_loss, training)
     initial, found = (ensemble.layout.named(weights) for weights in (ensemble.initial, learner.weights))
     assert isinstance(ensemble.model, ResidualStack)
-    valid = problem.data(Stream(0, VALIDATION), 0, training.validation_size)
+    valid = task_loss.data(Stream(0, VALIDATION), 0, training.validation_size)
     kind = {"rmsprop": torch.optim.RMSprop, "adamw": torch.optim.AdamW}[optimizer]
     for row in range(2):
         model = Reference(ensemble.model.config, {name: value[row] for name, value in initial.items()})
         descent = kind(model.parameters(), lr=0.02, weight_decay=0.5)
         losses = [math.nan] * (training.steps + 1)
         for step in range(training.steps):
-            batch = problem.task.draw(Stream(0, TRAIN), step, training.batch_size)
+            batch = task_loss.task.draw(Stream(0, TRAIN), step, training.batch_size)
             descent.zero_grad()
-            problem.task.loss(model.train()(batch.inputs), batch).backward()
+            task_loss.task.loss(model.train()(batch.inputs), batch).backward()
             descent.step()
-            losses[step + 1] = problem.task.loss(model.eval()(valid.inputs), valid).item()
+            losses[step + 1] = task_loss.task.loss(model.eval()(valid.inputs), valid).item()
         for name, value in model.by_names().items():
             torch.testing.assert_close(found[name][row], value.detach(), rtol=1e-8, atol=1e-10)
         for step, _, validated in learner.history[1:]:
@@ -107,9 +108,9 @@ class _PowerCut(Exception):
 
 
 def test_an_interrupted_training_ends_with_the_same_bits() -> None:
-    ensemble, problem = started()
+    ensemble, task_loss = started()
     training = training_of(checkpoint_every=2)
-    (whole,) = train([ensemble], problem, training)
+    (whole,) = train([ensemble], task_loss, training)
     file = Checkpoint(Held(), "these configs")
 
     def cut(fraction: float) -> None:
@@ -117,9 +118,9 @@ def test_an_interrupted_training_ends_with_the_same_bits() -> None:
             raise _PowerCut
 
     with pytest.raises(_PowerCut):
-        train([ensemble], problem, training, checkpoint=file, progress=cut)
+        train([ensemble], task_loss, training, checkpoint=file, progress=cut)
     again, _ = started()
-    (resumed,) = train([again], problem, training, checkpoint=file)
+    (resumed,) = train([again], task_loss, training, checkpoint=file)
     for name in ("weights", "best_weights", "best_loss"):
         assert torch.equal(getattr(resumed, name), getattr(whole, name))
     assert not torch.equal(statistics_of(ensemble, whole.weights), statistics_of(ensemble, ensemble.initial))
@@ -127,24 +128,24 @@ def test_an_interrupted_training_ends_with_the_same_bits() -> None:
 
 def test_the_best_state_holds_the_statistics_of_its_step() -> None:
     """Its loss, computed anew from the kept weights, is the one that was validated."""
-    ensemble, problem = started()
+    ensemble, task_loss = started()
     training = training_of(learning_rate=0.3)
-    (learner,) = train([ensemble], problem, training)
-    valid = problem.data(Stream(0, VALIDATION), 0, training.validation_size)
-    again = learner.losses(problem, valid, learner.best_weights, learner.live)
+    (learner,) = train([ensemble], task_loss, training)
+    valid = task_loss.data(Stream(0, VALIDATION), 0, training.validation_size)
+    again = learner.losses(task_loss, whole(valid), learner.best_weights, learner.live)
     assert torch.equal(again, learner.best_loss)
-    (shorter,) = train([ensemble], problem, dataclasses.replace(training, until=int(learner.best_step[0])))
+    (shorter,) = train([ensemble], task_loss, dataclasses.replace(training, until=int(learner.best_step[0])))
     expected = statistics_of(ensemble, shorter.weights)[0]
     assert torch.equal(statistics_of(ensemble, learner.best_weights)[0], expected)
 
 
 def test_a_diverged_replica_keeps_its_statistics_and_leaves_the_others_alone() -> None:
-    ensemble, problem = started()
-    (whole,) = train([ensemble], problem, training_of())
+    ensemble, task_loss = started()
+    (whole,) = train([ensemble], task_loss, training_of())
     broken = ensemble.layout.named(ensemble.initial)
     broken["skip_l0"][1] = math.inf
     other = dataclasses.replace(ensemble, initial=ensemble.layout.flat(broken))
-    (learner,) = train([other], problem, training_of())
+    (learner,) = train([other], task_loss, training_of())
     assert learner.diverged.tolist() == [False, True]
     assert torch.equal(learner.weights[0], whole.weights[0])
     assert torch.equal(statistics_of(ensemble, learner.weights)[1], statistics_of(ensemble, ensemble.initial)[1])
@@ -176,7 +177,7 @@ def test_statistics_of_a_batch_are_not_shared_out() -> None:
     assert "it takes statistics of the whole batch (batch norm)" in found
     assert not sharing(config(norm="layer"))
     with pytest.raises(ValueError, match="must see a training batch at once"):
-        run_pack([of(config())], shards=2)
+        run_pack([of(config())], RunOptions(shards=2))
 
 
 def test_rules_that_go_forward_are_refused() -> None:

@@ -19,7 +19,7 @@ from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, Traini
 from memsweep.errors import ConfigError
 from memsweep.learning.ensemble.replicas import Replica, build
 from memsweep.learning.loop import train
-from memsweep.learning.loss.problem import problem_for
+from memsweep.learning.loss.task_loss import task_loss_for
 from memsweep.models.base import Signature
 from memsweep.models.deep.dropout import Dropout
 from memsweep.models.deep.residual_stack import ResidualStack
@@ -197,7 +197,7 @@ def test_a_replica_trains_alike_in_any_company() -> None:
     def trained(seeds: list[int], dropout: float) -> Tensor:
         replicas = [Replica(0, config(dropout=dropout), seed, 0.01) for seed in seeds]
         ensembles = build(ResidualStack, replicas, Signature(1, 1, 6), torch.float64, None)
-        (learner,) = train(ensembles, problem_for([task], False, torch.float64), training)
+        (learner,) = train(ensembles, task_loss_for([task], False, torch.float64), training)
         return learner.weights
 
     both = trained([0, 1], 0.5)
@@ -336,12 +336,12 @@ def test_the_worst_case_through_layers_is_a_lower_bound() -> None:
     task = registry.get(registry.TASK, "linear_functional")(task_config(horizon=16))
     replicas = [Replica(0, LINEAR, seed, 0.01) for seed in (0, 1)]
     (ensemble,) = build(ResidualStack, replicas, Signature(1, 1, 16), torch.float64, None)
-    problem = problem_for([task], True, torch.float64)
-    data, targets = problem.population(), torch.stack([problem.target(0)] * 2)
+    task_loss = task_loss_for([task], True, torch.float64)
+    data, targets = task_loss.population(), torch.stack([task_loss.target(0)] * 2)
 
     def worst(starts: int, steps: int) -> Tensor:
         radii = RadiiConfig(from_=0.5, to=1.0, count=2)
         how = PerturbationConfig(radii=radii, starts=starts, ascent_steps=steps)
-        return perturbation_error(ensemble, problem, data, ensemble.initial, targets, "recurrent", how)[:, -1]
+        return perturbation_error(ensemble, task_loss, data, ensemble.initial, targets, "recurrent", how)[:, -1]
 
     assert (worst(20, 40) > 1.5 * worst(0, 4)).all()

@@ -16,7 +16,7 @@ from memsweep import registry
 from memsweep.config.schema.trial import TrainingConfig
 from memsweep.learning.ensemble.replicas import Replica, build, stability_margin
 from memsweep.learning.loop import train
-from memsweep.learning.loss.problem import problem_for
+from memsweep.learning.loss.task_loss import task_loss_for
 from memsweep.models.base import Signature, as_linear
 from memsweep.models.matrix.vanilla_rnn import VanillaRNN
 from memsweep.stability.memory_function import memory_function, step_memory
@@ -276,7 +276,7 @@ def test_dropout_in_a_training_run() -> None:
         chosen = config(layers=2, dropout=dropout, width=3)
         replicas = [Replica(0, chosen, seed, 0.01) for seed in seeds]
         ensembles = build(VanillaRNN, replicas, Signature(1, 1, 10), torch.float64, None)
-        (learner,) = train(ensembles, problem_for([task], False, torch.float64), training)
+        (learner,) = train(ensembles, task_loss_for([task], False, torch.float64), training)
         return learner.weights
 
     both = trained([0, 1], 0.5)
@@ -369,6 +369,6 @@ def test_which_configs_are_linear() -> None:
 
 def test_dropout_needs_a_layer_to_act_on() -> None:
     assert not list(config(**DEEP).problems())
-    (problem,) = config(dropout=0.1).problems()
-    assert "layers is 1" in problem
-    assert "dropout is 0.1" in problem
+    (task_loss,) = config(dropout=0.1).problems()
+    assert "layers is 1" in task_loss
+    assert "dropout is 0.1" in task_loss

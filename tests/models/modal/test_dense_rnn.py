@@ -356,7 +356,7 @@ def test_halves_of_one_mode_are_that_mode(activation: str) -> None:
     weights = ensemble.layout.flat(ensemble.model.from_modal(modal))
     order = pruning.by_amplitude(ensemble, weights)
     assert order[0, 4] == 2  # after the padding, the weakest
-    merged = pruning.merged(ensemble, weights, order[:, 4], order[:, -1])
+    merged = pruning.merge(ensemble, weights, order[:, 4], order[:, -1])
     assert pruning.modes(ensemble) == 8
     inputs = 1e-3 * noise(3, 20, 1)
     before, after = (ensemble.model.outputs(ensemble.layout.named(w), inputs)[0] for w in (weights, merged))

@@ -302,7 +302,7 @@ def test_padded_modes_are_silent_and_a_merged_one_changes_nothing(fields: dict[s
     weights = ensemble.layout.flat(named)
     rows = torch.zeros(ensemble.rows, dtype=torch.long)
     assert pruning.by_amplitude(ensemble, weights)[1, -3] == 1
-    merged = pruning.merged(ensemble, weights, rows + 1, rows + 2)
+    merged = pruning.merge(ensemble, weights, rows + 1, rows + 2)
     before, after = (ensemble.model.response(ensemble.layout.named(w), 12) for w in (weights, merged))
     assert not torch.equal(weights[1], merged[1])
     torch.testing.assert_close(after.kernel[1], before.kernel[1], rtol=1e-12, atol=1e-13)

@@ -276,7 +276,7 @@ def test_a_merged_mode_of_a_nonlinear_model_changes_nothing() -> None:
     inputs = torch.from_numpy(np.random.default_rng(3).standard_normal((4, 12, 1)))
     rows = torch.zeros(ensemble.rows, dtype=torch.long)
     assert pruning.by_amplitude(ensemble, weights)[0, -3] == 1  # the weakest of the three that exist
-    merged = pruning.merged(ensemble, weights, rows + 1, rows + 2)
+    merged = pruning.merge(ensemble, weights, rows + 1, rows + 2)
     before, after = (ensemble.model.outputs(ensemble.layout.named(w), inputs)[0] for w in (weights, merged))
     assert not torch.equal(weights[0], merged[0])
     torch.testing.assert_close(after, before, rtol=1e-12, atol=1e-13)

@@ -11,16 +11,17 @@ import torch
 from engine import model_config, noise, stacked, task_config
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
 from memsweep.learning.ensemble.flat_layout import Layout
-from memsweep.learning.loss.problem import Problem, QuadraticProblem
+from memsweep.learning.loss.base import TaskLoss
+from memsweep.learning.loss.exact import ExactLoss
 from memsweep.models.base import LinearModel, Model, Part, Role, Weights
 from memsweep.stability.perturbation.ball import Ball
 from memsweep.stability.perturbation.error import perturbation_error, radius_grid
 
 
-class KernelDistance(QuadraticProblem):
+class KernelDistance(ExactLoss):
     """Distance of kernels in L1, integrated over time: the norm in which the closed forms are known."""
 
-    def __init__(self, base: QuadraticProblem, dt: float) -> None:
+    def __init__(self, base: ExactLoss, dt: float) -> None:
         self.task, self.steps, self.kernels, self.dt = base.task, base.steps, base.kernels, dt
 
     def loss(
@@ -39,9 +40,9 @@ GRID = RadiiConfig(from_=0.05, to=0.5, count=3)
 def one_mode(parameterization: str, dt: float = DT, horizon: int = HORIZON, rate: float = 1.0):
     """A single mode whose rate is that of the exponential target, with unit encoder and readout."""
     task = task_config(horizon=horizon, kernel="exponential", rate=rate, dt=dt)
-    (ensemble,), problem = stacked([model_config(parameterization, width=1, dt=dt)], task=task)
+    (ensemble,), task_loss = stacked([model_config(parameterization, width=1, dt=dt)], task=task)
     raw = ensemble.model.parameterizations.parts[0].raw(torch.tensor([rate], dtype=torch.float64))
-    return ensemble, problem, single(ensemble, recurrent_weight=raw, encoder=1.0, readout=1.0)
+    return ensemble, task_loss, single(ensemble, recurrent_weight=raw, encoder=1.0, readout=1.0)
 
 
 def single(ensemble, recurrent_weight, encoder: float, readout: float):
@@ -53,10 +54,10 @@ def single(ensemble, recurrent_weight, encoder: float, readout: float):
     return ensemble.layout.flat(named)
 
 
-def measure(ensemble, problem: Problem, weights, ball: str, data=None, **config):
+def measure(ensemble, task_loss: TaskLoss, weights, ball: str, data=None, **config):
     settings = PerturbationConfig(**{"starts": 4, "ascent_steps": 16} | config)
-    targets = ensemble.spread([problem.target(0)] * len(ensemble.replicas))
-    return perturbation_error(ensemble, problem, data, weights, targets, ball, settings)
+    targets = ensemble.spread([task_loss.target(0)] * len(ensemble.replicas))
+    return perturbation_error(ensemble, task_loss, data, weights, targets, ball, settings)
 
 
 # The mode's kernel sums to dt / (1 - (1 - w dt)) = 1/w exactly; the target's, to this:
@@ -65,16 +66,16 @@ TARGET_AREA = DT / -math.expm1(-DT)
 
 def test_one_mode_formula():
     """E_1(b) = (1+b)^2/(a-b) - 1/a for the kernel e^{-at}, when all weights move (spectral ball)."""
-    ensemble, problem, weights = one_mode("direct")
-    found = measure(ensemble, KernelDistance(problem, DT), weights, "all", radii=GRID)
+    ensemble, task_loss, weights = one_mode("direct")
+    found = measure(ensemble, KernelDistance(task_loss, DT), weights, "all", radii=GRID)
     grid = radius_grid(GRID)
     torch.testing.assert_close(found[0, 1:], (1 + grid) ** 2 / (1 - grid) - TARGET_AREA, rtol=1e-4, atol=0)
 
 
 def test_recurrent_ball_of_one_mode():
     """With the rate alone moving, the error is 1/(a-b) - 1/a, or to the other side when that is larger."""
-    ensemble, problem, weights = one_mode("direct")
-    found = measure(ensemble, KernelDistance(problem, DT), weights, "recurrent", radii=GRID)
+    ensemble, task_loss, weights = one_mode("direct")
+    found = measure(ensemble, KernelDistance(task_loss, DT), weights, "recurrent", radii=GRID)
     grid = radius_grid(GRID)
     expected = torch.maximum(1 / (1 - grid) - TARGET_AREA, TARGET_AREA - 1 / (1 + grid))
     torch.testing.assert_close(found[0, 1:], expected, rtol=1e-4, atol=0)
@@ -82,9 +83,9 @@ def test_recurrent_ball_of_one_mode():
 
 def test_exp_parameterization_dilates_time():
     """A shift of a raw exp weight by b stretches the kernel in time by e^b: the L1 distance is e^b - 1, never inf."""
-    ensemble, problem, weights = one_mode("exp", dt=0.02)
+    ensemble, task_loss, weights = one_mode("exp", dt=0.02)
     config = RadiiConfig(from_=0.1, to=1.5, count=4)
-    found = measure(ensemble, KernelDistance(problem, 0.02), weights, "recurrent", radii=config)
+    found = measure(ensemble, KernelDistance(task_loss, 0.02), weights, "recurrent", radii=config)
     torch.testing.assert_close(found[0, 1:], torch.expm1(radius_grid(config)), rtol=1e-3, atol=0)
 
 
@@ -92,9 +93,9 @@ def test_the_stability_radius_of_a_direct_model_is_its_slowest_rate():
     """Inside min rate the error converges as the horizon grows; beyond it grows without bound."""
     errors = {}
     for horizon in (200, 400, 800):
-        ensemble, problem, weights = one_mode("direct", 1.0, horizon, rate=0.1)
+        ensemble, task_loss, weights = one_mode("direct", 1.0, horizon, rate=0.1)
         grid = RadiiConfig(from_=0.05, to=0.2, count=2)
-        errors[horizon] = measure(ensemble, KernelDistance(problem, 1.0), weights, "recurrent", radii=grid)[0, 1:]
+        errors[horizon] = measure(ensemble, KernelDistance(task_loss, 1.0), weights, "recurrent", radii=grid)[0, 1:]
     assert errors[800][0] == pytest.approx(float(errors[400][0]), rel=1e-3)
     assert errors[400][1] > 1e3 * errors[200][1]
     assert errors[800][1] > 1e3 * errors[400][1]
@@ -102,18 +103,18 @@ def test_the_stability_radius_of_a_direct_model_is_its_slowest_rate():
 
 def trained_pair():
     task = task_config(horizon=30, kernel="polynomial")
-    (ensemble,), problem = stacked([model_config("exp", width=2), model_config("direct", width=2)], task=task)
-    return ensemble, problem
+    (ensemble,), task_loss = stacked([model_config("exp", width=2), model_config("direct", width=2)], task=task)
+    return ensemble, task_loss
 
 
 @pytest.mark.parametrize("norm", ["spectral", "entrywise"])
 @pytest.mark.parametrize("ball", ["recurrent", "all"])
 def test_worst_case_is_no_smaller_than_random(ball, norm):
-    ensemble, problem = trained_pair()
-    data, config = problem.population(), {"radii": RadiiConfig(from_=1e-3, to=1.0, count=8), "norm": norm}
-    worst = measure(ensemble, problem, ensemble.initial, ball, data, **config)
+    ensemble, task_loss = trained_pair()
+    data, config = task_loss.population(), {"radii": RadiiConfig(from_=1e-3, to=1.0, count=8), "norm": norm}
+    worst = measure(ensemble, task_loss, ensemble.initial, ball, data, **config)
     # the random method draws from a stream of its own, and has no part in the ascent's starts
-    random = measure(ensemble, problem, ensemble.initial, ball, data, method="random", repeats=200, **config)
+    random = measure(ensemble, task_loss, ensemble.initial, ball, data, method="random", repeats=200, **config)
     assert torch.equal(worst[:2, 0], random[:2, 0])
     assert (worst[:2] >= random[:2]).all()
     assert (worst[:2, 1:] > random[:2, 1:]).any()
@@ -121,26 +122,26 @@ def test_worst_case_is_no_smaller_than_random(ball, norm):
 
 @pytest.mark.parametrize("model", [0, 1])
 def test_worst_case_reaches_an_exhaustive_grid(model):
-    ensemble, problem = trained_pair()
-    data = problem.population()
+    ensemble, task_loss = trained_pair()
+    data = task_loss.population()
     grid = RadiiConfig(from_=0.01, to=0.5, count=4)
-    worst = measure(ensemble, problem, ensemble.initial, "recurrent", data, radii=grid)[model, 1:]
+    worst = measure(ensemble, task_loss, ensemble.initial, "recurrent", data, radii=grid)[model, 1:]
     axis = torch.linspace(-1, 1, 41, dtype=torch.float64)
     square = torch.cartesian_prod(axis, axis)
     for radius, found in zip(radius_grid(grid), worst, strict=True):
         weights = ensemble.initial.unsqueeze(1).repeat(1, len(square), 1)
         weights[..., :2] += radius * square
-        targets = ensemble.spread([problem.target(0)] * 2).unsqueeze(1)
-        best = problem.loss(ensemble.model, ensemble.layout.named(weights), data, targets)[model].max()
+        targets = ensemble.spread([task_loss.target(0)] * 2).unsqueeze(1)
+        best = task_loss.loss(ensemble.model, ensemble.layout.named(weights), data, targets)[model].max()
         assert found >= best * (1 - 1e-3)
         assert found <= best * (1 + 1e-2)  # a lower bound of the supremum cannot pass it by more than the grid's step
 
 
 def test_error_is_monotone_and_keeps_infinities():
     task = task_config(horizon=600, kernel="exponential")
-    (ensemble,), problem = stacked([model_config("direct", width=2), model_config("exp", width=2)], task=task)
+    (ensemble,), task_loss = stacked([model_config("direct", width=2), model_config("exp", width=2)], task=task)
     config = RadiiConfig(from_=1e-3, to=6.0, count=12)
-    found = measure(ensemble, problem, ensemble.initial, "recurrent", problem.population(), radii=config)[:2]
+    found = measure(ensemble, task_loss, ensemble.initial, "recurrent", task_loss.population(), radii=config)[:2]
     assert (found.diff(dim=1) >= 0)[torch.isfinite(found[:, 1:])].all()
     assert found[0, -1] == math.inf
     assert torch.isfinite(found[1]).all()
@@ -148,35 +149,35 @@ def test_error_is_monotone_and_keeps_infinities():
 
 
 def test_a_normalized_direct_model_has_no_state_beyond_the_unit_circle():
-    (ensemble,), problem = stacked([model_config("direct", width=2, normalize=True)])
+    (ensemble,), task_loss = stacked([model_config("direct", width=2, normalize=True)])
     found = measure(
         ensemble,
-        problem,
+        task_loss,
         ensemble.initial,
         "recurrent",
-        problem.population(),
+        task_loss.population(),
         radii=RadiiConfig(from_=0.01, to=3.0, count=6),
     )
     assert found[0, -1] == math.inf
 
 
 def test_the_balanced_gauge_makes_the_full_ball_a_property_of_the_function():
-    ensemble, problem, weights = one_mode("exp", 1.0, 100, rate=0.05)
+    ensemble, task_loss, weights = one_mode("exp", 1.0, 100, rate=0.05)
     raw = ensemble.layout.named(weights)["recurrent_weight"][:, :1]
     skewed = single(ensemble, raw, encoder=0.1, readout=10.0)
-    data, config = problem.population(), {"radii": RadiiConfig(from_=0.01, to=0.5, count=4)}
-    first, second = (measure(ensemble, problem, w, "all", data, **config)[0] for w in (weights, skewed))
+    data, config = task_loss.population(), {"radii": RadiiConfig(from_=0.01, to=0.5, count=4)}
+    first, second = (measure(ensemble, task_loss, w, "all", data, **config)[0] for w in (weights, skewed))
     torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-12)
 
 
 def test_results_do_not_depend_on_company():
     models = [model_config(name, width=width) for name in ("direct", "exp", "softplus") for width in (2, 5)]
-    (together,), problem = stacked(models)
-    data, config = problem.population(), {"radii": RadiiConfig(from_=0.01, to=1.0, count=4)}
-    all_rows = measure(together, problem, together.initial, "all", data, **config)
+    (together,), task_loss = stacked(models)
+    data, config = task_loss.population(), {"radii": RadiiConfig(from_=0.01, to=1.0, count=4)}
+    all_rows = measure(together, task_loss, together.initial, "all", data, **config)
     for row, model in enumerate(models):
         (alone,), _ = stacked([model], seeds=[row])
-        assert torch.equal(all_rows[row], measure(alone, problem, alone.initial, "all", data, **config)[0])
+        assert torch.equal(all_rows[row], measure(alone, task_loss, alone.initial, "all", data, **config)[0])
 
 
 class _Dense:

@@ -17,7 +17,7 @@ from memsweep.sweep.driver.runner import Launch, RunSummary, run
 from memsweep.sweep.planning.identity import identity, pack_identity
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.execute import PackJob, PackReport, Progress, execute_pack
-from memsweep.trial import TrialResult, run_pack
+from memsweep.trial import RunOptions, TrialResult, run_pack
 from runner_work import planned, tiny
 
 INLINE = Launch(inline=True)
@@ -103,10 +103,10 @@ def counted(job: PackJob, progress: Progress) -> PackReport:
     """The real work; every program notes, before it is computed, how many of its rows have a result already."""
     store = Store(job.folder)
 
-    def noted(configs: Sequence[TrialConfig], **options: Any) -> list[TrialResult]:
+    def noted(configs: Sequence[TrialConfig], options: RunOptions) -> list[TrialResult]:
         with (store.folder / NEEDLESS).open("a") as log:
             log.write(f"{sum(store.has(identity(config)) for config in configs)}\n")
-        return run_pack(configs, **options)
+        return run_pack(configs, options)
 
     store.folder.mkdir(parents=True, exist_ok=True)
     return execute_pack(job, progress, noted)

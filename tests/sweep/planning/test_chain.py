@@ -25,7 +25,7 @@ from memsweep.sweep.planning.plan_file import write_plan
 from memsweep.sweep.store.journal import Journal, Row
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.execute import PackJob, PackReport, Progress, execute_pack
-from memsweep.trial import run_pack, run_trial
+from memsweep.trial import RunOptions, run_pack, run_trial
 from paths import ROOT, python_path
 
 INLINE = Launch(inline=True)
@@ -198,7 +198,7 @@ def by_hand(rows: tuple[TrialConfig, ...]) -> list[pd.DataFrame]:
     threshold, curves = 100.0, []
     for row in rows:
         config = replace(row, chain=None, training=replace(row.training, stop_below=threshold))
-        result = run_trial(config, company=False)
+        result = run_trial(config, RunOptions(padded=False))
         threshold = 0.5 * float(result.summary["validation_loss"])
         curves.append(result.tables["curves"])
     return curves

@@ -35,7 +35,7 @@ from memsweep.sweep.driver.runner import Launch, run
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identifying, identity, identity_of
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.store.results import Store, folder_name
-from memsweep.trial import run_trial
+from memsweep.trial import RunOptions, run_trial
 from paths import ROOT
 from text_files import write_ptb, write_text
 
@@ -96,7 +96,9 @@ def test_a_cosmetic_field_changes_no_bit(flips: dict, tmp_path: Path) -> None:
         if name[1] in ("folder", "file"):  # decides what is read, and no more; there are several, of long sequences
             one, two = map(shortened, (one, two))
         store = Store(tmp_path / name[0].__qualname__ / name[1])
-        results = [run_trial(config, checkpoint=store.slot(f"slot{n}")) for n, config in enumerate((one, two))]
+        results = [
+            run_trial(config, RunOptions(checkpoint=store.slot(f"slot{n}"))) for n, config in enumerate((one, two))
+        ]
         assert store.location.names("checkpoints").keys() == {"slot0.pt", "slot1.pt"}
         assert same_bits(*results), name
 

@@ -11,7 +11,7 @@ from memsweep.errors import ConfigError
 from memsweep.sweep.planning.plan import identified, make_packs
 from memsweep.sweep.planning.resources import on_card
 from memsweep.sweep.worker.gpu_memory import MARGIN, PROGRAMS, STEPS, Need, fitted, hold_to, probe, programs
-from memsweep.trial import program, run_pack
+from memsweep.trial import RunOptions, program, run_pack
 from paths import ROOT
 
 GIB = 2**30
@@ -85,7 +85,7 @@ def test_a_pack_runs_within_what_the_probe_measured() -> None:
     need = probe(programs(packs_of(config)), ROOT)
     hold_to(need.share(0.01).tensors)
     try:
-        run_pack([config], device="cuda")
+        run_pack([config], RunOptions(device="cuda"))
         assert torch.cuda.max_memory_reserved() <= MARGIN * need.tensors
         with pytest.raises(torch.OutOfMemoryError):
             torch.empty(need.card // 2, dtype=torch.uint8, device="cuda")

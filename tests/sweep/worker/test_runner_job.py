@@ -7,7 +7,6 @@ import json
 import textwrap
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,7 +16,7 @@ from memsweep.config.schema.trial import TrialConfig
 from memsweep.sweep.planning.identity import pack_identity
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.execute import PackJob, PackReport, execute_pack, failure_of, is_memory
-from memsweep.trial import TrialResult, run_pack
+from memsweep.trial import RunOptions, TrialResult, run_pack
 from paths import ROOT
 from runner_work import planned, tiny
 
@@ -120,10 +119,10 @@ def test_a_program_that_raises_costs_the_other_programs_of_its_pack_nothing(tmp_
     others = [replace(tiny(seed), task=replace(tiny(seed).task, horizon=9)) for seed in (2, 3)]
     job = job_for(tmp_path / "b", tiny(0), others[0], tiny(1), others[1])
 
-    def run(configs: list[TrialConfig], **options: Any) -> list[TrialResult]:
+    def run(configs: list[TrialConfig], options: RunOptions) -> list[TrialResult]:
         if configs[0].task.horizon == 9:
             raise ZeroDivisionError("mind the horizon")
-        return run_pack(configs, **options)
+        return run_pack(configs, options)
 
     fractions: list[float] = []
     report = execute_pack(job, fractions.append, run)

@@ -1,8 +1,8 @@
-"""How the weights of many replicas lie in one flat tensor, at fixed shapes.
+"""The layout of many replicas' weights in one flat tensor, at fixed shapes.
 
-Replicas of different width share a tensor by padding widths to a bucket and the replica dimension to a number of
-slots. Shapes depend on the bucket alone, never on the company, and a padded weight is masked: it starts where it
-cannot matter and never moves. So a replica's numbers are the same alone and in any pack.
+Replicas of different widths share a tensor: widths are padded to a bucket, and the number of replicas to a number of
+slots. Shapes depend on the bucket alone, never on the other replicas. A padded weight is masked: its initial value has
+no effect, and it never changes. So a replica's numbers are the same alone and in any pack.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LARGEST_FULL_BUCKET = 64
 SLOTS = 64
 """Replicas per program. Throughput saturates between 64 and 256 models of small width."""
 SAMPLED_SLOTS = 16
-"""The same where a model runs over every sequence, and dummies cost what replicas do (see trial.run_pack)."""
+"""The same for models that run over every sequence, where a dummy costs as much as a replica."""
 
 
 def bucket(width: int) -> int:
@@ -38,7 +38,7 @@ def slots(padded_width: int, full: int = SLOTS) -> int:
 
 @dataclass(frozen=True)
 class Segment:
-    """Where one weight tensor lies in the flat vector of a replica."""
+    """The position of one weight tensor in the flat vector of a replica."""
 
     name: str
     role: Role
@@ -68,8 +68,8 @@ class Layout:
     def named(self, flat: Tensor) -> dict[str, Tensor]:
         """The weight tensors of a flat tensor ``[..., size]``.
 
-        Contiguous copies: on strided views torch's transcendental functions take another code path, whose last bit
-        differs, and a replica's numbers would depend on how its neighbours are computed.
+        Contiguous copies: on strided views, torch's transcendental functions take another code path with other last
+        bits, and a replica's numbers would depend on the layout of the others.
         """
         return {s.name: flat[..., s.start : s.stop].contiguous().unflatten(-1, s.shape) for s in self.segments}
 
@@ -79,10 +79,10 @@ class Layout:
 
     def select(self, *of: Part | Group) -> Tensor:
         """Which entries belong to one of these parts or groups: ``[size]``, bool."""
-        chosen = torch.zeros(self.size, dtype=torch.bool)
+        mask = torch.zeros(self.size, dtype=torch.bool)
         for segment in self.segments:
-            chosen[segment.start : segment.stop] = segment.role.part in of or segment.role.group in of
-        return chosen
+            mask[segment.start : segment.stop] = segment.role.part in of or segment.role.group in of
+        return mask
 
 
 def padded(
@@ -90,7 +90,7 @@ def padded(
 ) -> tuple[Layout, Tensor, Tensor]:
     """Stack replicas of any widths up to ``width`` into ``rows`` rows of one flat tensor.
 
-    Rows beyond the replicas repeat the first one: dummies that keep the shape.
+    Rows beyond the replicas are dummies, which repeat the first one.
 
     Returns:
         The layout, the weights ``[rows, size]`` (float64), and a mask ``[rows, size]`` of the weights that exist.
@@ -107,7 +107,7 @@ def padded(
         for name, role in roles.items():
             value = replica[name]
             room = [(0, to - size) for to, size in zip(shapes[name], value.shape, strict=True)]
-            # a padded recurrent mode copies a living one: a rate that every parameterization can digest
+            # a padded recurrent mode copies the last one: a rate that every parameterization accepts
             mode = "edge" if role.part is Part.RECURRENT and role.diagonal else "constant"
             values[name] = torch.from_numpy(np.pad(value, room, mode=mode))  # type: ignore[call-overload]
             exists[name] = torch.from_numpy(np.pad(np.ones(value.shape, bool), room))

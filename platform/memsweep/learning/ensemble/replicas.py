@@ -35,12 +35,12 @@ class Replica:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Replicas at a fixed shape; rows beyond ``len(replicas)`` are dummies.
+    """Replicas with stacked weights; rows beyond ``len(replicas)`` are dummies.
 
     Attributes:
         replicas: the real ones, in row order.
         model: computes for all rows at once.
-        layout: where each weight tensor lies.
+        layout: position of each weight tensor in a row.
         initial: ``[rows, size]``, initial weights.
         exists: ``[rows, size]``, bool: padding is False.
         real: ``[rows]``, bool: dummies are False.
@@ -58,7 +58,7 @@ class Ensemble:
         return self.initial.shape[0]
 
     def to(self, device: str) -> Ensemble:
-        """The same on a device; initial weights are drawn on the processor, so that they are the same for all."""
+        """The same ensemble on a device; initial weights are drawn on the processor, the same for every device."""
         tensors = {name: getattr(self, name).to(device) for name in ("initial", "exists", "real")}
         return replace(self, model=self.model.to(device), **tensors)
 
@@ -67,7 +67,7 @@ class Ensemble:
         return self.layout.select(*of).to(self.initial.device)
 
     def spread(self, values: Sequence[Any]) -> Tensor:
-        """One value per replica as a tensor ``[rows, ...]``, the dummies repeating the first."""
+        """One value per replica as a tensor ``[rows, ...]``; the dummies repeat the first."""
         tensors = [value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value)) for value in values]
         stacked = torch.stack(tensors)
         return torch.cat([stacked, stacked[:1].expand(self.rows - len(values), *stacked.shape[1:])])
@@ -87,8 +87,8 @@ def build(
         replicas: of configs that differ in the model's pack fields only; of one config without ``slots``.
         signature: the task's shape.
         dtype: of weights.
-        slots: number of rows of an ensemble of a padded width: fixed shapes, whose numbers do not depend on the
-            company. None: one ensemble of exactly these replicas, for trials that never have company.
+        slots: number of rows of an ensemble by padded width: fixed shapes, so that numbers do not depend on the other
+            replicas. None: one ensemble of exactly these replicas, for trials that always run alone.
     """
     if slots is None:
         return [_ensemble(model_class, replicas, signature, dtype, None, len(replicas))]
@@ -99,8 +99,8 @@ def build(
     for width, members in groups.items():
         rows = slots(width)
         for start in range(0, len(members), rows):
-            part = members[start : start + rows]
-            ensembles.append(_ensemble(model_class, part, signature, dtype, width, rows))
+            own = members[start : start + rows]
+            ensembles.append(_ensemble(model_class, own, signature, dtype, width, rows))
     return ensembles
 
 
@@ -112,12 +112,12 @@ def _ensemble(
     width: int | None,
     rows: int,
 ) -> Ensemble:
-    drawn = [
+    initial_weights = [
         model_class.initial(replica.model, signature, Stream(replica.seed, "initial weights").generator())
         for replica in replicas
     ]
     configs = [replica.model for replica in replicas]
-    layout, initial, exists = padded(model_class.roles(configs[0]), drawn, width or configs[0].width, rows)
+    layout, initial, exists = padded(model_class.roles(configs[0]), initial_weights, width or configs[0].width, rows)
     model = model_class.ensemble_of(configs + configs[:1] * (rows - len(configs)), signature)
     real = torch.arange(rows) < len(replicas)
     return Ensemble(tuple(replicas), model.to(dtype).eval(), layout, initial.to(dtype), exists, real)
@@ -130,7 +130,7 @@ def stability_margin(ensemble: Ensemble, weights: Tensor, alive: bool = False) -
         ensemble: of the models.
         weights: ``[rows, size]``.
         alive: leave out modes whose eigenvalue is exactly 1. Such a mode is a dead one of a clamped rate: it keeps
-            its input for ever, and no gradient reaches it, so that a penalty on it would move nothing.
+            its input for ever, and its gradient is zero, so a penalty on it would change nothing.
 
     Returns:
         nan where the model has no eigenvalues.
@@ -140,6 +140,7 @@ def stability_margin(ensemble: Ensemble, weights: Tensor, alive: bool = False) -
         return torch.full_like(weights[:, 0], math.nan)
     sizes = eigenvalues.abs()
     if "width" in ensemble.model.pack_fields(ensemble.model.config):
+        # modes beyond a replica's own width are padding
         widths = ensemble.spread([replica.model.width for replica in ensemble.replicas])
         sizes = torch.where(torch.arange(sizes.shape[-1]) < widths.unsqueeze(-1), sizes, 0.0)
     if alive:

@@ -1,4 +1,4 @@
-"""Workers that train one pack in step: what each says reaches all, in the order of their ranks."""
+"""Workers that train one pack in step: messages reach all processes, in the order of their ranks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from memsweep.learning.state.checkpoints import Slot
-
 
 class ProcessGroup(Protocol):
-    """Processes that run the same training side by side; every method is called by all of them, in the same order.
+    """Processes that run the same training; all of them call every method, in the same order.
 
     Attributes:
         rank: of this process, from 0.
@@ -23,79 +21,45 @@ class ProcessGroup(Protocol):
     rank: int
     size: int
 
-    def gathered(self, mine: Tensor) -> list[Tensor]:
-        """Everybody's tensor, of one shape and type, in the order of the ranks."""
+    def gather(self, own: Tensor) -> list[Tensor]:
+        """The tensors of all processes, of one shape and type, in the order of the ranks."""
 
-    def told(self, said: bytes | None) -> bytes | None:
-        """What the process of rank 0 said; the others' words do not count."""
-
-
-class CrewLostError(RuntimeError):
-    """A worker of the crew does not answer: it died, or is not where the others are."""
+    def broadcast(self, content: bytes | None) -> bytes | None:
+        """The content that rank 0 gives; the others' contents are ignored."""
 
 
-class GroupCrew:
-    """The processes of torch's default process group; it has to be there."""
+class WorkerLostError(RuntimeError):
+    """A worker of the process group does not answer: it died, or is at another step."""
+
+
+class TorchProcessGroup:
+    """The processes of torch's default process group, which must be initialized."""
 
     def __init__(self) -> None:
         from torch import distributed
 
         self._distributed = distributed
         self.rank, self.size = distributed.get_rank(), distributed.get_world_size()
-        # gloo gathers tensors in main memory only; NCCL those of a card only
-        self._carrier = "cuda" if distributed.get_backend() == "nccl" else "cpu"
+        # gloo gathers tensors in main memory only; NCCL those of a GPU only
+        self._device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
 
-    def gathered(self, mine: Tensor) -> list[Tensor]:
-        sent = mine.to(self._carrier).contiguous()
-        found = [torch.empty_like(sent) for _ in range(self.size)]
-        with _answered():
-            self._distributed.all_gather(found, sent)
-        return [tensor.to(mine.device) for tensor in found]
+    def gather(self, own: Tensor) -> list[Tensor]:
+        sent = own.to(self._device).contiguous()
+        tensors = [torch.empty_like(sent) for _ in range(self.size)]
+        with _lost_worker_reported():
+            self._distributed.all_gather(tensors, sent)
+        return [tensor.to(own.device) for tensor in tensors]
 
-    def told(self, said: bytes | None) -> bytes | None:
-        box = [said if self.rank == 0 else None]
-        with _answered():
-            self._distributed.broadcast_object_list(box, src=0, device=torch.device(self._carrier))
-        return box[0]
+    def broadcast(self, content: bytes | None) -> bytes | None:
+        contents = [content if self.rank == 0 else None]
+        with _lost_worker_reported():
+            self._distributed.broadcast_object_list(contents, src=0, device=torch.device(self._device))
+        return contents[0]
 
 
 @contextmanager
-def _answered() -> Iterator[None]:
+def _lost_worker_reported() -> Iterator[None]:
     try:
         yield
-    except RuntimeError as error:  # of torch's backends, all of them
-        raise CrewLostError(f"a worker of the crew does not answer: {error}") from error
-
-
-class ProcessGroupSlot:
-    """A checkpoint's place for a whole crew: rank 0 reads it for all, and is the only one that writes."""
-
-    def __init__(self, slot: Slot, crew: ProcessGroup) -> None:
-        self._slot, self._crew = slot, crew
-
-    def __str__(self) -> str:
-        return str(self._slot)
-
-    def read(self, most: int) -> bytes | None:
-        """See ``Slot``. A fault of the place is rank 0's to raise: the others hear that nothing is kept.
-
-        They must not go on from different steps, so what rank 0 could not read is not there for it, either.
-        """
-        said, fault = None, None
-        if self._crew.rank == 0:
-            try:
-                said = self._slot.read(most)
-            except Exception as error:  # the others wait for word, whatever happened here
-                fault = error
-        heard = self._crew.told(said)
-        if fault is not None:
-            raise fault
-        return heard
-
-    def write(self, data: bytes) -> None:
-        if self._crew.rank == 0:
-            self._slot.write(data)
-
-    def delete(self) -> None:
-        if self._crew.rank == 0:
-            self._slot.delete()
+    except RuntimeError as error:  # all of torch's backends raise it
+        raise WorkerLostError(f"a worker of the process group does not answer: {error}") from error

@@ -1,8 +1,8 @@
-"""The bytes of a checkpoint: what makes damage and foreign content show before anything of it is used.
+"""The bytes of a checkpoint: damaged or foreign content is refused before any of it is used.
 
-A line that names the format, the SHA-256 of the rest, and the rest: the zip file that ``torch.save`` writes. A
-checkpoint may come from a shared disk or bucket, so its bytes are not trusted. What they declare is compared with
-their own length, and the names that the pickle inside would call with those that our own states need.
+The file is a line that names the format, the SHA-256 of the rest, and the rest: the zip file that ``torch.save``
+writes. A checkpoint may come from a shared disk or bucket, so its bytes are not trusted: the sizes that it declares are
+compared with its length, and the names that its pickle would call with the names that our own states need.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _KIND = b"memsweep checkpoint "
 _FIRST_LINE = _KIND + b"2\n"
 _DIGEST_BYTES = 32
 _NAMES = re.compile(r"collections OrderedDict|torch\._utils _rebuild_tensor_v2|torch (Double|Float|Long|Bool)Storage")
-"""What the pickle of a state refers to: plain data with dense tensors of the types that a learner has."""
+"""Names that the pickle of a state refers to: plain data, and dense tensors of the types that a learner has."""
 
 
 class UnusableError(MemsweepError):
-    """A checkpoint that cannot be continued from; the message is the end of a sentence that names it."""
+    """A checkpoint from which training cannot continue; the message ends a sentence that starts with its name."""
 
 
-def packed(state: dict[str, Any]) -> bytes:
+def to_bytes(state: dict[str, Any]) -> bytes:
     """A state of plain data and tensors as the bytes of a file."""
     stream = io.BytesIO()
     torch.save(state, stream)
@@ -37,15 +37,15 @@ def packed(state: dict[str, Any]) -> bytes:
     return b"".join([_FIRST_LINE, hashlib.sha256(payload).digest(), payload])
 
 
-def unpacked(data: bytes, most: int) -> Any:
-    """What ``packed`` was given; tensors on the processor.
+def from_bytes(data: bytes, most: int) -> Any:
+    """The state of a file that ``to_bytes`` wrote; tensors on the processor.
 
     Args:
         data: the whole file.
-        most: bytes that the state can take at most.
+        most: largest size of the state in bytes.
 
     Raises:
-        UnusableError: the file is damaged, or is no checkpoint of this format, or could not be ours.
+        UnusableError: the file is damaged, has another format, or holds more than a state needs.
     """
     if len(data) > most:
         raise UnusableError(f"is no state of this pack: it has more than the {most:,} bytes that one can take")
@@ -61,13 +61,13 @@ def unpacked(data: bytes, most: int) -> Any:
         return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
     except UnusableError:
         raise
-    except Exception as error:  # crafted content can fail in many ways, all of which mean the same
+    except Exception as error:  # crafted content can fail in many ways
         reason = (str(error).splitlines() or [""])[0][:200]
         raise UnusableError(f"cannot be read ({type(error).__name__}: {reason})") from error
 
 
 def _check_zip(payload: memoryview) -> None:
-    """Refuse what would take more memory than it has bytes, or call what our states do not need."""
+    """Refuse a zip file that takes more memory than it has bytes, or calls a name that our states do not need."""
     with zipfile.ZipFile(io.BytesIO(payload)) as archive:
         entries = archive.infolist()
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):

@@ -1,7 +1,11 @@
-"""States of single trials in training, handed on from row to row of a search.
+"""Warm starts: states of single trials in training, from which a longer training of the same trial continues.
 
-A search stops rows and lets them go on: the row that ends at step 100 keeps its state, and the row that ends at step
-300 begins with it. Whatever is lost, damaged or foreign costs the time of training from the beginning, and no number.
+A search stops a trial at step 100, and lets it continue to step 300 later: the trial up to 300 starts from the state of
+the trial up to 100. A state that is lost, damaged or foreign costs the time of training from the beginning, and changes
+no number.
+
+A state holds the rows of one trial's replicas. A row's numbers do not depend on the other rows, so trials that trained
+in several packs continue together in one. Every tensor has the replicas first, and a shape that the step implies.
 """
 
 from __future__ import annotations
@@ -10,86 +14,104 @@ import dataclasses
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
 
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import TURNING
 from memsweep.errors import StoreError
-from memsweep.learning.state.checkpoint_file import UnusableError, packed, unpacked
-from memsweep.learning.state.checkpoints import Slot, one_line
-from memsweep.learning.state.warm_start_state import Rows, Seats, checked, most_bytes, put_in, seats, state_of, step_of
-from memsweep.learning.training.settings_schedule import stretches
+from memsweep.learning.state.checkpoint import (
+    Slot,
+    compact,
+    fixed_state,
+    matching,
+    one_line,
+    require_keys,
+    restore,
+    size_of,
+    whole_number,
+)
+from memsweep.learning.state.checkpoint_file import UnusableError, from_bytes, to_bytes
+from memsweep.learning.training.schedule import history_steps, merged_settings
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrainingConfig, TrialConfig
     from memsweep.learning.training.learner import Learner
 
-_NO_PART = frozenset({"until", "turns", *TURNING, "checkpoint_every", "merge_redundant", "merge_tolerance"})
-"""Fields of training that are in the stretches of a prefix, or do nothing before the end."""
+_EXCLUDED = frozenset({"until", "turns", *TURNING, "checkpoint_every", "merge_redundant", "merge_tolerance"})
+"""Training fields that are in the settings of a prefix, or have no effect before the end."""
 _log = logging.getLogger(__name__)
+
+TrialRows = Sequence[tuple["Learner", list[int]]]
+"""Positions of a trial's replicas, in order: learners, and rows in each."""
+Rows = dict[str, Tensor]
+"""Name -> ``[replicas, ...]``: everything that training changes in a replica."""
 
 
 def prefix(config: TrialConfig, step: int, shards: int = 1) -> str:
-    """What the first ``step`` steps of a trial follow from, as a hash: trials of equal prefix share them.
+    """A hash of everything that decides the first ``step`` steps of a trial: equal prefixes share their states.
 
     Args:
-        config: the trial; its ``until`` and its turns after ``step`` do not count, nor how it is measured.
+        config: the trial; ``until``, settings after ``step`` and how the trial is measured do not count.
         step: from 1.
-        shards: parts in which the data of a step are computed.
+        shards: of each training batch.
     """
     data = to_dict(config)
-    training = {name: value for name, value in data["training"].items() if name not in _NO_PART}
-    settings = [dataclasses.asdict(turn) for turn in stretches(config.training, step)]
-    parts = [data["task"], data["model"], training, settings, shards]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    training = {name: value for name, value in data["training"].items() if name not in _EXCLUDED}
+    settings = [dataclasses.asdict(turn) for turn in merged_settings(config.training, step)]
+    deciding = [data["task"], data["model"], training, settings, shards]
+    return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class WarmStart:
-    """Where the trials of a pack may begin, and where they leave their ends.
+    """Where the trials of a pack may start, and where they leave their states at the end.
 
     Attributes:
         configs: of the pack's trials.
-        handed: for each trial, where a state of the same prefix may lie, or None.
-        kept: for each trial, where its state at the end goes, or None.
-        shards: parts in which the data of a step are computed.
+        start_states: for each trial, where a state of the same prefix may lie, or None.
+        end_states: for each trial, where its state at the end goes, or None.
+        shards: of each training batch.
     """
 
     configs: Sequence[TrialConfig]
-    handed: Sequence[Slot | None]
-    kept: Sequence[Slot | None]
+    start_states: Sequence[Slot | None]
+    end_states: Sequence[Slot | None]
     shards: int = 1
 
     def load(self, learners: Sequence[Learner], training: TrainingConfig, done: int) -> int:
-        """Put the learners where the states are, if every trial has one, all at one step, and that is after ``done``.
+        """Restore the learners, if every trial has a usable state and all states are of one step after ``done``.
 
         Returns:
-            The number of steps that are done then; ``done``, with the learners untouched, without such states.
+            That step; ``done``, with the learners untouched, without such states.
         """
-        found: list[tuple[Seats, Rows]] = []
+        states: list[tuple[TrialRows, Rows]] = []
         steps: set[int] = set()
-        for trial, slot in enumerate(self.handed):
-            own = seats(learners, trial)
-            state = self._read(trial, slot, own, training, done) if slot is not None else None
-            if state is None or len(steps | {state[0]}) > 1:
+        for trial, slot in enumerate(self.start_states):
+            own = trial_rows(learners, trial)
+            state = self._read(trial, slot, own, training) if slot is not None else None
+            if state is None or state[0] <= done or len(steps | {state[0]}) > 1:
                 return done
             steps.add(state[0])
-            found.append((own, state[1]))
+            states.append((own, state[1]))
         (step,) = steps
-        put_in(found, step, training)
+        _restore_all(states, step, training)
         return step
 
     def save(self, learners: Sequence[Learner], training: TrainingConfig) -> None:
-        """Keep the state of every trial that has a place for it, after ``training.end`` steps."""
-        for trial, slot in enumerate(self.kept):
+        """Write the state after ``training.end`` steps of every trial that has a slot for it."""
+        for trial, slot in enumerate(self.end_states):
             if slot is None:
                 continue
+            replicas = _rows_of(trial_rows(learners, trial), training.end, training)
             key = prefix(self.configs[trial], training.end, self.shards)
             try:
-                slot.write(packed(state_of(key, seats(learners, trial), training)))
+                slot.write(to_bytes(compact({"key": key, "step": training.end, "replicas": replicas})))
             except (OSError, StoreError) as error:
                 _log.warning(
                     "the state %s cannot be written (%s): whoever goes on from it trains from the beginning",
@@ -97,18 +119,105 @@ class WarmStart:
                     one_line(error),
                 )
 
-    def _read(self, trial: int, slot: Slot, own: Seats, training: TrainingConfig, done: int) -> tuple[int, Rows] | None:
-        """The step and the rows of a trial's state; None where it is of no use."""
+    def _read(self, trial: int, slot: Slot, own: TrialRows, training: TrainingConfig) -> tuple[int, Rows] | None:
+        """The step and the rows of a trial's state; None where it cannot be used."""
         try:
-            most = most_bytes(own, training)
+            most = (1 << 16) + size_of(_rows_of(own, training.end, training))
             data = slot.read(most)
-            if data is None:
-                return None
-            state = unpacked(data, most)
-            step = step_of(state, partial(prefix, self.configs[trial], shards=self.shards), training)
-            return (step, checked(state, own, step, training)) if step > done else None
+            return None if data is None else self._validate(from_bytes(data, most), trial, own, training)
         except UnusableError as error:
             _log.warning("the state %s %s: training starts from the beginning", slot, error)
         except (OSError, StoreError) as error:
             _log.warning("the state %s cannot be read (%s): training starts from the beginning", slot, one_line(error))
         return None
+
+    def _validate(self, state: Any, trial: int, own: TrialRows, training: TrainingConfig) -> tuple[int, Rows]:
+        """The step and the rows of a state that this trial would have left on its way.
+
+        Raises:
+            UnusableError: it is the state of another trial, of a step that is not validated, or has other shapes.
+        """
+        require_keys(state, ("key", "step", "replicas"), "the file")
+        step = whole_number(state["step"], training.end - 1, "step")
+        if step == 0 or step % training.validate_every:
+            raise UnusableError(f"does not fit: step must be one that is validated, got {step}")
+        if state["key"] != prefix(self.configs[trial], step, self.shards):
+            raise UnusableError("belongs to another trial")
+        return step, matching(state["replicas"], _rows_of(own, step, training), step, "replicas")
+
+
+def trial_rows(learners: Iterable[Learner], trial: int) -> TrialRows:
+    """The positions of the replicas of a trial of the pack."""
+    rows_of = (
+        (learner, [row for row, replica in enumerate(learner.ensemble.replicas) if replica.trial == trial])
+        for learner in learners
+    )
+    return [(learner, rows) for learner, rows in rows_of if rows]
+
+
+def _rows_of(own: TrialRows, step: int, training: TrainingConfig) -> Rows:
+    return _join([{name: value[rows] for name, value in _all_rows(one, step, training).items()} for one, rows in own])
+
+
+def _join(parts: Sequence[Rows]) -> Rows:
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def _all_rows(learner: Learner, step: int, training: TrainingConfig) -> Rows:
+    """All rows of a learner, with as many validations as ``step`` implies; nested names are joined by a dot."""
+    rows: Rows = {}
+    for name, value in fixed_state(learner).items():
+        inner = {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
+        rows |= {path: item for path, item in inner.items() if isinstance(item, Tensor)}
+    criterion, alignment, loss = learner.criterion, learner.alignment, learner.loss
+    samples = math.ceil(step / training.validate_every) if len(criterion.entries) else 0
+    ratios = criterion.largest.new_empty(criterion.exists.shape)
+    validations = len(history_steps(training, step))
+    return rows | {
+        "alignment": _stack(alignment.measured, alignment.expected(step), alignment.pattern()),
+        "samples": _stack(criterion.samples, samples, ratios),
+        "train_losses": _stack([trained for _, trained, _ in learner.history], validations, loss),
+        "validation_losses": _stack([validated for *_, validated in learner.history], validations, loss),
+    }
+
+
+def _stack(values: Sequence[Tensor], count: int, pattern: Tensor) -> Tensor:
+    """``[rows, count, ...]`` of tensors ``[rows, ...]``; nan after the step at which a pack had no live row left."""
+    missing = torch.full_like(pattern, math.nan)
+    every = [*values, *[missing] * (count - len(values))][:count]
+    return torch.stack(every, 1) if every else pattern.new_empty((len(pattern), 0, *pattern.shape[1:]))
+
+
+def _restore_all(states: Iterable[tuple[TrialRows, Rows]], step: int, training: TrainingConfig) -> None:
+    """Put all learners of a pack into the states of its trials; dummies repeat the first replica of their learner.
+
+    Args:
+        states: of each trial the positions of its replicas, and their rows.
+        step: of all of them.
+        training: of the pack.
+    """
+    pieces: dict[int, tuple[Learner, list[int], list[Rows]]] = {}
+    for own, rows_of_trial in states:
+        start = 0
+        for learner, rows in own:
+            _, positions, parts = pieces.setdefault(id(learner), (learner, [], []))
+            positions += rows
+            parts.append({name: value[start : start + len(rows)] for name, value in rows_of_trial.items()})
+            start += len(rows)
+    for learner, positions, parts in pieces.values():
+        order = torch.full((learner.ensemble.rows,), positions.index(0), dtype=torch.long)
+        order[positions] = torch.arange(len(positions))
+        _restore_rows(learner, {name: value[order] for name, value in _join(parts).items()}, step, training)
+
+
+def _restore_rows(learner: Learner, rows: Rows, step: int, training: TrainingConfig) -> None:
+    state: dict[str, Any] = {name: value for name, value in rows.items() if "." not in name}
+    for part in ("optimizer", "plateau"):
+        state[part] = {name.partition(".")[2]: value for name, value in rows.items() if name.startswith(f"{part}.")}
+    if "step" in learner.optimizer.state():
+        state["optimizer"]["step"] = step  # one update a step
+    trained, validated = (rows[name].unbind(1) for name in ("train_losses", "validation_losses"))
+    state["history"] = list(zip(history_steps(training, step), trained, validated, strict=True))
+    state["samples"] = list(rows["samples"].unbind(1))
+    state["alignment"] = list(rows["alignment"].unbind(1))
+    restore(learner, state)

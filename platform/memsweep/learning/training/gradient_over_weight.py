@@ -1,8 +1,8 @@
 """The gradient-over-weight criterion of a parameterization: r_i = |dL/dw_i| / |w_i| of the raw recurrent weights.
 
 A good parameterization keeps the ratio of gradient to weight bounded over all weights (StableSSM, arXiv 2311.14495,
-Theorem 3.6 and after): a ratio that jumps is a step that throws a mode out of its time scale. The gradient is that of
-the objective on a batch, before it is clipped.
+Theorem 3.6 and after): after a step of large ratio a mode has another time scale. The gradient is that of the objective
+on a batch, before clipping.
 """
 
 from __future__ import annotations
@@ -35,23 +35,24 @@ class GradientOverWeight:
 
     @staticmethod
     def start(ensemble: Ensemble) -> GradientOverWeight:
+        """No ratios yet."""
         rates = [segment for segment in ensemble.layout.segments if segment.role.rate]
-        places = [place for segment in rates for place in range(segment.start, segment.stop)]
-        entries = torch.tensor(places, dtype=torch.long, device=ensemble.initial.device)
+        positions = [position for segment in rates for position in range(segment.start, segment.stop)]
+        entries = torch.tensor(positions, dtype=torch.long, device=ensemble.initial.device)
         return GradientOverWeight(entries, ensemble.exists[:, entries], torch.zeros_like(ensemble.initial[:, 0]))
 
     def observe(self, weights: Tensor, gradient: Tensor, running: Tensor, keep: bool) -> None:
-        """Take one step's ratios in.
+        """Add the ratios of one step.
 
         Args:
             weights, gradient: ``[rows, size]``.
             running: ``[rows]``, bool.
-            keep: keep the ratios for the quantiles, too.
+            keep: whether the ratios count for the quantiles, too.
         """
         if not len(self.entries):
             return
         ratio = (gradient.index_select(1, self.entries) / weights.index_select(1, self.entries)).abs_()
-        counted = self.exists & running.unsqueeze(-1) & ~ratio.isnan()  # 0/0: a dead mode says nothing
+        counted = self.exists & running.unsqueeze(-1) & ~ratio.isnan()  # 0/0: a dead mode has no ratio
         self.largest = torch.maximum(self.largest, torch.where(counted, ratio, 0.0).amax(-1))
         if keep:
             self.samples.append(torch.where(counted, ratio, torch.nan))

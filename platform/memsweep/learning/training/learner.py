@@ -1,4 +1,4 @@
-"""One ensemble in training: its weights, its optimizer, and what has become of each replica."""
+"""One ensemble in training: its weights, its optimizer, and the state of each replica."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from memsweep.config.schema.trial import TrainingConfig
 from memsweep.learning.ensemble.replicas import Ensemble
-from memsweep.learning.loss.problem import Problem
+from memsweep.learning.loss.base import Data, TaskLoss
+from memsweep.learning.loss.batch_sharding import ShardedBatch
 from memsweep.learning.training.gradient_alignment import Alignment
 from memsweep.learning.training.gradient_over_weight import GradientOverWeight
-from memsweep.learning.training.lr_schedule import Plateau
 from memsweep.learning.training.micro_batches import micro_batch
-from memsweep.learning.training.optimizer import Optimizer, optimizer_for
-from memsweep.learning.training.weight_groups import GroupSettings
+from memsweep.learning.training.optimizer import GroupSettings, Optimizer, optimizer_for
+from memsweep.learning.training.schedule import Plateau
 from memsweep.models.base import Part
 from memsweep.rules.batched import learning_by
 
 BPTT = "bptt"
+WHOLE = 1 << 40
+"""A chunk of more sequences than any batch has."""
 
 
 @dataclass
@@ -31,23 +32,27 @@ class Learner:
     """One ensemble in training.
 
     Attributes:
+        targets: ``[rows, ...]``, the difference between the replicas' tasks.
+        rates: ``[rows]``, learning rates before any schedule.
         weights, best_weights: ``[rows, size]``, now and at the best validation.
         optimizer: its state.
-        groups: settings of some weights that are not the training's.
-        best: ``[rows]``, least validated objective: validation loss plus penalties (inf before the first). Without
-            the penalties a state whose redundant modes are not pruned yet would win.
+        groups: learning rates and weight decays of groups of weights.
+        best: ``[rows]``, smallest validated objective: validation loss plus penalties (inf before the first). Without
+            the penalties, a state whose redundant modes are not pruned yet would win.
         best_loss: ``[rows]``, the validation loss of that state.
         best_step: ``[rows]``, the step of that validation.
         stale: ``[rows]``, validations since then.
         running: ``[rows]``, bool: neither diverged nor stopped early.
         diverged: ``[rows]``, bool.
+        steps: ``[rows]``, steps done.
+        loss: ``[rows]``, of the latest training batch.
         amplitudes: ``[size]``, bool: the weights of encoders and readouts, which pay the amplitude penalty.
         plateau: the learning rates' factors under the schedule ``plateau``.
-        criterion: gradients over weights along the way.
+        criterion: ratios of gradient to weight in training.
+        alignment: comparisons of the learning rule's gradients with those of backpropagation.
         rule: name of the learning rule by which gradients are computed.
-        alignment: how well they point where those of backpropagation do.
-        micro_batch: sequences that are computed at a time; None: the problem does not split batches.
-        carried: ``[rows, B, M]``, the states with which the next batch goes on; None where the task carries none.
+        micro_batch: sequences that are computed at a time; None: batches are not split.
+        carried: ``[rows, B, M]``, the states from which the next batch continues; None where the task carries none.
         history: (step, train losses ``[rows]``, validation losses ``[rows]``).
     """
 
@@ -76,12 +81,13 @@ class Learner:
     history: list[tuple[int, Tensor, Tensor]] = field(default_factory=list)
 
     @staticmethod
-    def start(ensemble: Ensemble, problem: Problem, training: TrainingConfig) -> Learner:
+    def start(ensemble: Ensemble, task_loss: TaskLoss[Data], training: TrainingConfig) -> Learner:
+        """The learner of an ensemble before its first step."""
         rows, weights = ensemble.rows, ensemble.initial
         replicas = ensemble.replicas
         learner = Learner(
             ensemble=ensemble,
-            targets=ensemble.spread([problem.target(replica.trial) for replica in replicas]),
+            targets=ensemble.spread([task_loss.target(replica.trial) for replica in replicas]),
             rates=ensemble.spread([replica.learning_rate for replica in replicas]).to(weights.dtype),
             weights=weights.clone(),
             best_weights=weights.clone(),
@@ -100,9 +106,12 @@ class Learner:
             criterion=GradientOverWeight.start(ensemble),
             alignment=Alignment.start(ensemble, training),
             rule=training.rule,
-            carried=problem.first_states(ensemble.model, ensemble.layout.named(weights), training.batch_size),
+            carried=task_loss.first_states(ensemble.model, ensemble.layout.named(weights), training.batch_size),
         )
-        learner.micro_batch = micro_batch(learner, problem, training)
+        device = weights.device.type
+        learner.micro_batch = micro_batch(
+            ensemble.model, task_loss, training, device, lambda data: learner.rehearse(task_loss, data)
+        )
         return learner
 
     @property
@@ -116,22 +125,22 @@ class Learner:
         """The replicas that are still in training: ``[rows]``, bool."""
         return self.running & self.ensemble.real
 
-    def split(self, problem: Problem) -> Problem:
-        """The problem, with batches in pieces of the learner's size."""
-        return problem if self.micro_batch is None else problem.in_chunks(self.micro_batch)
+    def split(self, task_loss: TaskLoss[Data]) -> TaskLoss[Data]:
+        """The task loss, computed in the learner's micro-batches."""
+        return task_loss if self.micro_batch is None else task_loss.in_chunks(self.micro_batch)
 
-    def losses(self, problem: Problem, data: Any, weights: Tensor, live: Tensor) -> Tensor:
-        """Losses ``[rows]`` of flat weights ``[rows, size]``; those of rows that are not live mean nothing."""
-        named, split = self.ensemble.layout.named(weights), self.split(problem)
+    def losses(self, task_loss: TaskLoss[Data], batch: ShardedBatch[Data], weights: Tensor, live: Tensor) -> Tensor:
+        """Losses ``[rows]`` of flat weights ``[rows, size]``; undefined for rows that are not live."""
+        named, split = self.ensemble.layout.named(weights), self.split(task_loss)
 
-        def loss(part: Any) -> list[Tensor]:
-            return [split.loss(self.ensemble.model, named, part, self.targets, live)]
+        def loss(data: Data) -> list[Tensor]:
+            return [split.loss(self.ensemble.model, named, data, self.targets, live)]
 
-        return problem.summed(data, loss, weights, live)[0]
+        return batch.mean(loss, weights, live)[0]
 
     @contextmanager
     def in_training(self, step: int) -> Iterator[None]:
-        """While the context lasts, the models compute as they do in this step of training."""
+        """Put the models into training mode for the context, with the random numbers of this step."""
         model = self.ensemble.model
         model.train()
         model.stir(self.seeds, step)
@@ -140,37 +149,40 @@ class Learner:
         finally:
             model.eval()
 
-    def descent(self, problem: Problem, data: Any, rule: str | None = None) -> tuple[Tensor, Tensor]:
-        """Losses ``[rows]`` of the weights as they are, and gradients, the caller's to change.
+    def gradients(
+        self, task_loss: TaskLoss[Data], batch: ShardedBatch[Data], rule: str | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Losses ``[rows]`` and gradients ``[rows, size]`` at the present weights; the caller may change them in place.
 
-        What the models hold at the end of the batch is kept for the next one.
+        The states at the end of the batch are kept for the next one.
 
         Args:
-            problem: that is learnt.
-            data: of a batch.
+            task_loss: that is learnt.
+            batch: of this step.
             rule: by which gradients are computed; None: the learner's own.
         """
-        live, split = self.live, self.split(problem)
+        live, split = self.live, self.split(task_loss)
 
-        def descent(part: Any) -> list[Tensor]:
-            return self._gradient(split, part, rule or self.rule, live)
+        def gradient(data: Data) -> list[Tensor]:
+            return self._gradient(split, data, rule or self.rule, live)
 
-        loss, gradient = problem.summed(data, descent, self.weights, live)
-        return loss, gradient
+        loss, gradients = batch.mean(gradient, self.weights, live)
+        return loss, gradients
 
-    def rehearse(self, problem: Problem, data: Any) -> None:
-        """Compute gradients on a part of a batch, all of it at a time, for the sake of their memory; nothing stays.
+    def rehearse(self, task_loss: TaskLoss[Data], data: Data) -> None:
+        """Compute gradients on some sequences at a time, to measure their memory; the learner does not change.
 
-        No row is live: that takes as much memory, and no time where rows are passed over. Beside a rule's gradient
-        comes that of backpropagation, whether or not the two will be compared: so comparing moves no bit.
+        No row is live: that takes as much memory, and no time where kernels skip rows. The gradient of backpropagation
+        comes after a rule's, whether or not the two will be compared: so comparing them changes no bit.
         """
-        carried, count = self.carried, len(data.targets)
+        carried = self.carried
+        whole = task_loss.in_chunks(WHOLE)
         for rule in dict.fromkeys((self.rule, BPTT)):
             with self.in_training(0):
-                self._gradient(problem.in_chunks(count), data, rule, torch.zeros_like(self.running))
+                self._gradient(whole, data, rule, torch.zeros_like(self.running))
             self.carried = carried
 
-    def _gradient(self, problem: Problem, part: Any, rule: str, live: Tensor) -> list[Tensor]:
+    def _gradient(self, task_loss: TaskLoss[Data], data: Data, rule: str, live: Tensor) -> list[Tensor]:
         """Losses and gradients by a rule.
 
         The weights are differentiated name by name: through the flat tensor, every name would cost a gradient of
@@ -179,7 +191,7 @@ class Learner:
         model, layout = self.ensemble.model, self.ensemble.layout
         named = {name: value.requires_grad_(True) for name, value in layout.named(self.weights).items()}
         with learning_by(rule, model):
-            loss, self.carried = problem.loss_from(model, named, part, self.targets, self.carried, live)
+            loss, self.carried = task_loss.loss_from(model, named, data, self.targets, self.carried, live)
             # a model may leave a weight out of its output; its gradient is zero
-            found = torch.autograd.grad(loss.sum(), list(named.values()), allow_unused=True, materialize_grads=True)
-        return [loss.detach(), layout.flat(dict(zip(named, found, strict=True)))]
+            gradients = torch.autograd.grad(loss.sum(), list(named.values()), allow_unused=True, materialize_grads=True)
+        return [loss.detach(), layout.flat(dict(zip(named, gradients, strict=True)))]

@@ -1,41 +1,46 @@
-"""How many sequences of a batch are computed at a time: as many as a budget of memory holds, by measurement.
+"""How many sequences of a batch are computed at a time: as many as a memory budget allows, by measurement.
 
-The gradient of a batch is a sum over its sequences, so it may come piece by piece: what the pieces need is never in
-memory together. The bytes that the gradient takes are counted while it is computed on a few sequences
-(``memsweep.learning.memory.growth``). They, and so the choice, depend on shapes and code alone, never on the machine:
-a sum in other pieces has other last bits, and a trial has the same bits on every machine of its kind.
+The gradient of a batch is a sum over its sequences, so it may be computed in micro-batches. The bytes that it takes are
+counted while it is computed on a few sequences (``memsweep.learning.memory``). They depend on shapes and code alone,
+never on the machine: a sum over other micro-batches has other last bits, and a trial must have the same bits on every
+machine of its kind.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from memsweep.learning.loss.problem import CHUNK, Problem
-from memsweep.learning.memory.growth import footprint
+from memsweep.config.schema.trial import TrainingConfig
+from memsweep.learning.loss.base import CHUNK, Data, TaskLoss
+from memsweep.learning.memory import footprint
+from memsweep.models.base import Model
 from memsweep.streams import TRAIN, Stream
 
-if TYPE_CHECKING:
-    from memsweep.config.schema.trial import TrainingConfig
-    from memsweep.learning.training.learner import Learner
-
 BUDGETS = {"cpu": 1 << 30, "cuda": 16 << 30}
-"""Bytes of tensors that the gradient of one piece of a batch may hold, by type of device.
+"""Bytes of tensors that the gradient of one micro-batch may hold, by type of device.
 
-A gibibyte leaves a processor's other workers theirs, and 16 gibibytes leave half of a common card to the data and to
-the workspaces of its libraries, which are not counted. Neither is a matter of speed: smaller pieces cost little.
+One GiB on a processor leaves memory for its other workers. 16 GiB leave half of a common GPU to the data and to the
+workspaces of its libraries, which are not counted. Speed does not matter here: smaller micro-batches cost little.
 """
 
 
-def micro_batch(learner: Learner, problem: Problem, training: TrainingConfig) -> int | None:
-    """Sequences whose losses and gradients are computed at a time; None where the problem has another way.
+def micro_batch(
+    model: Model,
+    task_loss: TaskLoss[Data],
+    training: TrainingConfig,
+    device: str,
+    rehearse: Callable[[Data], object],
+) -> int | None:
+    """Sequences whose losses and gradients are computed at a time; None where batches are not split.
 
     Args:
-        learner: before its first step; it is as it was afterwards.
-        problem: that it is to be trained on.
+        model: of all replicas.
+        task_loss: that the model trains on.
         training: ``micro_batch`` decides where it is set. Otherwise the number is a power of two, at most ``CHUNK``.
+        device: type of the device that computes.
+        rehearse: computes gradients on prepared sequences, all of them at a time, and leaves nothing behind.
     """
-    model = learner.ensemble.model
-    if not problem.splits(model):
+    if not task_loss.splits(model):
         return None
     if training.micro_batch:
         return training.micro_batch
@@ -44,8 +49,7 @@ def micro_batch(learner: Learner, problem: Problem, training: TrainingConfig) ->
     stream = Stream(training.data_seed, TRAIN)
 
     def work(sequences: int) -> None:
-        learner.rehearse(problem, problem.sample(stream, training.batch_size, sequences))
+        rehearse(task_loss.sample(stream, training.batch_size, sequences))
 
-    budget = BUDGETS[learner.weights.device.type]
-    fitting = footprint(work, budget).fitting(budget)
-    return min(CHUNK, 1 << (fitting.bit_length() - 1))
+    largest = footprint(work, BUDGETS[device]).largest_count(BUDGETS[device])
+    return min(CHUNK, 1 << (largest.bit_length() - 1))

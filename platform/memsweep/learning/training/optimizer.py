@@ -1,25 +1,28 @@
-"""AdamW, Adam and RMSprop with a learning rate, a gradient clip and a life of its own for every replica.
+"""AdamW, Adam and RMSprop with a learning rate and a gradient clip for every replica.
 
 The updates are those of torch.optim (decoupled weight decay: arXiv 1711.05101), written over a flat tensor
-``[replicas, size]`` because torch's take one learning rate for all rows and clip their common norm. Each acts on every
-entry for itself, so that groups of weights, too, have states of their own.
+``[rows, size]`` because torch's take one learning rate for all rows and clip their common norm. They are elementwise,
+so groups of weights may have learning rates and weight decays of their own (``training.groups``).
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from memsweep.config.schema.trial import TrainingConfig
+from memsweep.config.schema.groups import GroupConfig
+from memsweep.config.schema.trial import TrainingConfig
+from memsweep.learning.ensemble.replicas import Ensemble
+from memsweep.models.base import Group
 
 EPSILON = 1e-8
-"""What torch.optim adds to the root of the mean square, by default."""
+"""Default of torch.optim: added to the root of the mean square."""
 
 
 class Optimizer(ABC):
@@ -39,7 +42,7 @@ class Optimizer(ABC):
 
     @abstractmethod
     def state(self) -> dict[str, Tensor | int]:
-        """What changes on the way: attribute -> value. An entry ``step`` counts the updates."""
+        """The attributes that updates change, by name. An entry ``step`` counts the updates."""
 
 
 @dataclass
@@ -49,7 +52,7 @@ class Adam(Optimizer):
     Attributes:
         mean: ``[rows, size]``, running mean of the gradient.
         square: ``[rows, size]``, running mean of its square.
-        beta1, beta2: shares of mean and square that are kept.
+        beta1, beta2: decay factors of the two running means.
         step: updates so far.
     """
 
@@ -63,15 +66,17 @@ class Adam(Optimizer):
 
     @classmethod
     def like(cls, weights: Tensor, beta1: float = 0.9, beta2: float = 0.999) -> Self:
+        """The optimizer of these weights before its first step."""
         return cls(torch.zeros_like(weights), torch.zeros_like(weights), beta1, beta2)
 
     def update(self, weights: Tensor, gradient: Tensor, rate: Tensor, decay: float | Tensor, moving: Tensor) -> Tensor:
         if not self.decoupled:
             gradient = _decayed(gradient, weights, decay, moving)
         self.step += 1
-        # in place: of a wide ensemble each pass over fresh memory would cost as much as the arithmetic
+        # in place: for a wide ensemble, each pass over fresh memory costs as much as the arithmetic
         self.mean.lerp_(gradient, 1.0 - self.beta1)
         self.square.mul_(self.beta2).addcmul_(gradient, gradient, value=1.0 - self.beta2)
+        # the powers of beta correct the bias of means that start at zero
         root = self.square.sqrt().div_(math.sqrt(1.0 - self.beta2**self.step)).add_(EPSILON)
         direction = torch.div(self.mean, root, out=root).div_(1.0 - self.beta1**self.step)
         if self.decoupled:
@@ -84,7 +89,7 @@ class Adam(Optimizer):
 
 @dataclass
 class AdamW(Adam):
-    """torch.optim.AdamW: weight decay is apart from the gradient, and no mean of it is taken."""
+    """torch.optim.AdamW: weight decay is added to the step, so the running means do not contain it."""
 
     decoupled: ClassVar[bool] = True
 
@@ -95,7 +100,7 @@ class RMSprop(Optimizer):
 
     Attributes:
         square: ``[rows, size]``, running mean of the gradient's square.
-        alpha: share of it that is kept.
+        alpha: decay factor of the running mean.
     """
 
     square: Tensor
@@ -103,6 +108,7 @@ class RMSprop(Optimizer):
 
     @classmethod
     def like(cls, weights: Tensor, alpha: float = 0.99) -> Self:
+        """The optimizer of these weights before its first step."""
         return cls(torch.zeros_like(weights), alpha)
 
     def update(self, weights: Tensor, gradient: Tensor, rate: Tensor, decay: float | Tensor, moving: Tensor) -> Tensor:
@@ -117,7 +123,7 @@ class RMSprop(Optimizer):
 
 
 def optimizer_for(weights: Tensor, training: TrainingConfig) -> Optimizer:
-    """The optimizer that a training names, before its first step, of weights ``[rows, size]``."""
+    """The optimizer of a training for weights ``[rows, size]``, before its first step."""
     if training.optimizer == "rmsprop":
         return RMSprop.like(weights, training.alpha)
     kind = AdamW if training.optimizer == "adamw" else Adam
@@ -125,7 +131,7 @@ def optimizer_for(weights: Tensor, training: TrainingConfig) -> Optimizer:
 
 
 def _decayed(gradient: Tensor, weights: Tensor, decay: float | Tensor, moving: Tensor) -> Tensor:
-    """A new gradient with the decay's part in it where weights move; the same one where nothing decays."""
+    """The gradient plus ``decay * weights`` where weights move; the same tensor without weight decay."""
     if not isinstance(decay, Tensor) and not decay:
         return gradient
     return _add_decay(gradient.clone(), torch.where(moving, weights, 0.0), decay)
@@ -138,8 +144,55 @@ def _add_decay(direction: Tensor, weights: Tensor, decay: float | Tensor) -> Ten
 
 
 def clipped(gradient: Tensor, limit: float) -> Tensor:
-    """Each row scaled down to the norm ``limit`` where it is larger: ``[rows, size]``; a limit of 0 is none."""
+    """The gradient ``[rows, size]``, each row scaled down to the norm ``limit`` where it is larger; 0: no limit."""
     if limit == 0.0:
         return gradient
     norms = gradient.norm(dim=-1, keepdim=True)
     return gradient * (limit / norms).clamp(max=1.0)
+
+
+@dataclass(frozen=True)
+class GroupSettings:
+    """Learning rates and weight decays of groups of weights (``training.groups``), by the groups of the model's roles.
+
+    Attributes:
+        own: settings of the groups that have some; empty: all entries take the training's.
+        column: ``[size]``, 0 where an entry takes the training's settings, else 1 + the index of its group in ``own``.
+    """
+
+    own: Sequence[GroupConfig]
+    column: Tensor
+
+    @staticmethod
+    def of(ensemble: Ensemble, training: TrainingConfig) -> GroupSettings:
+        """The settings that a training has for the weights of an ensemble."""
+        own: list[GroupConfig] = []
+        column = torch.zeros(ensemble.layout.size, dtype=torch.long, device=ensemble.initial.device)
+        for field in fields(training.groups):
+            settings = getattr(training.groups, field.name)
+            if settings != GroupConfig():
+                own.append(settings)
+                column = torch.where(ensemble.select(Group(field.name)), len(own), column)
+        return GroupSettings(tuple(own), column)
+
+    def rates(self, rates: Tensor) -> Tensor:
+        """Learning rates ``[rows, 1 + groups]``, of which the first column is ``rates``, those of all other weights."""
+        return torch.stack([rates, *(_group_rates(settings, rates) for settings in self.own)], -1)
+
+    def decay(self, decay: float, weights: Tensor) -> float | Tensor:
+        """The weight decay of each entry of ``weights``: ``[size]``, or one number where it is the same for all."""
+        if not self.own:
+            return decay
+        own = [decay if settings.weight_decay is None else settings.weight_decay for settings in self.own]
+        return self.spread(weights.new_tensor([decay, *own]))
+
+    def spread(self, values: Tensor) -> Tensor:
+        """The value of each entry, ``[..., size]``, from ``[..., 1 + groups]``; without groups, ``values`` as it is."""
+        return values.index_select(-1, self.column) if self.own else values
+
+
+def _group_rates(settings: GroupConfig, rates: Tensor) -> Tensor:
+    """Learning rates of a group: a number of its own, or a multiple of the others' rates."""
+    if settings.learning_rate is not None:
+        return torch.full_like(rates, settings.learning_rate)
+    return rates if settings.factor is None else settings.factor * rates

@@ -1,11 +1,11 @@
-"""Redundant modes, merged into the mode that does the work.
+"""Merging of redundant modes into the strongest mode.
 
-A model with more modes than its target needs ends training with modes of almost no amplitude. They do nothing for the
-function, but their rates, left wherever the initial weights put them, decide how far the weights may move. So modes
-without which the validated objective is as good, within a tolerance, are removed, and the place of each is taken by
-half of the strongest mode: two modes of one rate that share its amplitude are one mode, with the same norms in a
-linear model, and no dead mode is left. (A nonlinear model's halves share the readout alone: their states must stay what
-they are.) The error without perturbation may rise a little; it is measured afterwards.
+A model with more modes than its target needs ends training with modes of almost no amplitude. They do not change the
+function, but their rates, which training left near the initial weights, decide how far the weights may move. So a mode
+is removed where the validated objective without it is as good within a tolerance, and half of the strongest mode takes
+its place. Two modes of one rate that share the amplitude are one mode, with the same norms in a linear model, and no
+dead mode is left. (The halves of a nonlinear model share the readout alone, because their states must not change.) The
+error without perturbation may rise a little; it is measured afterwards.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ def modes(ensemble: Ensemble) -> int:
 def by_amplitude(ensemble: Ensemble, weights: Tensor) -> Tensor:
     """Indices of the modes from the weakest to the strongest, padding first: ``[rows, M]``."""
     named = ensemble.model.modal(ensemble.layout.named(weights))
-    squares: dict[Part, Tensor] = {}  # a part may have several tensors: real and imaginary, say
+    squares: dict[Part, Tensor] = {}  # a part may have several tensors, such as real and imaginary parts
     for segment in ensemble.layout.segments:
         if segment.role.part in (Part.ENCODER, Part.READOUT):
             axis = segment.role.axes.index("width")
-            tensor = named[segment.name].movedim(axis - len(segment.role.axes), 1)
+            tensor = named[segment.name].movedim(axis - len(segment.role.axes), 1)  # [rows, M, ...]
             square = tensor.square().flatten(2).sum(-1) if tensor.ndim > 2 else tensor.square()
             squares[segment.role.part] = squares.get(segment.role.part, torch.zeros_like(square)) + square
     amplitude = torch.stack(list(squares.values())).prod(0)
     return torch.where(_exists(ensemble), amplitude, -1.0).argsort(dim=-1, stable=True)
 
 
-def merged(ensemble: Ensemble, weights: Tensor, mode: Tensor, into: Tensor) -> Tensor:
+def merge(ensemble: Ensemble, weights: Tensor, mode: Tensor, into: Tensor) -> Tensor:
     """Weights in which ``mode`` has become half of the mode ``into`` of the same row.
 
     Args:
@@ -47,11 +47,11 @@ def merged(ensemble: Ensemble, weights: Tensor, mode: Tensor, into: Tensor) -> T
     rows = torch.arange(weights.shape[0], device=weights.device)
     linear = ensemble.model.is_linear(ensemble.model.config)
     for segment in ensemble.layout.segments:
-        if segment.role.axes.count("width") != 1:  # a matrix between units is the basis that ``modal`` takes away
+        if segment.role.axes.count("width") != 1:  # a matrix between units: ``modal`` made its basis diagonal
             continue
         axis = segment.role.axes.index("width") - len(segment.role.axes)
         tensor = named[segment.name].clone()
-        by_mode = tensor.movedim(axis, 1)
+        by_mode = tensor.movedim(axis, 1)  # a view: writing to it writes to the clone
         half = by_mode[rows, into]
         share = _share(segment.role.part, linear)
         if share != 1.0:
@@ -63,16 +63,16 @@ def merged(ensemble: Ensemble, weights: Tensor, mode: Tensor, into: Tensor) -> T
 
 
 def _share(part: Part, linear: bool) -> float:
-    """What each of two modes that were one keeps of a weight, so that together they answer as before."""
+    """Factor of a weight in each half of a mode, so that both halves together compute the same function."""
     if part in (Part.RECURRENT, Part.GAIN):
         return 1.0
     if linear:
-        return 0.5**0.5  # in encoder and in readout: together, half the amplitude
+        return 0.5**0.5  # encoder times readout: half the amplitude
     return 0.5 if part is Part.READOUT else 1.0
 
 
 def removable(ensemble: Ensemble, mode: Tensor, into: Tensor) -> Tensor:
-    """Rows in which the mode exists and is not the one that it would merge into: ``[rows]``, bool."""
+    """Rows in which the mode exists and differs from the mode ``into``: ``[rows]``, bool."""
     return _exists(ensemble).gather(1, mode.unsqueeze(1)).squeeze(1) & (mode != into)
 
 

@@ -13,7 +13,6 @@ Letters: P rows (replicas and dummies), K copies, R radii, S size of the flat we
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from torch import Tensor
 
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
 from memsweep.learning.ensemble.replicas import Ensemble
-from memsweep.learning.loss.problem import Problem
+from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.models.base import Part, as_linear
 from memsweep.stability.perturbation.ascent import Ascent, Loss, finite_or_inf, first_steps
 from memsweep.stability.perturbation.ball import RECURRENT, Ball
@@ -36,8 +35,8 @@ def radius_grid(radii: RadiiConfig) -> Tensor:
 
 def perturbation_error(
     ensemble: Ensemble,
-    problem: Problem,
-    data: Any,
+    task_loss: TaskLoss[Data],
+    data: Data,
     weights: Tensor,
     targets: Tensor,
     ball: str,
@@ -48,7 +47,7 @@ def perturbation_error(
 
     Args:
         ensemble: of the models.
-        problem, data, targets: what the loss is measured on.
+        task_loss, data, targets: of the loss.
         weights: ``[P, S]``, the trained weights.
         ball: ``recurrent``, ``weights`` or ``all`` (with ``balance``, linear models are brought to the balanced gauge
             before encoder and readout move).
@@ -70,7 +69,7 @@ def perturbation_error(
     def climbed(rows: Ensemble, live: Tensor) -> tuple[Loss, Ball]:
         def loss(shift_PKS: Tensor) -> Tensor:
             shifted = rows.layout.named(weights.unsqueeze(1) + shift_PKS)
-            return problem.loss(rows.model, shifted, data, targets.unsqueeze(1), live)
+            return task_loss.loss(rows.model, shifted, data, targets.unsqueeze(1), live)
 
         return loss, Ball(rows, ball, config.norm)
 

@@ -1,6 +1,6 @@
 """How many copies of an ensemble are computed at a time: as many as a budget of memory holds, by measurement.
 
-The bytes that work on a copy takes are counted while it is done on a few (``memsweep.learning.memory.growth``). They,
+The bytes that work on a copy takes are counted while it is done on a few (``memsweep.learning.memory``). They,
 and so the slice, depend on shapes and code alone, never on the machine: a product of matrices of another size may
 round its last bit otherwise (seen with 2 rows of models on a batch's statistics, where slices of 1, 3 and 8 copies
 differ by 1e-14), and a trial has the same bits on every machine. A machine that is too small for a slice gets a
@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import torch
 
-from memsweep.learning.memory.growth import footprint
+from memsweep.learning.memory import footprint
 from memsweep.stability.perturbation.free_memory import free_bytes
 
 BUDGETS = {"cpu": 16 << 20, "cuda": 1 << 30}
@@ -38,7 +38,7 @@ def slice_size(work: Callable[[int], object], device: torch.device, budget: int 
     """
     allowed = BUDGETS[device.type] if budget is None else budget
     measured = footprint(work, allowed)
-    size = measured.fitting(allowed)
+    size = measured.largest_count(allowed)
     _check(measured.peak(size), free_bytes(device), _workers())
     return size
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep.sweep.worker.failure import Failure
 
 if TYPE_CHECKING:
-    from memsweep.trial import Finding
+    from memsweep.trial import ReplicaMeasurement
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class Order:
     Attributes:
         names: their identities.
         configs: canonical configs; of chained trials with the carried value in its place.
-        company: see ``memsweep.trial.run_share``.
+        padded: see ``memsweep.trial.RunOptions``.
     """
 
     names: tuple[str, ...]
     configs: tuple[dict[str, Any], ...]
-    company: bool
+    padded: bool
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Delivery:
         can_go_on: whether its checkpoint may help another try.
     """
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ReplicaMeasurement] = field(default_factory=list)
     origin: dict[str, Any] = field(default_factory=dict)
     failure: Failure | None = None
     can_go_on: bool = False

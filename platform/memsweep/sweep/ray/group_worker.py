@@ -23,7 +23,7 @@ from memsweep.sweep.worker.timing import Phases
 
 if TYPE_CHECKING:
     from memsweep.sweep.worker.execute import PackJob
-    from memsweep.trial import Seat
+    from memsweep.trial import WorkerRank
 
 
 def work(config: dict[str, Any]) -> None:
@@ -73,23 +73,23 @@ def _delivery(job: PackJob, order: Order, rank: int, workers: int, desk: Any) ->
 
     import ray
 
-    from memsweep.learning.parallel.process_group import CrewLostError
-    from memsweep.trial import run_share
+    from memsweep.learning.parallel.process_group import WorkerLostError
+    from memsweep.trial import RunOptions, run_replicas
 
     phases, slots = Phases(), job.slots(order.names)
     try:
         with computing(job, len(order.names), hung) as undisturbed:
-            findings = run_share(
-                [trial_from_dict(config) for config in order.configs],
-                seat=_seat(job, rank, workers),
+            options = RunOptions(
+                worker=_worker_rank(job, rank, workers),
                 shards=job.arithmetic.shards,
                 checkpoint=Store(job.folder).slot(slots[rank % len(slots)]),
                 progress=undisturbed(throttled(told)),
-                company=order.company,
+                padded=order.padded,
                 device=job.arithmetic.device,
                 phase=phases.phase,
             )
-    except CrewLostError:  # another worker's end, which is its own to explain; the team starts anew
+            findings = run_replicas([trial_from_dict(config) for config in order.configs], options)
+    except WorkerLostError:  # another worker's end, which is its own to explain; the team starts anew
         raise
     except BaseException as error:  # foreign code may raise anything
         return _failed(error, rank, workers)
@@ -99,14 +99,14 @@ def _delivery(job: PackJob, order: Order, rank: int, workers: int, desk: Any) ->
     return Delivery(findings, origin | {"threads": job.threads})
 
 
-def _seat(job: PackJob, rank: int, workers: int) -> Seat:
-    from memsweep.trial import Seat
+def _worker_rank(job: PackJob, rank: int, workers: int) -> WorkerRank:
+    from memsweep.trial import WorkerRank
 
     if job.arithmetic.shards == 1:
-        return Seat(rank, workers)
-    from memsweep.learning.parallel.process_group import GroupCrew
+        return WorkerRank(rank, workers)
+    from memsweep.learning.parallel.process_group import TorchProcessGroup
 
-    return Seat(rank, workers, GroupCrew())
+    return WorkerRank(rank, workers, TorchProcessGroup())
 
 
 def _failed(error: BaseException, rank: int, workers: int, stack: str = "") -> Delivery:

@@ -66,7 +66,7 @@ class Team:
         self._end(wanted=error is None)
 
     def __call__(
-        self, names: Collection[str], configs: list[TrialConfig], progress: Progress, *, company: bool
+        self, names: Collection[str], configs: list[TrialConfig], progress: Progress, *, padded: bool
     ) -> tuple[list[TrialResult], dict[str, Any]]:
         """Trials of one program, computed by all workers together; see ``memsweep.sweep.worker.execute.Together``.
 
@@ -76,7 +76,7 @@ class Team:
         """
         from memsweep.trial import results_of
 
-        order = Order(tuple(names), tuple(to_dict(config) for config in configs), company)
+        order = Order(tuple(names), tuple(to_dict(config) for config in configs), padded)
         try:
             deliveries = self._computed(order, progress)
         except BaseException:

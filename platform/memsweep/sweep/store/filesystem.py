@@ -294,7 +294,7 @@ def at_once(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
 
 @dataclass(frozen=True)
 class PlaceSlot:
-    """One file of a place, as a checkpoint's slot (``memsweep.learning.state.checkpoints``)."""
+    """One file of a place, as a checkpoint's slot (``memsweep.learning.state.checkpoint``)."""
 
     place: Location
     name: str

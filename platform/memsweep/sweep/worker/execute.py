@@ -29,16 +29,16 @@ from memsweep.sweep.worker.timing import STARTING, STORING, Phases
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
-    from memsweep.learning.state.checkpoints import Slot
-    from memsweep.trial import TrialResult
+    from memsweep.learning.state.checkpoint import Slot
+    from memsweep.trial import RunOptions, TrialResult
 
 __all__ = ["Failure", "PackJob", "PackReport", "Progress", "execute_pack", "failure_of", "is_memory"]
 
 Progress = Callable[[float], None]
-RunPack = Callable[..., "list[TrialResult]"]
-"""``memsweep.trial.run_pack``, or whatever takes its arguments and returns results of its shape."""
+RunPack = Callable[["list[TrialConfig]", "RunOptions"], "list[TrialResult]"]
+"""``memsweep.trial.run_pack``, or a function with its signature."""
 Together = Callable[..., "tuple[list[TrialResult], dict[str, Any]]"]
-"""Several workers: ``(names, configs, progress, company=)`` gives the results and their provenance."""
+"""Several workers: ``(names, configs, progress, padded=)`` gives the results and their provenance."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class _Worker:
 
     def _together(self, todo: dict[str, TrialConfig], progress: Progress) -> None:
         try:
-            results, origin = self._computed(todo, list(todo.values()), progress, company=True)
+            results, origin = self._computed(todo, list(todo.values()), progress, padded=True)
             for name, result in zip(todo, results, strict=True):
                 self._write(name, result, origin)
                 self.finished[name] = str(result.outcome)
@@ -222,32 +222,35 @@ class _Worker:
                 f"the trial {name} is not chained, but its pack is: a fault of memsweep, please report it"
             )
         carried = carried_value(self.store, config, self.job.arithmetic)
-        (result,), origin = self._computed([name], [resolved(config, carried)], progress, company=False)
+        (result,), origin = self._computed([name], [resolved(config, carried)], progress, padded=False)
         summary = result.summary | {chain.into.rpartition(".")[2]: taken(chain, carried)}
         self._write(name, replace(result, config=config, summary=summary), origin)
         return str(result.outcome)
 
     def _computed(
-        self, names: Collection[str], configs: list[TrialConfig], progress: Progress, *, company: bool
+        self, names: Collection[str], configs: list[TrialConfig], progress: Progress, *, padded: bool
     ) -> tuple[list[TrialResult], dict[str, Any]]:
         """The results of trials that run together, and where they come from."""
         if self.together is not None:
-            results, origin = self.together(names, configs, progress, company=company)
+            results, origin = self.together(names, configs, progress, padded=padded)
             self.phases.add(origin["phases"])
             return results, origin
+        from memsweep.trial import RunOptions
+
         phases, arithmetic = Phases(), self.job.arithmetic
         try:
             with computing(self.job, len(names), partial(self._hung, names)) as undisturbed:
-                results = self.run(
-                    configs,
-                    checkpoint=self._slots(names)[0],
-                    progress=undisturbed(progress),
-                    company=company,
-                    device=arithmetic.device,
+                options = RunOptions(
                     shards=arithmetic.shards,
+                    checkpoint=self._slots(names)[0],
+                    start_states=self._start_states(names),
+                    end_states=self._end_states(names, configs),
+                    progress=undisturbed(progress),
+                    padded=padded,
+                    device=arithmetic.device,
                     phase=phases.phase,
-                    **self._states(names, configs),
                 )
+                results = self.run(configs, options)
         finally:
             self.phases.add(phases.seconds)
         origin = provenance.collect(
@@ -255,17 +258,19 @@ class _Worker:
         )
         return results, origin | {"threads": self.job.threads}
 
-    def _states(self, names: Collection[str], configs: list[TrialConfig]) -> dict[str, list[Slot | None]]:
-        """Where trials may begin, and where those leave their ends that stop before all their steps."""
-        before, store = dict(self.job.after), self.store
-        slots: dict[str, list[Slot | None]] = {
-            "handed": [store.state_slot(before[name]) if name in before else None for name in names],
-            "kept": [
-                store.state_slot(name) if config.training.until else None
-                for name, config in zip(names, configs, strict=True)
-            ],
-        }
-        return {option: of_trials for option, of_trials in slots.items() if any(of_trials)}
+    def _start_states(self, names: Collection[str]) -> list[Slot | None]:
+        """The states from which trials may start; empty where there are none."""
+        before = dict(self.job.after)
+        slots: list[Slot | None] = [self.store.state_slot(before[name]) if name in before else None for name in names]
+        return slots if any(slots) else []
+
+    def _end_states(self, names: Collection[str], configs: list[TrialConfig]) -> list[Slot | None]:
+        """Where trials that stop before all their steps leave their states; empty where none does."""
+        slots: list[Slot | None] = [
+            self.store.state_slot(name) if config.training.until else None
+            for name, config in zip(names, configs, strict=True)
+        ]
+        return slots if any(slots) else []
 
     def _slots(self, names: Collection[str]) -> list[Slot]:
         return [self.store.slot(name) for name in self.job.slots(names)]

@@ -125,12 +125,12 @@ def probe(groups: Sequence[Sequence[TrialConfig]], workspace: Path) -> Need:
     import torch
 
     from memsweep import registry
-    from memsweep.trial import run_pack
+    from memsweep.trial import RunOptions, run_pack
 
     registry.discover(workspace)
     for group in groups:
         try:
-            run_pack(group, device="cuda")
+            run_pack(group, RunOptions(device="cuda"))
         except torch.OutOfMemoryError as error:
             raise ConfigError(
                 [

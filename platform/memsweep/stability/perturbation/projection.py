@@ -1,7 +1,7 @@
-"""Clamped raw weights in the place of the rates: how the published code prepares a model before it moves its weights.
+"""Projection of clamped raw weights to their rates, as the published code does before it perturbs a model.
 
-A model with the parameterization ``relu`` becomes one with ``direct``: the same function, whose weights are then free
-to leave the clamp. Other parameterizations stay as they are.
+A model with the parameterization ``relu`` becomes one with ``direct``: the same function, whose weights may then leave
+the clamp. Other parameterizations stay as they are.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.models.parameterizations.build import build
 
 
-def projected(ensemble: Ensemble, weights: Tensor) -> tuple[Ensemble, Tensor]:
-    """The ensemble with clamps taken away, and its weights ``[rows, size]``."""
+def project(ensemble: Ensemble, weights: Tensor) -> tuple[Ensemble, Tensor]:
+    """The ensemble without clamps, and its weights ``[rows, size]``."""
     configs = [replica.model for replica in ensemble.replicas]
     if not all(hasattr(config, "parameterization") for config in configs):
         return ensemble, weights
-    free = [build(config.parameterization).projection() for config in configs]
+    free = [build(config.parameterization).projection() for config in configs]  # None: stays as it is
     weights = weights.clone()
     for segment in ensemble.layout.segments:
         if segment.role.rate:

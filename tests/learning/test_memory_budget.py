@@ -19,9 +19,9 @@ from engine import noise, task_config
 from memsweep import registry
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
-from memsweep.learning.loss.problem import Problem, problem_for
-from memsweep.learning.memory.growth import Footprint, footprint
-from memsweep.learning.memory.live_bytes import live_bytes
+from memsweep.learning.loss.base import TaskLoss
+from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.memory import Footprint, footprint, live_bytes
 from memsweep.models.base import Signature
 from memsweep.stability.perturbation import slices
 from memsweep.stability.perturbation.ascent import first_steps
@@ -37,25 +37,25 @@ CPU = torch.device("cpu")
 CASES = ("population", "batch", "sampled", "dense")
 
 
-def setting(case: str, rows: int = 6, width: int = 8) -> tuple[Ensemble, Problem, Any, torch.Tensor]:
-    """An ensemble, its problem, data and targets."""
+def setting(case: str, rows: int = 6, width: int = 8) -> tuple[Ensemble, TaskLoss, Any, torch.Tensor]:
+    """An ensemble, its task_loss, data and targets."""
     task = registry.get(registry.TASK, "linear_functional")(task_config(horizon=40))
     model_class = registry.get(registry.MODEL, "dense_rnn" if case == "dense" else "diagonal_rnn")
     model = model_class.Config(width=width, activation="tanh" if case == "sampled" else "linear")
     replicas = [Replica(0, model, seed, 0.01) for seed in range(rows)]
     (ensemble,) = build(model_class, replicas, Signature(1, 1, 40), torch.float64, None)
-    problem = problem_for([task], case != "sampled", torch.float64)
-    data = problem.data(Stream(0, TEST), 0, 24) if case in ("batch", "sampled") else problem.population()
-    return ensemble, problem, data, ensemble.spread([problem.target(0)] * rows)
+    task_loss = task_loss_for([task], case != "sampled", torch.float64)
+    data = task_loss.data(Stream(0, TEST), 0, 24) if case in ("batch", "sampled") else task_loss.population()
+    return ensemble, task_loss, data, ensemble.spread([task_loss.target(0)] * rows)
 
 
 def a_step(case: str, rows: int = 6, width: int = 8) -> Any:
     """What a slice does, as a function of its copies."""
-    ensemble, problem, data, targets = setting(case, rows, width)
+    ensemble, task_loss, data, targets = setting(case, rows, width)
     weights = ensemble.initial
 
     def loss(shift: torch.Tensor) -> torch.Tensor:
-        return problem.loss(
+        return task_loss.loss(
             ensemble.model, ensemble.layout.named(weights.unsqueeze(1) + shift), data, targets.unsqueeze(1)
         )
 
@@ -63,12 +63,12 @@ def a_step(case: str, rows: int = 6, width: int = 8) -> Any:
 
 
 def errors(
-    made: tuple[Ensemble, Problem, Any, torch.Tensor], budget: int | None, radii: int = 7, steps: int = 4
+    made: tuple[Ensemble, TaskLoss, Any, torch.Tensor], budget: int | None, radii: int = 7, steps: int = 4
 ) -> torch.Tensor:
     """Of a setting, in the ball of all weights; six starts a radius."""
-    ensemble, problem, data, targets = made
+    ensemble, task_loss, data, targets = made
     config = PerturbationConfig(radii=RadiiConfig(from_=1e-3, to=0.5, count=radii), starts=2, ascent_steps=steps)
-    return perturbation_error(ensemble, problem, data, ensemble.initial, targets, "all", config, budget)
+    return perturbation_error(ensemble, task_loss, data, ensemble.initial, targets, "all", config, budget)
 
 
 def test_bytes_of_tensors_count_from_birth_to_death():
@@ -112,8 +112,8 @@ def test_a_measurement_on_a_few_copies_foretells_many(case):
 def test_the_size_of_a_slice_is_the_largest_that_fits():
     crossing = Footprint(fixed=np.array([100.0, 0.0]), each=np.array([1.0, 3.0]))
     assert [crossing.peak(copies) for copies in (1, 50, 51)] == [101, 150, 153]
-    assert [crossing.fitting(budget) for budget in (110, 152, 153)] == [10, 50, 51]
-    assert crossing.fitting(0) == 1
+    assert [crossing.largest_count(budget) for budget in (110, 152, 153)] == [10, 50, 51]
+    assert crossing.largest_count(0) == 1
     for case in CASES:
         work = a_step(case)
         budget = 8 * live_bytes(partial(work, 1)).peak
@@ -127,7 +127,7 @@ def test_operations_that_differ_are_never_underestimated():
         torch.cat([torch.ones(1000) for _ in range(copies)])
 
     budget = 40 * 4000
-    assert live_bytes(partial(work, footprint(work, budget).fitting(budget))).peak <= budget
+    assert live_bytes(partial(work, footprint(work, budget).largest_count(budget))).peak <= budget
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -158,11 +158,11 @@ def test_a_slice_does_not_depend_on_how_many_rows_are_real(monkeypatch):
         "memsweep.stability.perturbation.error.slice_size",
         lambda *args: sizes.append(slice_size(*args)) or sizes[-1],  # type: ignore[func-returns-value]
     )
-    ensemble, problem, data, targets = setting("dense")
+    ensemble, task_loss, data, targets = setting("dense")
     config = PerturbationConfig(radii=RadiiConfig(from_=1e-3, to=0.5, count=3), starts=1, ascent_steps=2)
     found = [
         perturbation_error(
-            replace(ensemble, real=torch.arange(6) < real), problem, data, ensemble.initial, targets, "all", config
+            replace(ensemble, real=torch.arange(6) < real), task_loss, data, ensemble.initial, targets, "all", config
         )
         for real in (6, 2)
     ]

@@ -1,0 +1,57 @@
+"""Losses of linear models on linear functionals: a quadratic form of the kernel error, exact and cheap."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from memsweep.data.functionals import LinearFunctionalTask
+from memsweep.data.task import Batch
+from memsweep.learning.loss.base import TaskLoss
+from memsweep.models.base import Model, Weights, as_linear
+from memsweep.recurrence.linear.gram import Gram
+from memsweep.recurrence.padding import aligned
+from memsweep.streams import Stream
+
+
+class ExactLoss(TaskLoss[Gram]):
+    """The loss from the models' impulse responses and the statistics of the white noise.
+
+    The time axis is padded to an aligned length with steps of weight zero. The loss is a mean over time, so the other
+    weights grow by the square root of the change of length.
+    """
+
+    def __init__(self, tasks: Sequence[LinearFunctionalTask], dtype: torch.dtype) -> None:
+        self.task = tasks[0]
+        self.dtype = dtype
+        self.steps = aligned(self.task.horizon)
+        self.kernels = [self._padded(task.kernel()) for task in tasks]
+        self.weights = self._padded(self.task.weights()) * math.sqrt(self.steps / self.task.horizon)
+
+    def _padded(self, values: Tensor) -> Tensor:
+        return pad(values, (0, self.steps - values.shape[-1])).to(torch.get_default_device(), self.dtype)
+
+    def draw(self, stream: Stream, index: int, size: int) -> Batch:
+        """White noise ``[B, T]`` without targets: the kernels stand for them."""
+        noise = self.task.white_noise(stream, index, size)
+        return Batch(noise, noise.new_empty(len(noise), 0))
+
+    def prepare(self, batch: Batch) -> Gram:
+        return Gram.of_batch(self._padded(batch.inputs), self.weights)
+
+    def population(self) -> Gram:
+        return Gram.population(self.weights, self.task.variance)
+
+    def target(self, trial: int) -> Tensor:
+        return self.kernels[trial]
+
+    def loss(self, model: Model, weights: Weights, data: Gram, targets: Tensor, live: Tensor | None = None) -> Tensor:
+        linear = as_linear(model)
+        assert linear is not None, "please report this: a nonlinear model reached the linear path"
+        response = linear.response(weights, self.steps)
+        error = response.kernel[..., 0, 0, :] - targets  # [N, T] of kernels [N, O, I, T] with one input, one output
+        return data.loss(error, response.drift[..., 0, :])

@@ -1,0 +1,133 @@
+"""Losses of any model on any task: the model runs over the sequences of a batch.
+
+Letters: N leading dimensions (replicas, then copies), B sequences, T time, I inputs.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from memsweep.data import symbols
+from memsweep.data.task import Batch, Task
+from memsweep.learning.loss.base import CHUNK, TaskLoss
+from memsweep.learning.loss.gradient_accumulation import AccumulatedLoss
+from memsweep.models.base import Model, Weights, as_layer, leading_shape, repeated
+from memsweep.recurrence.layer_outputs import squared_loss
+from memsweep.streams import Stream
+
+
+class Chunk(NamedTuple):
+    """Some consecutive sequences of a batch.
+
+    Attributes:
+        batch: the sequences as they were drawn, for the task.
+        inputs: ``[B, T, I]``, for the model.
+        share: of the sequences of the whole batch.
+    """
+
+    batch: Batch
+    inputs: Tensor
+    share: float
+
+
+class SampledLoss(TaskLoss[Batch]):
+    """The mean loss over the sequences of a batch.
+
+    Where the model is one recurrent layer and the loss a squared error, kernels compute the loss and its gradient in
+    one pass and keep no states. Otherwise gradients are accumulated chunk by chunk, so that memory is bounded by one
+    chunk of sequences; symbols become one-hot vectors in their chunk.
+
+    Args:
+        task: that is learnt.
+        dtype: of weights and data.
+        chunk: sequences that are computed at a time.
+    """
+
+    def __init__(self, task: Task, dtype: torch.dtype, chunk: int = CHUNK) -> None:
+        self.task = task
+        self.dtype = dtype
+        self.chunk = chunk
+        squares = task.squared_weights()
+        self.squares = None if squares is None else squares.to(torch.get_default_device(), dtype)
+
+    def draw(self, stream: Stream, index: int, size: int) -> Batch:
+        return self.task.draw(stream, index, size)
+
+    def prepare(self, batch: Batch) -> Batch:
+        name = getattr(self.task.config, "name", type(self.task).__name__)
+        inputs = symbols.checked(batch.inputs, self.task.inputs, name)
+        # contiguous: the kernels read both in memory order, once for every slice of copies
+        return Batch(self._on_device(inputs).contiguous(), self._on_device(batch.targets).contiguous())
+
+    def _on_device(self, values: Tensor) -> Tensor:
+        device = torch.get_default_device()
+        return values.to(device, self.dtype) if values.is_floating_point() else values.to(device)
+
+    def splits(self, model: Model) -> bool:
+        return as_layer(model) is None or self.squares is None
+
+    def in_chunks(self, size: int) -> Self:
+        if size == self.chunk:
+            return self
+        other = copy.copy(self)
+        other.chunk = size
+        return other
+
+    def population(self) -> Batch:
+        raise TypeError(f"the task {self.task.config.name!r} with this model has no closed form of its expected loss")
+
+    def target(self, trial: int) -> Tensor:
+        return torch.zeros(())  # all trials of the pack have one task
+
+    @torch.no_grad()
+    def metrics(self, model: Model, weights: Weights, data: Batch) -> dict[str, Tensor]:
+        totals: dict[str, Tensor] = {}
+        for chunk in self._chunks(model, data):
+            for name, value in self.task.metrics(model.outputs(weights, chunk.inputs), chunk.batch).items():
+                totals[name] = totals.get(name, torch.zeros_like(value)) + chunk.share * value
+        return totals
+
+    def loss(self, model: Model, weights: Weights, data: Batch, targets: Tensor, live: Tensor | None = None) -> Tensor:
+        in_one_pass = self._one_pass_loss(model, weights, data, live)
+        return in_one_pass if in_one_pass is not None else self._accumulated_loss(model, weights, data, live)
+
+    def _one_pass_loss(self, model: Model, weights: Weights, data: Batch, live: Tensor | None) -> Tensor | None:
+        """The loss by the layer kernels; None where model, task or kernels do not allow it."""
+        single = as_layer(model)
+        if single is None or self.squares is None:
+            return None
+        leading, share = leading_shape(model, weights), 1.0 / data.inputs.shape[0]
+        inputs, live = self._read(data.inputs), repeated(live, leading)
+        # the kernels know one leading dimension: replicas and copies are flattened to [N] and unflattened after
+        loss = squared_loss(single.layer(weights), inputs, data.targets, share * self.squares, live)
+        return None if loss is None else loss.unflatten(0, leading)
+
+    def _accumulated_loss(self, model: Model, weights: Weights, data: Batch, live: Tensor | None) -> Tensor:
+        total = AccumulatedLoss(model, weights)
+        single = as_layer(model)
+        for chunk in self._chunks(model, data):
+            if single is None:
+                outputs = model.outputs(total.own, chunk.inputs)
+            else:
+                outputs = single.outputs(total.own, chunk.inputs, live)
+            total.add(self.task.loss(outputs, chunk.batch) * chunk.share)
+        return total.loss()
+
+    def _chunks(self, model: Model, data: Batch) -> Iterator[Chunk]:
+        """The chunks of a batch, in order. The model is told the position of each: dropout masks depend on it."""
+        pieces = zip(data.inputs.split(self.chunk), data.targets.split(self.chunk), strict=True)
+        try:
+            for index, (inputs, targets) in enumerate(pieces):
+                model.first_row = index * self.chunk
+                share = inputs.shape[0] / data.inputs.shape[0]
+                yield Chunk(Batch(inputs, targets), self._read(inputs), share)
+        finally:
+            model.first_row = 0
+
+    def _read(self, inputs: Tensor) -> Tensor:
+        return symbols.as_read(inputs, self.task.inputs, self.dtype)
