@@ -20,7 +20,7 @@ from memsweep.learning import loop
 from memsweep.learning.loss.batch_sharding import BatchSharding
 from memsweep.learning.loss.task_loss import task_loss_for
 from memsweep.learning.parallel.replica_shards import restrict, shard_replicas
-from memsweep.learning.state.checkpoint_file import unpacked
+from memsweep.learning.state.checkpoint_file import from_bytes
 from memsweep.learning.training.learner import Learner
 from memsweep.streams import VALIDATION, Stream
 from memsweep.trial import (
@@ -138,7 +138,7 @@ class Kept:
 
     def weights(self) -> list[torch.Tensor]:
         """After every step, of all ensembles."""
-        states = [unpacked(data, 2**30)["learners"] for data in self.written]
+        states = [from_bytes(data, 2**30)["learners"] for data in self.written]
         return [torch.cat([learner["weights"].flatten() for learner in state]) for state in states]
 
 
