@@ -1,1 +1,4 @@
-"""Training: streams of data, objectives, ensembles of replicas, the optimizer and the loop."""
+"""Training: ensembles of replicas, their loss, the optimizer, the loop, and the state that survives a crash.
+
+The loop trains all replicas of a pack; a trial's bits depend neither on the others nor on threads.
+"""

@@ -1,0 +1,1 @@
+"""From plain data to frozen dataclasses: fields, types, limits, and all problems at once."""

@@ -1,0 +1,1 @@
+"""The text of ``memsweep describe`` and ``memsweep list``."""

@@ -1,0 +1,1 @@
+"""Images read as sequences: MNIST, Fashion-MNIST, CIFAR-10, digits."""

@@ -1,0 +1,1 @@
+"""Sequences of symbols: texts, nested operations, labelled sequences."""

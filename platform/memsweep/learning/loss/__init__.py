@@ -1,0 +1,1 @@
+"""The loss of an ensemble on a task: exact by the impulse response, or over sampled sequences."""

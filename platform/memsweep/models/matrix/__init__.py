@@ -1,0 +1,1 @@
+"""Models whose recurrence is one dense matrix: free, orthogonal or non-normal, with gains in time."""

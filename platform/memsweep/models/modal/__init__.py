@@ -1,0 +1,1 @@
+"""Models whose recurrence is a set of independent modes with chosen rates."""

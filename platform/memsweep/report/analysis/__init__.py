@@ -1,0 +1,1 @@
+"""Computes what a report says: findings, losses, rankings, claims."""

@@ -1,0 +1,1 @@
+"""The report as files, put in place of the old one at once."""

@@ -1,0 +1,1 @@
+"""The figures of a report, as lists of panels."""

@@ -1,0 +1,1 @@
+"""Names conditions and cells by the fields that a study varies."""

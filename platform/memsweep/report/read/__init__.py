@@ -1,0 +1,1 @@
+"""Reads a study's records and tables. A damaged one is left out and named."""

@@ -1,0 +1,1 @@
+"""The tables of a report. Page, terminal and CSV files render the same rows."""

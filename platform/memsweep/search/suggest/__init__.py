@@ -1,0 +1,1 @@
+"""Suggests settings: Optuna's samplers as a pure function of the observations so far."""

@@ -1,0 +1,1 @@
+"""Hands a study to the job server of a cluster."""
