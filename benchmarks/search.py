@@ -25,7 +25,7 @@ from benchmarks.harness import Options, Row
 from memsweep.config.schema.search import Domain, SchedulerConfig, SearchConfig
 from memsweep.search.stopping.schedulers import Report, scheduler
 from memsweep.search.suggest.sampler import ask
-from memsweep.search.trials import Suggestion, Told
+from memsweep.search.suggestions import Result, Suggestion
 
 REPETITIONS: Final = 20
 BATCH: Final = 4
@@ -96,11 +96,11 @@ PROBLEMS: Final = {
 def regret(problem: Problem, algorithm: str, seed: int, trials: int) -> float:
     """Of a search of so many trials in batches, as a study makes it."""
     search = SearchConfig(algorithm=algorithm, trials=trials, batch=BATCH)
-    told: list[tuple[Suggestion, Told]] = []
+    told: list[tuple[Suggestion, Result]] = []
     for turn in range(-(-trials // BATCH)):
         for one in ask(search, problem.space, {}, ["min"], told, [], BATCH, 10_000 * seed + turn):
             value = problem.function([one.values[path] for path in problem.space])
-            told.append((one, Told(one.number, (value,), 1)))
+            told.append((one, Result(one.number, (value,), 1)))
     return min(result.values[0] for _, result in told if result.values) - problem.least
 
 

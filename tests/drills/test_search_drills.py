@@ -28,7 +28,7 @@ def text(scheduler: str) -> str:
     )
 
 
-def ledger(drill: Drill) -> dict[str, bytes]:
+def round_log(drill: Drill) -> dict[str, bytes]:
     """What was suggested and decided."""
     folder = drill.results / STUDY / "search"
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.json"))}
@@ -56,7 +56,7 @@ def test_a_search_survives_the_death_of_everything(tmp_path: Path, tally: Tally,
     ended = drill.command("resume", STUDY)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     gone, again = drill.cost_since(before)
-    equal = Outcome.of(drill).equals(Outcome.of(alone)) and ledger(drill) == ledger(alone)
+    equal = Outcome.of(drill).equals(Outcome.of(alone)) and round_log(drill) == round_log(alone)
     tally.record(f"everything killed in a search ({scheduler})", faults, lost + gone, rerun + again, equal)
     assert equal
     assert (lost + gone, rerun + again) == (0, 0)
@@ -70,11 +70,11 @@ def test_what_failed_in_a_search_is_told_as_failed_and_can_be_tried_again(tmp_pa
     assert ended.returncode == 1, ended.stdout + ended.stderr
     assert "ZeroDivisionError: a mood of 13" in ended.stderr
     assert "4 of 8 suggestions ended, 2 failed" in ended.stdout  # the space has no more
-    before, asked = ledger(drill), len(drill.asked())
+    before, asked = round_log(drill), len(drill.asked())
     again = drill.command("retry", STUDY, "--inline")
     assert again.returncode == 1
     assert "ZeroDivisionError: a mood of 13" in again.stderr
-    assert ledger(drill) == before
+    assert round_log(drill) == before
     assert len(drill.asked()) == asked  # nothing but what failed was tried
     assert "2 failed" in drill.command("status", STUDY).stdout
     assert drill.command("resume", STUDY, "--inline").returncode == 0  # the search itself is over

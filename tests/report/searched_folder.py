@@ -21,7 +21,7 @@ import pandas as pd
 
 from memsweep.config.schema.search import LOG_UNIFORM, UNIFORM, Domain
 from memsweep.search.history import SearchHistory
-from memsweep.search.trials import Member, MemberState, SearchRow, Suggestion
+from memsweep.search.suggestions import SearchTrial, Suggestion, SuggestionRecord, SuggestionState
 from memsweep.search.winners import best
 from report_study import Condition, config_of, write_trial
 
@@ -86,7 +86,7 @@ class SearchedFolder:
         plan = {"schema": 1, "study": "searched", "description": "", "trials": self.trials, "provenance": {}}
         (folder / "plan.json").write_text(json.dumps(plan | {"claims": None, "protocol": "matched"}))
         return SearchHistory(
-            members=tuple(members),
+            suggestions=tuple(members),
             objective=self.objective,
             modes=self.modes,
             space=SPACE,
@@ -107,13 +107,13 @@ class SearchedFolder:
         found = {"error": float(condition.loss or 0) * (1 + 0.1 * (SEEDS - 1) / 2), "radius": 0.0949 * reach}
         return tuple(found[name] for name in self.objective)
 
-    def _block(self, folder: Path, block: int, cells: Sequence[int]) -> list[Member]:
+    def _block(self, folder: Path, block: int, cells: Sequence[int]) -> list[SuggestionRecord]:
         rates = np.geomspace(1e-4, 1.0, self.suggestions)
         made = []
         for number, place in enumerate(np.random.default_rng(block).permutation(self.suggestions)):
             values = {RATE: float(rates[place]), DECAY: round(0.1 * number / self.suggestions, 4)}
             made.append(self._member(folder, block, cells, Suggestion(number, values)))
-        done = {m.suggestion.number: m.values for m in made if m.state is MemberState.DONE and m.values is not None}
+        done = {m.suggestion.number: m.values for m in made if m.state is SuggestionState.DONE and m.values is not None}
         ranked = best(done, self.modes, self.confirm) if self.confirm else []
         return [
             replace(member, rank=ranked.index(member.suggestion.number) + 1)
@@ -122,13 +122,13 @@ class SearchedFolder:
             for member in made
         ]
 
-    def _member(self, folder: Path, block: int, cells: Sequence[int], suggestion: Suggestion) -> Member:
+    def _member(self, folder: Path, block: int, cells: Sequence[int], suggestion: Suggestion) -> SuggestionRecord:
         number = suggestion.number
         if number in (*self.running, *self.failing):
-            rows = [SearchRow(self._planned(cell, suggestion.values), block, cell, number) for cell in cells]
+            rows = [SearchTrial(self._planned(cell, suggestion.values), block, cell, number) for cell in cells]
             failed = number in self.failing
-            state = MemberState.FAILED if failed else MemberState.RUNNING
-            return Member(block, suggestion, tuple(rows), None, STEPS if failed else 0, state)
+            state = SuggestionState.FAILED if failed else SuggestionState.RUNNING
+            return SuggestionRecord(block, suggestion, tuple(rows), None, STEPS if failed else 0, state)
         stopped, lost = self.scheduler == "asha" and number % 3 > 0, number in self.diverging
         stretches = [0] if self.scheduler == "none" else [RUNG] if stopped else [RUNG, 0]
         rows, values, settings = [], [], suggestion.values
@@ -137,15 +137,17 @@ class SearchedFolder:
             rows += found
             values.append(self.truth(cell, settings, until=stretches[-1], lost=lost))
         middle = tuple(float(np.mean(column)) for column in zip(*values, strict=True))
-        state = MemberState.STOPPED if stopped else MemberState.DIVERGED if lost else MemberState.DONE
-        return Member(block, Suggestion(number, settings), tuple(rows), middle, RUNG if stopped else STEPS, state)
+        state = SuggestionState.STOPPED if stopped else SuggestionState.DIVERGED if lost else SuggestionState.DONE
+        return SuggestionRecord(
+            block, Suggestion(number, settings), tuple(rows), middle, RUNG if stopped else STEPS, state
+        )
 
     def _stretches(
         self, folder: Path, place: tuple[int, int, int], stretches: Sequence[int], values: Values, *, lost: bool
-    ) -> tuple[list[SearchRow], Values]:
+    ) -> tuple[list[SearchTrial], Values]:
         """The rows of a member in one cell, and its settings at the end."""
         block, cell, number = place
-        rows: list[SearchRow] = []
+        rows: list[SearchTrial] = []
         before, turns = "", []
         for until in stretches:
             if before and self.scheduler == "pbt" and number % 2:
@@ -154,7 +156,7 @@ class SearchedFolder:
                 values = {**donor, RATE: min(1.0, 1.2 * donor[RATE])}
             identity = self._planned(cell, values, until=until, turns=turns)
             self._result(folder, identity, cell, self._condition(cell, values, until=until), SEEDS if lost else 0)
-            rows.append(SearchRow(identity, block, cell, number, until, before))
+            rows.append(SearchTrial(identity, block, cell, number, until, before))
             self.first_rows.setdefault((cell, number), (identity, values))
             before = identity
         return rows, values
@@ -199,10 +201,10 @@ class SearchedFolder:
         ]
         pd.concat(history).to_parquet(folder / "history" / f"{identity}.parquet")
 
-    def _confirm(self, folder: Path, members: Sequence[Member]) -> dict[tuple[int, int], str]:
+    def _confirm(self, folder: Path, members: Sequence[SuggestionRecord]) -> dict[tuple[int, int], str]:
         confirmed = {}
         for member in sorted(members, key=lambda one: one.rank):
-            for cell in dict.fromkeys(row.cell for row in member.rows if member.rank):
+            for cell in dict.fromkeys(row.cell for row in member.trials if member.rank):
                 fresh = {"seeds": FRESH, "first_seed": SEEDS, "data_seed": 1}
                 identity = self._planned(cell, member.suggestion.values, **fresh)
                 self._result(folder, identity, cell, self._condition(cell, member.suggestion.values, fresh=True))

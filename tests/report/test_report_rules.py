@@ -275,7 +275,7 @@ def test_a_search_over_a_grid_of_rates_is_a_scan_of_all_that_it_trained(tmp_path
     study = replace(load_study(tmp_path), search=history)
     scan = scan_of(study, read_searched(study, history))
     assert scan is not None
-    trained = {row.identity for member in history.members for row in member.rows}
+    trained = {row.identity for member in history.suggestions for row in member.trials}
     assert set(scan.records) == trained & set(study.records)
     assert set(scan.tables["replicas"]["identity"]) == set(scan.records)
     assert not set(scan.records) & set(history.confirmed.values())

@@ -32,7 +32,7 @@ from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.search import gap_text, sentences
 from memsweep.search.suggest.importance import LEAST as LEAST_SUGGESTIONS
 from memsweep.search.suggest.importance import importance
-from memsweep.search.trials import Member, MemberState, Suggestion
+from memsweep.search.suggestions import Suggestion, SuggestionRecord, SuggestionState
 from memsweep.sweep.store.filesystem import Location
 
 WIDTHS = (2, 4, 8, 16)
@@ -82,7 +82,7 @@ def test_without_a_confirmation_the_winners_search_rows_speak_and_the_report_say
     assert list(measured.records) == [winner.chosen for winner in found.winners]
     assert len(found.winners) == 2
     assert {record["config"]["training"]["until"] for record in measured.records.values()} == {0}
-    assert all(winner.member.state is MemberState.DONE and not winner.worth[0].seeds for winner in found.winners)
+    assert all(winner.member.state is SuggestionState.DONE and not winner.worth[0].seeds for winner in found.winners)
     said = " ".join(sentences(found))
     assert "have not been measured anew" in said
     assert "The search is not over." in said
@@ -149,7 +149,7 @@ def test_every_kind_of_search_has_its_pictures(tmp_path: Path) -> None:
 def test_the_front_holds_whom_nothing_surpasses(tmp_path: Path) -> None:
     values = [(1.0, 5.0), (2.0, 6.0), (2.0, 5.0), (0.5, 1.0), (math.inf, 9.0), (3.0, 6.0)]
     members = [member(number, value) for number, value in enumerate(values)]
-    stopped = replace(member(6, (0.0, 99.0)), state=MemberState.STOPPED)
+    stopped = replace(member(6, (0.0, 99.0)), state=SuggestionState.STOPPED)
     assert [m.suggestion.number for m in on_front([*members, stopped], ("min", "max"))] == [3, 0, 1]
     written = SearchedFolder(objective=("error", "radius"), widths=(2,), suggestions=8, confirm=3)
     _, found = searched(tmp_path, written)
@@ -175,9 +175,9 @@ def test_gaps_are_said_by_the_search_value() -> None:
     assert gap_text(3.0, 1.0) == "300 % worse"
 
 
-def member(number: int, values: tuple[float, ...], **settings: float) -> Member:
+def member(number: int, values: tuple[float, ...], **settings: float) -> SuggestionRecord:
     """A suggestion that was trained to the end."""
-    return Member(0, Suggestion(number, settings), (), values, STEPS, MemberState.DONE)
+    return SuggestionRecord(0, Suggestion(number, settings), (), values, STEPS, SuggestionState.DONE)
 
 
 def test_importance_finds_the_field_that_decides_and_says_nothing_of_few() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from memsweep.config.load.study import load_study
 from memsweep.config.schema.trial import SweepConfig, TrialConfig
-from memsweep.search.study_search import Campaign
+from memsweep.search.study_search import StudySearch
 from memsweep.sweep.store.results import Store
 from paths import ROOT
 
@@ -67,29 +67,29 @@ def finish(
     failing: Collection[int] = (),
     rounds: int = 1000,
     warm: Any = lambda cell: (),
-) -> Campaign:
+) -> StudySearch:
     """Go on with a search until it ends, or for some rounds; what is stored already is not computed again.
 
     Args:
         failing: numbers of suggestions that fail.
         warm: results of an earlier study in a cell.
     """
-    campaign = Campaign(sweep, store, warm)
+    study_search = StudySearch(sweep, store, warm)
     failed: set[str] = set()
     for _ in range(rounds):
-        while campaign.advance(failed):
+        while study_search.advance(failed):
             pass
-        todo = [row for row in campaign.rows if not store.has(row.identity) and row.identity not in failed]
+        todo = [row for row in study_search.searched if not store.has(row.identity) and row.identity not in failed]
         if not todo:
             break
         for row in todo:
             if row.number in failing and not row.rank:
                 failed.add(row.identity)
             else:
-                store.losses[row.identity] = loss(campaign.trials[row.identity].config)
-    return campaign
+                store.losses[row.identity] = loss(study_search.trials[row.identity].config)
+    return study_search
 
 
-def table(campaign: Campaign) -> list[tuple[Any, ...]]:
+def table(study_search: StudySearch) -> list[tuple[Any, ...]]:
     """Everything that a search did, row by row."""
-    return [(row, campaign.trials[row.identity].config) for row in campaign.rows]
+    return [(row, study_search.trials[row.identity].config) for row in study_search.searched]

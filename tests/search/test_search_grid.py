@@ -10,7 +10,7 @@ from search_study import Remembered, finish, loss, study
 from memsweep.config.schema.search import Domain, SearchConfig
 from memsweep.errors import ConfigError
 from memsweep.search.suggest.sampler import ask
-from memsweep.search.trials import Suggestion, Told
+from memsweep.search.suggestions import Result, Suggestion
 
 RATES = (1e-3, 1e-2, 0.1)
 SPACE = {
@@ -24,9 +24,9 @@ GRID = ("search={training.learning_rate: {choice: [1e-3, 1e-2, 0.1]}, algorithm:
 @pytest.mark.parametrize("batch", [1, 2, 20])
 def test_every_combination_comes_once_and_rounds_do_not_change_the_order(batch: int) -> None:
     search = SearchConfig(algorithm="grid", batch=batch)
-    told: list[tuple[Suggestion, Told]] = []
+    told: list[tuple[Suggestion, Result]] = []
     while new := ask(search, SPACE, {}, ["min"], told, [], batch, seed=len(told)):
-        told += [(one, Told(one.number, (1.0,), 10)) for one in new]
+        told += [(one, Result(one.number, (1.0,), 10)) for one in new]
     found = [tuple(suggestion.values.get(path) for path in SPACE) for suggestion, _ in told]
     conditional = {(rate, 3, clip) for rate in RATES for clip in (0.5, 1.0)}
     assert set(found) == conditional | {(rate, 2, None) for rate in RATES}
@@ -36,14 +36,14 @@ def test_every_combination_comes_once_and_rounds_do_not_change_the_order(batch: 
 
 
 def test_a_grid_study_tries_each_rate_in_each_cell_and_confirms_the_best(tmp_path: Path) -> None:
-    campaign = finish(study(tmp_path, *GRID), Remembered(tmp_path / "r"))
-    tried = [(row.cell, campaign.trials[row.identity].config) for row in campaign.rows if not row.rank]
+    study_search = finish(study(tmp_path, *GRID), Remembered(tmp_path / "r"))
+    tried = [(row.cell, study_search.trials[row.identity].config) for row in study_search.searched if not row.rank]
     assert sorted((cell, config.training.learning_rate) for cell, config in tried) == [
         (cell, rate) for cell in (0, 1) for rate in RATES
     ]
-    for row in (row for row in campaign.rows if row.rank):
+    for row in (row for row in study_search.searched if row.rank):
         best = min((config for cell, config in tried if cell == row.cell), key=loss)
-        assert campaign.trials[row.identity].config.training.learning_rate == best.training.learning_rate
+        assert study_search.trials[row.identity].config.training.learning_rate == best.training.learning_rate
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from conftest import requires
 from memsweep.config.schema.search import Domain, SearchConfig
 from memsweep.search.optuna_storage import Mirror
 from memsweep.search.suggest.sampler import ask
-from memsweep.search.trials import Member, MemberState, SearchRow, Suggestion
+from memsweep.search.suggestions import SearchTrial, Suggestion, SuggestionRecord, SuggestionState
 from tracking_server import free_port
 
 RATE, WIDTH, FORM, EXTRA = "training.learning_rate", "model.width", "model.parameterization", "model.bias"
@@ -42,20 +42,28 @@ def mirror(url: str, **changed: Any) -> Mirror:
     return replace(Mirror(url, NAME, "a1b2c3d4e5f6", SPACE, ("validation_loss",), ("min",)), **changed)
 
 
-def members(ended: int, running: int = 0) -> list[Member]:
+def members(ended: int, running: int = 0) -> list[SuggestionRecord]:
     """Suggestions of a real sampler in every state; those from ``ended`` on are at a rung, or have none yet."""
-    states = [MemberState.DONE, MemberState.STOPPED, MemberState.DONE, MemberState.DIVERGED, MemberState.FAILED]
+    states = [
+        SuggestionState.DONE,
+        SuggestionState.STOPPED,
+        SuggestionState.DONE,
+        SuggestionState.DIVERGED,
+        SuggestionState.FAILED,
+    ]
     found = []
     for one in ask(SearchConfig(algorithm="random"), SPACE, {}, ["min"], [], [], ended + running, 3):
-        state = states[one.number % 5] if one.number < ended else MemberState.RUNNING
-        steps = 900 if state in (MemberState.DONE, MemberState.DIVERGED) else 300
+        state = states[one.number % 5] if one.number < ended else SuggestionState.RUNNING
+        steps = 900 if state in (SuggestionState.DONE, SuggestionState.DIVERGED) else 300
         values: tuple[float, ...] | None = (0.5 + one.number,)
-        if state is MemberState.DIVERGED:
+        if state is SuggestionState.DIVERGED:
             values = (math.inf,)
-        if state is MemberState.FAILED or one.number >= ended + 1:
+        if state is SuggestionState.FAILED or one.number >= ended + 1:
             values, steps = None, 0
-        row = SearchRow(f"{one.number:032x}", 0, 0, one.number)
-        found.append(Member(0, one, (row,), values, steps, state, rank=1 if one.number == 0 and not running else 0))
+        row = SearchTrial(f"{one.number:032x}", 0, 0, one.number)
+        found.append(
+            SuggestionRecord(0, one, (row,), values, steps, state, rank=1 if one.number == 0 and not running else 0)
+        )
     return found
 
 
@@ -149,7 +157,7 @@ def test_several_objectives_and_changing_settings(url: str) -> None:
 
     turning = mirror(url, name="population", settled=False)
     (one,) = members(1)
-    assert turning.write([replace(one, state=MemberState.RUNNING, rank=0)]) == ""
+    assert turning.write([replace(one, state=SuggestionState.RUNNING, rank=0)]) == ""
     assert read(url, "population").trials[0].params == {}
     changed = Suggestion(0, {**one.suggestion.values, RATE: 0.125})
     assert turning.write([replace(one, suggestion=changed)]) == ""

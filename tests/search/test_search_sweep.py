@@ -1,4 +1,4 @@
-"""A search as a sweep: real trials, the plan, the ledger, the report, and every verb on it."""
+"""A search as a sweep: real trials, the plan, the round log, the report, and every verb on it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def rows(results: Path) -> list[str]:
 
 
 def rounds(results: Path) -> dict[str, bytes]:
-    """The ledger, file by file."""
+    """The round log, file by file."""
     folder = results / STUDY / "search"
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.json"))}
 
@@ -92,7 +92,7 @@ def test_a_search_that_is_stopped_again_and_again_ends_with_the_same_table(file:
 def test_a_search_in_a_bucket_is_the_one_on_a_disk(
     file: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its ledger, too, stopped and gone on with."""
+    """Its round log, too, stopped and gone on with."""
     monkeypatch.chdir(tmp_path)  # the database of runs lies in the working folder
     uri = f"s3://studies/{uuid.uuid4().hex}"
     words = ["--results", uri, "--workspace", str(ROOT), "--inline"]

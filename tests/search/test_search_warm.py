@@ -15,7 +15,7 @@ from search_study import loss, study
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import SweepConfig
 from memsweep.search.suggest.sampler import ask
-from memsweep.search.warm_start import Earlier
+from memsweep.search.warm_start import EarlierStudy
 from memsweep.sweep.planning.identity import Arithmetic, identity
 from memsweep.sweep.store.record import SCHEMA
 from memsweep.sweep.store.results import Store
@@ -53,7 +53,7 @@ def test_each_cell_hears_its_own_rows(tmp_path: Path) -> None:
         {"learning_rate": 0.06, "until": 100},
     ]
     assert sweep.search is not None
-    start = Earlier(earlier(tmp_path / "early", sweep, rows), sweep.search)
+    start = EarlierStudy(earlier(tmp_path / "early", sweep, rows), sweep.search)
     narrow, wide = start(sweep.rows[0]), start(sweep.rows[1])
     assert {one.values[RATE] for one, _ in narrow} == {0.01, 0.03, 0.06}
     assert [one.values for one, _ in wide] == [{RATE: 0.02}]
@@ -66,7 +66,7 @@ def test_each_cell_hears_its_own_rows(tmp_path: Path) -> None:
     assert not told[0.03].stopped
     assert told[0.01].values == pytest.approx((1 / 900 + 0.01 * math.log10(2.0) ** 2,))
     assert start(sweep.rows[0]) == narrow
-    assert start.news() == "5 earlier rows start the search; 3 lie outside of its cells or domains"
+    assert start.summary() == "5 earlier trials start the search; 3 lie outside of its cells or domains"
 
 
 def test_the_sampler_makes_use_of_them(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_the_sampler_makes_use_of_them(tmp_path: Path) -> None:
     sweep = study(tmp_path, "search.algorithm=tpe")
     assert sweep.search is not None
     rows = [{"learning_rate": 10 ** (-4 + 4 * place / 30)} for place in range(30)]
-    start = Earlier(earlier(tmp_path / "early", sweep, rows), sweep.search)(sweep.rows[0])
+    start = EarlierStudy(earlier(tmp_path / "early", sweep, rows), sweep.search)(sweep.rows[0])
     search = sweep.search
     new = ask(search.settings, search.space, {}, ["min"], start, [], 8, 1)
     assert [one.number for one in new] == list(range(8))
@@ -89,6 +89,6 @@ def test_the_sampler_makes_use_of_them(tmp_path: Path) -> None:
 def test_an_objective_that_was_not_measured_is_a_failure_to_the_sampler(tmp_path: Path) -> None:
     sweep = study(tmp_path, "search.objective=radius")
     assert sweep.search is not None
-    start = Earlier(earlier(tmp_path / "early", sweep, [{"learning_rate": 0.01}]), sweep.search)
+    start = EarlierStudy(earlier(tmp_path / "early", sweep, [{"learning_rate": 0.01}]), sweep.search)
     ((_, told),) = start(sweep.rows[0])
     assert told.values is None

@@ -245,13 +245,13 @@ def print_status(
 def _print_search(search: SearchHistory) -> None:
     from collections import Counter
 
-    from memsweep.search.trials import MemberState
+    from memsweep.search.suggestions import SuggestionState
 
-    states = Counter(member.state for member in search.members)
-    ended = len(search.members) - states[MemberState.RUNNING]
-    parts = [f"{states[state]} {state}" for state in MemberState if states[state]]
+    states = Counter(member.state for member in search.suggestions)
+    ended = len(search.suggestions) - states[SuggestionState.RUNNING]
+    parts = [f"{states[state]} {state}" for state in SuggestionState if states[state]]
     rest = "the winners are known" if search.ended else "more rounds follow"
-    print(f"search: {ended} of {counted(len(search.members), 'suggestion')} ended ({', '.join(parts)}); {rest}")
+    print(f"search: {ended} of {counted(len(search.suggestions), 'suggestion')} ended ({', '.join(parts)}); {rest}")
 
 
 def counted(count: int, noun: str) -> str:

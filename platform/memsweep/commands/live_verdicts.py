@@ -22,7 +22,7 @@ class Judges:
     def __init__(self, start: Start, store: Store) -> None:
         self._start, self._store = start, store
         self._live: LiveVerdicts | None = None
-        search = start.searching.campaign.search if start.searching is not None else None
+        search = start.searching.study_search.search if start.searching is not None else None
         self._searched = tuple(search.space) if search is not None else ()
         if start.searching is None and start.plan.packs:
             self._judge(trial.identity for trial in start.plan.trials)
@@ -34,9 +34,9 @@ class Judges:
     def more(self) -> list[str]:
         """The lines that more rows bring: none before a search is over, and its winners are known."""
         searching = self._start.searching
-        if searching is None or self._live is not None or not searching.campaign.ended:
+        if searching is None or self._live is not None or not searching.study_search.ended:
             return []
-        return self._judge(row.identity for row in searching.campaign.rows if row.rank == 1)
+        return self._judge(row.identity for row in searching.study_search.searched if row.rank == 1)
 
     def _judge(self, identities: Iterable[str]) -> list[str]:
         from memsweep.report.analysis.live_verdicts import LiveVerdicts

@@ -1,4 +1,4 @@
-"""A search shown in an Optuna storage while it runs (``--optuna``), one Optuna study for each of its blocks."""
+"""A search shown in an Optuna storage while it runs (``--optuna``), one Optuna study for each cell."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ def mirror_of(url: str, sweep: SweepConfig, store: Store, searching: Searching) 
     Args:
         url: of the storage.
         sweep: the study.
-        store: its results, with the ledger.
+        store: its results, with the round log.
         searching: its search.
     """
     if sweep.search is None:
         raise ValueError(f"the study {sweep.name!r} searches nothing")
     from memsweep.config.search.sections import modes
-    from memsweep.search.history import members
+    from memsweep.search.history import read_suggestions
     from memsweep.search.optuna_storage import Mirror
 
-    search, keys, told = sweep.search, searching.campaign.keys, set[str]()
+    search, keys, told = sweep.search, searching.study_search.keys, set[str]()
     names, settled = _names(sweep), search.settings.scheduler.name != PBT
     mirrors = {
-        block: Mirror(url, name, keys[block], search.space, search.settings.objective, modes(search), settled)
-        for block, name in names.items()
+        number: Mirror(url, name, keys[number], search.space, search.settings.objective, modes(search), settled)
+        for number, name in names.items()
     }
 
     def write() -> list[str]:
-        found = members(store.location, keys)
-        troubles = {mirror.write([m for m in found if m.block == block]) for block, mirror in mirrors.items()}
+        found = read_suggestions(store.location, keys)
+        troubles = {mirror.write([one for one in found if one.search == number]) for number, mirror in mirrors.items()}
         new = troubles - told - {""}
         told.update(new)
         return sorted(new)
@@ -46,11 +46,11 @@ def mirror_of(url: str, sweep: SweepConfig, store: Store, searching: Searching) 
 
 
 def _names(sweep: SweepConfig) -> Mapping[int, str]:
-    """Block -> name of its Optuna study: ``lr_width/exp, width 8``."""
+    """Number of a search -> name of its Optuna study: ``lr_width/exp, width 8``."""
     from memsweep.config.schema.canonical import to_dict
     from memsweep.report.naming.cells import Cells
 
     if sweep.search is None or sweep.search.settings.scope != CELL or len(sweep.rows) == 1:
         return {0: sweep.name}
     cells = Cells.of([to_dict(row) for row in sweep.rows], sweep.search.space.keys())
-    return {block: f"{sweep.name}/{cells.name(block)}" for block in range(len(sweep.rows))}
+    return {number: f"{sweep.name}/{cells.name(number)}" for number in range(len(sweep.rows))}

@@ -7,14 +7,14 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from memsweep.search.round_log import FOLDER
-from memsweep.search.study_search import Campaign, Warm
+from memsweep.search.study_search import Results, StudySearch
 from memsweep.sweep.planning.plan import Plan, PlannedTrial, make_plan
 from memsweep.sweep.planning.reuse import Reuse, find_reusable
 from memsweep.sweep.store.filesystem import Location, storage_errors
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import SweepConfig, TrialConfig
-    from memsweep.search.warm_start import Earlier
+    from memsweep.search.warm_start import EarlierStudy
     from memsweep.sweep.driver.runner import RunSummary
     from memsweep.sweep.store.results import Store
 
@@ -30,7 +30,7 @@ class Searching:
         no_reuse: compute every row anew.
 
     Attributes:
-        campaign: the search.
+        study_search: the search.
         reuse: which of its rows had a result.
         warmth: what an earlier study had to say, in a sentence; empty where none was asked.
     """
@@ -50,13 +50,13 @@ class Searching:
         if no_reuse:
             _set_aside(store)
         earlier = _earlier(sweep, results)
-        self.campaign = Campaign(sweep, store, earlier or _nothing, same_code=same_code)
-        self.warmth = earlier.news() if earlier else ""
+        self.study_search = StudySearch(sweep, store, earlier or _nothing, same_code=same_code)
+        self.warmth = earlier.summary() if earlier else ""
 
     @property
     def trials(self) -> tuple[PlannedTrial, ...]:
         """Every row so far."""
-        return tuple(self.campaign.in_order)
+        return tuple(self.study_search.ordered_trials)
 
     def grow(self, failed: Collection[str]) -> bool:
         """Go through the rounds as far as results allow.
@@ -71,9 +71,9 @@ class Searching:
             MemsweepError: the rows of the stored rounds are other trials to what is installed now, and should not be.
             StoreError: the storage cannot be read or written.
         """
-        while self.campaign.advance(failed):
+        while self.study_search.advance(failed):
             self._reuse()
-        missing = {trial.identity for trial in self.campaign.present} - self.reuse.all - set(failed)
+        missing = {trial.identity for trial in self.study_search.current_trials} - self.reuse.all - set(failed)
         return any(not self._store.has(identity) for identity in missing)
 
     def plan(self, apart: Collection[str], again: Collection[str] = ()) -> Plan:
@@ -83,13 +83,13 @@ class Searching:
             apart: identities without a result that are not to be run now.
             again: identities of earlier rounds that are to be run nevertheless.
         """
-        present = list({t.identity: t for t in (*self.campaign.present, *self._named(again))}.values())
-        done = self._store.identities() & self.campaign.trials.keys()
+        present = list({t.identity: t for t in (*self.study_search.current_trials, *self._named(again))}.values())
+        done = self._store.identities() & self.study_search.trials.keys()
         made = make_plan(self._sweep, present, {t.identity for t in present} & done, apart)
         return dataclasses.replace(made, trials=self.trials, done=frozenset(done))
 
     def _named(self, names: Collection[str]) -> list[PlannedTrial]:
-        return [self.campaign.trials[name] for name in sorted(names) if name in self.campaign.trials]
+        return [self.study_search.trials[name] for name in sorted(names) if name in self.study_search.trials]
 
     def follow(
         self, left_alone: Collection[str], on_rows: Callable[[Plan, Collection[str]], None]
@@ -103,10 +103,10 @@ class Searching:
         """
 
         def next_plan(summary: RunSummary) -> Plan | None:
-            known, rounds = set(self.campaign.trials), self.campaign.rounds
+            known, rounds = set(self.study_search.trials), self.study_search.rounds
             more = self.grow({*left_alone, *summary.failed})
             made = self.plan(left_alone)
-            if self.campaign.rounds != rounds:
+            if self.study_search.rounds != rounds:
                 on_rows(made, made.done - known)
             return made if more else None
 
@@ -114,18 +114,18 @@ class Searching:
 
     def news(self) -> list[str]:
         """What a person wants to hear when a round begins: how far the search is, and what it found last."""
-        return self.campaign.news()
+        return self.study_search.summary()
 
     def _reuse(self) -> None:
         """Take what other studies have of the present rows, and set damaged results aside, so that they run anew."""
-        new = [trial for trial in self.campaign.present if trial.identity not in self._looked_at]
+        new = [trial for trial in self.study_search.current_trials if trial.identity not in self._looked_at]
         self._looked_at |= {trial.identity for trial in new}
         found = Reuse() if self._no_reuse else find_reusable(new, self._store, self._results)
         found.apply(self._store)
         self.reuse |= found
 
 
-def _earlier(sweep: SweepConfig, results: Location) -> Earlier | None:
+def _earlier(sweep: SweepConfig, results: Location) -> EarlierStudy | None:
     """The study whose results the sampler hears first, where ``search.warm_start`` names one.
 
     Raises:
@@ -134,12 +134,12 @@ def _earlier(sweep: SweepConfig, results: Location) -> Earlier | None:
     if sweep.search is None or not sweep.search.settings.warm_start:
         return None
     from memsweep.commands.stored import find_study
-    from memsweep.search.warm_start import Earlier
+    from memsweep.search.warm_start import EarlierStudy
 
-    return Earlier(find_study(sweep.search.settings.warm_start, results), sweep.search)
+    return EarlierStudy(find_study(sweep.search.settings.warm_start, results), sweep.search)
 
 
-def _nothing(cell: TrialConfig) -> Warm:
+def _nothing(cell: TrialConfig) -> Results:
     return ()
 
 

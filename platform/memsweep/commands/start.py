@@ -68,7 +68,7 @@ class Start:
     @property
     def goes_on(self) -> bool:
         """Whether a search has rounds before it that it has not come to."""
-        return self.searching is not None and not self.searching.campaign.ended
+        return self.searching is not None and not self.searching.study_search.ended
 
     def ended(self, stored: Collection[str]) -> bool:
         """Whether nothing is left to compute, with these results.
@@ -77,7 +77,9 @@ class Start:
         """
         if self.searching is None:
             return {trial.identity for trial in self.plan.trials} <= set(stored)
-        return not self.goes_on and all(trial.identity in stored for trial in self.searching.campaign.present)
+        return not self.goes_on and all(
+            trial.identity in stored for trial in self.searching.study_search.current_trials
+        )
 
 
 def begin(intent: Intent, store: Store, results: Location, rows: Mapping[str, Row]) -> Start:
@@ -116,7 +118,7 @@ def _search(intent: Intent, store: Store, results: Location, rows: Mapping[str, 
     searching.grow(left_alone)
     unwanted = _unwanted(intent, searching.trials)
     made = searching.plan(left_alone | unwanted, intent.only or ())
-    left_alone &= searching.campaign.trials.keys() - searching.reuse.all
+    left_alone &= searching.study_search.trials.keys() - searching.reuse.all
     return Start(made, searching.reuse, left_alone, len(unwanted - made.done), searching)
 
 

@@ -1,4 +1,4 @@
-"""What a search did and found, as reports read it: every suggestion with its end, and the winners' confirmation."""
+"""The history of a search for reports: every suggestion with its result, and the confirmation of the winners."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.search import Domain
 from memsweep.config.search.sections import modes
-from memsweep.search.round_log import FOLDER, Entry, Heard, Ledger, Round
-from memsweep.search.trials import Member, MemberState, SearchRow, Suggestion
+from memsweep.search.round_log import FOLDER, Observation, Round, RoundLog, Stage
+from memsweep.search.suggestions import SearchTrial, Suggestion, SuggestionRecord, SuggestionState
 from memsweep.sweep.store.filesystem import Location, storage_errors
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class SearchHistory:
     """A search as its study's folder holds it.
 
     Attributes:
-        members: every suggestion, in the order in which they were made; of all blocks.
+        suggestions: in the order in which they were made; of all cells.
         objective: names of what was searched for.
         modes: ``min`` or ``max``, one for each objective.
         space: dotted path -> domain, of the searched fields.
@@ -29,12 +29,12 @@ class SearchHistory:
         scheduler: who stopped trials early; ``none``.
         algorithm: of the sampler.
         steps: optimizer steps of a whole training.
-        confirmed: (cell, rank) -> identity of the row that measured this winner anew; empty without ``confirm``.
-        rounds: how many were written down.
+        confirmed: (cell, rank) -> identity of the trial that retrained this winner; empty without ``confirm``.
+        rounds: how many the log has.
         ended: whether all suggestions have ended, and the winners are known.
     """
 
-    members: tuple[Member, ...]
+    suggestions: tuple[SuggestionRecord, ...]
     objective: tuple[str, ...]
     modes: tuple[str, ...]
     space: Mapping[str, Domain]
@@ -50,7 +50,7 @@ class SearchHistory:
 def read(place: Location, plan: StoredPlan) -> SearchHistory | None:
     """The search of a study; None where its plan has none.
 
-    Needs neither the study's tasks nor the code that made its numbers: the ledger tells everything.
+    The log has everything: neither the study's tasks nor the code that made its numbers is needed.
 
     Args:
         place: the study's folder.
@@ -61,12 +61,15 @@ def read(place: Location, plan: StoredPlan) -> SearchHistory | None:
     """
     if plan.search is None:
         return None
-    blocks = [ledger.read_all() for ledger in _ledgers(place)]
-    rounds = [b for b in blocks if any(row.identity in plan.rows for one in b for row in one.rows)]
-    rounds.sort(key=lambda block: block[0].block)
+    with storage_errors("read", place / FOLDER):
+        keys = (place / FOLDER).folders()
+    searches = [
+        rounds for rounds in _read_all(place, keys) if any(t.identity in plan.rows for r in rounds for t in r.trials)
+    ]
+    searches.sort(key=lambda rounds: rounds[0].search)
     settings = plan.search.settings
     return SearchHistory(
-        members=tuple(member for block in rounds for member in _members(block)),
+        suggestions=tuple(record for rounds in searches for record in _records(rounds)),
         objective=settings.objective,
         modes=modes(plan.search),
         space=plan.search.space,
@@ -74,58 +77,56 @@ def read(place: Location, plan: StoredPlan) -> SearchHistory | None:
         scheduler=settings.scheduler.name,
         algorithm=settings.algorithm,
         steps=max((cell["training"]["steps"] for cell in plan.cells), default=0),
-        confirmed={(row.cell, row.rank): row.identity for block in rounds for row in block[-1].rows if row.rank},
-        rounds=max(map(len, rounds), default=0),
-        ended=all(not block[-1].entries for block in rounds),
+        confirmed={
+            (trial.cell, trial.rank): trial.identity for rounds in searches for trial in rounds[-1].trials if trial.rank
+        },
+        rounds=max(map(len, searches), default=0),
+        ended=all(not rounds[-1].stages for rounds in searches),
     )
 
 
-def members(place: Location, keys: Iterable[str]) -> tuple[Member, ...]:
-    """Every suggestion of these blocks as the ledger has it.
+def read_suggestions(place: Location, keys: Iterable[str]) -> tuple[SuggestionRecord, ...]:
+    """Every suggestion of these searches as the log has it.
 
     Args:
         place: the study's folder.
-        keys: of the blocks.
+        keys: of the searches.
 
     Raises:
         StoreError: the storage cannot be read.
     """
-    blocks = [Ledger(place, key).read_all() for key in keys]
-    return tuple(member for block in blocks if block for member in _members(block))
+    return tuple(record for rounds in _read_all(place, keys) if rounds for record in _records(rounds))
 
 
-def _ledgers(place: Location) -> list[Ledger]:
-    with storage_errors("read", place / FOLDER):
-        return [Ledger(place, key) for key in (place / FOLDER).folders()]
+def _read_all(place: Location, keys: Iterable[str]) -> list[list[Round]]:
+    return [RoundLog(place, key).read_all() for key in keys]
 
 
-def _members(rounds: Sequence[Round]) -> Iterator[Member]:
-    rows: dict[int, list[SearchRow]] = {}
-    entries: dict[int, Entry] = {}
-    heard: dict[int, Heard] = {}
-    states: dict[int, MemberState] = {}
+def _records(rounds: Sequence[Round]) -> Iterator[SuggestionRecord]:
+    trials: dict[int, list[SearchTrial]] = {}
+    stages: dict[int, Stage] = {}
+    observed: dict[int, Observation] = {}
+    states: dict[int, SuggestionState] = {}
     suggestions: dict[int, Suggestion] = {}
     ranks: dict[int, int] = {}
     for one in rounds:
         suggestions |= {suggestion.number: suggestion for suggestion in one.suggestions}
-        entries |= {entry.number: entry for entry in one.entries}
-        heard |= {news.number: news for news in one.heard}
-        states |= one.ended or {}
-        for row in one.rows:
-            if row.rank:
-                ranks[row.number] = row.rank
+        stages |= {stage.number: stage for stage in one.stages}
+        observed |= {observation.number: observation for observation in one.observations}
+        states |= one.ended
+        for trial in one.trials:
+            if trial.rank:
+                ranks[trial.number] = trial.rank
             else:
-                rows.setdefault(row.number, []).append(row)
-    block = rounds[0].block
+                trials.setdefault(trial.number, []).append(trial)
     for number, suggestion in suggestions.items():
-        now = replace(suggestion, values=entries[number].values)
-        news = heard.get(number, Heard(number, 0, None))
-        yield Member(
-            block,
-            now,
-            tuple(rows.get(number, ())),
-            news.values,
-            news.steps,
-            states.get(number, MemberState.RUNNING),
+        last = observed.get(number, Observation(number, 0, None))
+        yield SuggestionRecord(
+            rounds[0].search,
+            replace(suggestion, values=stages[number].values),
+            tuple(trials.get(number, ())),
+            last.values,
+            last.steps,
+            states.get(number, SuggestionState.RUNNING),
             ranks.get(number, 0),
         )

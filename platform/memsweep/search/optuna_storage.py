@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep.config.schema.search import CHOICE, Domain
 from memsweep.redaction import redacted, without_secrets
 from memsweep.search.suggest import space as spaces
-from memsweep.search.trials import Member, MemberState
+from memsweep.search.suggestions import SuggestionRecord, SuggestionState
 
 if TYPE_CHECKING:
     import optuna
@@ -55,7 +55,7 @@ class Mirror:
     modes: Sequence[str]
     settled: bool = True
 
-    def write(self, members: Sequence[Member]) -> str:
+    def write(self, members: Sequence[SuggestionRecord]) -> str:
         """Bring the Optuna study to where the search is.
 
         Returns:
@@ -72,7 +72,7 @@ class Mirror:
             )
         return ""
 
-    def _write(self, storage: optuna.storages.BaseStorage, members: Sequence[Member]) -> None:
+    def _write(self, storage: optuna.storages.BaseStorage, members: Sequence[SuggestionRecord]) -> None:
         study = self._study(storage)
         known = {trial.user_attrs.get("number"): trial for trial in study.get_trials(deepcopy=False)}
         for member in sorted(members, key=lambda one: one.suggestion.number):
@@ -101,13 +101,13 @@ class Mirror:
         self,
         storage: optuna.storages.BaseStorage,
         study: optuna.Study,
-        member: Member,
+        member: SuggestionRecord,
         trial: FrozenTrial | None,
     ) -> None:
         """Write what is new about a member; interrupted anywhere, the next call goes on from there."""
         import optuna
 
-        ended = member.state is not MemberState.RUNNING
+        ended = member.state is not SuggestionState.RUNNING
         if trial is None:
             values = member.suggestion.values if self.settled or ended else {}
             template = optuna.trial.create_trial(
@@ -153,19 +153,19 @@ def _distribution(domain: Domain) -> BaseDistribution:
     return spaces.distribution(domain)
 
 
-def _notes(member: Member) -> dict[str, Any]:
-    identity = member.rows[-1].identity if member.rows else ""
+def _notes(member: SuggestionRecord) -> dict[str, Any]:
+    identity = member.trials[-1].identity if member.trials else ""
     notes = {"number": member.suggestion.number, "identity": identity}
     return notes | {"steps": member.steps, "state": str(member.state)}
 
 
-def _state(member: Member) -> TrialState:
+def _state(member: SuggestionRecord) -> TrialState:
     from optuna.trial import TrialState
 
-    if member.state is MemberState.STOPPED:
+    if member.state is SuggestionState.STOPPED:
         return TrialState.PRUNED
     finite = member.values is not None and all(map(math.isfinite, member.values))
-    return TrialState.COMPLETE if member.state is MemberState.DONE and finite else TrialState.FAIL
+    return TrialState.COMPLETE if member.state is SuggestionState.DONE and finite else TrialState.FAIL
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""The ledger of a search: what was heard, decided and asked in each round, written before any of it runs.
+"""The log of a search: the observations, decisions and suggestions of each round, written before the round runs.
 
-``search/<block>/<round>.json`` in the study's folder, sealed like a record. A driver that takes over goes through the
-rounds whose news are still true, and on from there; what another version of a sampler would have suggested in their
-place does not matter. A report needs nothing but these files to tell what the search did.
+``search/<key>/<round>.json`` in the study's folder, with a hash like a record. A driver that takes over repeats the
+rounds whose observations still hold, and continues from there; what another version of a sampler would suggest for
+them does not matter. A report needs nothing but these files to show what the search did.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from memsweep.errors import StoreError
-from memsweep.search.trials import MemberState, SearchRow, Suggestion, Told
+from memsweep.search.suggestions import Result, SearchTrial, Suggestion, SuggestionState
 from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.record import from_json, sealed, to_json, unsealed
 
 FOLDER = "search"
-_SCHEMA = 1
+_SCHEMA = 2
 _WARM = "warm.json"
-_WORDS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 @dataclass(frozen=True)
-class Heard:
-    """What the rows of a member found.
+class Observation:
+    """What the trials of a suggestion measured in a round.
 
     Attributes:
         number: of the suggestion.
@@ -40,15 +39,15 @@ class Heard:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """What trains in a round.
+class Stage:
+    """The training of a suggestion in one round.
 
     Attributes:
         number: of the suggestion.
         until: optimizer steps after which it ends; 0 for all of them.
-        values: dotted path -> value, now.
-        turns: settings of earlier stretches, plain data (``config.schema.Turn``).
-        donor: number of the member whose state it takes over; its own where it trains on, None where it begins.
+        values: dotted path -> value, in this stage.
+        turns: settings of earlier stages, plain data (``config.schema.trial.Turn``).
+        donor: number of the suggestion whose state it continues; its own where it trains on, None where it begins.
     """
 
     number: int
@@ -60,60 +59,55 @@ class Entry:
 
 @dataclass(frozen=True)
 class Round:
-    """One round of one block; the last one has no entries, and its rows confirm the winners.
+    """One round of one search; the last one has no stages, and its trials confirm the winners.
 
     Attributes:
-        heard: the news that it begins with, in order of number.
-        ended: number -> how it ended, of the members that these news end.
-        suggestions: what the sampler was asked for.
-        entries: what trains, in order of number.
-        rows: of the entries, one in each cell of the block.
-        closed: when the news came, nobody was to enter any more, for all suggestions had been made.
+        observations: those with which it begins, in order of number.
+        ended: number -> how it ended, of the suggestions that end by these observations.
+        suggestions: new ones of the sampler.
+        stages: what trains, in order of number.
+        trials: of the stages, one in each cell of the search.
+        closed: no suggestion could enter any more when the observations came, because all had been made.
         exhausted: the sampler had nothing more to suggest.
-        block: number of its block in the study.
+        search: number of its search in the study.
     """
 
-    heard: tuple[Heard, ...] = ()
-    ended: Mapping[int, MemberState] | None = None
+    observations: tuple[Observation, ...] = ()
+    ended: Mapping[int, SuggestionState] = field(default_factory=dict)
     suggestions: tuple[Suggestion, ...] = ()
-    entries: tuple[Entry, ...] = ()
-    rows: tuple[SearchRow, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    trials: tuple[SearchTrial, ...] = ()
     closed: bool = False
     exhausted: bool = False
-    block: int = 0
+    search: int = 0
 
-    def same_news(self, heard: Sequence[Heard]) -> bool:
-        """Whether it was decided on these news; NaN equals NaN."""
-        return _heard(self.heard) == _heard(heard)
+    def follows(self, observations: Sequence[Observation]) -> bool:
+        """Whether it was decided on these observations; NaN equals NaN."""
+        return _plain(self.observations) == _plain(observations)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, all of it, in the form that is stored."""
         return {
-            "heard": _heard(self.heard),
-            "ended": {str(number): str(state) for number, state in (self.ended or {}).items()},
-            "suggestions": [asdict(suggestion) for suggestion in self.suggestions],
-            "entries": [asdict(entry) for entry in self.entries],
-            "rows": [asdict(row) for row in self.rows],
-            "closed": self.closed,
-            "exhausted": self.exhausted,
-            "block": self.block,
+            **asdict(self),
+            "observations": _plain(self.observations),
+            "ended": {str(number): str(state) for number, state in self.ended.items()},
         }
 
 
-class Ledger:
-    """The rounds of one block, in a study's folder.
+class RoundLog:
+    """The rounds of one search, in a study's folder.
 
     Args:
         place: the study's folder.
-        block: the block's key.
+        key: of the search; the name of its folder.
     """
 
-    def __init__(self, place: Location, block: str) -> None:
-        self.block = block
-        self._place, self._folder = place, f"{FOLDER}/{block}"
+    def __init__(self, place: Location, key: str) -> None:
+        self.key = key
+        self._place, self._folder = place, f"{FOLDER}/{key}"
 
     def read(self, number: int) -> Round | None:
-        """A round; None where it is not there, or damaged: it is decided again, from the same news in the same way.
+        """A round; None where it is missing or damaged: then it is decided again from the same observations.
 
         Raises:
             StoreError: the storage cannot be read.
@@ -128,35 +122,35 @@ class Ledger:
             return None
 
     def read_all(self) -> list[Round]:
-        """The rounds from the first, up to one that is not there or damaged.
+        """The rounds from the first, up to one that is missing or damaged.
 
         Raises:
             StoreError: the storage cannot be read.
         """
         rounds: list[Round] = []
-        while (found := self.read(len(rounds))) is not None:
-            rounds.append(found)
+        while (next_round := self.read(len(rounds))) is not None:
+            rounds.append(next_round)
         return rounds
 
-    def write(self, number: int, entry: Round) -> None:
-        """Write a round before it runs; later ones, which followed from other news, go.
+    def write(self, number: int, content: Round) -> None:
+        """Write a round before it runs, and delete later ones, which followed from other observations.
 
         Raises:
-            StoreError: the storage cannot take it.
+            StoreError: the storage cannot be written.
         """
         name = self._name(number)
-        content = {"schema": _SCHEMA, "round": number, **json.loads(json.dumps(entry.to_json()))}
+        data = {"schema": _SCHEMA, "round": number, **json.loads(json.dumps(content.to_json()))}
         with storage_errors("write", f"{self._place}/{name}"):
             for other in self._place.names(self._folder):
                 if other != _WARM and other > name.rpartition("/")[2]:
                     self._place.delete(f"{self._folder}/{other}")
-            self._place.write(name, to_json(sealed(content), "a round of the search"))
+            self._place.write(name, to_json(sealed(data), "a round of the search"))
 
-    def warm(self, found: Callable[[], Sequence[tuple[Suggestion, Told]]]) -> list[tuple[Suggestion, Told]]:
-        """What the sampler heard of an earlier study when the search began, whatever has become of that study since.
+    def warm_start(self, results: Callable[[], Sequence[tuple[Suggestion, Result]]]) -> list[tuple[Suggestion, Result]]:
+        """The results of an earlier study as they were when the search began; later changes of that study are ignored.
 
         Args:
-            found: what it tells today; asked the first time.
+            results: of the earlier study as it is now; called the first time.
 
         Raises:
             StoreError: the storage cannot be read or written, or what was written is damaged.
@@ -166,16 +160,13 @@ class Ledger:
         with storage_errors("read", where):
             known = self._place.read(name) if self._place.exists(name) else None
         if known is not None:
-            return [_told(entry) for entry in unsealed(from_json(known, where), where)["told"]]
-        told = list(found())
-        plain = [
-            {"number": s.number, "suggested": s.values, "memo": s.memo, "values": _spelt(t.values)}
-            | {"steps": t.steps, "stopped": t.stopped}
-            for s, t in told
-        ]
+            pairs = unsealed(from_json(known, where), where)["results"]
+            return [(Suggestion(**one), Result(**{**two, "values": _numbers(two["values"])})) for one, two in pairs]
+        pairs = list(results())
+        plain = [[asdict(one), {**asdict(two), "values": _words(two.values)}] for one, two in pairs]
         with storage_errors("write", where):
-            self._place.write(name, to_json(sealed(json.loads(json.dumps({"told": plain}))), "a warm start"))
-        return told
+            self._place.write(name, to_json(sealed(json.loads(json.dumps({"results": plain}))), "a warm start"))
+        return pairs
 
     def _name(self, number: int) -> str:
         return f"{self._folder}/{number:06d}.json"
@@ -185,36 +176,29 @@ def _round(data: bytes, where: str) -> Round:
     content = unsealed(from_json(data, where), where)
     try:
         return Round(
-            heard=tuple(Heard(h["number"], h["steps"], _numbers(h["values"])) for h in content["heard"]),
-            ended={int(number): MemberState(state) for number, state in content["ended"].items()},
+            observations=tuple(
+                Observation(one["number"], one["steps"], _numbers(one["values"])) for one in content["observations"]
+            ),
+            ended={int(number): SuggestionState(state) for number, state in content["ended"].items()},
             suggestions=tuple(Suggestion(**suggestion) for suggestion in content["suggestions"]),
-            entries=tuple(Entry(**{**entry, "turns": tuple(entry["turns"])}) for entry in content["entries"]),
-            rows=tuple(SearchRow(**row) for row in content["rows"]),
+            stages=tuple(Stage(**{**stage, "turns": tuple(stage["turns"])}) for stage in content["stages"]),
+            trials=tuple(SearchTrial(**trial) for trial in content["trials"]),
             closed=bool(content["closed"]),
             exhausted=bool(content["exhausted"]),
-            block=int(content["block"]),
+            search=int(content["search"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(f"{where} is no round of a search ({type(error).__name__}: {error}).") from error
 
 
-def _told(entry: Mapping[str, Any]) -> tuple[Suggestion, Told]:
-    suggestion = Suggestion(entry["number"], entry["suggested"], entry["memo"])
-    return suggestion, Told(entry["number"], _numbers(entry["values"]), entry["steps"], entry["stopped"])
+def _plain(observations: Sequence[Observation]) -> list[dict[str, Any]]:
+    return [{**asdict(one), "values": _words(one.values)} for one in observations]
 
 
-def _heard(news: Sequence[Heard]) -> list[dict[str, Any]]:
-    return [{"number": one.number, "steps": one.steps, "values": _spelt(one.values)} for one in news]
-
-
-def _spelt(values: Sequence[float] | None) -> list[float | str] | None:
-    """JSON has no infinities."""
-    if values is None:
-        return None
-    return [value if math.isfinite(value) else str(value) for value in map(float, values)]
+def _words(values: Sequence[float] | None) -> list[float | str] | None:
+    """JSON has no infinities: they become text."""
+    return None if values is None else [value if math.isfinite(value) else str(value) for value in map(float, values)]
 
 
 def _numbers(values: Sequence[float | str] | None) -> tuple[float, ...] | None:
-    if values is None:
-        return None
-    return tuple(_WORDS[value] if isinstance(value, str) else float(value) for value in values)
+    return None if values is None else tuple(map(float, values))

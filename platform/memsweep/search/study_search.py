@@ -1,4 +1,4 @@
-"""The search of a study: its blocks, their rounds in the ledger, and the rows that the plan gets from them."""
+"""The search of a study: a search in each cell, their rounds in the log, and the trials that the plan gets of them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from memsweep.config.schema.trial import Turn
 from memsweep.config.search.sections import confirm_data_seed, confirm_first_seed, modes
 from memsweep.config.search.suggestion import config_of, fixed_of, fresh
 from memsweep.errors import ConfigError, MemsweepError
-from memsweep.search.observations import Outcomes
-from memsweep.search.round_log import Entry, Heard, Ledger, Round
-from memsweep.search.search import Block
-from memsweep.search.trials import MemberState, SearchRow, Suggestion, Told
+from memsweep.search.cell_search import CellSearch
+from memsweep.search.objectives import Objectives
+from memsweep.search.round_log import Observation, Round, RoundLog, Stage
+from memsweep.search.suggestions import Result, SearchTrial, Suggestion, SuggestionState
 from memsweep.sweep.planning.identity import Arithmetic, identifying, identity
 from memsweep.sweep.planning.plan import PlannedTrial
 
@@ -30,234 +30,227 @@ if TYPE_CHECKING:
     from memsweep.sweep.store.results import Store
 
 _log = logging.getLogger(__name__)
-_WORTH_TELLING = (MemberState.STOPPED, MemberState.DIVERGED, MemberState.FAILED)
+_UNUSUAL = (SuggestionState.STOPPED, SuggestionState.DIVERGED, SuggestionState.FAILED)
 
-Warm = Sequence[tuple[Suggestion, Told]]
+Results = Sequence[tuple[Suggestion, Result]]
 
 
 @dataclass
 class _Running:
-    """A block at work.
+    """The search of a cell (or of all cells together) with its present round.
 
     Attributes:
-        entries: of the present round.
-        rows: theirs.
-        confirming: the search is over, and its winners' rows are in the plan.
+        number: of the search in the study.
+        search: its state.
+        cells: numbers of its cells.
+        log: of its rounds.
+        stages: of the present round.
+        trials: of these stages.
+        confirming: the search is over, and its winners' trials are in the plan.
     """
 
     number: int
-    block: Block
+    search: CellSearch
     cells: tuple[int, ...]
-    ledger: Ledger
-    entries: Sequence[Entry] = ()
-    rows: list[SearchRow] = field(default_factory=list)
+    log: RoundLog
+    stages: Sequence[Stage] = ()
+    trials: list[SearchTrial] = field(default_factory=list)
     confirming: bool = False
 
 
-class Campaign:
-    """A study's search, round after round; the rounds that the ledger holds are gone through first.
+class StudySearch:
+    """A study's search, round after round; the rounds of the log are repeated first.
 
     Args:
         sweep: a study with a search.
         store: its results.
-        warm: results of an earlier study, by ``search.warm``.
-        same_code: the rounds of the ledger are to be gone on with, and not to be gone through anew by other code.
+        warm_start: results of an earlier study for a cell, by ``search.warm_start``.
+        same_code: continue the rounds of the log only with the code that made them.
 
     Attributes:
-        rows: every row so far, in order; by identity what it is in the search.
-        search: what is searched.
-        trials: the same rows for the plan, each identity once.
+        searched: every trial so far, in order, as the search sees it.
+        search: the section of the study file.
+        trials: the same trials for the plan, each identity once.
     """
 
     def __init__(
         self,
         sweep: SweepConfig,
         store: Store,
-        warm: Callable[[TrialConfig], Warm] = lambda cell: (),
+        warm_start: Callable[[TrialConfig], Results] = lambda cell: (),
         *,
         same_code: bool = False,
     ) -> None:
         if sweep.search is None:
             raise ValueError(f"the study {sweep.name!r} searches nothing")
-        self.rows: list[SearchRow] = []
-        self._places: dict[str, tuple[int, int, int]] = {}
+        self.searched: list[SearchTrial] = []
         self.trials: dict[str, PlannedTrial] = {}
+        self._order: dict[str, tuple[int, int, int]] = {}
         self._sweep, self.search, self._modes = sweep, sweep.search, modes(sweep.search)
         self._same_code = same_code
         self._arithmetic = Arithmetic.of(sweep.resources)
-        self._outcomes = Outcomes(store, sweep.search.settings.objective)
+        self._objectives = Objectives(store, sweep.search.settings.objective)
         together: list[tuple[int, ...]] = [(index,) for index in range(len(sweep.rows))]
         if sweep.search.settings.scope != CELL:
             together = [tuple(range(len(sweep.rows)))]
-        self._blocks = [self._running(number, cells, store, warm) for number, cells in enumerate(together)]
+        self._running = [self._start(number, cells, store, warm_start) for number, cells in enumerate(together)]
 
     def advance(self, failed: Collection[str]) -> bool:
-        """Let every block whose rows have all ended begin its next round, or confirm its winners.
+        """Let every search whose trials have all ended begin its next round, or confirm its winners.
 
         Args:
-            failed: identities that have no result and will get none now.
+            failed: identities without a result that will not get one in this run.
 
         Returns:
-            Whether a block has got on.
+            Whether a search has begun a round.
 
         Raises:
-            MemsweepError: the rows of the ledger are other trials to what is installed now, and should not be.
+            MemsweepError: ``same_code``, and the installed code would make other trials of the log's rounds.
             StoreError: the storage cannot be read or written.
         """
         before = self.rounds
-        for running in self._blocks:
+        for running in self._running:
             if not running.confirming:
                 self._step(running, failed)
         return self.rounds > before
 
     @property
-    def in_order(self) -> list[PlannedTrial]:
-        """Every trial so far, by round and block: the same order however often the search was interrupted."""
-        return [self.trials[name] for name in sorted(self._places, key=self._places.__getitem__)]
+    def ordered_trials(self) -> list[PlannedTrial]:
+        """Every trial so far, by round and search: the same order however often the study was interrupted."""
+        return [self.trials[name] for name in sorted(self._order, key=self._order.__getitem__)]
 
     @property
-    def present(self) -> list[PlannedTrial]:
-        """The rows of the present round of every block, finished or not."""
-        names = dict.fromkeys(row.identity for running in self._blocks for row in running.rows)
+    def current_trials(self) -> list[PlannedTrial]:
+        """The trials of the present round of every search, finished or not."""
+        names = dict.fromkeys(trial.identity for running in self._running for trial in running.trials)
         return [self.trials[name] for name in names]
 
     @property
     def ended(self) -> bool:
-        """Whether no block searches any more; rows of confirmations may still be missing."""
-        return all(running.confirming for running in self._blocks)
+        """Whether no search makes suggestions any more; trials of confirmations may still be missing."""
+        return all(running.confirming for running in self._running)
 
     @property
     def rounds(self) -> int:
-        """Rounds of all blocks together."""
-        return sum(running.block.round for running in self._blocks)
+        """Rounds of all searches together."""
+        return sum(running.search.round for running in self._running)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Name of each block's folder in the ledger, in order."""
-        return tuple(running.ledger.block for running in self._blocks)
+        """Name of each search's folder in the log, in order."""
+        return tuple(running.log.key for running in self._running)
 
-    def news(self) -> list[str]:
+    def summary(self) -> list[str]:
         """How far the search is, in a line."""
-        members = [member for running in self._blocks for member in running.block.members.values()]
-        states = Counter(member.state for member in members)
-        ended = len(members) - states[MemberState.RUNNING]
-        parts = [f"{ended} of {len(self._blocks) * self.search.settings.trials} suggestions ended"]
-        parts += [f"{states[state]} {state}" for state in _WORTH_TELLING if states[state]]
-        best = [self._best(running) for running in self._blocks]
-        parts += [text for text in best if text] if len(best) == 1 else []
-        if self.ended:
-            confirming = sum(1 for row in self.rows if row.rank)
-            parts += [f"winners to measure anew: {confirming}"] if confirming else []
-        rounds = max(running.block.round for running in self._blocks)
+        states = Counter(one.state for running in self._running for one in running.search.suggestions.values())
+        ended = states.total() - states[SuggestionState.RUNNING]
+        parts = [f"{ended} of {len(self._running) * self.search.settings.trials} suggestions ended"]
+        parts += [f"{states[state]} {state}" for state in _UNUSUAL if states[state]]
+        if len(self._running) == 1 and (winners := self._running[0].search.winners(1)):
+            values = self._running[0].search.suggestions[winners[0]].values or ()
+            named = zip(self.search.settings.objective, values, strict=True)
+            parts.append("best " + ", ".join(f"{name} {value:.4g}" for name, value in named))
+        if self.ended and (confirming := sum(1 for trial in self.searched if trial.rank)):
+            parts.append(f"winners to retrain on fresh seeds: {confirming}")
+        rounds = max(running.search.round for running in self._running)
         return [f"search, round {rounds}: {', '.join(parts)}"]
 
-    def _best(self, running: _Running) -> str:
-        winners = running.block.winners(1)
-        if not winners:
-            return ""
-        values = running.block.members[winners[0]].values or ()
-        return "best " + ", ".join(
-            f"{name} {value:.4g}" for name, value in zip(self.search.settings.objective, values, strict=True)
-        )
-
-    def _running(self, number: int, cells: tuple[int, ...], store: Store, warm: Callable[[Any], Warm]) -> _Running:
+    def _start(
+        self, number: int, cells: tuple[int, ...], store: Store, warm_start: Callable[[Any], Results]
+    ) -> _Running:
         first = self._sweep.rows[cells[0]]
         key = _key(self.search, [self._sweep.rows[cell] for cell in cells])
+        log = RoundLog(store.location, key)
+        results = log.warm_start(lambda: warm_start(first)) if self.search.settings.warm_start else ()
         fixed = fixed_of(first, self.search.space)
-        ledger = Ledger(store.location, key)
-        told = ledger.warm(lambda: warm(first)) if self.search.settings.warm_start else ()
-        block = Block(self.search, self._modes, first.training, fixed, key, told)
-        return _Running(number, block, cells, ledger)
+        search = CellSearch(self.search, self._modes, first.training, fixed, key, results)
+        return _Running(number, search, cells, log)
 
     def _step(self, running: _Running, failed: Collection[str]) -> None:
-        block = running.block
-        known = running.ledger.read(block.round) or Round()
-        # what has failed once stays failed for the sampler, whatever a later try finds
-        lost = {news.number for news in known.heard if news.values is None}
-        if not all(r.number in lost or self._outcomes.ended(r.identity, failed) for r in running.rows):
+        search = running.search
+        known = running.log.read(search.round) or Round()
+        # a suggestion that has failed once stays failed for the sampler, whatever a later try measures
+        lost = {one.number for one in known.observations if one.values is None}
+        if not all(one.number in lost or self._objectives.ended(one.identity, failed) for one in running.trials):
             return
-        heard = self._heard(running, lost)
-        # a search that had come to its end may have been given more to do
-        holds = bool(known.entries) and known.same_news(heard)
-        block.hear(heard, known.closed if holds else None)
-        made = known if holds else block.go_on()
-        rows = [row for entry in made.entries for row in self._rows(running, entry)]
-        if holds and self._same_code and rows != list(known.rows):
+        observations = self._observations(running, lost)
+        # a round without stages was the last one, but the study may have got more suggestions since
+        holds = bool(known.stages) and known.follows(observations)
+        search.observe(observations, known.closed if holds else None)
+        made = known if holds else search.next_round()
+        trials = [trial for stage in made.stages for trial in self._stage_trials(running, stage)]
+        if holds and self._same_code and trials != list(known.trials):
             raise MemsweepError(
-                f"rows that the search of {self._sweep.name!r} has trained are other trials to what is installed now: "
-                "the code that makes the numbers, or the version of torch or numpy, has changed since. Bring back what "
-                f"made them, or run the study with today's: memsweep sweep {self._sweep.name}."
+                f"the search of {self._sweep.name!r} has trained trials that the installed code would make "
+                "differently: its code, or the version of torch or numpy, has changed since. Bring back the versions that made "
+                f"them, or run the study with the present ones: memsweep sweep {self._sweep.name}."
             )
-        if not made.entries:
-            rows, running.confirming = self._winners(running), True
-        entry = dataclasses.replace(made, heard=heard, ended=dict(block.ended), rows=tuple(rows), block=running.number)
-        if entry.to_json() != known.to_json():
-            running.ledger.write(block.round, entry)
-        for index, row in enumerate(rows):
-            place = (block.round, running.number, index)
-            self._places[row.identity] = min(place, self._places.get(row.identity, place))
-        block.take(entry)
-        running.entries, running.rows = made.entries, rows
-        self.rows += rows
+        if not made.stages:
+            trials, running.confirming = self._confirmations(running), True
+        content = dataclasses.replace(
+            made, observations=observations, ended=dict(search.ended), trials=tuple(trials), search=running.number
+        )
+        if content.to_json() != known.to_json():
+            running.log.write(search.round, content)
+        for index, trial in enumerate(trials):
+            place = (search.round, running.number, index)
+            self._order[trial.identity] = min(place, self._order.get(trial.identity, place))
+        search.begin(content)
+        running.stages, running.trials = made.stages, trials
+        self.searched += trials
 
-    def _heard(self, running: _Running, lost: Collection[int]) -> tuple[Heard, ...]:
+    def _observations(self, running: _Running, lost: Collection[int]) -> tuple[Observation, ...]:
         steps = self._sweep.rows[running.cells[0]].training.steps
-        found = []
-        for entry in sorted(running.entries, key=lambda entry: entry.number):
-            rows = [row.identity for row in running.rows if row.number == entry.number]
-            values = None if entry.number in lost else self._outcomes.together(rows)
-            found.append(Heard(entry.number, entry.until or steps, values))
-        return tuple(found)
+        observations = []
+        for stage in sorted(running.stages, key=lambda stage: stage.number):
+            identities = [trial.identity for trial in running.trials if trial.number == stage.number]
+            values = None if stage.number in lost else self._objectives.mean(identities)
+            observations.append(Observation(stage.number, stage.until or steps, values))
+        return tuple(observations)
 
-    def _rows(self, running: _Running, entry: Entry) -> list[SearchRow]:
-        """The rows of an entry, one in each cell; none where its settings are no valid trial, and so it fails."""
+    def _stage_trials(self, running: _Running, stage: Stage) -> list[SearchTrial]:
+        """The trials of a stage, one in each cell; none where its settings are no valid trial, and so it fails."""
         try:
-            return [self._row(running, entry, cell) for cell in running.cells]
+            return [self._stage_trial(running, stage, cell) for cell in running.cells]
         except ConfigError as error:
-            _log.warning("suggestion %d cannot be tried: %s", entry.number, "; ".join(error.problems))
+            _log.warning("suggestion %d is refused: %s", stage.number, "; ".join(error.problems))
             return []
 
-    def _row(self, running: _Running, entry: Entry, cell: int) -> SearchRow:
-        config = self._stage(self._config(entry, cell))
-        after = "" if entry.donor is None else self._last(running, entry.donor, cell)
-        planned = self._planned(config, after)
-        return SearchRow(planned.identity, running.number, cell, entry.number, entry.until, after)
-
-    def _config(self, entry: Entry, cell: int) -> TrialConfig:
-        turns = [Turn(**turn) for turn in entry.turns]
-        return config_of(self._sweep.rows[cell], entry.values, until=entry.until, turns=turns)
-
-    def _last(self, running: _Running, number: int, cell: int) -> str:
-        """Identity of the last row of a member in a cell."""
-        for row in reversed(self.rows):
-            if (row.block, row.number, row.cell) == (running.number, number, cell):
-                return row.identity
-        return ""
-
-    def _stage(self, config: TrialConfig) -> TrialConfig:
-        """What a row that ends early measures: no more than the objective needs, for perturbing is not cheap."""
+    def _stage_trial(self, running: _Running, stage: Stage, cell: int) -> SearchTrial:
+        config = self._config(stage, cell)
         radius = any(name.startswith("radius") for name in self.search.settings.objective)
-        if not config.training.until or radius:
-            return config
-        return dataclasses.replace(config, perturbation=dataclasses.replace(config.perturbation, balls=()))
+        if config.training.until and not radius:  # perturbation is not cheap, and this objective does not need it
+            config = dataclasses.replace(config, perturbation=dataclasses.replace(config.perturbation, balls=()))
+        after = "" if stage.donor is None else self._last_identity(running, stage.donor, cell)
+        planned = self._planned(config, after)
+        return SearchTrial(planned.identity, running.number, cell, stage.number, stage.until, after)
 
-    def _winners(self, running: _Running) -> list[SearchRow]:
-        """The rows that measure the best of a block anew."""
+    def _config(self, stage: Stage, cell: int) -> TrialConfig:
+        turns = [Turn(**turn) for turn in stage.turns]
+        return config_of(self._sweep.rows[cell], stage.values, until=stage.until, turns=turns)
+
+    def _last_identity(self, running: _Running, number: int, cell: int) -> str:
+        """Identity of the last trial of a suggestion in a cell."""
+        trials = (t for t in reversed(self.searched) if (t.search, t.number, t.cell) == (running.number, number, cell))
+        return next((trial.identity for trial in trials), "")
+
+    def _confirmations(self, running: _Running) -> list[SearchTrial]:
+        """The trials that retrain the winners of a search with fresh seeds and data."""
         confirm = self._sweep.confirm
         if confirm is None:
             return []
-        rows = []
-        for rank, number in enumerate(running.block.winners(confirm.top), 1):
-            entry = running.block.members[number].entries[-1]
+        trials = []
+        for rank, number in enumerate(running.search.winners(confirm.top), 1):
+            stage = running.search.suggestions[number].stages[-1]
             for cell in running.cells:
                 config = fresh(
-                    self._config(entry, cell),
+                    self._config(stage, cell),
                     confirm.seeds,
                     confirm_first_seed(self._sweep.rows, confirm),
                     confirm_data_seed(self._sweep.rows[cell], confirm),
                 )
-                rows.append(SearchRow(self._planned(config).identity, running.number, cell, number, 0, "", rank))
-        return rows
+                trials.append(SearchTrial(self._planned(config).identity, running.number, cell, number, rank=rank))
+        return trials
 
     def _planned(self, config: TrialConfig, after: str = "") -> PlannedTrial:
         name = identity(config, self._arithmetic)
@@ -265,7 +258,7 @@ class Campaign:
 
 
 def _key(search: Search, cells: Sequence[TrialConfig]) -> str:
-    """What a block's suggestions follow from beside the results: its cells, its space and its settings.
+    """A hash of all that decides a search's suggestions besides the results: its cells, its space and its settings.
 
     The number of suggestions is not among it, so that a search can be prolonged; of a population it is.
     """

@@ -60,7 +60,7 @@ def searched(asked: Scheduler, steps: int, members: int, batch: int, curve: Curv
 
 
 def slow(number: int, step: int) -> float:
-    """Member n ends best the smaller n is, and its rank shows at every step."""
+    """SuggestionRecord n ends best the smaller n is, and its rank shows at every step."""
     return number + 100.0 / step
 
 

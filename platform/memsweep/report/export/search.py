@@ -9,9 +9,9 @@ import pandas as pd
 from memsweep.report.analysis.search.searched import Searched
 from memsweep.report.analysis.search.winners import Winner, Worth, last_row
 from memsweep.report.naming.cells import ALL_CELLS, settings_text
-from memsweep.search.trials import Member
+from memsweep.search.suggestions import SuggestionRecord
 
-SEARCH_COLUMNS = ("block", "cell", "number")
+SEARCH_COLUMNS = ("search", "cell", "number")
 ENDING_COLUMNS = ("steps", "state", "rank", "identity")
 WINNER_COLUMNS = (
     *("cell", "rank", "number", "settings", "objective", "search", "search_seeds", "confirmed"),
@@ -26,7 +26,7 @@ def search_frame(searched: Searched) -> pd.DataFrame:
     row, or of the first cell's where a suggestion runs in several.
     """
     fields, objectives = list(searched.history.space), list(searched.objectives)
-    rows = [_member(searched, member, fields, objectives) for member in searched.history.members]
+    rows = [_member(searched, member, fields, objectives) for member in searched.history.suggestions]
     return pd.DataFrame(rows, columns=[*SEARCH_COLUMNS, *fields, *objectives, *ENDING_COLUMNS])
 
 
@@ -37,12 +37,12 @@ def winners_frame(searched: Searched) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*WINNER_COLUMNS, *axes, *fields])
 
 
-def _member(searched: Searched, member: Member, fields: list[str], objectives: list[str]) -> dict[str, Any]:
-    cells = sorted({row.cell for row in member.rows})
+def _member(searched: Searched, member: SuggestionRecord, fields: list[str], objectives: list[str]) -> dict[str, Any]:
+    cells = sorted({row.cell for row in member.trials})
     row = last_row(member, cells[0]) if cells else None
     values = member.values or (None,) * len(objectives)
     return {
-        "block": member.block,
+        "search": member.search,
         "cell": ALL_CELLS if len(cells) > 1 else searched.cells.name(cells[0]) if cells else None,
         "number": member.suggestion.number,
         **{field: member.suggestion.values.get(field) for field in fields},

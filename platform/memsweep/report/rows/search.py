@@ -13,7 +13,7 @@ from memsweep.report.analysis.search.winners import Winner, Worth
 from memsweep.report.analysis.summary import joined
 from memsweep.report.naming.cells import ALL_CELLS, brief, last, settings_text
 from memsweep.report.style import figure, number, with_interval
-from memsweep.search.trials import MemberState
+from memsweep.search.suggestions import SuggestionState
 from memsweep.stability.comparison.selection_bias import mean_gap
 
 _ALGORITHMS = {
@@ -113,8 +113,8 @@ def _domain(domain: Domain) -> str:
 def _what(searched: Searched) -> str:
     history = searched.history
     goals = joined([f"{'least' if m == 'min' else 'greatest'} {n.replace('_', ' ')}" for n, m in _goals(searched)])
-    total, blocks = len(history.members), len({member.block for member in history.members})
-    where = f", {_each(searched)}" if blocks > 1 else f", each in all {len(history.cells)} cells" * searched.shared
+    total, searches = len(history.suggestions), len({member.search for member in history.suggestions})
+    where = f", {_each(searched)}" if searches > 1 else f", each in all {len(history.cells)} cells" * searched.shared
     return (
         f"Searched for the {goals} with {_ALGORITHMS.get(history.algorithm, history.algorithm)}: "
         f"{_count(total, 'suggestion')}{where}, in {_count(history.rounds, 'round')}; "
@@ -123,7 +123,7 @@ def _what(searched: Searched) -> str:
 
 
 def _each(searched: Searched) -> str:
-    sizes = sorted(Counter(member.block for member in searched.history.members).values())
+    sizes = sorted(Counter(member.search for member in searched.history.suggestions).values())
     many = f"{sizes[0]}" if sizes[0] == sizes[-1] else f"{sizes[0]} to {sizes[-1]}"
     return f"{many} in each of {len(sizes)} cells"
 
@@ -135,7 +135,7 @@ def _goals(searched: Searched) -> list[tuple[str, str]]:
 def _cost(searched: Searched) -> str:
     """Steps of the suggestions that measured anything, and of the same ones all trained to the end."""
     history = searched.history
-    members = [member for member in history.members if member.steps > 0 and member.values is not None]
+    members = [member for member in history.suggestions if member.steps > 0 and member.values is not None]
     cells = len(history.cells) if searched.shared else 1
     spent = cells * sum(member.steps for member in members)
     whole = cells * history.steps * len(members)
@@ -146,17 +146,17 @@ def _cost(searched: Searched) -> str:
 
 
 def _endings(searched: Searched) -> list[str]:
-    states = Counter(member.state for member in searched.history.members)
+    states = Counter(member.state for member in searched.history.suggestions)
     words = {
-        MemberState.DONE: "trained to the end",
-        MemberState.STOPPED: "stopped early",
-        MemberState.DIVERGED: "diverged",
-        MemberState.FAILED: "failed",
-        MemberState.RUNNING: "still to end",
+        SuggestionState.DONE: "trained to the end",
+        SuggestionState.STOPPED: "stopped early",
+        SuggestionState.DIVERGED: "diverged",
+        SuggestionState.FAILED: "failed",
+        SuggestionState.RUNNING: "still to end",
     }
     parts = [f"{states[state]} {word}" for state, word in words.items() if states[state]]
     text = f"Of the suggestions, {joined(parts)}." if parts else "Nothing has been suggested yet."
-    return [text + (" The search is not over." if states[MemberState.RUNNING] else "")]
+    return [text + (" The search is not over." if states[SuggestionState.RUNNING] else "")]
 
 
 def _gaps(searched: Searched) -> list[str]:

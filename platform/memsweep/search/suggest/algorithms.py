@@ -1,4 +1,4 @@
-"""Optuna's samplers as a search sets them up, and the numbers that they can work with."""
+"""The sampler of each algorithm, and objectives as numbers that samplers can use."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from memsweep.config.schema.search import CHOICE, GP, GRID, INT, LOG_INT, NSGA_II, RANDOM, TPE, Domain, SearchConfig
-from memsweep.search.trials import Told
+from memsweep.config.schema.search import CHOICE, CMA_ES, GP, GRID, NSGA_II, RANDOM, TPE, Domain, SearchConfig
+from memsweep.search.private_names import private
+from memsweep.search.suggestions import Result
 
 if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
 
-    from memsweep.search.suggest.cma import ReplayedCmaEs
+    from memsweep.search.suggest.cma import CmaEs
 
 
 @contextmanager
@@ -36,16 +37,16 @@ def quiet() -> Iterator[None]:
 
 
 def finite(
-    told: Sequence[Told], modes: Sequence[str], logarithms: Callable[[Sequence[int], Sequence[float]], bool]
+    results: Sequence[Result], modes: Sequence[str], logarithms: Callable[[Sequence[int], Sequence[float]], bool]
 ) -> dict[int, tuple[float, ...]]:
-    """Number -> values that a sampler can work with; what is made of infinite ones and NaN, ``sampler.ask`` says.
+    """Number -> values that a sampler can use; ``sampler.ask`` says how infinite ones and NaN are replaced.
 
     Args:
-        told: what was heard.
+        results: of suggestions that have ended.
         modes: ``min`` or ``max`` for each objective.
-        logarithms: whether the sampler is to hear an objective's logarithms, given suggestions and finite values.
+        logarithms: whether the sampler gets an objective's logarithms, given numbers of suggestions and finite values.
     """
-    ended = [(result.number, result.values) for result in told if result.values is not None]
+    ended = [(result.number, result.values) for result in results if result.values is not None]
     columns = []
     for index, mode in enumerate(modes):
         column = [values[index] for _, values in ended]
@@ -102,20 +103,28 @@ def sampler(
     return _cma_es(search, distributions, space, seed)
 
 
+def notes_on_earlier(algorithm: str) -> dict[str, Any]:
+    """The notes by which a trial of an earlier study counts: in NSGA-II's first generation, or for CMA-ES's start."""
+    if algorithm == CMA_ES:
+        from memsweep.search.suggest.cma import EARLIER
+
+        return {EARLIER: True}
+    if algorithm == NSGA_II:
+        from optuna.samplers import NSGAIISampler
+
+        return {private("optuna", NSGAIISampler, "_get_generation_key")(): 0}
+    return {}
+
+
 def _cma_es(
     search: SearchConfig, distributions: Mapping[str, BaseDistribution], space: Mapping[str, Domain], seed: int
-) -> ReplayedCmaEs:
-    from memsweep.search.suggest.cma import ReplayedCmaEs
+) -> CmaEs:
+    from memsweep.search.suggest.cma import CmaEs
 
     numeric = {
-        path: distribution
+        path: space[path]
         for path, distribution in distributions.items()
         if space[path].kind != CHOICE and not distribution.single() and not any(o in space for o in space[path].when)
     }
     usual = 4 + int(3 * math.log(max(len(numeric), 1)))
-    return ReplayedCmaEs(
-        numeric,
-        seed=seed,
-        popsize=search.batch * math.ceil(usual / search.batch),
-        margin=any(space[path].kind in (INT, LOG_INT) for path in numeric),
-    )
+    return CmaEs(numeric, distributions, seed=seed, popsize=search.batch * math.ceil(usual / search.batch))

@@ -1,80 +1,145 @@
-"""CMA-ES by Optuna, its optimizer made anew from the generations that were told."""
+"""CMA-ES by the package ``cmaes``, its optimizer rebuilt from the generations of the search."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from optuna.samplers import CmaEsSampler
+from optuna.samplers import BaseSampler, RandomSampler
+
+from memsweep.config.schema.search import INT, LOG_INT, LOG_UNIFORM, Domain
 
 if TYPE_CHECKING:
+    import cmaes
     import optuna
-    from optuna._transform import _SearchSpaceTransform
     from optuna.distributions import BaseDistribution
-    from optuna.study import StudyDirection
 
 EARLIER = "memsweep:earlier"
 """Note on trials of an earlier study."""
+_GENERATION, _POINT = "generation", "x"
 _FEWEST = 10
 """Earlier trials whose best tenth is one at least."""
+_SMALLEST_STEP = 1e-10
 
 
-class ReplayedCmaEs(CmaEsSampler):
-    """Optuna's CMA-ES (Hansen 2016, arXiv 1604.00772) without its pickles.
+class CmaEs(BaseSampler):
+    """CMA-ES with margin (Hansen 2016, arXiv 1604.00772; Hamano et al. 2022, arXiv 2205.13482).
 
-    Optuna keeps its optimizer as a pickle among a trial's notes. Here the generations are told to a new optimizer
-    instead: ``tell`` draws no random numbers, so it ends in the same state. Trials with the note ``EARLIER`` belong to
-    no generation: ten or more decide where the first one is drawn (warm start, Nomura et al. 2021, arXiv 2012.06932).
+    Nothing of the optimizer is stored: the generations are told to a new one at each question, which draws no random
+    numbers and so gives the same distribution. Trials with the note ``EARLIER`` belong to no generation: ten or more
+    decide where the first one is drawn (warm start, Nomura et al. 2021, arXiv 2012.06932).
 
     Args:
-        numeric: the fields that it moves, path -> distribution; known from the start, so that the first generation is
-            already its own. All others are drawn at random.
-        seed: of all chance.
+        space: the numeric fields that it moves, path -> domain. All others are drawn at random.
+        distributions: of the same fields, for Optuna.
+        seed: of all chance in one question.
         popsize: size of a generation.
-        margin: keep whole numbers from freezing (CMA-ES with margin, Hamano et al. 2022, arXiv 2205.13482).
+
+    Attributes:
+        memo: notes on the last suggestion: its generation, and its point before whole numbers were rounded.
     """
 
-    def __init__(self, numeric: Mapping[str, BaseDistribution], *, seed: int, popsize: int, margin: bool) -> None:
-        super().__init__(
-            seed=seed,
-            popsize=popsize,
-            n_startup_trials=0,
-            with_margin=margin,
-            warn_independent_sampling=False,
-            consider_pruned_trials=True,
-        )
-        self._numeric = dict(sorted(numeric.items()))
-        self._told: list[optuna.trial.FrozenTrial] = []
+    def __init__(
+        self, space: Mapping[str, Domain], distributions: Mapping[str, BaseDistribution], *, seed: int, popsize: int
+    ) -> None:
+        self.memo: dict[str, Any] = {}
+        self._domains = {path: space[path] for path in sorted(space)}
+        self._distributions = {path: distributions[path] for path in self._domains}
+        self._seed, self._popsize = seed, popsize
+        self._independent = RandomSampler(seed=seed)
+        self._optimizer: cmaes.CMAwM | None = None
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: optuna.trial.FrozenTrial
     ) -> dict[str, BaseDistribution]:
         """The numeric fields that always apply."""
-        return dict(self._numeric)
+        return dict(self._distributions)
 
-    def _restore_optimizer(self, completed_trials: list[optuna.trial.FrozenTrial]) -> Any:
-        self._told = completed_trials
-        return None
+    def sample_relative(
+        self, study: optuna.Study, trial: optuna.trial.FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """The next point of the present generation."""
+        if not search_space:
+            return {}
+        if self._optimizer is None:  # results do not change within one question
+            self._optimizer = self._rebuilt(study)
+        encoded, raw = self._optimizer.ask()
+        self.memo = {_GENERATION: self._optimizer.generation, _POINT: raw.tolist()}
+        return {path: _outward(domain, x) for (path, domain), x in zip(self._domains.items(), encoded, strict=True)}
 
-    def _init_optimizer(self, trans: _SearchSpaceTransform, direction: StudyDirection) -> Any:
-        earlier = [one for one in self._told if one.system_attrs.get(EARLIER)]
-        self._source_trials = [self._numbers(one) for one in earlier] if len(earlier) >= _FEWEST else None
-        optimizer = super()._init_optimizer(trans, direction)
-        sign = 1.0 if direction.name == "MINIMIZE" else -1.0
+    def sample_independent(
+        self,
+        study: optuna.Study,
+        trial: optuna.trial.FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """A random value of a field that CMA-ES does not move."""
+        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def _rebuilt(self, study: optuna.Study) -> cmaes.CMAwM:
+        """The optimizer after all complete generations."""
+        from optuna.trial import TrialState
+
+        sign = 1.0 if study.direction.name == "MINIMIZE" else -1.0
+        trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
+        costs = [(trial, sign * _value(trial)) for trial in trials]
+        optimizer = self._first([(self._point(one), cost) for one, cost in costs if one.system_attrs.get(EARLIER)])
         while True:
-            members = self._get_solution_trials(self._told, optimizer.generation)[: optimizer.population_size]
-            if len(members) < optimizer.population_size:
+            generation = [
+                (np.array(one.system_attrs[_POINT]), cost)
+                for one, cost in costs
+                if one.system_attrs.get(_GENERATION) == optimizer.generation
+            ]
+            if len(generation) < optimizer.population_size:
                 return optimizer
-            optimizer.tell([(self._point(trans, one), sign * float(one.value or 0.0)) for one in members])
+            optimizer.tell(generation[: optimizer.population_size])
 
-    def _numbers(self, trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:
-        """A trial with the fields that are moved and no others, as Optuna's warm start wants it."""
-        from optuna.trial import create_trial
+    def _first(self, earlier: list[tuple[np.ndarray, float]]) -> cmaes.CMAwM:
+        import cmaes
 
-        params = {path: trial.params[path] for path in self._numeric}
-        return create_trial(params=params, distributions=self._numeric, value=trial.value)
+        dimensions = len(self._domains)
+        mean, sigma, cov = np.full(dimensions, 0.5), 1 / 6, None
+        if len(earlier) >= _FEWEST:
+            mean, sigma, cov = cmaes.get_warm_start_mgd(earlier)
+        steps = [1 / (domain.high - domain.low) if domain.kind == INT else 0.0 for domain in self._domains.values()]
+        return cmaes.CMAwM(
+            mean=mean,
+            sigma=max(sigma, _SMALLEST_STEP),
+            bounds=np.tile([0.0, 1.0], (dimensions, 1)),
+            steps=np.array(steps),  # of whole numbers in the unit interval; 0 for fractions
+            cov=cov,
+            seed=self._seed % 2**32,
+            n_max_resampling=10 * dimensions,
+            population_size=self._popsize,
+        )
 
-    def _point(self, trans: _SearchSpaceTransform, member: optuna.trial.FrozenTrial) -> np.ndarray:
-        told = member.system_attrs.get("x_for_tell")
-        return trans.transform(member.params) if told is None else np.array(told)
+    def _point(self, trial: optuna.trial.FrozenTrial) -> np.ndarray:
+        """A trial in the unit cube, ``(fields,)``."""
+        return np.array([_inward(domain, trial.params[path]) for path, domain in self._domains.items()])
+
+
+def _value(trial: optuna.trial.FrozenTrial) -> float:
+    """The objective; of a trial that was stopped early, its last one."""
+    return float(trial.value if trial.last_step is None else trial.intermediate_values[trial.last_step])
+
+
+def _ends(domain: Domain) -> tuple[float, float]:
+    if domain.kind == LOG_INT:  # each whole number owns the half below and above it
+        return math.log(domain.low - 0.5), math.log(domain.high + 0.5)
+    return (math.log(domain.low), math.log(domain.high)) if domain.kind == LOG_UNIFORM else (domain.low, domain.high)
+
+
+def _inward(domain: Domain, value: float) -> float:
+    low, high = _ends(domain)
+    return ((math.log(value) if domain.kind in (LOG_UNIFORM, LOG_INT) else value) - low) / (high - low)
+
+
+def _outward(domain: Domain, x: float) -> float | int:
+    low, high = _ends(domain)
+    value = low + float(x) * (high - low)
+    value = math.exp(value) if domain.kind in (LOG_UNIFORM, LOG_INT) else value
+    value = min(max(value, domain.low), domain.high)
+    return round(value) if domain.is_whole else value

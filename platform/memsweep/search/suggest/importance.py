@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memsweep.config.schema.search import CHOICE, INT, LOG_INT, LOG_UNIFORM, Domain
-from memsweep.search.trials import Member, MemberState
+from memsweep.search.suggestions import SuggestionRecord, SuggestionState
 
 LEAST = 20
 """Fewer finished suggestions than this say nothing reliable."""
@@ -15,7 +15,9 @@ LEAST = 20
 _FEWEST_BEST = 5  # Optuna's advice for the method
 
 
-def importance(members: Sequence[Member], space: Mapping[str, Domain], mode: str, objective: int) -> dict[str, float]:
+def importance(
+    members: Sequence[SuggestionRecord], space: Mapping[str, Domain], mode: str, objective: int
+) -> dict[str, float]:
     """Share of each searched field in how good suggestions differ from all of them, largest first.
 
     PED-ANOVA (Watanabe, Bansal & Hutter 2023, arXiv 2304.10255) as Optuna computes it: how differently the best lie
@@ -58,14 +60,14 @@ def importance(members: Sequence[Member], space: Mapping[str, Domain], mode: str
     return {path: value / total for path, value in sorted(found.items(), key=lambda item: -item[1])}
 
 
-def _value(member: Member, objective: int) -> float | None:
-    if member.state is not MemberState.DONE or member.values is None:
+def _value(member: SuggestionRecord, objective: int) -> float | None:
+    if member.state is not SuggestionState.DONE or member.values is None:
         return None
     value = member.values[objective]
     return value if math.isfinite(value) else None
 
 
-def _varies(path: str, members: Sequence[Member]) -> bool:
+def _varies(path: str, members: Sequence[SuggestionRecord]) -> bool:
     values = [member.suggestion.values.get(path) for member in members]
     return None not in values and len({repr(value) for value in values}) > 1
 

@@ -1,9 +1,8 @@
-"""Suggestions: Optuna's samplers as a pure function of what they have heard.
+"""Suggestions: samplers as a pure function of the results that they are told.
 
-An Optuna study is built in memory for each question and thrown away after it, so that a search has no state but its
-own table. What a sampler wrote about a trial for itself (NSGA-II's generations, CMA-ES's) goes into the suggestion's
-memo and comes back with the result. CMA-ES's optimizer is not kept: it is what its generations make of it, and a
-pickle that comes out of a study's folder would be somebody else's program.
+An Optuna study is built in memory for each question and discarded after it, so that a search has no state but its own
+log. A sampler's notes on a trial (NSGA-II's generations, CMA-ES's) are the suggestion's memo and come back with the
+result. Optimizers are not pickled: a pickle in a study's folder could be somebody else's program.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.search import CMA_ES, GP, GRID, MOST_COMBINATIONS, NSGA_II, Domain, SearchConfig
 from memsweep.search.suggest import space as spaces
-from memsweep.search.suggest.algorithms import finite, quiet, sampler
-from memsweep.search.trials import Suggestion, Told
+from memsweep.search.suggest.algorithms import finite, notes_on_earlier, quiet, sampler
+from memsweep.search.suggestions import Result, Suggestion
 from memsweep.streams import Stream
 
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ _TRIES = 4
 """Times that a sampler is asked again before chance decides."""
 _DRAWS = 64
 """Random draws before what is left is counted."""
-_OWN = ("relative_params", "fixed_params", "optimizer")
-"""Parts of names of notes that are not kept: copies of the parameters, and CMA-ES's pickles."""
+_OWN = ("relative_params", "fixed_params")
+"""Parts of names of notes that are not kept: copies of the parameters."""
 
 
 def ask(
@@ -34,7 +33,7 @@ def ask(
     space: Mapping[str, Domain],
     fixed: Mapping[str, Any],
     modes: Sequence[str],
-    told: Sequence[tuple[Suggestion, Told]],
+    told: Sequence[tuple[Suggestion, Result]],
     pending: Sequence[Suggestion],
     count: int,
     seed: int,
@@ -42,18 +41,18 @@ def ask(
 ) -> list[Suggestion]:
     """What to try next: the same arguments give the same suggestions in any process (on one class of processor).
 
-    What the samplers hear:
+    What the samplers are told:
 
-    - a value that is infinite in the bad direction, or not a number (a diverged trial), as one beyond the worst finite
-      value of its objective, by the distance from best to worst; infinite in the good direction, likewise beyond the
-      best. Rank-based samplers need an order, the Gaussian process and hypervolumes finite numbers.
-    - a failed trial as failed: all of them pass over it.
-    - a trial that was stopped early as pruned, with its value at its last step. The Gaussian process and NSGA-II know
-      no pruned trials; they hear that value as the trial's own. With several objectives it is passed over.
-    - an earlier study's results (negative numbers) as its own; ``nsga_ii`` as members of its first generation, and
-      ``cma_es``, of ten or more, the best tenth as where to begin.
-    - ``gp``: logarithms of an objective where they are the likelier Gaussian process, as of losses over decades
-      (``search.gaussian``).
+    - a value that is infinite in the bad direction, or not a number (a diverged trial), becomes one beyond the worst
+      finite value of its objective, by the distance from best to worst; infinite in the good direction, likewise
+      beyond the best. Rank-based samplers need an order, the Gaussian process and hypervolumes finite numbers.
+    - a failed trial is told as failed, and all samplers ignore it.
+    - a trial that was stopped early is told as pruned, with its value at its last step. The Gaussian process and
+      NSGA-II know no pruned trials; they get that value as the trial's own. With several objectives it is ignored.
+    - an earlier study's results (negative numbers) count like the search's own; with ``nsga_ii`` as its first
+      generation, with ``cma_es``, if ten or more, their best tenth decides where it begins.
+    - ``gp`` gets logarithms of an objective where they are the likelier Gaussian process, as of losses over decades
+      (``search.suggest.gaussian``).
 
     Args:
         search: the algorithm and its settings. ``startup`` is also the size of NSGA-II's generations; CMA-ES's are its
@@ -61,10 +60,10 @@ def ask(
         space: dotted path -> domain.
         fixed: the cell's own values of fields that conditions name and that are not searched.
         modes: ``min`` or ``max`` for each objective.
-        told: suggestions that have ended, with what they gave, in any order. Negative numbers are an earlier study's.
+        told: suggestions that have ended, with their results, in any order. Negative numbers are an earlier study's.
         pending: suggestions that have not ended.
         count: how many to suggest.
-        seed: decides all chance; another one for each question (each block, each round).
+        seed: decides all chance; another one for each question (each search, each round).
         first: settings to start with: suggestion n has ``first[n]``, and the sampler's choice for fields not in it.
 
     Returns:
@@ -79,16 +78,17 @@ def ask(
     with quiet():
         asker = _Asker(search, space, fixed, modes, seed)
         asker.tell(told, pending)
-        number = max((suggestion.number for suggestion in _known(told, pending)), default=-1) + 1
-        number = max(number, 0)
-        found: list[Suggestion] = []
-        while len(found) < count and (new := asker.next(number, first[number] if number < len(first) else {})):
-            found.append(new)
+        number = max((suggestion.number for suggestion in _known(told, pending) if suggestion.number >= 0), default=-1)
+        made: list[Suggestion] = []
+        while len(made) < count:
             number += 1
-        return found
+            if (new := asker.next(number, first[number] if number < len(first) else {})) is None:
+                break
+            made.append(new)
+        return made
 
 
-def _known(told: Sequence[tuple[Suggestion, Told]], pending: Sequence[Suggestion]) -> list[Suggestion]:
+def _known(told: Sequence[tuple[Suggestion, Result]], pending: Sequence[Suggestion]) -> list[Suggestion]:
     return [suggestion for suggestion, _ in told] + list(pending)
 
 
@@ -114,7 +114,7 @@ class _Asker:
         self._study = optuna.create_study(sampler=self._sampler, directions=directions)
         self._seen: set[str] = set()
 
-    def tell(self, told: Sequence[tuple[Suggestion, Told]], pending: Sequence[Suggestion]) -> None:
+    def tell(self, told: Sequence[tuple[Suggestion, Result]], pending: Sequence[Suggestion]) -> None:
         """Fill the study with all that is known, in the order of the suggestions."""
         import optuna
 
@@ -132,7 +132,7 @@ class _Asker:
         results = {suggestion.number: result for suggestion, result in told}
         for suggestion in sorted(_known(told, pending), key=lambda one: one.number):
             if suggestion.number >= 0:
-                self._seen.add(spaces.key(suggestion.values))
+                self._seen.add(spaces.suggestion_key(suggestion.values))
             result = results.get(suggestion.number)
             state, final, partial = self._outcome(result, values)
             applying = {path: self._distributions[path] for path in self._distributions if path in suggestion.values}
@@ -142,25 +142,15 @@ class _Asker:
                     values=final,
                     params={path: spaces.inward(self._space[path], suggestion.values[path]) for path in applying},
                     distributions=applying,
-                    system_attrs=dict(suggestion.memo) if suggestion.number >= 0 else self._notes_on_earlier(),
+                    system_attrs=dict(suggestion.memo)
+                    if suggestion.number >= 0
+                    else notes_on_earlier(self._search.algorithm),
                     intermediate_values=partial,
                 )
             )
 
-    def _notes_on_earlier(self) -> dict[str, Any]:
-        """What makes an earlier study's result count: NSGA-II's first generation, CMA-ES's first distribution."""
-        from optuna.samplers import NSGAIISampler
-
-        from memsweep.search.suggest.cma import EARLIER
-
-        known: dict[str, dict[str, Any]] = {
-            CMA_ES: {EARLIER: True},
-            NSGA_II: {NSGAIISampler._get_generation_key(): 0},
-        }
-        return known.get(self._search.algorithm, {})
-
     def _outcome(
-        self, result: Told | None, values: Mapping[int, tuple[float, ...]]
+        self, result: Result | None, values: Mapping[int, tuple[float, ...]]
     ) -> tuple[optuna.trial.TrialState, list[float] | None, dict[int, float]]:
         from optuna.trial import TrialState
 
@@ -175,29 +165,25 @@ class _Asker:
 
     def next(self, number: int, given: Mapping[str, Any]) -> Suggestion | None:
         """The next suggestion; None where every one there is has been made."""
-        if given and (found := self._once(number, given)):
-            return found
+        if given and (suggestion := self._once(number, given)):
+            return suggestion
         if self._search.algorithm == GRID:
-            return self._first_left(number)
+            left = self._left()  # the last field varies fastest
+            return self._once(number, left[0]) if left else None
         for _ in range(_TRIES):
-            if found := self._once(number, {}):
-                return found
+            if suggestion := self._once(number, {}):
+                return suggestion
         for _ in range(_DRAWS):
             values = spaces.draw_all(self._space, self._fixed, self._random)
-            if spaces.key(values) not in self._seen:
+            if spaces.suggestion_key(values) not in self._seen:
                 return self._once(number, values)
         left = self._left()
         return self._once(number, left[int(self._random.integers(len(left)))]) if left else None
 
-    def _first_left(self, number: int) -> Suggestion | None:
-        """The next point of a grid, the last field fastest."""
-        left = self._left()
-        return self._once(number, left[0]) if left else None
-
     def _left(self) -> list[dict[str, Any]]:
         """Suggestions that have not been made, in a fixed order; none where they cannot be counted."""
-        listed = spaces.every(self._space, self._fixed, MOST_COMBINATIONS) or []
-        return [values for values in listed if spaces.key(values) not in self._seen]
+        listed = spaces.all_suggestions(self._space, self._fixed, MOST_COMBINATIONS) or []
+        return [values for values in listed if spaces.suggestion_key(values) not in self._seen]
 
     def _once(self, number: int, given: Mapping[str, Any]) -> Suggestion | None:
         """Ask the sampler once, with some fields given; None where it repeats itself."""
@@ -209,17 +195,16 @@ class _Asker:
         trial = self._study.ask()
         values: dict[str, Any] = {}
         for path in self._distributions:
-            if spaces.applies(path, self._space, values, self._fixed):
+            if self._space[path].applies({**self._fixed, **values}):
                 values[path] = spaces.outward(self._space[path], _suggest(trial, path, self._distributions[path]))
-        if (name := spaces.key(values)) in self._seen:
+        if (name := spaces.suggestion_key(values)) in self._seen:
             self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
             return None
         self._seen.add(name)
+        if self._search.algorithm == CMA_ES:  # a given suggestion is not its own sample, so no part of its generation
+            return Suggestion(number, values, {} if given else self._sampler.memo)
         notes = self._study.get_trials(deepcopy=False)[-1].system_attrs
         memo = {key: value for key, value in notes.items() if not any(part in key for part in _OWN)}
-        if given and self._search.algorithm == CMA_ES:
-            # it is not CMA-ES's own sample, so no part of its generation
-            memo = {}
         return Suggestion(number, values, memo)
 
 

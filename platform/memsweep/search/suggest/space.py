@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memsweep.config.schema.search import CHOICE, INT, LOG_INT, LOG_UNIFORM, Domain, same
+from memsweep.config.search.domains import order
 from memsweep.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,36 +19,9 @@ if TYPE_CHECKING:
 Space = Mapping[str, Domain]
 
 
-def order(space: Space) -> list[str]:
-    """The fields, those first that others depend on, otherwise by name.
-
-    Raises:
-        ConfigError: fields depend on each other in a circle.
-    """
-    waiting, placed = sorted(space), list[str]()
-    while waiting:
-        ready = [path for path in waiting if all(other not in waiting for other in space[path].when)]
-        if not ready:
-            raise ConfigError([f"the searched fields {', '.join(waiting)} depend on each other in a circle"])
-        placed += ready
-        waiting = [path for path in waiting if path not in ready]
-    return placed
-
-
-def applies(path: str, space: Space, values: Mapping[str, Any], fixed: Mapping[str, Any]) -> bool:
-    """Whether a field is searched, given the values of the fields that it depends on.
-
-    Args:
-        path: the field.
-        space: all domains.
-        values: of searched fields; those that do not apply are missing.
-        fixed: the cell's own values of fields that are not searched.
-    """
-    for other, allowed in space[path].when.items():
-        known = values if other in space else fixed
-        if other not in known or not any(same(known[other], value) for value in allowed):
-            return False
-    return True
+def ordered(space: Space) -> list[str]:
+    """The fields by name, but each after those that its condition names."""
+    return order({path: space[path] for path in sorted(space)})
 
 
 def distributions(space: Space, fixed: Mapping[str, Any]) -> dict[str, BaseDistribution]:
@@ -61,18 +35,13 @@ def distributions(space: Space, fixed: Mapping[str, Any]) -> dict[str, BaseDistr
         Dotted path -> distribution; of a choice, over the indices of its values. A field that depends on another
         searched one is among them, and is suggested where it applies.
     """
-    found: dict[str, BaseDistribution] = {}
-    for path in order(space):
+    made: dict[str, BaseDistribution] = {}
+    for path in ordered(space):
         when = space[path].when
-        known = all(other in found if other in space else True for other in when)
-        met = all(
-            other in fixed and any(same(fixed[other], value) for value in allowed)
-            for other, allowed in when.items()
-            if other not in space
-        )
-        if known and met:
-            found[path] = distribution(space[path])
-    return found
+        at_cell = Domain(space[path].kind, when={other: when[other] for other in when if other not in space})
+        if at_cell.applies(fixed) and all(other in made for other in when if other in space):
+            made[path] = distribution(space[path])
+    return made
 
 
 def distribution(domain: Domain) -> BaseDistribution:
@@ -108,16 +77,6 @@ def outward(domain: Domain, value: Any) -> Any:
     return int(value) if domain.kind in (INT, LOG_INT) else float(value)
 
 
-def holds(domain: Domain, value: Any) -> bool:
-    """Whether a value lies in the domain."""
-    if domain.kind == CHOICE:
-        return any(same(value, choice) for choice in domain.values)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    whole = domain.kind not in (INT, LOG_INT) or float(value).is_integer()
-    return whole and domain.low <= value <= domain.high
-
-
 def draw(domain: Domain, random: np.random.Generator) -> Any:
     """A value of the domain; every value of a choice, and every number (or logarithm of one), is equally likely."""
     if domain.kind == CHOICE:
@@ -138,29 +97,29 @@ def draw(domain: Domain, random: np.random.Generator) -> Any:
 def draw_all(space: Space, fixed: Mapping[str, Any], random: np.random.Generator) -> dict[str, Any]:
     """A value for each field that applies."""
     values: dict[str, Any] = {}
-    for path in order(space):
-        if applies(path, space, values, fixed):
+    for path in ordered(space):
+        if space[path].applies({**fixed, **values}):
             values[path] = draw(space[path], random)
     return values
 
 
-def every(space: Space, fixed: Mapping[str, Any], limit: int) -> list[dict[str, Any]] | None:
+def all_suggestions(space: Space, fixed: Mapping[str, Any], limit: int) -> list[dict[str, Any]] | None:
     """All suggestions that there are, in a fixed order; None where they are more than ``limit``, or not countable."""
-    found: list[dict[str, Any]] = [{}]
-    for path in order(space):
+    suggestions: list[dict[str, Any]] = [{}]
+    for path in ordered(space):
         domain = space[path]
-        grown: list[dict[str, Any]] = []
-        for values in found:
-            if not applies(path, space, values, fixed):
-                grown.append(values)
+        longer: list[dict[str, Any]] = []
+        for values in suggestions:
+            if not domain.applies({**fixed, **values}):
+                longer.append(values)
                 continue
             if (choices := _listed(domain, limit)) is None:
                 return None
-            grown += [values | {path: choice} for choice in choices]
-        if len(grown) > limit:
+            longer += [values | {path: choice} for choice in choices]
+        if len(longer) > limit:
             return None
-        found = grown
-    return found
+        suggestions = longer
+    return suggestions
 
 
 def _listed(domain: Domain, limit: int) -> list[Any] | None:
@@ -168,12 +127,12 @@ def _listed(domain: Domain, limit: int) -> list[Any] | None:
         return list(domain.values)
     if domain.low == domain.high:
         return [outward(domain, domain.low)]
-    if domain.kind in (INT, LOG_INT) and domain.high - domain.low < limit:
+    if domain.is_whole and domain.high - domain.low < limit:
         return list(range(int(domain.low), int(domain.high) + 1))
     return None
 
 
-def key(values: Mapping[str, Any]) -> str:
-    """Equal for equal suggestions alone."""
+def suggestion_key(values: Mapping[str, Any]) -> str:
+    """A text that is equal for equal suggestions alone."""
     plain = {path: float(value) if type(value) is int else value for path, value in values.items()}
     return json.dumps(plain, sort_keys=True, default=str)

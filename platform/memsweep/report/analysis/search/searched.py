@@ -18,7 +18,7 @@ from memsweep.report.naming.cells import ALL_CELLS, Cells
 from memsweep.report.naming.conditions import OF_A_SEARCH, hidden
 from memsweep.report.read.study import Study
 from memsweep.search.history import SearchHistory
-from memsweep.search.trials import Member
+from memsweep.search.suggestions import SuggestionRecord
 from memsweep.search.winners import front
 
 
@@ -48,14 +48,14 @@ class Searched:
     @cached_property
     def shared(self) -> bool:
         """Whether one search has all cells, so that a suggestion counts by their mean."""
-        blocks: dict[int, set[int]] = {}
-        for member in self.history.members:
-            blocks.setdefault(member.block, set()).update(row.cell for row in member.rows)
-        return any(len(cells) > 1 for cells in blocks.values())
+        searches: dict[int, set[int]] = {}
+        for member in self.history.suggestions:
+            searches.setdefault(member.search, set()).update(row.cell for row in member.trials)
+        return any(len(cells) > 1 for cells in searches.values())
 
-    def of_cell(self, cell: int) -> list[Member]:
+    def of_cell(self, cell: int) -> list[SuggestionRecord]:
         """The members that trained in a cell, in the order in which they were suggested."""
-        found = [member for member in self.history.members if any(row.cell == cell for row in member.rows)]
+        found = [member for member in self.history.suggestions if any(row.cell == cell for row in member.trials)]
         return sorted(found, key=lambda member: member.suggestion.number)
 
     def pictures(self) -> dict[str, tuple[int, ...]]:
@@ -92,7 +92,7 @@ def better(values: Sequence[float], mode: str) -> np.ndarray:
     return np.fmin.accumulate(known) if mode == "min" else np.fmax.accumulate(known)
 
 
-def on_front(members: Sequence[Member], modes: Sequence[str]) -> list[Member]:
+def on_front(members: Sequence[SuggestionRecord], modes: Sequence[str]) -> list[SuggestionRecord]:
     """The finished members that no other surpasses in one objective without being worse in another, by the first."""
     known = finished(members)
     signs = [1.0 if mode == "min" else -1.0 for mode in modes]
@@ -121,7 +121,7 @@ def scan_of(study: Study, searched: Searched) -> Study | None:
     """The study of all that a grid search over the learning rate alone has trained; None for any other search."""
     if searched.history.algorithm != GRID or set(searched.history.space) != {RATE}:
         return None
-    rows = [row.identity for member in searched.history.members for row in member.rows if not row.rank]
+    rows = [row.identity for member in searched.history.suggestions for row in member.trials if not row.rank]
     kept = [identity for identity in study.records if identity in {*rows}]
     records = {identity: study.records[identity] for identity in kept}
     return replace(study, records=records, tables=tables_of(study, kept))
@@ -137,7 +137,7 @@ def _in_order(table: pd.DataFrame, identities: Sequence[str]) -> pd.DataFrame:
 
 def _settings(study: Study, history: SearchHistory) -> dict[str, dict[str, Any]]:
     found = {}
-    for identity in {row.identity for member in history.members for row in member.rows} & study.records.keys():
+    for identity in {row.identity for member in history.suggestions for row in member.trials} & study.records.keys():
         flat = flatten(study.records[identity]["config"])
         found[identity] = {path: flat[path] for path in history.space if path in flat}
     return found

@@ -11,7 +11,7 @@ import pandas as pd
 from memsweep.errors import MemsweepError, StoreError
 from memsweep.report.read.study import Study
 from memsweep.search.history import SearchHistory
-from memsweep.search.trials import Member, MemberState, SearchRow
+from memsweep.search.suggestions import SearchTrial, SuggestionRecord, SuggestionState
 from memsweep.search.winners import best
 from memsweep.stability.comparison.metrics import median, per_seed
 from memsweep.stability.comparison.selection_bias import Gap, optimism
@@ -49,7 +49,7 @@ class Winner:
 
     cell: int
     rank: int
-    member: Member
+    member: SuggestionRecord
     chosen: str
     confirmed: str
     worth: tuple[Worth, ...]
@@ -63,9 +63,9 @@ def winners_of(study: Study, history: SearchHistory) -> tuple[Winner, ...]:
     return tuple(_winner(found, history, *place) for place in places)
 
 
-def last_row(member: Member, cell: int) -> SearchRow | None:
+def last_row(member: SuggestionRecord, cell: int) -> SearchTrial | None:
     """The row in which a member ended in a cell, in the search."""
-    rows = [row for row in member.rows if row.cell == cell and not row.rank]
+    rows = [row for row in member.trials if row.cell == cell and not row.rank]
     return rows[-1] if rows else None
 
 
@@ -78,18 +78,18 @@ def tables_of(study: Study, identities: Collection[str]) -> dict[str, pd.DataFra
     }
 
 
-def finished(members: Sequence[Member]) -> dict[int, Member]:
+def finished(members: Sequence[SuggestionRecord]) -> dict[int, SuggestionRecord]:
     """Place -> member, of those whose whole training gave finite values."""
     return {
         place: member
         for place, member in enumerate(members)
-        if member.state is MemberState.DONE and member.values is not None and all(map(math.isfinite, member.values))
+        if member.state is SuggestionState.DONE and member.values is not None and all(map(math.isfinite, member.values))
     }
 
 
-def _best(history: SearchHistory, cell: int) -> list[tuple[int, Member]]:
+def _best(history: SearchHistory, cell: int) -> list[tuple[int, SuggestionRecord]]:
     """(rank, member): those that were chosen; where nobody was yet, the best of those that came to their end."""
-    here = [member for member in history.members if last_row(member, cell) is not None]
+    here = [member for member in history.suggestions if last_row(member, cell) is not None]
     ranked = sorted((member.rank, member.suggestion.number, member) for member in here if member.rank > 0)
     if ranked:
         return [(rank, member) for rank, _, member in ranked]
@@ -98,11 +98,11 @@ def _best(history: SearchHistory, cell: int) -> list[tuple[int, Member]]:
     return [(1, known[place]) for place in best(values, history.modes, 1)]
 
 
-def _winner(found: _Measured, history: SearchHistory, cell: int, rank: int, member: Member) -> Winner:
+def _winner(found: _Measured, history: SearchHistory, cell: int, rank: int, member: SuggestionRecord) -> Winner:
     row = last_row(member, cell)
     chosen = row.identity if row is not None else ""
     confirmed = history.confirmed.get((cell, rank), "")
-    shared = len({row.cell for row in member.rows}) > 1
+    shared = len({row.cell for row in member.trials}) > 1
     worth = []
     for index, (name, mode) in enumerate(zip(history.objective, history.modes, strict=True)):
         told = member.values[index] if member.values is not None else math.nan

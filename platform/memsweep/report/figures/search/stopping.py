@@ -17,7 +17,7 @@ from memsweep.report.figures.search.suggestions import WIDTH, field_scale, numer
 from memsweep.report.naming.cells import ALL_CELLS, last
 from memsweep.report.read.study import Study
 from memsweep.report.style import INK, MUTED, LineStyle, category_styles, clean
-from memsweep.search.trials import Member, MemberState, SearchRow
+from memsweep.search.suggestions import SearchTrial, SuggestionRecord, SuggestionState
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,12 +70,12 @@ def _curves(history: pd.DataFrame) -> dict[str, pd.Series]:
 def _curve_panel(
     searched: Searched,
     cell: int,
-    members: Sequence[Member],
+    members: Sequence[SuggestionRecord],
     curves: Mapping[str, pd.Series],
     styles: Mapping[str, LineStyle],
 ) -> Panel:
     rows = {m.suggestion.number: row for m in members if (row := last_row(m, cell)) is not None}
-    stopped = sum(member.state is MemberState.STOPPED for member in members)
+    stopped = sum(member.state is SuggestionState.STOPPED for member in members)
     best = searched.winner(cell)
 
     def draw(ax: Axes) -> None:
@@ -83,7 +83,7 @@ def _curve_panel(
         for member in members:
             curve = curves[rows[member.suggestion.number].identity]
             won = best is not None and best.member.suggestion.number == member.suggestion.number
-            role = _WINNER if won else _STOPPED if member.state is MemberState.STOPPED else _DONE
+            role = _WINNER if won else _STOPPED if member.state is SuggestionState.STOPPED else _DONE
             style = styles[role]
             known = np.where(np.isfinite(curve.to_numpy(float)), curve.to_numpy(float), np.nan)
             steps = curve.index.to_numpy(float)
@@ -108,7 +108,7 @@ def _curve_panel(
 
 def _population(searched: Searched, cell: int, field: str) -> Panel:
     members = searched.of_cell(cell)
-    stretches = {row.identity: (m, row) for m in members for row in m.rows if row.cell == cell and not row.rank}
+    stretches = {row.identity: (m, row) for m in members for row in m.trials if row.cell == cell and not row.rank}
     best = searched.winner(cell)
     line = lineage(stretches, best.chosen) if best is not None else []
 
@@ -140,7 +140,7 @@ def _population(searched: Searched, cell: int, field: str) -> Panel:
     )
 
 
-def lineage(stretches: Mapping[str, tuple[Member, SearchRow]], end: str) -> list[str]:
+def lineage(stretches: Mapping[str, tuple[SuggestionRecord, SearchTrial]], end: str) -> list[str]:
     """The identities of the stretches that led to one, the first one first."""
     line: list[str] = []
     while end in stretches and end not in line:
@@ -149,6 +149,6 @@ def lineage(stretches: Mapping[str, tuple[Member, SearchRow]], end: str) -> list
     return line[::-1]
 
 
-def _setting(searched: Searched, row: SearchRow, member: Member, field: str) -> float:
+def _setting(searched: Searched, row: SearchTrial, member: SuggestionRecord, field: str) -> float:
     value = searched.settings.get(row.identity, {}).get(field, member.suggestion.values.get(field))
     return math.nan if value is None else float(value)

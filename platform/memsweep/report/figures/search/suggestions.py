@@ -15,7 +15,7 @@ from memsweep.report.analysis.search.winners import Winner, last_row
 from memsweep.report.figures.panels import Gallery, Panel
 from memsweep.report.naming.cells import is_number, last
 from memsweep.report.style import MUTED, LineStyle, category_styles, clean, log_axis, ordered_styles
-from memsweep.search.trials import Member, MemberState
+from memsweep.search.suggestions import SuggestionRecord, SuggestionState
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -125,25 +125,28 @@ def open_mark(ax: Axes, x: float, y: float, style: LineStyle) -> None:
         ax.plot([x], [y], marker=style.marker, markersize=6.5, linestyle="none", zorder=5, **face)
 
 
-def values_of(members: Sequence[Member], objective: int) -> np.ndarray:
+def values_of(members: Sequence[SuggestionRecord], objective: int) -> np.ndarray:
     """The objective of each member that was trained to the end; nan for all others."""
     return np.array(
-        [m.values[objective] if m.state is MemberState.DONE and m.values is not None else math.nan for m in members],
+        [
+            m.values[objective] if m.state is SuggestionState.DONE and m.values is not None else math.nan
+            for m in members
+        ],
         float,
     )
 
 
-def rows_of(members: Sequence[Member], cells: Sequence[int]) -> tuple[str, ...]:
+def rows_of(members: Sequence[SuggestionRecord], cells: Sequence[int]) -> tuple[str, ...]:
     """The identities of the rows in which members ended."""
     rows = [last_row(member, cell) for cell in cells for member in members]
     return tuple(dict.fromkeys(row.identity for row in rows if row is not None))
 
 
-def _suggestions(members: Sequence[Member]) -> np.ndarray:
+def _suggestions(members: Sequence[SuggestionRecord]) -> np.ndarray:
     return np.arange(1, len(members) + 1, dtype=float)
 
 
-def _steps(members: Sequence[Member]) -> np.ndarray:
+def _steps(members: Sequence[SuggestionRecord]) -> np.ndarray:
     return np.cumsum([float(member.steps) for member in members])
 
 
@@ -152,7 +155,7 @@ def _progress(
     objective: int,
     picture: str,
     cells: Sequence[int],
-    along: tuple[str, Callable[[Sequence[Member]], np.ndarray]],
+    along: tuple[str, Callable[[Sequence[SuggestionRecord]], np.ndarray]],
     styles: dict[str, LineStyle],
 ) -> Panel:
     words, count = along
@@ -197,7 +200,7 @@ def _field(
             value = values_of(members, objective)
             ax.plot(at, value, linestyle="none", marker=style.marker, color=style.color, markersize=3.2, alpha=0.55)
             drawn += value[np.isfinite(value)].tolist()
-            lost = at[[member.state is MemberState.DIVERGED for member in members]]
+            lost = at[[member.state is SuggestionState.DIVERGED for member in members]]
             rail: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "clip_on": False}
             ax.plot(
                 lost, np.full(lost.size, 1.0), marker="x", markersize=4, color=style.color, linestyle="none", **rail

@@ -27,7 +27,7 @@ from memsweep.report.figures.search.suggestions import (
 from memsweep.report.naming.cells import ALL_CELLS, Cells, is_number, last
 from memsweep.report.style import FAINT, LineStyle, category_styles, clean, value_axis
 from memsweep.search.suggest.importance import importance
-from memsweep.search.trials import Member
+from memsweep.search.suggestions import SuggestionRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -131,11 +131,11 @@ def _worth(searched: Searched, lines: dict[str, list[Winner]], objective: int, s
 
 def _front(searched: Searched, picture: str, cells: Sequence[int], other: int, styles: dict[str, LineStyle]) -> Panel:
     first, second = (clean(searched.objectives[place].replace("_", " ")) for place in (0, other))
-    blocks = {cell: searched.of_cell(cell) for cell in cells}
+    of_cells = {cell: searched.of_cell(cell) for cell in cells}
 
     def draw(ax: Axes) -> None:
         drawn: tuple[list[float], list[float]] = ([], [])
-        for cell, members in blocks.items():
+        for cell, members in of_cells.items():
             style = style_of(searched, cell, styles)
             points = [values_of(members, objective) for objective in (0, other)]
             for kept, found in zip(drawn, points, strict=True):
@@ -167,13 +167,13 @@ def _front(searched: Searched, picture: str, cells: Sequence[int], other: int, s
         title=f"{second} against {first}",
         description=f"{second} against {first}, {picture}; the line joins those that nothing surpasses in both.",
         draw=draw,
-        identities=rows_of([member for members in blocks.values() for member in members], cells),
+        identities=rows_of([member for members in of_cells.values() for member in members], cells),
         width=WIDTH,
         right=0.2,
     )
 
 
-def _some(points: list[tuple[Member, float, float]]) -> list[tuple[Member, float, float]]:
+def _some(points: list[tuple[SuggestionRecord, float, float]]) -> list[tuple[SuggestionRecord, float, float]]:
     """As many in equal distances as can be named, both ends among them."""
     if len(points) <= _MOST_NAMED:
         return points

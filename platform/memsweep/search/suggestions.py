@@ -1,4 +1,4 @@
-"""The nouns of a search: suggestions, the rows that they train in, and what the sampler heard of them."""
+"""The nouns of a search: suggestions, the trials in which they are tried, and their results."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Suggestion:
     """Settings to try.
 
     Attributes:
-        number: its place among its block's suggestions, from 0.
+        number: its place among the suggestions of its search, from 0; below 0 for trials of an earlier study.
         values: dotted path -> value; conditional fields that do not apply are missing.
-        memo: what the sampler wrote about it for itself, plain JSON, given back to it with the result.
+        memo: the sampler's own notes on it, plain JSON, given back to the sampler with the result.
     """
 
     number: int
@@ -24,8 +24,8 @@ class Suggestion:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the sampler hears of a suggestion that has ended.
+class Result:
+    """The result of a suggestion that has ended, which the sampler is told.
 
     Attributes:
         number: of the suggestion.
@@ -41,21 +41,21 @@ class Told:
 
 
 @dataclass(frozen=True)
-class SearchRow:
-    """A row of the plan, as the search sees it.
+class SearchTrial:
+    """A trial of the plan, as the search sees it.
 
     Attributes:
         identity: of the trial.
-        block: the search that it belongs to: the cell's number, or 0 where one search has all cells.
-        cell: number of the grid's cell, in the order of the rows.
+        search: number of its search: the cell's number, or 0 where one search has all cells.
+        cell: number of the grid's cell.
         number: of the suggestion.
         until: optimizer steps after which it ends; 0 for all of them.
-        after: identity of the row whose kept state it goes on from; empty where it starts anew.
+        after: identity of the trial whose stored state it continues; empty where it starts from initial weights.
         rank: 0 in the search; from 1 for the confirmation of the cell's winner of that rank.
     """
 
     identity: str
-    block: int
+    search: int
     cell: int
     number: int
     until: int = 0
@@ -63,8 +63,8 @@ class SearchRow:
     rank: int = 0
 
 
-class MemberState(enum.StrEnum):
-    """Where a suggestion stands."""
+class SuggestionState(enum.StrEnum):
+    """The state of a suggestion."""
 
     RUNNING = "running"
     DONE = "done"
@@ -74,23 +74,23 @@ class MemberState(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Member:
-    """A suggestion with its history.
+class SuggestionRecord:
+    """A suggestion with its trials and its result.
 
     Attributes:
-        block: its search.
-        suggestion: what was suggested; under pbt with the settings of today.
-        rows: in the order of training; of all cells, where one search has them all.
-        values: objectives at the last row that was told; None before, and where it failed.
+        search: number of its search.
+        suggestion: as suggested; under pbt with its present settings.
+        trials: in the order of training; of all cells, where one search has them all.
+        values: objectives of the last trial that was observed; None before, and where it failed.
         steps: optimizer steps trained, counted once.
-        state: where it stands.
+        state: running, or how it ended.
         rank: from 1 among those to be confirmed; 0 for the others.
     """
 
-    block: int
+    search: int
     suggestion: Suggestion
-    rows: tuple[SearchRow, ...]
+    trials: tuple[SearchTrial, ...]
     values: tuple[float, ...] | None
     steps: int
-    state: MemberState
+    state: SuggestionState
     rank: int = 0

@@ -14,8 +14,8 @@ from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.suggestion import config_of
 from memsweep.errors import ConfigError, MemsweepError
 from memsweep.search import history
-from memsweep.search.study_search import Campaign
-from memsweep.search.trials import MemberState, Suggestion, Told
+from memsweep.search.study_search import StudySearch
+from memsweep.search.suggestions import Result, Suggestion, SuggestionState
 from memsweep.sweep.planning.identity import identity
 from memsweep.sweep.store.filesystem import Location
 
@@ -34,20 +34,22 @@ def test_every_suggestion_ends_and_the_best_is_confirmed_on_seeds_and_data_that_
     tmp_path: Path, name: str
 ) -> None:
     sweep = study(tmp_path, *SCHEDULERS[name], "search.trials=9", "search.batch=9")
-    campaign = finish(sweep, Remembered(tmp_path / "r"))
-    searched = {row.identity: row for row in campaign.rows if not row.rank}
-    members = Counter((row.block, row.number) for row in {(r.block, r.number): r for r in searched.values()}.values())
-    assert set(members) == {(block, number) for block in range(2) for number in range(9)}
-    confirmed = [row for row in campaign.rows if row.rank]
+    study_search = finish(sweep, Remembered(tmp_path / "r"))
+    searched = {row.identity: row for row in study_search.searched if not row.rank}
+    members = Counter((row.search, row.number) for row in {(r.search, r.number): r for r in searched.values()}.values())
+    assert set(members) == {(search, number) for search in range(2) for number in range(9)}
+    confirmed = [row for row in study_search.searched if row.rank]
     assert [(row.cell, row.rank) for row in confirmed] == [(0, 1), (1, 1)]
-    seeds = {seed for row in searched.values() for seed in _seeds(campaign.trials[row.identity].config)}
+    seeds = {seed for row in searched.values() for seed in _seeds(study_search.trials[row.identity].config)}
     for row in confirmed:
-        config = campaign.trials[row.identity].config
+        config = study_search.trials[row.identity].config
         assert config.training.until == 0
         assert len(_seeds(config)) == 4
         assert not seeds & set(_seeds(config))
         assert config.training.data_seed != sweep.rows[0].training.data_seed
-        whole = [campaign.trials[r.identity].config for r in searched.values() if r.cell == row.cell and not r.until]
+        whole = [
+            study_search.trials[r.identity].config for r in searched.values() if r.cell == row.cell and not r.until
+        ]
         best = min(whole, key=loss)
         assert config.training.learning_rate == best.training.learning_rate
 
@@ -61,8 +63,8 @@ def test_early_stopping_spends_fewer_steps_and_whoever_trains_on_goes_on_from_it
     tmp_path: Path, name: str
 ) -> None:
     sweep = study(tmp_path, *SCHEDULERS[name], "search.trials=18", "search.batch=9", "~grid.model.width")
-    campaign = finish(sweep, Remembered(tmp_path / "r"))
-    rows = [row for row in campaign.rows if not row.rank]
+    study_search = finish(sweep, Remembered(tmp_path / "r"))
+    rows = [row for row in study_search.searched if not row.rank]
     spent, before = 0, {}
     for row in rows:
         end = row.until or 900
@@ -71,7 +73,7 @@ def test_early_stopping_spends_fewer_steps_and_whoever_trains_on_goes_on_from_it
         spent += end - start
         before[row.identity] = end
         if row.after:
-            assert campaign.trials[row.identity].after == row.after
+            assert study_search.trials[row.identity].after == row.after
     assert spent <= 18 * 900
     if name in ("asha", "hyperband"):
         assert spent < 0.8 * 18 * 900
@@ -101,7 +103,7 @@ def test_schedulers_come_back_into_the_state_in_which_they_were(tmp_path: Path, 
         assert len(broken.losses) <= len({row.identity for row, _ in whole})
 
 
-def test_the_ledger_rules_over_the_sampler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_rules_over_the_sampler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another version of a sampler may suggest other things; what has been decided stays."""
     sweep, store = study(tmp_path), Remembered(tmp_path / "r")
     whole = table(finish(sweep, store))
@@ -113,7 +115,7 @@ def _refuse(*_: object, **__: object) -> None:
     raise AssertionError("the sampler was asked")
 
 
-@pytest.mark.parametrize("damage", [b"", b"{}", b"\x00" * 100, b'{"heard": []}'])
+@pytest.mark.parametrize("damage", [b"", b"{}", b"\x00" * 100, b'{"observations": []}'])
 def test_a_damaged_round_is_decided_again(tmp_path: Path, damage: bytes) -> None:
     sweep, store = study(tmp_path, "search.algorithm=tpe"), Remembered(tmp_path / "r")
     whole = table(finish(sweep, store))
@@ -136,7 +138,7 @@ def test_other_results_make_other_rounds(tmp_path: Path) -> None:
     assert table(finish(sweep, first, loss=upside_down)) == expected
 
 
-def test_other_code_takes_nothing_from_the_ledger_unless_the_study_is_swept_anew(
+def test_other_code_takes_nothing_from_the_log_unless_the_study_is_swept_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep, store = study(tmp_path), Remembered(tmp_path / "r")
@@ -144,8 +146,8 @@ def test_other_code_takes_nothing_from_the_ledger_unless_the_study_is_swept_anew
     folder = tmp_path / "r" / "search"
     before = {path: path.read_bytes() for path in folder.rglob("*.json")}
     monkeypatch.setattr("memsweep.search.study_search.identity", lambda config, arithmetic: f"x{identity(config)}")
-    with pytest.raises(MemsweepError, match="are other trials to what is installed now"):
-        Campaign(sweep, store, same_code=True).advance(())
+    with pytest.raises(MemsweepError, match="that the installed code would make differently"):
+        StudySearch(sweep, store, same_code=True).advance(())
     assert {path: path.read_bytes() for path in folder.rglob("*.json")} == before
     assert finish(sweep, store).ended
 
@@ -157,12 +159,12 @@ def test_equal_rows_of_two_members_run_once(tmp_path: Path) -> None:
     sweep = study(tmp_path, narrow, always, "search.trials=8", "~grid.model.width", "~confirm")
     store, twice = Remembered(tmp_path / "r"), 0
     for _ in range(9):
-        campaign = finish(sweep, store, rounds=1)
-        names = [trial.identity for trial in campaign.present]
+        study_search = finish(sweep, store, rounds=1)
+        names = [trial.identity for trial in study_search.current_trials]
         assert len(names) == len(set(names))
         twice += 8 - len(names)
     assert twice > 0
-    assert {row.number for row in campaign.rows if not row.until} == set(range(8))
+    assert {row.number for row in study_search.searched if not row.until} == set(range(8))
 
 
 @pytest.mark.parametrize("name", [name for name in SCHEDULERS if name != "pbt"])
@@ -174,14 +176,14 @@ def test_more_suggestions_prolong_a_search(tmp_path: Path, name: str) -> None:
     assert [entry for entry in searched if entry[0].number < 6 or entry in short][: len(short)] == short
     assert {entry[0].number for entry in searched} == set(range(12))
     again = [entry for entry in table(finish(longer, store)) if not entry[0].rank]
-    for block in range(2):  # a search that was prolonged begins its next round beside others of earlier rounds
-        assert [e for e in again if e[0].block == block] == [e for e in searched if e[0].block == block]
+    for search in range(2):  # a search that was prolonged begins its next round beside others of earlier rounds
+        assert [e for e in again if e[0].search == search] == [e for e in searched if e[0].search == search]
 
 
 def test_a_failed_suggestion_is_told_as_failed_and_stays_so(tmp_path: Path) -> None:
     sweep, store = study(tmp_path, "search.algorithm=tpe"), Remembered(tmp_path / "r")
     first = finish(sweep, store, failing={0, 3})
-    assert not any(row.number in (0, 3) for row in first.rows if row.rank)
+    assert not any(row.number in (0, 3) for row in first.searched if row.rank)
     again = finish(sweep, store)  # now they would have a result
     assert table(again) == table(first)
 
@@ -189,7 +191,7 @@ def test_a_failed_suggestion_is_told_as_failed_and_stays_so(tmp_path: Path) -> N
 def test_a_warm_start_is_what_it_was_when_the_search_began(tmp_path: Path) -> None:
     """The earlier study may grow meanwhile."""
     sweep = study(tmp_path, "search.algorithm=tpe", "search.warm_start=earlier", "~grid.model.width")
-    told = [(Suggestion(-1, {"training.learning_rate": 0.1}), Told(-1, (math.inf,), 900))]
+    told = [(Suggestion(-1, {"training.learning_rate": 0.1}), Result(-1, (math.inf,), 900))]
     store = Remembered(tmp_path / "r")
     whole = table(finish(sweep, Remembered(tmp_path / "whole"), warm=lambda cell: told))
     finish(sweep, store, rounds=1, warm=lambda cell: told)
@@ -207,22 +209,22 @@ def test_settings_that_make_no_trial_fail(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr("memsweep.search.study_search.config_of", picky)
     sweep = study(tmp_path, "search.trials=10")
-    campaign = finish(sweep, Remembered(tmp_path / "r"))
-    assert campaign.ended
-    assert {row.cell for row in campaign.rows if row.rank} == {0, 1}
-    assert len({(row.block, row.number) for row in campaign.rows}) < 20
-    assert table(finish(sweep, Remembered(tmp_path / "r"))) == table(campaign)
-    found = history.members(Location.at(tmp_path / "r"), campaign.keys)
+    study_search = finish(sweep, Remembered(tmp_path / "r"))
+    assert study_search.ended
+    assert {row.cell for row in study_search.searched if row.rank} == {0, 1}
+    assert len({(row.search, row.number) for row in study_search.searched}) < 20
+    assert table(finish(sweep, Remembered(tmp_path / "r"))) == table(study_search)
+    found = history.read_suggestions(Location.at(tmp_path / "r"), study_search.keys)
     states = Counter(member.state for member in found)
-    assert states[MemberState.FAILED] == sum(not member.rows for member in found) > 0
+    assert states[SuggestionState.FAILED] == sum(not member.trials for member in found) > 0
     assert sum(states.values()) == 20
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_a_search_of_which_everything_fails_ends_without_a_winner(tmp_path: Path, name: str) -> None:
-    campaign = finish(study(tmp_path, *SCHEDULERS[name]), Remembered(tmp_path / "r"), failing=range(100))
-    assert campaign.ended
-    assert not any(row.rank for row in campaign.rows)
+    study_search = finish(study(tmp_path, *SCHEDULERS[name]), Remembered(tmp_path / "r"), failing=range(100))
+    assert study_search.ended
+    assert not any(row.rank for row in study_search.searched)
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
@@ -231,44 +233,44 @@ def test_diverged_suggestions_do_not_win(tmp_path: Path, name: str) -> None:
         return math.inf if config.training.learning_rate > 0.003 else loss(config)
 
     sweep = study(tmp_path, *SCHEDULERS[name], "search.trials=12", "search.batch=4")
-    campaign = finish(sweep, Remembered(tmp_path / "r"), loss=diverging)
-    for row in campaign.rows:
+    study_search = finish(sweep, Remembered(tmp_path / "r"), loss=diverging)
+    for row in study_search.searched:
         if row.rank:
-            assert campaign.trials[row.identity].config.training.learning_rate <= 0.003
+            assert study_search.trials[row.identity].config.training.learning_rate <= 0.003
 
 
 def test_one_setting_for_the_whole_study_runs_in_each_cell(tmp_path: Path) -> None:
     sweep = study(tmp_path, "search.scope=study")
-    campaign = finish(sweep, Remembered(tmp_path / "r"))
+    study_search = finish(sweep, Remembered(tmp_path / "r"))
     rates: dict[int, set[float]] = {}
-    for row in campaign.rows:
-        rates.setdefault(row.number, set()).add(campaign.trials[row.identity].config.training.learning_rate)
+    for row in study_search.searched:
+        rates.setdefault(row.number, set()).add(study_search.trials[row.identity].config.training.learning_rate)
     assert all(len(found) == 1 for found in rates.values())
-    assert {row.cell for row in campaign.rows if row.rank} == {0, 1}
-    assert len({row.number for row in campaign.rows if row.rank}) == 1
+    assert {row.cell for row in study_search.searched if row.rank} == {0, 1}
+    assert len({row.number for row in study_search.searched if row.rank}) == 1
 
 
 def test_a_finite_space_is_not_tried_twice(tmp_path: Path) -> None:
     text = "{choice: [0.001, 0.01, 0.1]}"
     sweep = study(tmp_path, f"search.training.learning_rate={text}", "search.trials=10")
-    campaign = finish(sweep, Remembered(tmp_path / "r"))
-    searched = [row for row in campaign.rows if not row.rank]
+    study_search = finish(sweep, Remembered(tmp_path / "r"))
+    searched = [row for row in study_search.searched if not row.rank]
     assert len(searched) == len({row.identity for row in searched}) == 6
 
 
 def test_a_population_hands_on_its_lineage(tmp_path: Path) -> None:
     sweep = study(tmp_path, *SCHEDULERS["pbt"], "search.trials=8", "~grid.model.width")
-    campaign = finish(sweep, Remembered(tmp_path / "r"))
-    configs = {row.identity: campaign.trials[row.identity].config for row in campaign.rows}
+    study_search = finish(sweep, Remembered(tmp_path / "r"))
+    configs = {row.identity: study_search.trials[row.identity].config for row in study_search.searched}
     taken = 0
-    for row in campaign.rows:
+    for row in study_search.searched:
         config = configs[row.identity]
         if not row.after:
             continue
         donor = configs[row.after]
         own = [
             r
-            for r in campaign.rows
+            for r in study_search.searched
             if r.number == row.number and not r.rank and r.until and r.until < (row.until or 900)
         ]
         taken += own[-1].identity != row.after
@@ -279,23 +281,23 @@ def test_a_population_hands_on_its_lineage(tmp_path: Path) -> None:
             assert tuple(before) == donor.training.turns
             assert (last.until, last.learning_rate) == (donor.training.until, donor.training.learning_rate)
     assert taken > 0
-    (winner,) = [row for row in campaign.rows if row.rank]
+    (winner,) = [row for row in study_search.searched if row.rank]
     assert (
         configs[winner.identity].training.turns
         == max(
-            (configs[r.identity] for r in campaign.rows if not r.rank and not r.until), key=lambda c: -loss(c)
+            (configs[r.identity] for r in study_search.searched if not r.rank and not r.until), key=lambda c: -loss(c)
         ).training.turns
     )
 
 
 def test_states_say_how_suggestions_ended(tmp_path: Path) -> None:
-    from memsweep.search.round_log import Ledger
+    from memsweep.search.round_log import RoundLog
 
     sweep = study(tmp_path, *SCHEDULERS["asha"], "search.trials=9", "search.batch=9", "~grid.model.width")
     finish(sweep, Remembered(tmp_path / "r"), failing={4})
     (folder,) = (tmp_path / "r" / "search").iterdir()
-    rounds = Ledger(Location.at(tmp_path / "r"), folder.name).read_all()
+    rounds = RoundLog(Location.at(tmp_path / "r"), folder.name).read_all()
     states = {number: state for one in rounds for number, state in (one.ended or {}).items()}
     assert states.keys() == set(range(9))
-    assert states[4] is MemberState.FAILED
-    assert {MemberState.DONE, MemberState.STOPPED} <= set(states.values())
+    assert states[4] is SuggestionState.FAILED
+    assert {SuggestionState.DONE, SuggestionState.STOPPED} <= set(states.values())

@@ -1,4 +1,4 @@
-"""What the rows of a search found, as the sampler hears it."""
+"""The objectives of a search, read from stored results."""
 
 from __future__ import annotations
 
@@ -14,49 +14,49 @@ if TYPE_CHECKING:
     from memsweep.sweep.store.results import Store
 
 
-class Outcomes:
-    """Objectives of stored rows, each read once.
+class Objectives:
+    """Objectives of stored trials, each read once.
 
     Args:
         store: the study's results.
-        objective: names of metrics (``stability.metrics``).
+        names: of metrics (``stability.comparison.metrics``).
     """
 
-    def __init__(self, store: Store, objective: Sequence[str]) -> None:
-        self._store, self._objective = store, objective
-        self._found: dict[str, tuple[float, ...]] = {}
+    def __init__(self, store: Store, names: Sequence[str]) -> None:
+        self._store, self._names = store, names
+        self._known: dict[str, tuple[float, ...]] = {}
 
     def ended(self, identity: str, failed: Collection[str]) -> bool:
-        """Whether a row has a result, or will get none now."""
+        """Whether a trial has a result, or will not get one in this run."""
         return identity in failed or self.of(identity) is not None
 
     def of(self, identity: str) -> tuple[float, ...] | None:
-        """The objectives of a row, medians over its seeds; None while it has no result that can be read.
+        """The objectives of a trial, medians over its seeds; None while it has no result that can be read.
 
         Raises:
             StoreError: the storage does not answer.
         """
-        if identity not in self._found and self._store.has(identity):
+        if identity not in self._known and self._store.has(identity):
             try:
-                self._found[identity] = self._read(identity)
+                self._known[identity] = self._read(identity)
             except StoreError as error:
                 if isinstance(error.__cause__, OSError) and self._store.location.local is None:
                     raise
                 return None  # damaged: it runs again
-        return self._found.get(identity)
+        return self._known.get(identity)
 
-    def together(self, identities: Iterable[str]) -> tuple[float, ...] | None:
-        """The objectives of a suggestion over its rows, one in each cell; None where a row has no result."""
-        found = [self.of(identity) for identity in identities]
-        whole = [values for values in found if values is not None]
-        if not whole or len(whole) < len(found):
+    def mean(self, identities: Iterable[str]) -> tuple[float, ...] | None:
+        """The objectives of a suggestion over its trials, one in each cell; None where a trial has no result."""
+        values = [self.of(identity) for identity in identities]
+        known = [one for one in values if one is not None]
+        if not known or len(known) < len(values):
             return None
-        return tuple(mean(column) for column in zip(*whole, strict=True))
+        return tuple(mean(column) for column in zip(*known, strict=True))
 
     def _read(self, identity: str) -> tuple[float, ...]:
         record = self._store.record(identity)
-        tables = self._store.tables(identity) if BALL_OF.keys() & set(self._objective) else {}
-        return tuple(median(name, record["summary"], tables) for name in self._objective)
+        tables = self._store.tables(identity) if BALL_OF.keys() & set(self._names) else {}
+        return tuple(median(name, record["summary"], tables) for name in self._names)
 
 
 def mean(values: Sequence[float]) -> float:
