@@ -182,8 +182,8 @@ class StudySearch:
         if holds and self._same_code and trials != list(known.trials):
             raise MemsweepError(
                 f"the search of {self._sweep.name!r} has trained trials that the installed code would make "
-                "differently: its code, or the version of torch or numpy, has changed since. Bring back the versions that made "
-                f"them, or run the study with the present ones: memsweep sweep {self._sweep.name}."
+                "differently: its code, or the version of torch or numpy, has changed since. Bring back the ones that "
+                f"made them, or run the study with the present ones: memsweep sweep {self._sweep.name}."
             )
         if not made.stages:
             trials, running.confirming = self._confirmations(running), True
