@@ -143,7 +143,10 @@ def test_every_kind_of_search_has_its_pictures(tmp_path: Path) -> None:
     assert curve_gallery(study, found, "c").panels == ()
     stretches = {row.identity: (m, row) for m in found.of_cell(0) for row in m.trials}
     one = found.of_cell(0)[1]  # took over from 0
-    assert lineage(stretches, one.trials[-1].identity) == [found.of_cell(0)[0].trials[0].identity, one.trials[-1].identity]
+    assert lineage(stretches, one.trials[-1].identity) == [
+        found.of_cell(0)[0].trials[0].identity,
+        one.trials[-1].identity,
+    ]
 
 
 def test_the_front_holds_whom_nothing_surpasses(tmp_path: Path) -> None:
