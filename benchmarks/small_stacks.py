@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.stepping import Online
 from memsweep import registry
 from memsweep.learning.memory import LiveBytes
 from memsweep.models.base import Signature
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.rules.batched import learning_by
-from memsweep.rules.stepping import Online
 from memsweep.streams import Stream
 
 registry.discover()

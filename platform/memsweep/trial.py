@@ -129,7 +129,7 @@ def program(config: TrialConfig) -> str:
         task = registry.get(registry.TASK, config.task.name)
         loose = {
             "task": task.pack_fields if config.trains_in_closed_form else frozenset(),
-            "model": _model_class(config).pack_fields(config.model),
+            "model": _model_class(config).traits(config.model).pack_fields,
             "training": PACKED_TRAINING,
         }
         for section, names in loose.items():
@@ -139,7 +139,7 @@ def program(config: TrialConfig) -> str:
 
 def packs(config: TrialConfig) -> bool:
     """Whether a trial may run in a pack with others, and therefore always runs at fixed shapes."""
-    return config.chain is None and bool(_model_class(config).pack_fields(config.model))
+    return config.chain is None and bool(_model_class(config).traits(config.model).pack_fields)
 
 
 def _model_class(config: TrialConfig) -> type[Model]:
@@ -249,7 +249,7 @@ def _check(configs: Sequence[TrialConfig], options: RunOptions) -> None:
     if options.shards == 1:
         return
     # a model whose ``stir`` does something draws random numbers; one with a field ``dropout``, only where it is set
-    if model.stir is not Model.stir and getattr(first.model, "dropout", True):
+    if model.start_step is not Model.start_step and getattr(first.model, "dropout", True):
         raise ValueError(
             f"the model {first.model.name!r} draws random numbers in training (dropout), which the parts of a batch "
             "would share: use resources.strategy=replicas with it"
@@ -259,7 +259,7 @@ def _check(configs: Sequence[TrialConfig], options: RunOptions) -> None:
             f"the task {first.task.name!r} carries states from batch to batch, whose parts are not the same sequences "
             "everywhere: use resources.strategy=replicas with it"
         )
-    if model.whole_batch(first.model):
+    if model.traits(first.model).whole_batch:
         raise ValueError(
             f"the model {first.model.name!r}, as it is set here, must see a training batch at once: use "
             "resources.strategy=replicas with it"
@@ -324,7 +324,7 @@ def _in_one_pass(config: TrialConfig, task: Task) -> bool:
     model = _model_class(config)
     if task.carries_states:  # the kernels take no states
         return False
-    return issubclass(model, LayerModel) and model.is_layer(config.model) and task.squared_weights() is not None
+    return issubclass(model, LayerModel) and model.traits(config.model).layer and task.squared_weights() is not None
 
 
 def _digest(configs: Sequence[TrialConfig]) -> str:

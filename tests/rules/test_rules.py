@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from memsweep.rules.graft import with_traces
 from torch import Tensor
 
 from benchmarks.small_stacks import Case, case, fits, flat, forward_rules, from_unit, relative, unit_config
+from benchmarks.stepping import Stepping
 from memsweep import registry
 from memsweep.config.schema.trial import TrainingConfig, TrialConfig
 from memsweep.models.deep.residual_stack import ResidualStack
@@ -19,8 +21,6 @@ from memsweep.models.deep.unit import Parts, Recurrence, Through, Unit
 from memsweep.models.deep.unit_lru import LRUUnit
 from memsweep.rules.base import learning
 from memsweep.rules.batched import Batched, learning_by
-from memsweep.rules.graft import with_traces
-from memsweep.rules.stepping import Stepping
 
 EXACT = 1e-10
 MIXINGS = ("full_glu", "half_glu1", "half_glu2", "gelu", "none")

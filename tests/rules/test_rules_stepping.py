@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from benchmarks.small_stacks import INPUTS, Endless, case, fits, flat, forward_rules, relative, unit_config
+from benchmarks.stepping import Online
 from memsweep import registry
 from memsweep.learning.memory import live_bytes
-from memsweep.rules.stepping import Online
+from benchmarks.stepping import Online
 
 STACKS: dict[str, dict[str, Any]] = {
     "prenorm": {},
@@ -55,7 +56,7 @@ def test_dropout_is_that_of_the_whole_sequence(name: str) -> None:
     stack = case(unit_config("lru"), replicas=2, layers=2, dropout=0.4, batch=6)
     dropped = []
     for step in (7, 8):
-        stack.model.stir([1, 2], step)
+        stack.model.start_step([1, 2], step)
         dropped.append(stack.gradient(name))
         _, found = stack.stepped(name)
         assert relative(flat(found), flat(dropped[-1])) < 1e-10

@@ -46,7 +46,7 @@ def go_together(task: str, model: str) -> bool:
     """Whether there is a trial of the two: a text is for models that carry their states."""
     if not registry.get(registry.TASK, task).carries_states:
         return model in FEW.get(task, (model,))
-    return bool(registry.get(registry.MODEL, model).carries(config_of(registry.MODEL, model, **SMALL)))
+    return bool(registry.get(registry.MODEL, model).traits(config_of(registry.MODEL, model, **SMALL)).carries_states)
 
 
 PAIRS = [

@@ -161,7 +161,9 @@ def _update_statistics(learner: Learner, before: Tensor) -> None:
     if all(segment.role.part is not Part.STATISTIC for segment in layout.segments):
         return
     named = layout.named(before)
-    after = torch.where(learner.running.unsqueeze(-1), layout.flat({**named, **model.settled(named)}), before)
+    after = torch.where(
+        learner.running.unsqueeze(-1), layout.flat({**named, **model.updated_statistics(named)}), before
+    )
     learner.weights = torch.where(learner.ensemble.select(Part.STATISTIC), after, learner.weights)
 
 

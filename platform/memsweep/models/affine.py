@@ -15,11 +15,11 @@ Affine = tuple[Tensor, Tensor]
 """W ``[N..., J, K]`` and b ``[N..., J]``."""
 
 
-def applied(x_NBTK: Tensor, weight_NJK: Tensor, bias_NJ: Tensor) -> Tensor:
-    """W x + b at every time of every sequence, one leading dimension: ``[N, B, T, J]``."""
+def affine(x_NBTK: Tensor, weight_NJK: Tensor, bias_NJ: Tensor) -> Tensor:
+    """W x + b at every step of every sequence, in one product over all of them: ``[N, B, T, J]``."""
     flat = torch.baddbmm(bias_NJ.unsqueeze(1), x_NBTK.flatten(1, 2), weight_NJK.transpose(1, 2))
-    image: Tensor = flat.unflatten(1, x_NBTK.shape[1:3])
-    return image
+    y_NBTJ: Tensor = flat.unflatten(1, x_NBTK.shape[1:3])
+    return y_NBTJ
 
 
 def composed(maps: Sequence[Affine]) -> Affine:
@@ -41,7 +41,7 @@ def equalized(maps: Sequence[Affine]) -> list[Affine]:
     alive = (norms > 0).all(0)
     logs = torch.where(alive, norms, 1.0).log()
     scales = (logs.mean(0) - logs).exp()
-    # what stands after each map; after the last one it is the same as before, rounding included
+    # the product of the scales up to each map; after the last map exactly 1, without rounding
     so_far = torch.cat([scales[:-1].cumprod(0), torch.ones_like(scales[:1])])
     return [
         (weight * scale[..., None, None], bias * total.unsqueeze(-1))

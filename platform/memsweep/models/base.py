@@ -1,4 +1,4 @@
-"""What every model is, and what a linear model can say beyond that.
+"""The base classes of models: any model, a linear one, and one that is a single recurrent layer.
 
 Letters: N leading dimensions (replicas first, then copies), B batch, T time, I inputs, O outputs, M width.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Part(enum.StrEnum):
-    """What a weight tensor does; decides which ball moves it and which penalty it pays."""
+    """What a weight tensor does: it decides which ball moves the tensor and which penalty acts on it."""
 
     RECURRENT = "recurrent"
     ENCODER = "encoder"
@@ -36,8 +36,9 @@ class Part(enum.StrEnum):
     GAIN = "gain"
     """A scale inside the model that is none of the others, such as a trained normalization."""
     STATISTIC = "statistic"
-    """A number that training data decide without a gradient (``Model.settled``), such as a running mean: no ball moves
-    it, and no penalty and no weight decay is on it."""
+    """A number of the training data, such as a running mean, which has no gradient (``Model.updated_statistics``).
+
+    No ball, no penalty and no weight decay acts on it."""
 
 
 class Group(enum.StrEnum):
@@ -45,18 +46,18 @@ class Group(enum.StrEnum):
 
     REST = "rest"
     ORTHOGONAL = "orthogonal"
-    """What an orthogonal matrix is made of: steps on it turn all states, so that it wants smaller ones."""
+    """Raw weights of an orthogonal matrix: a step on them turns all states, so they need smaller learning rates."""
     TRIANGLE = "triangle"
     """The strictly upper part of a non-normal matrix, which weight decay keeps from growing."""
     RECURRENT = "recurrent"
-    """What decides how a unit of a deep model forgets, and the scale of what it takes in."""
+    """In a unit of a deep model: the weights of its forgetting, and the scale of its input."""
     INPUT = "input"
-    """What brings the input of a layer to the states of its unit."""
+    """The weights between the input of a layer and the states of its unit."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """Meaning of one weight tensor.
+    """The meaning of one weight tensor.
 
     Attributes:
         part: what the tensor does.
@@ -86,7 +87,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class Response:
-    """Everything that a linear model does.
+    """The response of a linear model, which describes it completely.
 
     Attributes:
         kernel: ``[N, O, I, T]``, answer at lag s to a unit impulse at input i.
@@ -95,6 +96,27 @@ class Response:
 
     kernel: Tensor
     drift: Tensor
+
+
+@dataclass(frozen=True)
+class Traits:
+    """How models of one config may be computed and combined; each default is the slow and safe way.
+
+    Attributes:
+        linear: the output is linear in the input; a ``LinearModel`` then knows it by its impulse response.
+        layer: one recurrent layer between affine maps, computed by kernels (``LayerModel``).
+        pack_fields: config fields in which the replicas of one ensemble may differ; none: one trial an ensemble.
+        separate_modes: the recurrence is a set of independent modes, one per unit of width, in the basis of ``modal``.
+        carries_states: a model can go on from the states in which it ended (``outputs_from``).
+        whole_batch: a training batch must come at once, because the output of a sequence depends on the others.
+    """
+
+    linear: bool = False
+    layer: bool = False
+    pack_fields: frozenset[str] = frozenset()
+    separate_modes: bool = False
+    carries_states: bool = False
+    whole_batch: bool = False
 
 
 Weights = Mapping[str, Tensor]
@@ -140,6 +162,8 @@ class Model(nn.Module, ABC):
             return "has a Config without width: write in it 'width: int = setting(8, \"hidden size\", at_least=1)'."
         return None
 
+    # Every model defines these three.
+
     @classmethod
     def problems(cls, trial: TrialConfig) -> Iterator[str]:
         """Why such a model cannot run as the trial says, a sentence without a full stop each; nothing where it can."""
@@ -157,13 +181,13 @@ class Model(nn.Module, ABC):
                     f"Models that have some: {able}. Leave it out, or set training.learning_rate and "
                     "training.weight_decay, which are for all weights"
                 )
-        if registry.get(registry.TASK, trial.task.name).carries_states and not cls.carries(config):
+        if registry.get(registry.TASK, trial.task.name).carries_states and not cls.traits(config).carries_states:
             yield (
                 f"the task {trial.task.name} reads long sequences window by window, and the model {config.name}, as it "
                 "is set here, cannot go on from the states of the window before. Models that can: "
-                f"{models_where(lambda model, usual: model.carries(usual))}"
+                f"{models_where(lambda model, usual: model.traits(usual).carries_states)}"
             )
-        if 0 < training.micro_batch < training.batch_size and cls.whole_batch(config):
+        if 0 < training.micro_batch < training.batch_size and cls.traits(config).whole_batch:
             yield (
                 f"training.micro_batch is {training.micro_batch}, but the model {config.name}, as it is set here, must "
                 f"see a training batch ({training.batch_size} sequences) at once: its answer to a sequence depends on "
@@ -179,7 +203,7 @@ class Model(nn.Module, ABC):
                 "data cannot share out a step with dropout, whose draws are of the whole batch. Set model.dropout to "
                 "0, or take strategy: replicas"
             )
-        if cls.whole_batch(config):
+        if cls.traits(config).whole_batch:
             return (
                 f"data cannot share out a step of the model {config.name} as it is configured: it takes statistics of "
                 "the whole batch (batch norm). Take a norm that does not, or strategy: replicas"
@@ -195,44 +219,44 @@ class Model(nn.Module, ABC):
     @classmethod
     @abstractmethod
     def roles(cls, config: Any) -> Mapping[str, Role]:
-        """What each weight tensor of such a model is."""
+        """The role of each weight tensor, by its name."""
 
     @classmethod
     @abstractmethod
     def initial(cls, config: Any, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Initial weights, float64, one array for each entry of ``roles``; a function of the generator alone."""
 
-    @classmethod
-    def is_linear(cls, config: Any) -> bool:
-        """The output is linear in the input, and the impulse response says everything (see LinearModel)."""
-        return False
+    @abstractmethod
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Outputs ``[B, T, O]`` for inputs ``[B, T, I]``; output t may depend on inputs 0 ... t only."""
+
+    # Optional: how replicas are computed together.
 
     @classmethod
-    def pack_fields(cls, config: Any) -> frozenset[str]:
-        """Config fields in which the replicas of one ensemble may differ; none: one trial an ensemble."""
-        return frozenset()
+    def traits(cls, config: Any) -> Traits:
+        """How models of a config may be computed and combined; by default none of the shortcuts."""
+        return Traits()
+
+    def configure(self, configs: Sequence[Any]) -> None:
+        """Prepares for weights whose first dimension runs over these configs; nothing by default.
+
+        The constructor calls it with the model's own config, ``ensemble_of`` with all of an ensemble.
+        """
+        del configs
 
     @classmethod
     def ensemble_of(cls, configs: Sequence[Any], signature: Signature) -> Self:
-        """A model that computes for replicas of different configs at once.
+        """A model that computes for replicas of different configs at once; the engine's, not to be overridden.
 
         Its methods take weights whose first dimension runs over ``configs``; its own parameters mean nothing.
-        The configs may differ in ``pack_fields`` only.
+        The configs may differ in ``Traits.pack_fields`` only.
         """
         model = cls(configs[0], signature)
         model.configure(configs)
         return model
 
-    def configure(self, configs: Sequence[Any]) -> None:
-        """Prepare for weights whose first dimension runs over these configs; the constructor calls it with its own."""
-        del configs  # a model without pack_fields has nothing to prepare
-
-    @abstractmethod
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Outputs ``[B, T, O]`` for inputs ``[B, T, I]``; output t may depend on inputs 0 ... t only."""
-
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """Outputs of many models on the same inputs.
+        """Outputs of many models on the same inputs, by default ``forward`` under torch's vmap.
 
         Args:
             weights: stacked, ``[N, ..., *shape]``: replicas first, then any number of copies.
@@ -241,51 +265,15 @@ class Model(nn.Module, ABC):
         Returns:
             ``[N, ..., B, T, O]``.
         """
-        leading = leading_shape(self, weights)
-        flat = {name: value.flatten(0, len(leading) - 1) for name, value in weights.items()}
+        leading, flat = flattened(self, weights)
 
         def one(single: dict[str, Tensor]) -> Tensor:
             return torch.func.functional_call(self, single, (inputs,))
 
         return torch.func.vmap(one, randomness="error")(flat).unflatten(0, leading)
 
-    def eigenvalues(self, weights: Weights) -> Tensor | None:
-        """Eigenvalues per time step of the recurrence, linearized at rest: ``[N, ..., modes]``.
-
-        A linear model is stable when all are inside the unit circle. None where the model has no such recurrence.
-        Where replicas of several widths share an ensemble, the modes come in the order of the width axis.
-        """
-        return None
-
-    @classmethod
-    def whole_batch(cls, config: Any) -> bool:
-        """Whether a training batch must come to the model at once: what is said of a sequence depends on the others."""
-        return False
-
-    @classmethod
-    def has_separate_modes(cls, config: Any) -> bool:
-        """The recurrence is a set of independent modes, one per unit of width, in the basis of ``modal``."""
-        return False
-
-    def modal(self, weights: Weights) -> dict[str, Tensor]:
-        """The weights in the basis in which the modes are independent: encoder and readout may be rotated."""
-        return dict(weights)
-
-    def from_modal(self, weights: Weights) -> dict[str, Tensor]:
-        """Inverse of ``modal``."""
-        return dict(weights)
-
-    def penalty(self, weights: Weights) -> Tensor | None:
-        """What a model adds to its own objective, ``[N, ...]``, differentiable; None: nothing."""
-        return None
-
-    @classmethod
-    def carries(cls, config: Any) -> bool:
-        """Whether such a model can go on from the states in which it ended (``outputs_from``)."""
-        return False
-
     def outputs_from(self, weights: Weights, inputs: Tensor, states: Tensor | None) -> tuple[Tensor, Tensor]:
-        """``outputs`` of models that begin in given states; asked of models that carry them.
+        """``outputs`` of models that start in given states; called where ``Traits.carries_states`` is true.
 
         Args:
             weights, inputs: as for ``outputs``.
@@ -296,20 +284,34 @@ class Model(nn.Module, ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} does not carry its states")
 
+    # Optional: what is measured. None by default: the measurement is left out.
+
+    def eigenvalues(self, weights: Weights) -> Tensor | None:
+        """Eigenvalues per time step of the recurrence, linearized at rest: ``[N, ..., modes]``; None by default.
+
+        A linear model is stable when all are inside the unit circle. Where replicas of several widths share an
+        ensemble, the modes come in the order of the width axis.
+        """
+        return None
+
+    def modal(self, weights: Weights, inverse: bool = False) -> dict[str, Tensor]:
+        """The weights in the basis of the separate modes, or with ``inverse`` back; unchanged by default."""
+        return dict(weights)
+
     def jacobians(self, weights: Weights, inputs: Tensor) -> Iterator[Tensor] | None:
-        """dh_t / dh_{t-1} along the sequences, from the last step back to the second.
+        """dh_t / dh_{t-1} along the sequences, from the last step back to the second; None by default.
 
         Args:
             weights: stacked, ``[N, *shape]``.
             inputs: ``[B, T, I]``.
 
         Returns:
-            T - 1 matrices ``[N, B, M, M]``, row i the derivative of state i; None where the model does not say.
+            T - 1 matrices ``[N, B, M, M]``, row i the derivative of state i.
         """
         return None
 
     def gradient_bound(self, weights: Weights, horizon: int) -> Tensor | None:
-        """A bound of ||dh_T / dh_{T-k}|| for k = 0 ... T-1 that holds for all inputs, ``[N, T]``; None: none is known.
+        """A bound of ||dh_T / dh_{T-k}|| for k = 0 ... T-1 that holds for all inputs, ``[N, T]``; None by default.
 
         Args:
             weights: stacked, ``[N, *shape]``.
@@ -317,13 +319,19 @@ class Model(nn.Module, ABC):
         """
         return None
 
-    def settled(self, weights: Weights) -> Mapping[str, Tensor]:
-        """What the last training step, at these weights, has made of those that are statistics, by name."""
-        return {}
+    # Optional: training.
 
-    def stir(self, seeds: Sequence[int], step: int) -> None:
-        """Prepare the random numbers of one training step, one seed per replica (dropout); most models have none."""
+    def penalty(self, weights: Weights) -> Tensor | None:
+        """A term of the model's own in its objective, ``[N, ...]``, differentiable; None by default."""
+        return None
+
+    def start_step(self, seeds: Sequence[int], step: int) -> None:
+        """Prepares the random numbers of one training step, one seed per replica (dropout); nothing by default."""
         del seeds, step
+
+    def updated_statistics(self, weights: Weights) -> Mapping[str, Tensor]:
+        """The statistics (``Part.STATISTIC``) after the last training step, by name; none by default."""
+        return {}
 
 
 def default_config(part: Any) -> Any:
@@ -359,6 +367,12 @@ def leading_shape(model: Model, weights: Weights) -> tuple[int, ...]:
     return tuple(tensor.shape[: tensor.ndim - len(roles[name].axes)])
 
 
+def flattened(model: Model, weights: Weights) -> tuple[tuple[int, ...], dict[str, Tensor]]:
+    """The leading dimensions of stacked weights, and the weights with one in their place."""
+    leading = leading_shape(model, weights)
+    return leading, {name: value.flatten(0, len(leading) - 1) for name, value in weights.items()}
+
+
 class StackedModel(Model):
     """A model that is written for many replicas at once: it defines ``outputs``, and one replica is a stack of one."""
 
@@ -371,14 +385,14 @@ class StackedModel(Model):
 
 
 class LinearModel(StackedModel):
-    """A model whose output is linear in its input, at least under some configs (``is_linear``).
+    """A model whose output is linear in its input, by default or, with ``traits`` of its own, under some configs.
 
-    Its impulse response then says everything, exactly; ``response`` and ``balanced`` are asked of linear configs only.
+    Its impulse response then describes it exactly. ``response`` and ``balanced`` are called for linear configs only.
     """
 
     @classmethod
-    def is_linear(cls, config: Any) -> bool:
-        return True
+    def traits(cls, config: Any) -> Traits:
+        return Traits(linear=True)
 
     @abstractmethod
     def response(self, weights: Weights, horizon: int) -> Response:
@@ -394,23 +408,22 @@ class LinearModel(StackedModel):
 
 
 class LayerModel(LinearModel):
-    """A linear model or a nonlinear one that is, under most configs, one recurrent layer between two affine maps.
+    """A model that is, under most configs, one recurrent layer between two affine maps; linear or not.
 
-    Such a model says so by ``layer``, and is then computed, with its gradients, by the kernels of
-    ``memsweep.recurrence.layer_outputs``, many times faster than a loop over time.
+    The kernels of ``memsweep.recurrence.layer_outputs`` compute it with its gradients, many times faster than a loop
+    over time.
     """
 
     @classmethod
-    def is_layer(cls, config: Any) -> bool:
-        """Models of this config are one layer; where they are not, the model writes ``outputs`` itself."""
-        return True
+    def traits(cls, config: Any) -> Traits:
+        return Traits(linear=True, layer=True)
 
     @abstractmethod
     def layer(self, weights: Weights) -> Layer:
-        """The layers of all replicas and copies, with one leading dimension; asked of such configs only."""
+        """The layers of all replicas and copies, with one leading dimension; called where ``Traits.layer`` is true."""
 
     def outputs(self, weights: Weights, inputs: Tensor, live: Tensor | None = None) -> Tensor:
-        """As of every model; outputs of replicas that are not ``live`` (``[N]``, bool) may be anything finite."""
+        """See ``Model.outputs``; replicas that are not ``live`` (``[N]``, bool) may have any finite outputs."""
         leading = leading_shape(self, weights)
         return layer_outputs(self.layer(weights), inputs, repeated(live, leading)).unflatten(0, leading)
 
@@ -422,9 +435,9 @@ def repeated(live: Tensor | None, leading: tuple[int, ...]) -> Tensor | None:
 
 def as_linear(model: Model) -> LinearModel | None:
     """The model as a linear one, or None when it is not linear under its config."""
-    return model if isinstance(model, LinearModel) and model.is_linear(model.config) else None
+    return model if isinstance(model, LinearModel) and model.traits(model.config).linear else None
 
 
 def as_layer(model: Model) -> LayerModel | None:
     """The model as one recurrent layer, or None when it is not one under its config."""
-    return model if isinstance(model, LayerModel) and model.is_layer(model.config) else None
+    return model if isinstance(model, LayerModel) and model.traits(model.config).layer else None

@@ -1,4 +1,4 @@
-"""What a learning rule is."""
+"""The base class of learning rules, and how a model learns by one."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ class Rule(ABC):
     """A way to compute the gradient of the layers of a deep model; stateless.
 
     Attributes:
-        forward: it goes forward in time, step by step (``memsweep.rules.stepping``); otherwise it needs the whole
-            sequence.
+        forward: it could go forward in time, step by step; otherwise it needs the whole sequence.
         recurrent: the derivative of one step by the recurrent weights is part of the gradient.
         exact: sensitivities are carried exactly, which elementwise recurrences alone allow at the cost of their
             weights; otherwise the diagonal of a step's Jacobian stands for all of it.
@@ -96,10 +95,10 @@ class Rule(ABC):
         return name if config is not None and cls.refusal(model, config) is None else ""
 
 
-def holding_still(parts: Parts, names: Iterable[str]) -> dict[str, Tensor]:
-    """The parts, those of these names as constants."""
-    still = set(names)
-    return {name: part.detach() if name in still else part for name, part in parts.items()}
+def detached(parts: Parts, names: Iterable[str]) -> dict[str, Tensor]:
+    """The parts, with the named ones as constants."""
+    constant = set(names)
+    return {name: part.detach() if name in constant else part for name, part in parts.items()}
 
 
 @contextmanager

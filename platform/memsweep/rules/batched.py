@@ -1,13 +1,12 @@
-"""A rule's gradient of whole sequences at once, by autograd: states with the right values and the rule's derivatives.
+"""Computes a rule's gradient of whole sequences, by autograd: states with unchanged values and the rule's derivatives.
 
-A state is its value, which no rule touches, with derivatives from two places (``grafted``):
+The value of a state does not depend on the rule. Its derivatives come from two places (``grafted``):
 
-- one step, from the states before it as they are: errors go down to the layer below, and parts that are not traced
-  learn;
-- what is carried: parts that are traced learn through all steps, while inputs stand still. Time runs backward here, as
-  in backpropagation, but within one layer: sum_t delta_t e_t is the same number either way, and the traces, which have
-  the shape of the weights for every step, are never made. The price is memory that grows with the sequence, which
-  that of ``memsweep.rules.stepping`` does not.
+- one step, from the states before it as constants: errors reach the layer below, and parts that are not traced learn;
+- the carried sensitivities: traced parts learn through all steps, while inputs are constants. Time runs backward here,
+  as in backpropagation, but within one layer: sum_t delta_t e_t is the same number either way, and the sensitivities
+  e_t, which have the shape of the weights for every step, are never stored. The price is memory that grows with the
+  sequence.
 
 Letters: see memsweep.models.deep.unit.
 """
@@ -15,26 +14,27 @@ Letters: see memsweep.models.deep.unit.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from memsweep import registry
 from memsweep.models.base import Model
 from memsweep.models.deep.base import DeepModel
 from memsweep.models.deep.unit import Parts, Unit, before, running_mean
 from memsweep.recurrence.varying import varying_scan
-from memsweep.rules.base import Rule, holding_still, learning
-from memsweep.rules.graft import grafted
+from memsweep.rules.base import Rule, detached, learning
 
 
 def learning_by(rule: str, model: Model) -> AbstractContextManager[None]:
     """While the context lasts, gradients of the model's outputs are those of a rule, given by its registered name."""
-    found: Rule = registry.get(registry.RULE, rule)()
-    if not found.forward:
+    instance: Rule = registry.get(registry.RULE, rule)()
+    if not instance.forward:
         return nullcontext()
     assert isinstance(model, DeepModel), "please report this: a rule for a model that has no units"
-    return learning(model, Batched(found))
+    return learning(model, Batched(instance))
 
 
 class Batched:
@@ -48,7 +48,7 @@ class Batched:
         traced = self.rule.traced(unit)
         if traced and unit.elementwise:
             # with all of a step's Jacobian, what is carried is backpropagation through the layer's time
-            carried_NBTM = unit.states(holding_still(parts, unit.part_names - traced), x_NBTF.detach())
+            carried_NBTM = unit.states(detached(parts, unit.part_names - traced), x_NBTF.detach())
             states_NBTM = carried_NBTM.detach()
         else:
             with torch.no_grad():
@@ -56,7 +56,7 @@ class Batched:
             if not self.rule.trains_layers:
                 return states_NBTM
             carried_NBTM = self._carried(unit, parts, traced, x_NBTF.detach(), states_NBTM) if traced else states_NBTM
-        step_NBTM = unit.advance(holding_still(parts, traced), x_NBTF, before(states_NBTM), self.rule.recurrent)
+        step_NBTM = unit.advance(detached(parts, traced), x_NBTF, before(states_NBTM), self.rule.recurrent)
         return grafted(states_NBTM, step_NBTM, carried_NBTM)
 
     def features(self, x_NBTF: Tensor) -> Tensor:
@@ -66,11 +66,31 @@ class Batched:
         return running_mean(x_NBTF)
 
     def _carried(self, unit: Unit, parts: Parts, traced: frozenset[str], x_NBTF: Tensor, states_NBTM: Tensor) -> Tensor:
-        """With the derivative sum_s D_t ... D_{s+1} df_s/dparts, where D is the diagonal of a step's Jacobian.
+        """A tensor with the derivative sum_s D_t ... D_{s+1} df_s/dparts; its value is not used.
 
-        The value means nothing.
+        D is the diagonal of a step's Jacobian.
         """
-        own, earlier = holding_still(parts, unit.part_names - traced), before(states_NBTM)
+        own, earlier = detached(parts, unit.part_names - traced), before(states_NBTM)
         with torch.no_grad():
             slope_NBTM = unit.slope(parts, x_NBTF, earlier)
         return varying_scan(slope_NBTM, unit.advance(own, x_NBTF, earlier))
+
+
+def grafted(value: Tensor, *sources: Tensor) -> Tensor:
+    """The value as it is, bit by bit, with the sum of the derivatives of tensors of its shape; differentiable once."""
+    result: Tensor = _Grafted.apply(value, *sources)
+    return result
+
+
+class _Grafted(torch.autograd.Function):
+    """Identity on its first argument, forward; the same gradient to all others, backward."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, *sources: Tensor) -> Tensor:
+        del ctx, sources
+        return value.view_as(value)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *(grad if needed else None for needed in ctx.needs_input_grad[1:])

@@ -92,7 +92,7 @@ class ModelSuite:
 
     def test_carried_states_go_on_where_a_sequence_was_cut(self) -> None:
         model, inputs = self.build(), self.inputs()
-        if not model.carries(self.model_config()):
+        if not model.traits(self.model_config()).carries_states:
             return
         weights = stacked(model)
         whole, last = model.outputs_from(weights, inputs, None)
@@ -136,7 +136,7 @@ class ModelSuite:
     def ensembles(self, configs: Sequence[Any]) -> list[Ensemble]:
         """A replica of each config, seeds 0, 1, ...: at fixed shapes where the model takes company."""
         replicas = [Replica(0, config, seed, 0.01) for seed, config in enumerate(configs)]
-        rows = slots if self.model_class().pack_fields(self.model_config()) else None
+        rows = slots if self.model_class().traits(self.model_config()).pack_fields else None
         found = build(self.model_class(), replicas, self.signature, torch.float64, rows)
         for ensemble in found:
             ensemble.model.eval()
@@ -165,7 +165,7 @@ class ModelSuite:
     def relatives(self) -> list[Any]:
         """Configs that may share an ensemble with the tested one: other widths, every parameterization."""
         config = self.model_config()
-        packable = self.model_class().pack_fields(config)
+        packable = self.model_class().traits(config).pack_fields
         found = [config]
         if "width" in packable:
             found += [dataclasses.replace(config, width=width) for width in (1, config.width + 1)]
@@ -192,7 +192,7 @@ class ModelSuite:
     def test_company_does_not_change_a_bit(self) -> None:
         """A replica alone at the fixed shapes of an ensemble, and in the middle of relatives."""
         config = self.model_config()
-        if not self.model_class().pack_fields(config):
+        if not self.model_class().traits(config).pack_fields:
             return  # such a model never has company
         relatives = [other for other in self.relatives() if bucket(other.width) == bucket(config.width)]
         (company,) = self.ensembles([*relatives, config])
@@ -229,7 +229,7 @@ class ModelSuite:
         parts = (Part.ENCODER, Part.READOUT)
         encoder, readout = (self.squares(balanced, part) for part in parts)
         torch.testing.assert_close(encoder, readout, rtol=1e-10, atol=1e-12)
-        if model.has_separate_modes(self.model_config()):
+        if model.traits(self.model_config()).separate_modes:
             encoder, readout = (self.squares_by_mode(model.modal(balanced), part) for part in parts)
             torch.testing.assert_close(encoder, readout, rtol=1e-10, atol=1e-12)
 
@@ -249,10 +249,10 @@ class ModelSuite:
     def test_modes_are_a_change_of_basis(self) -> None:
         """A model in the basis of its modes and back is the same model."""
         model = self.build()
-        if not model.has_separate_modes(self.model_config()):
+        if not model.traits(self.model_config()).separate_modes:
             return
         weights = stacked(model)
-        back = model.from_modal(model.modal(weights))
+        back = model.modal(model.modal(weights), inverse=True)
         for name, weight in weights.items():
             torch.testing.assert_close(back[name], weight, rtol=1e-10, atol=1e-12)
 

@@ -18,7 +18,7 @@ from memsweep.cli import main
 from memsweep.config.core.fields import setting
 from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.config.schema.protocols import PROTOCOLS
-from memsweep.models.base import Model, Part, Role, Signature
+from memsweep.models.base import Model, Part, Role, Signature, Traits
 from memsweep.sweep.driver.runner import Launch, run
 from memsweep.sweep.planning.identity import identity
 from memsweep.sweep.planning.plan import identified, make_plan
@@ -39,8 +39,8 @@ class Plain(Model):
         width: int = setting(8, "hidden size", at_least=1)
 
     @classmethod
-    def is_linear(cls, config: Config) -> bool:
-        return True
+    def traits(cls, config: Config) -> Traits:
+        return Traits(linear=True)
 
     @classmethod
     def roles(cls, config: Config) -> dict[str, Role]:

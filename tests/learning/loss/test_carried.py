@@ -125,8 +125,8 @@ def test_windows_with_carried_states_are_one_long_sequence(activation):
 
 @pytest.mark.parametrize("fields", [{"layers": 2}, {"bidirectional": True}])
 def test_only_a_single_causal_layer_carries(fields):
-    assert VanillaRNN.carries(VanillaRNN.Config())
-    assert not VanillaRNN.carries(VanillaRNN.Config(**fields))
+    assert VanillaRNN.traits(VanillaRNN.Config()).carries_states
+    assert not VanillaRNN.traits(VanillaRNN.Config(**fields)).carries_states
 
 
 # ---- losses, gradients and metrics of whole sequences

@@ -75,7 +75,7 @@ def of_model(name: str, **training: Any) -> list[TrialConfig]:
     model = registry.get(registry.MODEL, name)
     fields = {"state_size": 2} if name == "stable_ssm" else {}
     own = dataclasses.replace(config, model=model.Config(width=2, **fields))
-    if not model.pack_fields(own.model):
+    if not model.traits(own.model).pack_fields:
         return [own]
     return [own, with_training(own, first_seed=5, learning_rate=0.02), with_training(own, seeds=1)]
 

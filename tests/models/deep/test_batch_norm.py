@@ -65,12 +65,12 @@ def test_running_statistics_are_torchs() -> None:
     norm, reference = Norm("batch"), BatchNorm(4).double()
     initial = norm_initial("batch", 4)
     weights = {name: torch.from_numpy(value).unsqueeze(0) for name, value in initial.items()}
-    assert not norm.settled(weights)
+    assert not norm.updated_statistics(weights)
     for step in range(5):
         x_BTF = (step + 1.0) + 2.0 * noise(step + 1, 3, 4, seed=step)
         ours = norm(weights, x_BTF.unsqueeze(0), training=True)
         torch.testing.assert_close(ours[0], reference.train()(x_BTF), rtol=1e-12, atol=1e-13)
-        weights |= norm.settled(weights)
+        weights |= norm.updated_statistics(weights)
         torch.testing.assert_close(weights["norm_mean"][0], reference.running_mean, rtol=1e-12, atol=1e-13)
         torch.testing.assert_close(weights["norm_variance"][0], reference.running_var, rtol=1e-12, atol=1e-13)
         ours = norm(weights, x_BTF.unsqueeze(0), training=False)
@@ -187,5 +187,5 @@ def test_rules_that_go_forward_are_refused() -> None:
 
 
 def test_a_batch_comes_whole() -> None:
-    assert ResidualStack.whole_batch(config())
-    assert not ResidualStack.whole_batch(config(norm="layer", dropout=0.5))
+    assert ResidualStack.traits(config()).whole_batch
+    assert not ResidualStack.traits(config(norm="layer", dropout=0.5)).whole_batch

@@ -104,14 +104,14 @@ def test_a_wide_affine_map_begins_as_flaxs() -> None:
 def in_training(seeds: list[int], step: int = 0, **fields: Any) -> tuple[ResidualStack, dict[str, Tensor]]:
     """A model in training, and one and the same weights for every seed."""
     model, weights = built(config(**{"dropout": 0.5} | fields), replicas=1)
-    model.train().stir(seeds, step)
+    model.train().start_step(seeds, step)
     return model, {name: value.expand(len(seeds), *value.shape[1:]) for name, value in weights.items()}
 
 
 def masks_of(seeds: list[int], step: int, rows: int, features: int = 3, layers: int = 2) -> list[Tensor]:
     """What two layers of two places drop: ``[R, B, 1, F]`` each."""
     dropout = Dropout(0.5, 2 * layers, features)
-    dropout.stir(seeds, step)
+    dropout.start_step(seeds, step)
     ones = torch.ones(len(seeds), rows, 1, features).double()
     return [dropout.dropped(ones, place, 0) for place in range(2 * layers)]
 
@@ -132,7 +132,7 @@ def test_dropout_acts_behind_the_gelu_and_behind_the_gate(mixing: str) -> None:
 
 def test_dropout_keeps_the_mean_and_its_share() -> None:
     dropout = Dropout(0.25, 3, 50)
-    dropout.stir([3], 1)
+    dropout.start_step([3], 1)
     share = torch.stack([dropout.dropped(torch.ones(1, 200, 2, 50), place, 0) for place in range(3)])
     assert set(share.flatten().mul(3.0).round(decimals=5).tolist()) == {0.0, 4.0}
     assert float(share.mean()) == pytest.approx(1.0, abs=0.02)
@@ -149,7 +149,7 @@ def test_masks_depend_neither_on_pieces_nor_on_length() -> None:
     assert torch.equal(model.outputs(weights, inputs), whole)
     short = model.outputs(weights, inputs[:, :3])
     torch.testing.assert_close(short, whole[:, :, :3], rtol=1e-12, atol=1e-13)
-    model.stir([1, 2], 0)
+    model.start_step([1, 2], 0)
     for start in (4, 0, 2):
         model.first_row = start
         part = model.outputs(weights, inputs[start : start + 2])

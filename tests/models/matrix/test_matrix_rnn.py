@@ -353,12 +353,12 @@ def test_what_is_one_layer_goes_through_its_kernels() -> None:
     """Without gains, and with an activation that the kernels know; the two ways agree."""
     for activation in ("linear", "tanh", "relu", "hardtanh"):
         model = built(ExpRNN, activation=activation)
-        assert model.is_layer(model.config)
+        assert model.traits(model.config).layer
         weights, x = weights_of(model), inputs()
         slow, _ = model.outputs_from(weights, x, None)
         torch.testing.assert_close(model.outputs(weights, x), slow, rtol=1e-11, atol=1e-12)
     for config in (ExpRNN.Config(activation="modrelu"), ExpRNN.Config(activation="tanh", stair="n")):
-        assert not ExpRNN.is_layer(config)
+        assert not ExpRNN.traits(config).layer
 
 
 def _variant(kind: str, config: MatrixConfig, **settings: bool) -> type:

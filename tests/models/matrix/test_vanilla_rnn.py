@@ -211,7 +211,7 @@ def test_replicas_and_copies_at_once() -> None:
 def in_training(seeds: list[int], step: int, **fields: Any) -> tuple[VanillaRNN, dict[str, Tensor]]:
     """A model in training, and one and the same weights for every seed."""
     built = model(config(**{"layers": 2, "dropout": 0.25} | fields)).train()
-    built.stir(seeds, step)
+    built.start_step(seeds, step)
     return built, {name: value.expand(len(seeds), *value.shape[1:]) for name, value in weights_of(built).items()}
 
 
@@ -251,7 +251,7 @@ def test_copies_of_a_replica_drop_alike() -> None:
     built, weights = in_training([1, 2], 0)
     copies = {name: value.unsqueeze(1).expand(-1, 3, *value.shape[1:]) for name, value in weights.items()}
     together = built.outputs(copies, noise(6, 15, 2))
-    built.stir([1, 2], 0)
+    built.start_step([1, 2], 0)
     alone = built.outputs(weights, noise(6, 15, 2))
     torch.testing.assert_close(together, alone.unsqueeze(1).expand_as(together), rtol=1e-13, atol=1e-14)
     assert not torch.allclose(alone[0], alone[1])

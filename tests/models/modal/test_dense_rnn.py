@@ -353,7 +353,7 @@ def test_halves_of_one_mode_are_that_mode(activation: str) -> None:
     modal = ensemble.model.modal(ensemble.layout.named(ensemble.initial))
     modal["encoder_weight"][:, 2] = 0.0
     modal["readout_weight"][..., 2] = 0.0
-    weights = ensemble.layout.flat(ensemble.model.from_modal(modal))
+    weights = ensemble.layout.flat(ensemble.model.modal(modal, inverse=True))
     order = pruning.by_amplitude(ensemble, weights)
     assert order[0, 4] == 2  # after the padding, the weakest
     merged = pruning.merge(ensemble, weights, order[:, 4], order[:, -1])
@@ -369,13 +369,14 @@ def test_the_gauge_is_balanced_in_the_modes_and_not_in_the_units() -> None:
     built = model(config())
     scale = torch.tensor([0.01, 0.3, 1.0, 5.0, 100.0]).double()
     modal = built.modal(weights_of(built))
-    moved = built.from_modal(
+    moved = built.modal(
         modal
         | {
             "encoder_weight": modal["encoder_weight"] * scale[:, None],
             "encoder_bias": modal["encoder_bias"] * scale,
             "readout_weight": modal["readout_weight"] / scale,
-        }
+        },
+        inverse=True,
     )
     balanced, again = built.balanced(weights_of(built)), built.balanced(moved)
     for name, value in balanced.items():

@@ -283,12 +283,12 @@ def test_a_merged_mode_of_a_nonlinear_model_changes_nothing() -> None:
 
 
 def test_what_may_share_an_ensemble_and_what_is_linear() -> None:
-    assert SSM.pack_fields(config()) == {"width", "parameterization"}
-    assert SSM.has_separate_modes(config(activation="tanh"))
+    assert SSM.traits(config()).pack_fields == {"width", "parameterization"}
+    assert SSM.traits(config(activation="tanh")).separate_modes
     for form, basis in FORMS[1:]:
         settings = config(form=form, basis=basis)
-        assert not SSM.pack_fields(settings)
-        assert not SSM.has_separate_modes(settings)
+        assert not SSM.traits(settings).pack_fields
+        assert not SSM.traits(settings).separate_modes
         assert as_linear(model(settings)) is not None
         assert as_linear(model(dataclasses.replace(settings, activation="relu"))) is None
 

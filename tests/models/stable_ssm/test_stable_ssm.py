@@ -408,11 +408,11 @@ def test_a_trial_learns_a_long_memory() -> None:
 
 
 def test_which_configs_are_linear() -> None:
-    assert StableSSM.is_linear(config(**LINEAR))
-    assert StableSSM.is_linear(config(**LINEAR, residual=False, skip=False))
+    assert StableSSM.traits(config(**LINEAR)).linear
+    assert StableSSM.traits(config(**LINEAR, residual=False, skip=False)).linear
     for fields in ({"layers": 2}, {"activation": "gelu"}, {"glu": True}, {"layer_norm": True}):
         nonlinear = dataclasses.replace(config(**LINEAR), **fields)
-        assert not StableSSM.is_linear(nonlinear)
+        assert not StableSSM.traits(nonlinear).linear
         assert as_linear(model(nonlinear)) is None
     assert isinstance(as_linear(model(config(**LINEAR))), LinearModel)
 

@@ -389,7 +389,7 @@ class TrialConfig:
     def __post_init__(self) -> None:
         if self.training.amplitude_penalty is None:
             model = registry.get(registry.MODEL, self.model.name)
-            penalty = LINEAR_PENALTY if model.is_linear(self.model) else NONLINEAR_PENALTY
+            penalty = LINEAR_PENALTY if model.traits(self.model).linear else NONLINEAR_PENALTY
             object.__setattr__(self, "training", dataclasses.replace(self.training, amplitude_penalty=penalty))
 
     @property
@@ -397,7 +397,7 @@ class TrialConfig:
         """Whether the expected loss of this model on this task is known exactly, without sampling."""
         task = registry.get(registry.TASK, self.task.name)
         model = registry.get(registry.MODEL, self.model.name)
-        return bool(task.knows_population and model.is_linear(self.model))
+        return bool(task.knows_population and model.traits(self.model).linear)
 
     @property
     def trains_in_closed_form(self) -> bool:

@@ -110,7 +110,7 @@ def written(trial: TrialConfig) -> dict[str, Any]:
     So a default that follows from another field follows from that field's new value when something is laid over it.
     """
     data = _written(trial, None)
-    linear = registry.get(registry.MODEL, trial.model.name).is_linear(trial.model)
+    linear = registry.get(registry.MODEL, trial.model.name).traits(trial.model).linear
     if trial.training.amplitude_penalty == (LINEAR_PENALTY if linear else NONLINEAR_PENALTY):
         data["training"].pop("amplitude_penalty", None)
     return data

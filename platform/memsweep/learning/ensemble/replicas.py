@@ -139,7 +139,7 @@ def stability_margin(ensemble: Ensemble, weights: Tensor, alive: bool = False) -
     if eigenvalues is None:
         return torch.full_like(weights[:, 0], math.nan)
     sizes = eigenvalues.abs()
-    if "width" in ensemble.model.pack_fields(ensemble.model.config):
+    if "width" in ensemble.model.traits(ensemble.model.config).pack_fields:
         # modes beyond a replica's own width are padding
         widths = ensemble.spread([replica.model.width for replica in ensemble.replicas])
         sizes = torch.where(torch.arange(sizes.shape[-1]) < widths.unsqueeze(-1), sizes, 0.0)

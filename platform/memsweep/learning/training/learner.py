@@ -143,7 +143,7 @@ class Learner:
         """Put the models into training mode for the context, with the random numbers of this step."""
         model = self.ensemble.model
         model.train()
-        model.stir(self.seeds, step)
+        model.start_step(self.seeds, step)
         try:
             yield
         finally:

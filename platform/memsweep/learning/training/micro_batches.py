@@ -44,7 +44,7 @@ def micro_batch(
         return None
     if training.micro_batch:
         return training.micro_batch
-    if model.whole_batch(model.config):
+    if model.traits(model.config).whole_batch:
         return max(CHUNK, training.batch_size)
     stream = Stream(training.data_seed, TRAIN)
 

@@ -19,7 +19,7 @@ from memsweep.models.base import Part
 
 def modes(ensemble: Ensemble) -> int:
     """Number of modes (padded width), or 0 when the model's recurrence is not a set of independent modes."""
-    return ensemble.layout.width if ensemble.model.has_separate_modes(ensemble.model.config) else 0
+    return ensemble.layout.width if ensemble.model.traits(ensemble.model.config).separate_modes else 0
 
 
 def by_amplitude(ensemble: Ensemble, weights: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ def merge(ensemble: Ensemble, weights: Tensor, mode: Tensor, into: Tensor) -> Te
     """
     named = ensemble.model.modal(ensemble.layout.named(weights))
     rows = torch.arange(weights.shape[0], device=weights.device)
-    linear = ensemble.model.is_linear(ensemble.model.config)
+    linear = ensemble.model.traits(ensemble.model.config).linear
     for segment in ensemble.layout.segments:
         if segment.role.axes.count("width") != 1:  # a matrix between units: ``modal`` made its basis diagonal
             continue
@@ -59,7 +59,7 @@ def merge(ensemble: Ensemble, weights: Tensor, mode: Tensor, into: Tensor) -> Te
             by_mode[rows, into] = half
         by_mode[rows, mode] = half
         named[segment.name] = tensor
-    return ensemble.layout.flat(ensemble.model.from_modal(named))
+    return ensemble.layout.flat(ensemble.model.modal(named, inverse=True))
 
 
 def _share(part: Part, linear: bool) -> float:

@@ -28,9 +28,9 @@ class Dropout:
 
     def __init__(self, share: float, places: int, features: int) -> None:
         self.share, self.shape = share, (places, features)
-        self.stir([], 0)
+        self.start_step([], 0)
 
-    def stir(self, seeds: Sequence[int], step: int) -> None:
+    def start_step(self, seeds: Sequence[int], step: int) -> None:
         """Turn to a training step of replicas with these seeds."""
         wanted = seeds if self.share else []
         self._generators = [Stream(seed, "dropout").generator(step) for seed in wanted]

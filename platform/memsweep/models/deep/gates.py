@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from memsweep.models.affine import affine
 from memsweep.models.base import Part, Role, Weights
 from memsweep.models.truncated_normal import lecun_normal
 
@@ -53,20 +54,14 @@ def mixed(mixing: str, weights: Weights, a_NBTF: Tensor, drop: Callable[[Tensor,
     """
     if mixing == NONE:
         return a_NBTF
-    bent = drop(functional.gelu(a_NBTF, approximate="tanh"), 0)
+    activated = drop(functional.gelu(a_NBTF, approximate="tanh"), 0)
     if mixing == GELU:
-        return bent
+        return activated
     if mixing == FULL_GLU:  # both maps read the same: one product, and the gate in one pass over it
         maps = [torch.cat([weights[f"{name}_{what}"] for name in _MAPS[mixing]], 1) for what in ("weight", "bias")]
-        return drop(functional.glu(affine(maps[0], maps[1], bent), -1), 1)
-    gate = torch.sigmoid(affine(weights["gate_weight"], weights["gate_bias"], bent))
-    return drop((bent if mixing == HALF_GLU1 else a_NBTF) * gate, 1)
-
-
-def affine(weight_NOF: Tensor, bias_NO: Tensor, x_NBTF: Tensor) -> Tensor:
-    """W x + b at every step, in one product over all of them: ``[N, B, T, O]``."""
-    flat = torch.baddbmm(bias_NO.unsqueeze(1), x_NBTF.flatten(1, 2), weight_NOF.mT)
-    return flat.unflatten(1, x_NBTF.shape[1:3])
+        return drop(functional.glu(affine(activated, *maps), -1), 1)
+    gate = torch.sigmoid(affine(activated, weights["gate_weight"], weights["gate_bias"]))
+    return drop((activated if mixing == HALF_GLU1 else a_NBTF) * gate, 1)
 
 
 def affine_initial(name: str, outputs: int, inputs: int, rng: np.random.Generator) -> dict[str, np.ndarray]:

@@ -67,7 +67,7 @@ class Norm:
         scale = gain * torch.rsqrt(variance + _BATCH_EPSILON)
         return torch.addcmul(bias - mean * scale, x_NBTF, scale)
 
-    def settled(self, weights: Weights) -> Mapping[str, Tensor]:
+    def updated_statistics(self, weights: Weights) -> Mapping[str, Tensor]:
         """The running statistics after the last batch in training, by name; none before the first."""
         if self._seen is None:
             return {}

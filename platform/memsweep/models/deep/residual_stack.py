@@ -30,12 +30,13 @@ from torch import Tensor
 
 from memsweep import registry
 from memsweep.config.core.fields import setting
+from memsweep.models.affine import affine
 from memsweep.models.balance import balanced_as_a_whole
-from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Weights, leading_shape
+from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Traits, Weights, flattened
 from memsweep.models.deep import gates, norm
 from memsweep.models.deep.base import DeepModel
 from memsweep.models.deep.dropout import Dropout
-from memsweep.models.deep.gates import affine, affine_initial, mixed, mixing_initial, mixing_roles
+from memsweep.models.deep.gates import affine_initial, mixed, mixing_initial, mixing_roles
 from memsweep.models.deep.norm import Norm, norm_initial, norm_roles
 from memsweep.models.deep.unit import Through, Unit
 from memsweep.models.deep.unit_lru import LRUUnit
@@ -117,10 +118,13 @@ class ResidualStack(DeepModel, LinearModel):
         }
 
     @classmethod
-    def is_linear(cls, config: Config) -> bool:
+    def traits(cls, config: Config) -> Traits:
         chosen = (config.mixing, config.norm, config.pooling, config.readout_width)
         plain = chosen == (gates.NONE, norm.NONE, NO_POOLING, 0)
-        return plain and bool(registry.get(registry.UNIT, config.unit.name).is_linear(config.unit))
+        return Traits(
+            linear=plain and bool(registry.get(registry.UNIT, config.unit.name).is_linear(config.unit)),
+            whole_batch=config.norm == norm.BATCH,
+        )
 
     @classmethod
     def initial(cls, config: Config, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -143,39 +147,33 @@ class ResidualStack(DeepModel, LinearModel):
             return "norm batch takes its statistics from all steps, later ones too: use norm layer or none"
         return None
 
-    @classmethod
-    def whole_batch(cls, config: Config) -> bool:
-        return config.norm == norm.BATCH
-
     def configure(self, configs: Sequence[Config]) -> None:
         config = configs[0]
         self.layer_unit = _unit(config)
         self._norms = [Norm(config.norm) for _ in range(config.layers)]
         self._dropout = Dropout(config.dropout, gates.PLACES * config.layers, config.features)
 
-    def stir(self, seeds: Sequence[int], step: int) -> None:
-        """Dropout's random numbers; a model in training that was never stirred drops nothing."""
-        self._dropout.stir(seeds, step)
+    def start_step(self, seeds: Sequence[int], step: int) -> None:
+        """Dropout's random numbers; before the first step a model drops nothing."""
+        self._dropout.start_step(seeds, step)
 
-    def settled(self, weights: Weights) -> Mapping[str, Tensor]:
+    def updated_statistics(self, weights: Weights) -> Mapping[str, Tensor]:
         """Running means and variances of the norms over a batch."""
-        found: dict[str, Tensor] = {}
-        for layer, each in enumerate(self._norms):
-            settled = each.settled(_of_layer(weights, layer))
-            found |= {f"{name}_l{layer}": value for name, value in settled.items()}
-        return found
+        return {
+            f"{name}_l{layer}": value
+            for layer, each in enumerate(self._norms)
+            for name, value in each.updated_statistics(_of_layer(weights, layer)).items()
+        }
 
     def eigenvalues(self, weights: Weights) -> Tensor | None:
         """Of the units of all layers: ``[N..., layers x modes]``."""
-        leading = leading_shape(self, weights)
-        flat = _flattened(weights, leading)
+        leading, flat = flattened(self, weights)
         found = [self.layer_unit.eigenvalues(_of_layer(flat, layer)) for layer in range(self.config.layers)]
         known = [values.unflatten(0, leading) for values in found if values is not None]
         return torch.cat(known, -1) if known else None
 
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
-        leading = leading_shape(self, weights)
-        flat = _flattened(weights, leading)
+        leading, flat = flattened(self, weights)
         x_NBTF = _mapped(flat, "encoder", inputs.expand(math.prod(leading), *inputs.shape))
         for layer in range(self.config.layers):
             x_NBTF = self._layer(_of_layer(flat, layer), layer, x_NBTF)
@@ -224,11 +222,6 @@ class ResidualStack(DeepModel, LinearModel):
         return mean if self.config.pooling == MEAN or measured else x_NBTF + (mean - x_NBTF).detach()
 
 
-def _flattened(weights: Weights, leading: tuple[int, ...]) -> dict[str, Tensor]:
-    """Weights with one leading dimension in place of several."""
-    return {name: value.flatten(0, len(leading) - 1) for name, value in weights.items()}
-
-
 def _of_layer(weights: Weights, layer: int) -> dict[str, Tensor]:
     """Weights of a layer, without the ends of their names."""
     end = f"_l{layer}"
@@ -236,7 +229,7 @@ def _of_layer(weights: Weights, layer: int) -> dict[str, Tensor]:
 
 
 def _mapped(weights: Weights, name: str, x_NBTF: Tensor) -> Tensor:
-    return affine(weights[f"{name}_weight"], weights[f"{name}_bias"], x_NBTF)
+    return affine(x_NBTF, weights[f"{name}_weight"], weights[f"{name}_bias"])
 
 
 def _unit(config: ResidualStack.Config) -> Unit:

@@ -32,9 +32,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from memsweep.models.affine import applied, equalized
+from memsweep.models.affine import affine, equalized
 from memsweep.models.balance import driven_response
-from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Weights, leading_shape
+from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Traits, Weights, flattened
 from memsweep.models.matrix.config import LINEAR, MatrixConfig
 from memsweep.models.matrix.gain_schedules import EXP_ALPHA, LEARNED, NONE, initial_gains, schedule
 from memsweep.models.matrix.initial import XAVIER, input_matrix
@@ -116,12 +116,12 @@ class MatrixRNN(LayerModel):
         }
 
     @classmethod
-    def is_linear(cls, config: MatrixConfig) -> bool:
-        return config.activation == LINEAR and config.stair == NONE
-
-    @classmethod
-    def is_layer(cls, config: MatrixConfig) -> bool:
-        return config.activation != MODRELU and config.stair == NONE
+    def traits(cls, config: MatrixConfig) -> Traits:
+        return Traits(
+            linear=config.activation == LINEAR and config.stair == NONE,
+            layer=config.activation != MODRELU and config.stair == NONE,
+            carries_states=True,
+        )
 
     @classmethod
     def obeys_matrix(cls, config: MatrixConfig) -> bool:
@@ -133,7 +133,7 @@ class MatrixRNN(LayerModel):
         return eigenvalues(self.matrix(weights)) if self.obeys_matrix(self.config) else None
 
     def layer(self, weights: Weights) -> Layer:
-        weights = self._flat(weights)
+        _, weights = flattened(self, weights)
         return Layer(
             encoder=self._encoder(weights),
             bias=self._bias(weights),
@@ -144,19 +144,15 @@ class MatrixRNN(LayerModel):
         )
 
     def outputs(self, weights: Weights, inputs: Tensor, live: Tensor | None = None) -> Tensor:
-        if self.is_layer(self.config):
+        if self.traits(self.config).layer:
             return super().outputs(weights, inputs, live)
         return self.outputs_from(weights, inputs, None)[0]
 
-    @classmethod
-    def carries(cls, config: MatrixConfig) -> bool:
-        return True
-
     def outputs_from(self, weights: Weights, inputs: Tensor, states: Tensor | None) -> tuple[Tensor, Tensor]:
-        leading, flat = leading_shape(self, weights), self._flat(weights)
+        leading, flat = flattened(self, weights)
         before_NBM = None if states is None else states.flatten(0, len(leading) - 1)
         states_NBTM = gained_scan(*self.recurrence(flat, inputs), before_NBM)
-        answers_NBTO = applied(states_NBTM, flat["readout_weight"], flat["readout_bias"])
+        answers_NBTO = affine(states_NBTM, flat["readout_weight"], flat["readout_bias"])
         # a copy: a view would keep the states of all steps alive
         last_NBM = states_NBTM[:, :, -1].clone()
         return answers_NBTO.unflatten(0, leading), last_NBM.unflatten(0, leading)
@@ -165,7 +161,7 @@ class MatrixRNN(LayerModel):
         """What ``gained_scan`` takes, of weights with one leading dimension: drive ``[N, B, T, M]``, matrix, cell."""
         encoder_NMI = self._encoder(weights)
         x_NBTI = inputs.expand(len(encoder_NMI), *inputs.shape)
-        drive_NBTM = applied(x_NBTI, encoder_NMI, self._bias(weights))
+        drive_NBTM = affine(x_NBTI, encoder_NMI, self._bias(weights))
         cell = Cell(
             activation=self.config.activation,
             threshold=weights.get("threshold"),
@@ -225,11 +221,6 @@ class MatrixRNN(LayerModel):
         scaled = equalized(maps)
         found = dict(weights) | {name: weight for name, (weight, _) in zip(names, scaled, strict=True)}
         return found | {"encoder_bias": scaled[-2][1]} if self.config.bias else found
-
-    def _flat(self, weights: Weights) -> dict[str, Tensor]:
-        """The weights with one leading dimension."""
-        last = len(leading_shape(self, weights)) - 1
-        return {name: value.flatten(0, last) for name, value in weights.items()}
 
     def _encoder(self, weights: Weights) -> Tensor:
         """The one map from inputs to states that embedding and input weights are: ``[N..., M, I]``."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from memsweep.models.base import Weights
+from memsweep.models.base import Traits, Weights
 from memsweep.models.matrix.config import LINEAR, FreeConfig, MatrixConfig
 from memsweep.models.matrix.free import FreeMatrixRNN
 from memsweep.models.matrix.gain_schedules import EXP_ALPHA, NONE
@@ -49,8 +49,9 @@ class PublishedRNNOrth(FreeMatrixRNN):
         return torch.ones_like(weights["recurrent_weight"][..., 0, 0])
 
     @classmethod
-    def is_layer(cls, config: MatrixConfig) -> bool:
-        return cls.is_linear(config)
+    def traits(cls, config: MatrixConfig) -> Traits:
+        traits = super().traits(config)
+        return replace(traits, layer=traits.linear)  # the activation is not inside the recurrence
 
     @classmethod
     def obeys_matrix(cls, config: MatrixConfig) -> bool:

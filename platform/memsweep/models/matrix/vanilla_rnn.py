@@ -25,7 +25,7 @@ from torch import Tensor
 from memsweep.config.core.fields import setting
 from memsweep.models import initialization
 from memsweep.models.balance import balanced_as_a_whole, driven_response
-from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Weights, leading_shape
+from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Traits, Weights, flattened, leading_shape
 from memsweep.models.orthogonal_maps import random_symmetric
 from memsweep.models.spectrum import eigenvalues
 from memsweep.recurrence.layer import Layer
@@ -89,8 +89,14 @@ class VanillaRNN(LayerModel):
         }
 
     @classmethod
-    def is_linear(cls, config: Config) -> bool:
-        return config.activation == "linear" and config.layers == 1 and not config.bidirectional
+    def traits(cls, config: Config) -> Traits:
+        layer = config.layers == 1 and not config.bidirectional
+        return Traits(
+            linear=layer and config.activation == "linear",
+            layer=layer,
+            carries_states=layer,
+            whole_batch=bool(config.dropout),  # its random numbers are drawn for all states of a call at once
+        )
 
     @classmethod
     def initial(cls, config: Config, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -107,18 +113,14 @@ class VanillaRNN(LayerModel):
     def configure(self, configs: Sequence[Config]) -> None:
         self._generators: list[np.random.Generator] = []
 
-    def stir(self, seeds: Sequence[int], step: int) -> None:
-        """Dropout's random numbers; a model in training that was never stirred drops nothing."""
+    def start_step(self, seeds: Sequence[int], step: int) -> None:
+        """Dropout's random numbers; before the first step a model drops nothing."""
         self._generators = [Stream(seed, "dropout").generator(step) for seed in seeds] if self.config.dropout else []
 
     def eigenvalues(self, weights: Weights) -> Tensor:
         """Of W_hh of all layers and directions, complex: the recurrence linearized at state 0."""
         names = [name for name in self.roles(self.config) if name.startswith("weight_hh")]
         return torch.cat([eigenvalues(weights[name]) for name in names], -1)
-
-    @classmethod
-    def is_layer(cls, config: Config) -> bool:
-        return config.layers == 1 and not config.bidirectional
 
     def layer(self, weights: Weights) -> Layer:
         flat = len(leading_shape(self, weights)) - 1
@@ -132,10 +134,9 @@ class VanillaRNN(LayerModel):
         )
 
     def outputs(self, weights: Weights, inputs: Tensor, live: Tensor | None = None) -> Tensor:
-        if self.is_layer(self.config):
+        if self.traits(self.config).layer:
             return super().outputs(weights, inputs, live)
-        leading = leading_shape(self, weights)
-        flat = {name: value.flatten(0, len(leading) - 1) for name, value in weights.items()}
+        leading, flat = flattened(self, weights)
         x_NBTF = inputs.expand(math.prod(leading), *inputs.shape)
         for layer in range(self.config.layers):
             if layer:
@@ -144,14 +145,6 @@ class VanillaRNN(LayerModel):
             x_NBTF = torch.cat(found, -1) if len(found) > 1 else found[0]
         answers_NBTO = torch.einsum("nbtf,nof->nbto", x_NBTF, flat["readout_weight"])
         return (answers_NBTO + flat["readout_bias"][:, None, None]).unflatten(0, leading)
-
-    @classmethod
-    def whole_batch(cls, config: Config) -> bool:
-        return bool(config.dropout)  # its random numbers are drawn for all states of a call in one go
-
-    @classmethod
-    def carries(cls, config: Config) -> bool:
-        return cls.is_layer(config)
 
     def outputs_from(self, weights: Weights, inputs: Tensor, states: Tensor | None) -> tuple[Tensor, Tensor]:
         leading, layer = leading_shape(self, weights), self.layer(weights)

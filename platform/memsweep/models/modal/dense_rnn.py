@@ -30,7 +30,7 @@ from torch import Tensor
 from memsweep.config.core.fields import setting
 from memsweep.models import initialization
 from memsweep.models.balance import balanced_as_a_whole, driven_response
-from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Weights, leading_shape
+from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Traits, Weights, leading_shape
 from memsweep.models.modal.config import ModalConfig
 from memsweep.models.modal.modes import balanced_modes, modal_response
 from memsweep.models.orthogonal_maps import random_orthogonal, rotation
@@ -87,18 +87,16 @@ class DenseRNN(LayerModel):
         }
 
     @classmethod
-    def is_linear(cls, config: Config) -> bool:
-        return config.activation == "linear"
-
-    @classmethod
-    def pack_fields(cls, config: Config) -> frozenset[str]:
-        # a free P, padded with zeros, would have modes of eigenvalue 1 in its padding
-        return frozenset({"width", "parameterization"}) if config.basis == ORTHOGONAL else frozenset()
-
-    @classmethod
-    def has_separate_modes(cls, config: Config) -> bool:
-        """Of an orthogonal basis; with a nonlinear activation they are those of small states."""
-        return config.basis == ORTHOGONAL
+    def traits(cls, config: Config) -> Traits:
+        """An orthogonal basis has separate modes; with a nonlinear activation they are the modes of small states."""
+        separate = config.basis == ORTHOGONAL
+        return Traits(
+            linear=config.activation == "linear",
+            layer=True,
+            separate_modes=separate,
+            # a free P, padded with zeros, would have modes of eigenvalue 1 in its padding
+            pack_fields=frozenset({"width", "parameterization"}) if separate else frozenset(),
+        )
 
     @classmethod
     def initial(cls, config: Config, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -140,14 +138,12 @@ class DenseRNN(LayerModel):
             return diagonal_NM
         step_NMM = self._increment(self._basis(weights), diagonal_NM)
         known = torch.isfinite(step_NMM).all(-1).all(-1)
-        found_NM = torch.linalg.eigvalsh(torch.where(known[..., None, None], step_NMM, 0.0))
-        return torch.where(known.unsqueeze(-1), 1.0 + found_NM, torch.nan)
+        moved_NM = torch.linalg.eigvalsh(torch.where(known[..., None, None], step_NMM, 0.0))
+        return torch.where(known.unsqueeze(-1), 1.0 + moved_NM, torch.nan)
 
-    def modal(self, weights: Weights) -> dict[str, Tensor]:
-        return self._rotated(weights, self._basis(weights))
-
-    def from_modal(self, weights: Weights) -> dict[str, Tensor]:
-        return self._rotated(weights, self._basis(weights).mT)
+    def modal(self, weights: Weights, inverse: bool = False) -> dict[str, Tensor]:
+        basis_NMM = self._basis(weights)
+        return self._rotated(weights, basis_NMM.mT if inverse else basis_NMM)
 
     def _rotated(self, weights: Weights, basis_NMM: Tensor) -> dict[str, Tensor]:
         """Encoder and readout of the states P h."""
@@ -203,5 +199,5 @@ class DenseRNN(LayerModel):
     def balanced(self, weights: Weights) -> dict[str, Tensor]:
         """|encoder| = |readout| in every mode of an orthogonal basis, in all where the basis is free."""
         if self.config.basis == ORTHOGONAL:
-            return self.from_modal(balanced_modes(self.modal(weights)))
+            return self.modal(balanced_modes(self.modal(weights)), inverse=True)
         return balanced_as_a_whole(weights, ["encoder_weight"], ["encoder_bias"], ["readout_weight"])

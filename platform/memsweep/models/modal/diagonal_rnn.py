@@ -22,7 +22,7 @@ from torch import Tensor
 
 from memsweep.config.core.fields import setting
 from memsweep.models import initialization
-from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Weights, leading_shape
+from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Traits, Weights, leading_shape
 from memsweep.models.modal.config import ModalConfig
 from memsweep.models.modal.modes import balanced_modes, modal_response
 from memsweep.models.parameterizations.build import Mixture
@@ -55,16 +55,13 @@ class DiagonalRNN(LayerModel):
         }
 
     @classmethod
-    def is_linear(cls, config: Config) -> bool:
-        return config.activation == "linear"
-
-    @classmethod
-    def pack_fields(cls, config: Config) -> frozenset[str]:
-        return frozenset({"width", "parameterization"})
-
-    @classmethod
-    def has_separate_modes(cls, config: Config) -> bool:
-        return True
+    def traits(cls, config: Config) -> Traits:
+        return Traits(
+            linear=config.activation == "linear",
+            layer=True,
+            separate_modes=True,
+            pack_fields=frozenset({"width", "parameterization"}),
+        )
 
     @classmethod
     def initial(cls, config: Config, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:

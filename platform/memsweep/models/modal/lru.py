@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from memsweep.config.core.fields import setting
-from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Weights, leading_shape
+from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Traits, Weights, flattened
 from memsweep.models.initialization import SPREAD, spread_rates
 from memsweep.recurrence.linear.impulse import diagonal_response
 from memsweep.recurrence.scan import linear_scan
@@ -104,12 +104,8 @@ class LRU(LinearModel):
         return roles
 
     @classmethod
-    def pack_fields(cls, config: Config) -> frozenset[str]:
-        return frozenset({"width"})
-
-    @classmethod
-    def has_separate_modes(cls, config: Config) -> bool:
-        return True
+    def traits(cls, config: Config) -> Traits:
+        return Traits(linear=True, separate_modes=True, pack_fields=frozenset({"width"}))
 
     @classmethod
     def initial(cls, config: Config, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -165,8 +161,7 @@ class LRU(LinearModel):
 
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
         """The recurrence over time, all replicas at once."""
-        leading = leading_shape(self, weights)
-        flat = {name: value.flatten(0, len(leading) - 1) for name, value in weights.items()}
+        leading, flat = flattened(self, weights)
         drive_NMC = self._drive(flat)
         always_on = torch.cat([inputs, torch.ones_like(inputs[..., :1])], -1).to(drive_NMC.dtype)
         drive_NBTM = torch.einsum("nmc,btc->nbtm", drive_NMC, always_on)

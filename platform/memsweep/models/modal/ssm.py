@@ -32,9 +32,9 @@ from torch import Tensor
 
 from memsweep.config.core.fields import setting
 from memsweep.models import initialization
-from memsweep.models.affine import Affine, applied, composed, equalized
+from memsweep.models.affine import Affine, affine, composed, equalized
 from memsweep.models.balance import driven_response
-from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Weights, leading_shape
+from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Traits, Weights, flattened, leading_shape
 from memsweep.models.modal.config import ModalConfig
 from memsweep.models.modal.modes import balanced_modes, modal_response
 from memsweep.models.orthogonal_maps import random_orthogonal
@@ -109,17 +109,14 @@ class SSM(LayerModel):
         }
 
     @classmethod
-    def is_linear(cls, config: Config) -> bool:
-        return config.activation == "linear"
-
-    @classmethod
-    def pack_fields(cls, config: Config) -> frozenset[str]:
-        separate = cls.has_separate_modes(config)
-        return frozenset({"width", "parameterization"}) if separate else frozenset()
-
-    @classmethod
-    def has_separate_modes(cls, config: Config) -> bool:
-        return config.form == PLAIN and config.basis == DIAGONAL
+    def traits(cls, config: Config) -> Traits:
+        separate = config.form == PLAIN and config.basis == DIAGONAL
+        return Traits(
+            linear=config.activation == "linear",
+            layer=config.form == PLAIN,
+            separate_modes=separate,
+            pack_fields=frozenset({"width", "parameterization"}) if separate else frozenset(),
+        )
 
     @classmethod
     def initial(cls, config: Config, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -176,10 +173,6 @@ class SSM(LayerModel):
     def _out(self) -> list[str]:
         return ["after_{}_l0", "after_{}_l1", "readout_{}"] if self.config.form == MLP else ["readout_{}"]
 
-    @classmethod
-    def is_layer(cls, config: Config) -> bool:
-        return config.form == PLAIN
-
     def layer(self, weights: Weights) -> Layer:
         """Of the plain form, whose activation acts on the states on their way out."""
         flat = len(leading_shape(self, weights)) - 1
@@ -196,17 +189,16 @@ class SSM(LayerModel):
 
     def outputs(self, weights: Weights, inputs: Tensor, live: Tensor | None = None) -> Tensor:
         """Of the form mlp: batched heads around a recurrence over time, all replicas at once."""
-        if self.is_layer(self.config):
+        if self.traits(self.config).layer:
             return super().outputs(weights, inputs, live)
-        leading = leading_shape(self, weights)
-        flat = {name: value.flatten(0, len(leading) - 1) for name, value in weights.items()}
+        leading, flat = flattened(self, weights)
         # eigenvalues of the weights as they came: a mixture of parameterizations runs over the first dimension
         gain_NM = self._gain(self._modes(weights)).flatten(0, len(leading) - 1)
         inputs_NBTI = inputs.expand(gain_NM.shape[0], *inputs.shape)
-        drive_NBTM = self._mlp(applied(inputs_NBTI, *_maps(flat, ["encoder_{}"])[0]), _maps(flat, self._into()[1:]))
+        drive_NBTM = self._mlp(affine(inputs_NBTI, *_maps(flat, ["encoder_{}"])[0]), _maps(flat, self._into()[1:]))
         states_NBTM = self._recurrence(weights, len(leading), gain_NM[:, None, None] * drive_NBTM)
         answers_NBTM = self._mlp(states_NBTM, _maps(flat, self._out()[:-1]))
-        return applied(answers_NBTM, *_maps(flat, ["readout_{}"])[0]).unflatten(0, leading)
+        return affine(answers_NBTM, *_maps(flat, ["readout_{}"])[0]).unflatten(0, leading)
 
     def _activated(self, values: Tensor) -> Tensor:
         """The activation of the values, in their place."""
@@ -215,7 +207,7 @@ class SSM(LayerModel):
 
     def _mlp(self, x_NBTM: Tensor, layers: Sequence[Affine]) -> Tensor:
         first, second = layers
-        return applied(self._activated(applied(x_NBTM, *first)), *second)
+        return affine(self._activated(affine(x_NBTM, *first)), *second)
 
     def _recurrence(self, weights: Weights, leading: int, drive_NBTM: Tensor) -> Tensor:
         if self.config.basis == FREE:
@@ -237,7 +229,7 @@ class SSM(LayerModel):
 
     def balanced(self, weights: Weights) -> dict[str, Tensor]:
         """Mode by mode where the modes are independent; else all affine maps get the same Frobenius norm."""
-        if self.has_separate_modes(self.config):
+        if self.traits(self.config).separate_modes:
             return balanced_modes(weights)
         names = self._into() + self._out()
         equal = equalized(_maps(weights, names))

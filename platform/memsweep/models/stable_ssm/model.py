@@ -34,7 +34,7 @@ from torch.nn import functional
 
 from memsweep.config.core.fields import setting
 from memsweep.models import initialization
-from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Weights, leading_shape
+from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Traits, Weights, flattened
 from memsweep.models.parameterizations.build import Exp, build
 from memsweep.models.stable_ssm.convolution import causal_convolution
 from memsweep.models.stable_ssm.initial import FREE, FREQUENCIES, RELATIVE, initial_layer
@@ -127,8 +127,9 @@ class StableSSM(LinearModel):
         }
 
     @classmethod
-    def is_linear(cls, config: Config) -> bool:
-        return config.layers == 1 and config.activation == "linear" and not config.glu and not config.layer_norm
+    def traits(cls, config: Config) -> Traits:
+        plain = config.layers == 1 and not config.glu and not config.layer_norm
+        return Traits(linear=plain and config.activation == "linear")
 
     @classmethod
     def initial(cls, config: Config, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -163,8 +164,7 @@ class StableSSM(LinearModel):
         return torch.cat([self._modes(weights, layer)[0].flatten(-2) for layer in range(self.config.layers)], -1)
 
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
-        leading = leading_shape(self, weights)
-        flat = {name: value.flatten(0, len(leading) - 1) for name, value in weights.items()}
+        leading, flat = flattened(self, weights)
         # channels before time and batch: convolutions and mixes are then plain matrix products
         inputs_ITB = inputs.permute(2, 1, 0)
         x_NMTB = _mixed(flat["encoder_weight"], inputs_ITB.unsqueeze(0), flat["encoder_bias"])

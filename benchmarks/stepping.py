@@ -1,4 +1,6 @@
-"""A rule's gradient while the sequence goes by, step after step, in memory that does not grow with its length.
+"""Computes a rule's gradient step by step, in memory that does not grow with the length of the sequence.
+
+No study trains by it: it is the reference of ``memsweep.rules.batched`` in the tests, and a row of the memory table.
 
 For each layer and sequence three things are kept: the state, and for every part that the rule traces the sensitivity
 of each state to its own row of that part, e_t = df(x_t, h_{t-1})/dpart + D_t e_{t-1}. Of an LRU under ``online_full``
@@ -10,20 +12,21 @@ Letters: see memsweep.models.deep.unit; I inputs, O outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from memsweep import registry
 from memsweep.errors import one_of
 from memsweep.models.base import Weights
 from memsweep.models.deep.base import DeepModel
 from memsweep.models.deep.unit import Parts, Unit
-from memsweep.rules.base import Rule, holding_still, learning
-from memsweep.rules.graft import with_traces
+from memsweep.rules.base import Rule, detached, learning
 
 
 class Online:
@@ -132,7 +135,7 @@ class Stepping:
         past = self._pasts.get(layer)
         before_NBM = self._rest(unit, parts, x_NBTF) if past is None else past.states
         before_NBTM = before_NBM.unsqueeze(2)
-        step_NBTM = unit.advance(holding_still(parts, traced), x_NBTF, before_NBTM, self.rule.recurrent)
+        step_NBTM = unit.advance(detached(parts, traced), x_NBTF, before_NBTM, self.rule.recurrent)
         if not self.rule.trains_layers:
             step_NBTM = step_NBTM.detach()
         traces = {}
@@ -170,3 +173,35 @@ class Stepping:
             name: torch.addcmul(found[name], slope_NBM.reshape(*slope_NBM.shape, *[1] * (found[name].ndim - 3)), trace)
             for name, trace in past.traces.items()
         }
+
+
+def with_traces(states_NBM: Tensor, parts: Mapping[str, Tensor], traces: Mapping[str, Tensor]) -> Tensor:
+    """The states, with derivatives of their own and by some parts besides; differentiable once.
+
+    The sensitivity e of a state by a part gives the part's gradient sum_b conj(e) delta in torch's convention, where
+    delta is the gradient of the state; a real part takes the real share of that.
+
+    Args:
+        states_NBM: ``[N, B, M]``; their own derivatives stay.
+        parts: by name, ``[N, M, ...]``.
+        traces: sensitivities of the states by each of these parts, ``[N, B, M, ...]``, constants.
+    """
+    result: Tensor = _WithTraces.apply(states_NBM, [traces[name] for name in parts], *parts.values())
+    return result
+
+
+class _WithTraces(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, states_NBM: Tensor, traces: list[Tensor], *parts: Tensor) -> Tensor:
+        ctx.real = [not part.is_complex() for part in parts]
+        ctx.save_for_backward(*traces)
+        return states_NBM.view_as(states_NBM)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, delta_NBM: Tensor) -> tuple[Any, ...]:
+        grads = []
+        for trace, real in zip(ctx.saved_tensors, ctx.real, strict=True):
+            grad = torch.einsum("nbm,nbm...->nm...", delta_NBM, trace.conj())
+            grads.append(grad.real if real else grad)
+        return delta_NBM, None, *grads
