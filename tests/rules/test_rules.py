@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from memsweep.rules.graft import with_traces
 from torch import Tensor
 
 from benchmarks.small_stacks import Case, case, fits, flat, forward_rules, from_unit, relative, unit_config
-from benchmarks.stepping import Stepping
+from benchmarks.stepping import Stepping, with_traces
 from memsweep import registry
 from memsweep.config.schema.trial import TrainingConfig, TrialConfig
 from memsweep.models.deep.residual_stack import ResidualStack
