@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from memsweep.models.base import Signature
-from memsweep.models.parameterizations.build import build
+from memsweep.models.parameterizations.base import build
 
 SPREAD, PUBLISHED = "spread", "published"
 CHOICES = (SPREAD, PUBLISHED)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from memsweep.models.single_thread import one_thread
+from memsweep.models.spectrum import one_thread
 
 EXPONENTIAL, CAYLEY = "exponential", "cayley"
 _ORDER = 4  # of a block of the Taylor polynomial, which has _ORDER^2 + 1 terms

@@ -20,7 +20,7 @@ from memsweep.errors import ConfigError
 from memsweep.learning.ensemble.replicas import Replica, build
 from memsweep.learning.loop import train
 from memsweep.learning.loss.task_loss import task_loss_for
-from memsweep.models.base import Signature
+from memsweep.models.base import Signature, Traits
 from memsweep.models.deep.dropout import Dropout
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.models.spectrum import eigenvalues
@@ -318,7 +318,8 @@ def test_errors_of_a_linear_stack_are_exact_whatever_trained_it() -> None:
 
 def test_trials_of_a_rule_that_goes_through_sequences_share_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the statistics of a batch serve two tasks at once; a deep model that packs must not learn another's task."""
-    monkeypatch.setattr(ResidualStack, "pack_fields", classmethod(lambda cls, config: frozenset({"width"})))
+    packing = Traits(linear=True, pack_fields=frozenset({"width"}))
+    monkeypatch.setattr(ResidualStack, "traits", classmethod(lambda cls, config: packing))
 
     def programs(rule: str) -> set[str]:
         tasks = [task_config(rate=rate) for rate in (0.5, 1.0)]

@@ -20,7 +20,7 @@ from memsweep.models.base import Signature, as_linear
 from memsweep.models.modal.dense_rnn import DenseRNN
 from memsweep.models.modal.diagonal_rnn import DiagonalRNN
 from memsweep.models.orthogonal_maps import random_orthogonal, random_symmetric, rotation
-from memsweep.models.parameterizations.build import Direct, Exp, Relu, Softplus
+from memsweep.models.parameterizations.maps import Direct, Exp, Relu, Softplus
 from memsweep.testing import ModelSuite
 from paths import ROOT
 

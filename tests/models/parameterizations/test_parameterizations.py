@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from memsweep import registry
-from memsweep.models.parameterizations.build import DISCRETE, DISCRETIZATIONS, EULER, EXACT, Mixture, build
+from memsweep.models.parameterizations.base import DISCRETE, DISCRETIZATIONS, EULER, EXACT, Mixture, build
 from paths import ROOT
 
 registry.discover(ROOT)

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from engine import noise, trial, weights_of, with_random
 from memsweep import registry
 from memsweep.models.base import LinearModel, Signature, as_linear
-from memsweep.models.parameterizations.build import Best, Direct, Relu, build
+from memsweep.models.parameterizations.base import build
+from memsweep.models.parameterizations.maps import Best, Direct, Relu
 from memsweep.models.stable_ssm.convolution import causal_convolution
 from memsweep.models.stable_ssm.layer import discretized, kernel, layer_norm
 from memsweep.models.stable_ssm.model import StableSSM

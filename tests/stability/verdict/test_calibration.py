@@ -20,7 +20,7 @@ from engine import model_config, stacked, task_config
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
 from memsweep.learning.ensemble.replicas import stability_margin
 from memsweep.models.base import Part
-from memsweep.models.parameterizations.build import EXACT, build
+from memsweep.models.parameterizations.base import EXACT, build
 from memsweep.stability.perturbation.error import perturbation_error, radius_grid
 from memsweep.stability.verdict.radius import stability_radii
 from memsweep.stability.verdict.rule import Verdict, judge

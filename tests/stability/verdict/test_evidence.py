@@ -9,7 +9,7 @@ import pytest
 
 from engine import model_config
 from memsweep.config.schema.canonical import to_dict
-from memsweep.models.parameterizations.build import DISCRETE
+from memsweep.models.parameterizations.base import DISCRETE
 from memsweep.stability.verdict.evidence import analytic_modulus, distance_bound
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from memsweep.models.base import Group, Weights
 from memsweep.models.matrix.config import FreeConfig
-from memsweep.models.matrix.free import FreeMatrixRNN
+from memsweep.models.matrix.rnn import FreeMatrixRNN
 from memsweep.models.orthogonal_maps import polar
 from memsweep.registry import register_model
 

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from memsweep.models.base import Traits, Weights
 from memsweep.models.matrix.config import LINEAR, FreeConfig, MatrixConfig
-from memsweep.models.matrix.free import FreeMatrixRNN
 from memsweep.models.matrix.gain_schedules import EXP_ALPHA, NONE
+from memsweep.models.matrix.rnn import FreeMatrixRNN
 from memsweep.models.spectrum import spectral_norm
 from memsweep.recurrence.cell import Cell, activated
 from memsweep.registry import register_model

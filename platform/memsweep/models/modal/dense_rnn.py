@@ -20,7 +20,7 @@ Letters: see memsweep.models.base.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,11 +30,12 @@ from torch import Tensor
 from memsweep.config.core.fields import setting
 from memsweep.models import initialization
 from memsweep.models.balance import balanced_as_a_whole, driven_response
-from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Traits, Weights, leading_shape
-from memsweep.models.modal.config import ModalConfig
+from memsweep.models.base import Part, Response, Role, Signature, Traits, Weights, leading_shape
+from memsweep.models.modal.base import ENCODER_AND_READOUT, PACKED, RATES, ModalConfig, ModalModel
 from memsweep.models.modal.modes import balanced_modes, modal_response
 from memsweep.models.orthogonal_maps import random_orthogonal, rotation
-from memsweep.models.parameterizations.build import EULER, Mixture
+from memsweep.models.parameterizations.base import EULER
+from memsweep.models.spectrum import symmetric_eigenvalues
 from memsweep.recurrence.layer import Layer
 from memsweep.registry import register_model
 
@@ -44,7 +45,7 @@ _TURN = 2.0
 
 
 @register_model("dense_rnn")
-class DenseRNN(LayerModel):
+class DenseRNN(ModalModel):
     """Dense recurrent network: linear with the activation ``linear``, nonlinear inside the recurrence otherwise."""
 
     @dataclass(frozen=True, kw_only=True)
@@ -77,14 +78,7 @@ class DenseRNN(LayerModel):
 
     @classmethod
     def roles(cls, config: Config) -> Mapping[str, Role]:
-        return {
-            "recurrent_weight": Role(Part.RECURRENT, ("width",), diagonal=True, rate=True),
-            "basis": Role(Part.RECURRENT, ("width", "width")),
-            "encoder_weight": Role(Part.ENCODER, ("width", "input")),
-            "encoder_bias": Role(Part.BIAS, ("width",)),
-            "readout_weight": Role(Part.READOUT, ("output", "width")),
-            "readout_bias": Role(Part.BIAS, ("output",)),
-        }
+        return RATES | {"basis": Role(Part.RECURRENT, ("width", "width"))} | ENCODER_AND_READOUT
 
     @classmethod
     def traits(cls, config: Config) -> Traits:
@@ -95,7 +89,7 @@ class DenseRNN(LayerModel):
             layer=True,
             separate_modes=separate,
             # a free P, padded with zeros, would have modes of eigenvalue 1 in its padding
-            pack_fields=frozenset({"width", "parameterization"}) if separate else frozenset(),
+            pack_fields=PACKED if separate else frozenset(),
         )
 
     @classmethod
@@ -110,15 +104,6 @@ class DenseRNN(LayerModel):
         weights = {"recurrent_weight": raw, "basis": basis}
         return weights | initialization.encoder_and_readout(config.initialization, width, signature, rng)
 
-    def configure(self, configs: Sequence[Config]) -> None:
-        self.parameterizations = Mixture([config.parameterization for config in configs])
-
-    def _diagonal(self, weights: Weights) -> Tensor:
-        """lambda, of which the basis makes the recurrent matrix: ``[N..., M]``."""
-        return self.parameterizations.eigenvalue(
-            weights["recurrent_weight"], self.config.dt, self.config.discretization
-        )
-
     def _basis(self, weights: Weights) -> Tensor:
         """P: ``[N..., M, M]``."""
         return rotation(weights["basis"]) if self.config.basis == ORTHOGONAL else weights["basis"]
@@ -127,19 +112,12 @@ class DenseRNN(LayerModel):
         """P^T diag(lambda - 1) P, what one step of the linear recurrence adds to the state: ``[N..., M, M]``."""
         return basis_NMM.mT @ ((diagonal_NM - 1.0).unsqueeze(-1) * basis_NMM)
 
-    def _gain(self, diagonal_NM: Tensor) -> Tensor:
-        """Input scale of each mode; NaN beyond |lambda| = 1 with ``normalize``: no such normalized state exists."""
-        return torch.sqrt(1.0 - diagonal_NM.square()) if self.config.normalize else torch.ones_like(diagonal_NM)
-
     def eigenvalues(self, weights: Weights) -> Tensor:
         """In the order of the width axis; those of a free basis ascend."""
-        diagonal_NM = self._diagonal(weights)
+        diagonal_NM = self.modes(weights)
         if self.config.basis == ORTHOGONAL:
             return diagonal_NM
-        step_NMM = self._increment(self._basis(weights), diagonal_NM)
-        known = torch.isfinite(step_NMM).all(-1).all(-1)
-        moved_NM = torch.linalg.eigvalsh(torch.where(known[..., None, None], step_NMM, 0.0))
-        return torch.where(known.unsqueeze(-1), 1.0 + moved_NM, torch.nan)
+        return 1.0 + symmetric_eigenvalues(self._increment(self._basis(weights), diagonal_NM))
 
     def modal(self, weights: Weights, inverse: bool = False) -> dict[str, Tensor]:
         basis_NMM = self._basis(weights)
@@ -158,17 +136,17 @@ class DenseRNN(LayerModel):
         leading, dt = leading_shape(self, weights), self.config.dt
         # before the leading dimensions are flattened: replicas may differ in their parameterization, copies may not
         flat = len(leading) - 1
-        diagonal_NM, basis_NMM = self._diagonal(weights).flatten(0, flat), self._basis(weights).flatten(0, flat)
+        diagonal_NM, basis_NMM = self.modes(weights).flatten(0, flat), self._basis(weights).flatten(0, flat)
         weights = {name: value.flatten(0, flat) for name, value in weights.items()}
         if self.config.basis == ORTHOGONAL and self.config.activation == "linear":
             weights, matrix = self._rotated(weights, basis_NMM), diagonal_NM - 1.0
-            gain_NM = self._gain(diagonal_NM)
+            gain_NM = self.gain(diagonal_NM)
             encoder_NMI, bias_NM = gain_NM.unsqueeze(-1) * weights["encoder_weight"], gain_NM * weights["encoder_bias"]
         else:
             matrix = self._increment(basis_NMM, diagonal_NM)
             encoder_NMI, bias_NM = weights["encoder_weight"], weights["encoder_bias"]
             if self.config.normalize:
-                gain_NMM = basis_NMM.mT @ (self._gain(diagonal_NM).unsqueeze(-1) * basis_NMM)
+                gain_NMM = basis_NMM.mT @ (self.gain(diagonal_NM).unsqueeze(-1) * basis_NMM)
                 encoder_NMI, bias_NM = gain_NMM @ encoder_NMI, (gain_NMM @ bias_NM.unsqueeze(-1)).squeeze(-1)
         return Layer(
             encoder=encoder_NMI / dt,
@@ -182,9 +160,9 @@ class DenseRNN(LayerModel):
         )
 
     def response(self, weights: Weights, horizon: int) -> Response:
-        diagonal_NM, basis_NMM = self._diagonal(weights), self._basis(weights)
+        diagonal_NM, basis_NMM = self.modes(weights), self._basis(weights)
         if self.config.basis == ORTHOGONAL:
-            return modal_response(self._rotated(weights, basis_NMM), diagonal_NM, self._gain(diagonal_NM), horizon)
+            return modal_response(self._rotated(weights, basis_NMM), diagonal_NM, self.gain(diagonal_NM), horizon)
         identity_MM = torch.eye(self.config.width, dtype=diagonal_NM.dtype, device=diagonal_NM.device)
         matrix_NMM = identity_MM + self._increment(basis_NMM, diagonal_NM)
         return driven_response(

@@ -13,25 +13,23 @@ Letters: see memsweep.models.base.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from memsweep.config.core.fields import setting
 from memsweep.models import initialization
-from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Traits, Weights, leading_shape
-from memsweep.models.modal.config import ModalConfig
+from memsweep.models.base import Response, Role, Signature, Traits, Weights, leading_shape
+from memsweep.models.modal.base import ENCODER_AND_READOUT, PACKED, RATES, ModalConfig, ModalModel
 from memsweep.models.modal.modes import balanced_modes, modal_response
-from memsweep.models.parameterizations.build import Mixture
 from memsweep.recurrence.layer import Layer
 from memsweep.registry import register_model
 
 
 @register_model("diagonal_rnn")
-class DiagonalRNN(LayerModel):
+class DiagonalRNN(ModalModel):
     """Diagonal recurrent network: linear with the activation ``linear``, nonlinear inside the recurrence otherwise."""
 
     @dataclass(frozen=True, kw_only=True)
@@ -46,22 +44,11 @@ class DiagonalRNN(LayerModel):
 
     @classmethod
     def roles(cls, config: Config) -> Mapping[str, Role]:
-        return {
-            "recurrent_weight": Role(Part.RECURRENT, ("width",), diagonal=True, rate=True),
-            "encoder_weight": Role(Part.ENCODER, ("width", "input")),
-            "encoder_bias": Role(Part.BIAS, ("width",)),
-            "readout_weight": Role(Part.READOUT, ("output", "width")),
-            "readout_bias": Role(Part.BIAS, ("output",)),
-        }
+        return RATES | ENCODER_AND_READOUT
 
     @classmethod
     def traits(cls, config: Config) -> Traits:
-        return Traits(
-            linear=config.activation == "linear",
-            layer=True,
-            separate_modes=True,
-            pack_fields=frozenset({"width", "parameterization"}),
-        )
+        return Traits(linear=config.activation == "linear", layer=True, separate_modes=True, pack_fields=PACKED)
 
     @classmethod
     def initial(cls, config: Config, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -71,23 +58,14 @@ class DiagonalRNN(LayerModel):
             config.initialization, config.width, signature, rng
         )
 
-    def configure(self, configs: Sequence[Config]) -> None:
-        self.parameterizations = Mixture([config.parameterization for config in configs])
-
     def eigenvalues(self, weights: Weights) -> Tensor:
-        return self.parameterizations.eigenvalue(
-            weights["recurrent_weight"], self.config.dt, self.config.discretization
-        )
-
-    def _gain(self, eigenvalues: Tensor) -> Tensor:
-        """Input scale of each mode; NaN beyond |eigenvalue| = 1 with ``normalize``: no such normalized state exists."""
-        return torch.sqrt(1.0 - eigenvalues.square()) if self.config.normalize else torch.ones_like(eigenvalues)
+        return self.modes(weights)
 
     def layer(self, weights: Weights) -> Layer:
         leading, dt = leading_shape(self, weights), self.config.dt
         # before the leading dimensions are flattened: replicas may differ in their parameterization, copies may not
-        eigenvalues = self.eigenvalues(weights)
-        drive = self._gain(eigenvalues) / dt
+        eigenvalues = self.modes(weights)
+        drive = self.gain(eigenvalues) / dt
         flat = len(leading) - 1
         return Layer(
             encoder=(drive.unsqueeze(-1) * weights["encoder_weight"]).flatten(0, flat),
@@ -101,8 +79,8 @@ class DiagonalRNN(LayerModel):
         )
 
     def response(self, weights: Weights, horizon: int) -> Response:
-        eigenvalues_NM = self.eigenvalues(weights)
-        return modal_response(weights, eigenvalues_NM, self._gain(eigenvalues_NM), horizon)
+        eigenvalues_NM = self.modes(weights)
+        return modal_response(weights, eigenvalues_NM, self.gain(eigenvalues_NM), horizon)
 
     def balanced(self, weights: Weights) -> dict[str, Tensor]:
         return balanced_modes(weights)

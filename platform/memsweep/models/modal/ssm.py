@@ -34,11 +34,12 @@ from memsweep.config.core.fields import setting
 from memsweep.models import initialization
 from memsweep.models.affine import Affine, affine, composed, equalized
 from memsweep.models.balance import driven_response
-from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Traits, Weights, flattened, leading_shape
-from memsweep.models.modal.config import ModalConfig
+from memsweep.models.base import Part, Response, Role, Signature, Traits, Weights, flattened, leading_shape
+from memsweep.models.modal.base import PACKED, RATES, ModalConfig, ModalModel
 from memsweep.models.modal.modes import balanced_modes, modal_response
 from memsweep.models.orthogonal_maps import random_orthogonal
-from memsweep.models.parameterizations.build import EULER, Mixture
+from memsweep.models.parameterizations.base import EULER
+from memsweep.models.spectrum import symmetric_eigenvalues
 from memsweep.recurrence.activations import ACTIVATIONS, activation_named
 from memsweep.recurrence.layer import Layer
 from memsweep.recurrence.scan import linear_scan, scan
@@ -49,7 +50,7 @@ DIAGONAL, FREE = "diagonal", "free"
 
 
 @register_model("ssm")
-class SSM(LayerModel):
+class SSM(ModalModel):
     """State-space model: linear recurrence, activation at the output (plain) or in MLPs around it (mlp)."""
 
     @dataclass(frozen=True, kw_only=True)
@@ -84,7 +85,7 @@ class SSM(LayerModel):
     @classmethod
     def roles(cls, config: Config) -> Mapping[str, Role]:
         """Outside of the recurrence the MLPs' tensors do not grow with it: their axes are named ``hidden``."""
-        roles = {"recurrent_weight": Role(Part.RECURRENT, ("width",), diagonal=True, rate=True)}
+        roles = dict(RATES)
         if config.basis == FREE:
             roles["basis"] = Role(Part.RECURRENT, ("width", "width"))
         outer = "hidden" if config.form == MLP else "width"
@@ -115,7 +116,7 @@ class SSM(LayerModel):
             linear=config.activation == "linear",
             layer=config.form == PLAIN,
             separate_modes=separate,
-            pack_fields=frozenset({"width", "parameterization"}) if separate else frozenset(),
+            pack_fields=PACKED if separate else frozenset(),
         )
 
     @classmethod
@@ -137,34 +138,17 @@ class SSM(LayerModel):
                     weights[f"{name}_bias_l{layer}"] = drawn["readout_bias"]
         return weights
 
-    def configure(self, configs: Sequence[Config]) -> None:
-        self.parameterizations = Mixture([config.parameterization for config in configs])
-
-    def _modes(self, weights: Weights) -> Tensor:
-        """Eigenvalues of the modes, ``[N..., M]``; with a free basis, those that an orthogonal one would give."""
-        return self.parameterizations.eigenvalue(
-            weights["recurrent_weight"], self.config.dt, self.config.discretization
-        )
-
     def _matrix(self, weights: Weights) -> Tensor:
         """A = I - P' diag(1 - eigenvalue) P, ``[N..., M, M]``: symmetric."""
         basis = weights["basis"]
         identity = torch.eye(basis.shape[-1], dtype=basis.dtype, device=basis.device)
-        return identity - basis.mT @ ((1.0 - self._modes(weights)).unsqueeze(-1) * basis)
+        return identity - basis.mT @ ((1.0 - self.modes(weights)).unsqueeze(-1) * basis)
 
     def eigenvalues(self, weights: Weights) -> Tensor:
         """In the order of the width axis; those of a free basis ascend."""
         if self.config.basis == DIAGONAL:
-            return self._modes(weights)
-        matrix_NMM = self._matrix(weights)
-        # a diverged replica has none, and must not stop the others
-        known = torch.isfinite(matrix_NMM).flatten(-2).all(-1)
-        found_NM = torch.linalg.eigvalsh(torch.where(known[..., None, None], matrix_NMM, 0.0))
-        return torch.where(known.unsqueeze(-1), found_NM, torch.nan)
-
-    def _gain(self, eigenvalues: Tensor) -> Tensor:
-        """Input scale of each mode; NaN beyond |eigenvalue| = 1 with ``normalize``: no such normalized state exists."""
-        return torch.sqrt(1.0 - eigenvalues.square()) if self.config.normalize else torch.ones_like(eigenvalues)
+            return self.modes(weights)
+        return symmetric_eigenvalues(self._matrix(weights))
 
     def _into(self) -> list[str]:
         """Names of the affine maps before the recurrence: ``{}`` stands for weight or bias."""
@@ -176,8 +160,8 @@ class SSM(LayerModel):
     def layer(self, weights: Weights) -> Layer:
         """Of the plain form, whose activation acts on the states on their way out."""
         flat = len(leading_shape(self, weights)) - 1
-        modes = self._modes(weights)
-        gain = self._gain(modes)
+        modes = self.modes(weights)
+        gain = self.gain(modes)
         return Layer(
             encoder=(gain.unsqueeze(-1) * weights["encoder_weight"]).flatten(0, flat),
             bias=(gain * weights["encoder_bias"]).flatten(0, flat),
@@ -193,7 +177,7 @@ class SSM(LayerModel):
             return super().outputs(weights, inputs, live)
         leading, flat = flattened(self, weights)
         # eigenvalues of the weights as they came: a mixture of parameterizations runs over the first dimension
-        gain_NM = self._gain(self._modes(weights)).flatten(0, len(leading) - 1)
+        gain_NM = self.gain(self.modes(weights)).flatten(0, len(leading) - 1)
         inputs_NBTI = inputs.expand(gain_NM.shape[0], *inputs.shape)
         drive_NBTM = self._mlp(affine(inputs_NBTI, *_maps(flat, ["encoder_{}"])[0]), _maps(flat, self._into()[1:]))
         states_NBTM = self._recurrence(weights, len(leading), gain_NM[:, None, None] * drive_NBTM)
@@ -212,20 +196,20 @@ class SSM(LayerModel):
     def _recurrence(self, weights: Weights, leading: int, drive_NBTM: Tensor) -> Tensor:
         if self.config.basis == FREE:
             return scan(drive_NBTM, self._matrix(weights).flatten(0, leading - 1), "linear", leak=0.0, gain=1.0)
-        return linear_scan(self._modes(weights).flatten(0, leading - 1), drive_NBTM)
+        return linear_scan(self.modes(weights).flatten(0, leading - 1), drive_NBTM)
 
     def response(self, weights: Weights, horizon: int) -> Response:
         encoder, readout = (composed(_maps(weights, names)) for names in (self._into(), self._out()))
         if self.config.basis == FREE:
             return driven_response(self._matrix(weights), *encoder, *readout, horizon)
-        eigenvalues_NM = self._modes(weights)
+        eigenvalues_NM = self.modes(weights)
         around = {
             "encoder_weight": encoder[0],
             "encoder_bias": encoder[1],
             "readout_weight": readout[0],
             "readout_bias": readout[1],
         }
-        return modal_response(around, eigenvalues_NM, self._gain(eigenvalues_NM), horizon)
+        return modal_response(around, eigenvalues_NM, self.gain(eigenvalues_NM), horizon)
 
     def balanced(self, weights: Weights) -> dict[str, Tensor]:
         """Mode by mode where the modes are independent; else all affine maps get the same Frobenius norm."""

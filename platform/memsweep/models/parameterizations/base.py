@@ -1,4 +1,4 @@
-"""What a parameterization is: a map from a raw, trainable weight w to the rate of a recurrence.
+"""The base class of parameterizations: maps from a raw, trainable weight w to the rate of a recurrence.
 
 A rate r > 0 makes a mode forget like exp(-r t). What one time step of length dt multiplies the mode by, its eigenvalue,
 depends on the discretization:
@@ -21,11 +21,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from memsweep import registry
 from memsweep.errors import one_of
 
 EXACT, EULER, DISCRETE = "exact", "euler", "discrete"
@@ -56,7 +58,7 @@ class Parameterization(ABC):
 
     @abstractmethod
     def raw(self, rate: Tensor) -> Tensor:
-        """Inverse of ``rate``: a raw weight that gives a wanted rate > 0 within ``rates``; NaN or infinite beyond."""
+        """Inverse of ``rate``: the raw weight of a rate > 0 within ``rates``; NaN or infinite beyond."""
 
     @abstractmethod
     def modulus(self, shift: float, discretization: str = EXACT) -> float:
@@ -106,20 +108,20 @@ class Parameterization(ABC):
             return torch.exp(-self.rate(raw) * dt)
         if discretization == EULER:
             return 1.0 - self.rate(raw) * dt
-        _must_exist(discretization)
+        _check(discretization)
         return self.discrete(raw)
 
     def raw_for(self, rate: Tensor, dt: float, discretization: str) -> Tensor:
-        """Raw weights to start from, for modes of wanted rates > 0 per unit of time.
+        """Initial raw weights of modes with the given rates > 0 per unit of time.
 
-        Under ``exact`` and ``discrete`` the eigenvalue is exp(-rate dt); under ``euler`` the rate is the wanted one
+        Under ``exact`` and ``discrete`` the eigenvalue is exp(-rate dt); under ``euler`` the rate is the given one
         and the eigenvalue 1 - rate dt (direct and relu have the latter under ``exact`` too). Rates that the map does
         not reach are brought down to ``REACH`` of its fastest.
 
         Raises:
             ValueError: there is no such discretization.
         """
-        _must_exist(discretization)
+        _check(discretization)
         return self.discrete_raw(rate * dt) if discretization == DISCRETE else self.raw(self._reachable(rate))
 
     def _reachable(self, rate: Tensor) -> Tensor:
@@ -127,6 +129,38 @@ class Parameterization(ABC):
         return rate if math.isinf(fastest) else rate.clamp(max=REACH * fastest)
 
 
-def _must_exist(discretization: str) -> None:
+def _check(discretization: str) -> None:
     if discretization not in DISCRETIZATIONS:
         raise ValueError(f"discretization must be one of {one_of(DISCRETIZATIONS)}, got {discretization!r}")
+
+
+def build(config: Any) -> Parameterization:
+    """The parameterization that a Config (of a registered one) describes."""
+    part: Parameterization = registry.get(registry.PARAMETERIZATION, config.name)(config)
+    return part
+
+
+class Mixture:
+    """One eigenvalue map for stacked weights whose replicas use different parameterizations.
+
+    Every map runs on the whole tensor at its full shape, and each replica takes its own: the numbers of a replica
+    do not depend on what the others use.
+    """
+
+    def __init__(self, configs: Sequence[Any]) -> None:
+        distinct = list(dict.fromkeys(configs))
+        self.parts = [build(config) for config in distinct]
+        self.chosen = torch.tensor([distinct.index(config) for config in configs])
+
+    def eigenvalue(self, raw_NM: Tensor, dt: float, discretization: str) -> Tensor:
+        """Eigenvalues for raw weights ``[N, ..., M]``, N running over the configs."""
+        if len(self.parts) == 1:
+            return self.parts[0].eigenvalue(raw_NM, dt, discretization)
+        result = torch.zeros_like(raw_NM)
+        chosen = self.chosen.to(raw_NM.device).view(-1, *[1] * (raw_NM.ndim - 1))
+        for index, part in enumerate(self.parts):
+            mine = chosen == index
+            # a foreign raw weight might overflow this map, and 0 * inf would poison its gradient: give it the anchor
+            value = part.eigenvalue(torch.where(mine, raw_NM, part.anchor), dt, discretization)
+            result = torch.where(mine, value, result)
+        return result

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from memsweep.models import initialization
-from memsweep.models.parameterizations.build import EXACT, build
+from memsweep.models.parameterizations.base import EXACT, build
 
 FREE, RELATIVE = "free", "relative"
 FREQUENCIES = (FREE, RELATIVE)

@@ -35,7 +35,8 @@ from torch.nn import functional
 from memsweep.config.core.fields import setting
 from memsweep.models import initialization
 from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Traits, Weights, flattened
-from memsweep.models.parameterizations.build import Exp, build
+from memsweep.models.parameterizations.base import build
+from memsweep.models.parameterizations.maps import Exp
 from memsweep.models.stable_ssm.convolution import causal_convolution
 from memsweep.models.stable_ssm.initial import FREE, FREQUENCIES, RELATIVE, initial_layer
 from memsweep.models.stable_ssm.layer import discretized, kernel, layer_norm

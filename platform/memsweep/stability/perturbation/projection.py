@@ -11,7 +11,7 @@ import dataclasses
 from torch import Tensor
 
 from memsweep.learning.ensemble.replicas import Ensemble
-from memsweep.models.parameterizations.build import build
+from memsweep.models.parameterizations.base import build
 
 
 def project(ensemble: Ensemble, weights: Tensor) -> tuple[Ensemble, Tensor]:
