@@ -11,7 +11,6 @@ from benchmarks.small_stacks import INPUTS, Endless, case, fits, flat, forward_r
 from benchmarks.stepping import Online
 from memsweep import registry
 from memsweep.learning.memory import live_bytes
-from benchmarks.stepping import Online
 
 STACKS: dict[str, dict[str, Any]] = {
     "prenorm": {},

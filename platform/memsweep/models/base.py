@@ -165,58 +165,6 @@ class Model(nn.Module, ABC):
     # Every model defines these three.
 
     @classmethod
-    def problems(cls, trial: TrialConfig) -> Iterator[str]:
-        """Why such a model cannot run as the trial says, a sentence without a full stop each; nothing where it can."""
-        config, training = trial.model, trial.training
-        if trial.perturbation.projected and getattr(config, "discretization", None) == "discrete":
-            yield (
-                "perturbation.projected puts rates in the place of raw weights, but with model.discretization discrete "
-                "the weight of direct is the eigenvalue itself: use exact or euler, or projected false"
-            )
-        for group, given in training.groups.settings():
-            if not has_group(group, cls, config):
-                able = models_where(partial(has_group, group))
-                yield (
-                    f"training.groups.{group} sets {given}, but the model {config.name} has no weights in that group. "
-                    f"Models that have some: {able}. Leave it out, or set training.learning_rate and "
-                    "training.weight_decay, which are for all weights"
-                )
-        if registry.get(registry.TASK, trial.task.name).carries_states and not cls.traits(config).carries_states:
-            yield (
-                f"the task {trial.task.name} reads long sequences window by window, and the model {config.name}, as it "
-                "is set here, cannot go on from the states of the window before. Models that can: "
-                f"{models_where(lambda model, usual: model.traits(usual).carries_states)}"
-            )
-        if 0 < training.micro_batch < training.batch_size and cls.traits(config).whole_batch:
-            yield (
-                f"training.micro_batch is {training.micro_batch}, but the model {config.name}, as it is set here, must "
-                f"see a training batch ({training.batch_size} sequences) at once: its answer to a sequence depends on "
-                "the others (normalization over the batch, dropout that is drawn for all of it). Use 0, or a smaller "
-                "batch_size"
-            )
-
-    @classmethod
-    def sharing_problem(cls, config: Any) -> str | None:
-        """Why several workers cannot share out the sequences of a training step; None where they can."""
-        if getattr(config, "dropout", 0.0):
-            return (
-                "data cannot share out a step with dropout, whose draws are of the whole batch. Set model.dropout to "
-                "0, or take strategy: replicas"
-            )
-        if cls.traits(config).whole_batch:
-            return (
-                f"data cannot share out a step of the model {config.name} as it is configured: it takes statistics of "
-                "the whole batch (batch norm). Take a norm that does not, or strategy: replicas"
-            )
-        return None
-
-    @classmethod
-    def notes(cls) -> list[str]:
-        """Sentences about the class that ``memsweep describe`` adds to its docstring."""
-        config = default_config(cls)
-        return [] if config is None else [f"Rules: {one_of(fitting_rules(cls, config))}."]
-
-    @classmethod
     @abstractmethod
     def roles(cls, config: Any) -> Mapping[str, Role]:
         """The role of each weight tensor, by its name."""
@@ -332,6 +280,60 @@ class Model(nn.Module, ABC):
     def updated_statistics(self, weights: Weights) -> Mapping[str, Tensor]:
         """The statistics (``Part.STATISTIC``) after the last training step, by name; none by default."""
         return {}
+
+    # The engine's: which trials such a model can run.
+
+    @classmethod
+    def problems(cls, trial: TrialConfig) -> Iterator[str]:
+        """Why such a model cannot run as the trial says, a sentence without a full stop each; nothing where it can."""
+        config, training = trial.model, trial.training
+        if trial.perturbation.projected and getattr(config, "discretization", None) == "discrete":
+            yield (
+                "perturbation.projected puts rates in the place of raw weights, but with model.discretization discrete "
+                "the weight of direct is the eigenvalue itself: use exact or euler, or projected false"
+            )
+        for group, given in training.groups.settings():
+            if not has_group(group, cls, config):
+                able = models_where(partial(has_group, group))
+                yield (
+                    f"training.groups.{group} sets {given}, but the model {config.name} has no weights in that group. "
+                    f"Models that have some: {able}. Leave it out, or set training.learning_rate and "
+                    "training.weight_decay, which are for all weights"
+                )
+        if registry.get(registry.TASK, trial.task.name).carries_states and not cls.traits(config).carries_states:
+            yield (
+                f"the task {trial.task.name} reads long sequences window by window, and the model {config.name}, as it "
+                "is set here, cannot go on from the states of the window before. Models that can: "
+                f"{models_where(lambda model, usual: model.traits(usual).carries_states)}"
+            )
+        if 0 < training.micro_batch < training.batch_size and cls.traits(config).whole_batch:
+            yield (
+                f"training.micro_batch is {training.micro_batch}, but the model {config.name}, as it is set here, must "
+                f"see a training batch ({training.batch_size} sequences) at once: its answer to a sequence depends on "
+                "the others (normalization over the batch, dropout that is drawn for all of it). Use 0, or a smaller "
+                "batch_size"
+            )
+
+    @classmethod
+    def sharing_problem(cls, config: Any) -> str | None:
+        """Why several workers cannot share out the sequences of a training step; None where they can."""
+        if getattr(config, "dropout", 0.0):
+            return (
+                "data cannot share out a step with dropout, whose draws are of the whole batch. Set model.dropout to "
+                "0, or take strategy: replicas"
+            )
+        if cls.traits(config).whole_batch:
+            return (
+                f"data cannot share out a step of the model {config.name} as it is configured: it takes statistics of "
+                "the whole batch (batch norm). Take a norm that does not, or strategy: replicas"
+            )
+        return None
+
+    @classmethod
+    def notes(cls) -> list[str]:
+        """Sentences about the class that ``memsweep describe`` adds to its docstring."""
+        config = default_config(cls)
+        return [] if config is None else [f"Rules: {one_of(fitting_rules(cls, config))}."]
 
 
 def default_config(part: Any) -> Any:
