@@ -20,7 +20,8 @@ from benchmarks.harness import Options, Row
 from benchmarks.product import ENDLESS
 from benchmarks.published_matrix import PublishedMatrix, PublishedMatrixTraining
 from memsweep import registry, trial
-from memsweep.config.schema.trial import TrainingConfig, TrialConfig
+from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.learning import loop
 from memsweep.learning.loss.batch_sharding import ShardedBatch
 from memsweep.learning.loss.task_loss import task_loss_for

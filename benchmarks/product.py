@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from memsweep import registry, trial
-from memsweep.config.schema.trial import TrainingConfig, TrialConfig
+from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.api import LinearFunctionalTask
 from memsweep.learning import loop
 from memsweep.learning.loss.base import TaskLoss

@@ -24,7 +24,8 @@ from benchmarks.matrix_step import MatrixTraining
 from benchmarks.product import ENDLESS
 from benchmarks.small_stacks import Endless, case, fits, flat, forward_rules, from_unit, relative, unit_config
 from memsweep import registry
-from memsweep.config.schema.trial import TrainingConfig, TrialConfig
+from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.learning.memory import live_bytes
 from memsweep.models.deep.residual_stack import ResidualStack
 

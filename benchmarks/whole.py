@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from benchmarks.stages import Stages
 from memsweep.config.load.study import load_study
-from memsweep.config.schema.trial import SweepConfig
+from memsweep.config.schema.study import SweepConfig
 from memsweep.report import build
 from memsweep.report.analysis.live_verdicts import LiveVerdicts
 from memsweep.sweep.backend import Work

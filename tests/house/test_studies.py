@@ -16,7 +16,8 @@ from arena_files import write_imdb
 from image_files import write_cifar, write_mnist
 from memsweep.config.load.study import load_study
 from memsweep.config.schema.canonical import flatten, to_dict
-from memsweep.config.schema.trial import SweepConfig, TrialConfig
+from memsweep.config.schema.study import SweepConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError
 from paths import ROOT
 from text_files import write_ptb

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from engine import model_config, stacked, task_config
-from memsweep.config.schema.trial import TrainingConfig
+from memsweep.config.schema.training import TrainingConfig
 from memsweep.learning.ensemble.replicas import build, stability_margin
 from memsweep.learning.loop import train
 from memsweep.learning.loss.sampled import SampledLoss

@@ -14,7 +14,8 @@ from torch import Tensor
 from benchmarks.small_stacks import Case, case, fits, flat, forward_rules, from_unit, relative, unit_config
 from benchmarks.stepping import Stepping, with_traces
 from memsweep import registry
-from memsweep.config.schema.trial import TrainingConfig, TrialConfig
+from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.models.deep.unit import Parts, Recurrence, Through, Unit
 from memsweep.models.deep.unit_lru import LRUUnit

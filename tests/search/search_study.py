@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from memsweep.config.load.study import load_study
-from memsweep.config.schema.trial import SweepConfig, TrialConfig
+from memsweep.config.schema.study import SweepConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.search.study_search import StudySearch
 from memsweep.sweep.store.results import Store
 from paths import ROOT

@@ -13,7 +13,7 @@ import pytest
 from search_study import loss, study
 
 from memsweep.config.schema.canonical import to_dict
-from memsweep.config.schema.trial import SweepConfig
+from memsweep.config.schema.study import SweepConfig
 from memsweep.search.suggest.sampler import ask
 from memsweep.search.warm_start import EarlierStudy
 from memsweep.sweep.planning.identity import Arithmetic, identity

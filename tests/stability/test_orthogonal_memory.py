@@ -17,7 +17,8 @@ from torch import Tensor
 
 from engine import noise, task_config
 from memsweep import registry
-from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrainingConfig
+from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
 from memsweep.learning.loss.base import TaskLoss

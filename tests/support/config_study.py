@@ -12,7 +12,7 @@ from unittest import mock
 from memsweep import registry
 from memsweep.config.core.fields import setting
 from memsweep.config.load.study import load_study
-from memsweep.config.schema.trial import SweepConfig
+from memsweep.config.schema.study import SweepConfig
 from memsweep.errors import ConfigError
 from memsweep.models.parameterizations.maps import Exp
 from paths import ROOT

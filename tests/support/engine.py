@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from memsweep import registry
-from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
+from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
 from memsweep.learning.ensemble.flat_layout import slots
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loss.base import Data, TaskLoss

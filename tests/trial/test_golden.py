@@ -16,7 +16,8 @@ import pytest
 from arena_files import write_arena
 from image_files import write_cifar, write_mnist
 from memsweep import registry
-from memsweep.config.schema.trial import PerturbationConfig, TrainingConfig, TrialConfig
+from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
 from memsweep.trial import run_trial
 from paths import ROOT
 from text_files import write_ptb, write_text

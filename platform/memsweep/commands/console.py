@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from memsweep.config.schema.trial import ResourcesConfig, SweepConfig
+    from memsweep.config.schema.study import ResourcesConfig, SweepConfig
     from memsweep.errors import StoreError
     from memsweep.report import ReportPaths
     from memsweep.search.history import SearchHistory

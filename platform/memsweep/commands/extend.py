@@ -8,7 +8,8 @@ from typing import Any
 
 from memsweep.config.schema.chain import predecessor
 from memsweep.config.schema.search import Search
-from memsweep.config.schema.trial import SweepConfig, TrialConfig
+from memsweep.config.schema.study import SweepConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import MemsweepError
 from memsweep.sweep.planning.identity import identifying
 

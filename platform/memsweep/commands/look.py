@@ -16,7 +16,7 @@ from memsweep.sweep.planning.reuse import Reuse, find_reusable
 from memsweep.sweep.store.filesystem import Location
 
 if TYPE_CHECKING:
-    from memsweep.config.schema.trial import SweepConfig
+    from memsweep.config.schema.study import SweepConfig
     from memsweep.sweep.estimate.expected_load import Wave
     from memsweep.sweep.planning.plan_file import StoredPlan
     from memsweep.sweep.store.results import Store

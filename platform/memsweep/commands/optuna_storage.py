@@ -9,7 +9,7 @@ from memsweep.config.schema.search import CELL, PBT
 
 if TYPE_CHECKING:
     from memsweep.commands.search_run import Searching
-    from memsweep.config.schema.trial import SweepConfig
+    from memsweep.config.schema.study import SweepConfig
     from memsweep.sweep.store.results import Store
 
 

@@ -26,7 +26,7 @@ from memsweep.sweep.store.journal import ending, read_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-    from memsweep.config.schema.trial import SweepConfig
+    from memsweep.config.schema.study import SweepConfig
     from memsweep.report import ReportPaths
     from memsweep.sweep.driver.runner import RunSummary
     from memsweep.sweep.planning.plan import Plan

@@ -13,7 +13,8 @@ from memsweep.sweep.planning.reuse import Reuse, find_reusable
 from memsweep.sweep.store.filesystem import Location, storage_errors
 
 if TYPE_CHECKING:
-    from memsweep.config.schema.trial import SweepConfig, TrialConfig
+    from memsweep.config.schema.study import SweepConfig
+    from memsweep.config.schema.trial import TrialConfig
     from memsweep.search.warm_start import EarlierStudy
     from memsweep.sweep.driver.runner import RunSummary
     from memsweep.sweep.store.results import Store

@@ -13,7 +13,7 @@ from memsweep.sweep.store.journal import Row
 
 if TYPE_CHECKING:
     from memsweep.commands.search_run import Searching
-    from memsweep.config.schema.trial import SweepConfig
+    from memsweep.config.schema.study import SweepConfig
     from memsweep.sweep.planning.plan import Plan, PlannedTrial
     from memsweep.sweep.planning.plan_file import StoredPlan
     from memsweep.sweep.store.results import Store

@@ -19,7 +19,7 @@ from memsweep.sweep.store.journal import State, read_rows
 from memsweep.sweep.store.results import folder_name
 
 if TYPE_CHECKING:
-    from memsweep.config.schema.trial import SweepConfig
+    from memsweep.config.schema.study import SweepConfig
     from memsweep.sweep.planning.plan import PlannedTrial
     from memsweep.sweep.planning.plan_file import StoredPlan
     from memsweep.sweep.store.results import Store

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from memsweep.config.schema.trial import TrainingConfig
+from memsweep.config.schema.training import TrainingConfig
 from memsweep.learning.ensemble.replicas import Ensemble, stability_margin
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.batch_sharding import ONE_SHARD, BatchSharding, ShardedBatch

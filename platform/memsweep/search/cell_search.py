@@ -19,7 +19,7 @@ from memsweep.search.winners import best
 
 if TYPE_CHECKING:
     from memsweep.config.schema.search import Search
-    from memsweep.config.schema.trial import TrainingConfig
+    from memsweep.config.schema.training import TrainingConfig
 
 
 @dataclass
@@ -268,7 +268,7 @@ class CellSearch:
         return stages
 
     def _turn(self, step: int, values: Mapping[str, Any]) -> dict[str, Any]:
-        from memsweep.config.schema.trial import TURNING
+        from memsweep.config.schema.training import TURNING
 
         settings = {name: getattr(self._training, name) for name in TURNING}
         return {"until": step, **settings, **{path.rpartition(".")[2]: value for path, value in values.items()}}

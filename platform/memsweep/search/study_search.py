@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.search import CELL, PBT
-from memsweep.config.schema.trial import Turn
+from memsweep.config.schema.training import Turn
 from memsweep.config.search.sections import confirm_data_seed, confirm_first_seed, modes
 from memsweep.config.search.suggestion import config_of, fixed_of, fresh
 from memsweep.errors import ConfigError, MemsweepError
@@ -26,7 +26,8 @@ from memsweep.sweep.planning.plan import PlannedTrial
 
 if TYPE_CHECKING:
     from memsweep.config.schema.search import Search
-    from memsweep.config.schema.trial import SweepConfig, TrialConfig
+    from memsweep.config.schema.study import SweepConfig
+    from memsweep.config.schema.trial import TrialConfig
     from memsweep.sweep.store.results import Store
 
 _log = logging.getLogger(__name__)

@@ -17,7 +17,8 @@ from memsweep.config.core.build import checked
 from memsweep.config.core.fields import setting
 from memsweep.config.core.problems import join
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
-from memsweep.config.schema.trial import PerturbationConfig, TrainingConfig
+from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.trial import PerturbationConfig
 from memsweep.errors import ConfigError, RegistryError
 from paths import ROOT
 

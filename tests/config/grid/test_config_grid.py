@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from config_study import BASE, load, only, problems, scaled_parameterization
 from memsweep.config.grid.expand import expand
-from memsweep.config.schema.trial import SweepConfig
+from memsweep.config.schema.study import SweepConfig
 
 
 def _tasks(sweep: SweepConfig) -> list[tuple[str, float | None, float | None]]:

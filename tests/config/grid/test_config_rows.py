@@ -9,7 +9,7 @@ import pytest
 from config_study import BASE as WHOLE
 from config_study import ROOT, load, problems
 from memsweep.config.describe.parts import describe
-from memsweep.config.schema.trial import SweepConfig
+from memsweep.config.schema.study import SweepConfig
 
 BASE = WHOLE.replace(", parameterization: direct", "")
 GRID = """

@@ -14,7 +14,8 @@ from config_study import scaled_parameterization
 from memsweep import registry
 from memsweep.config.core.reflect import hints
 from memsweep.config.schema.canonical import flatten, to_dict, trial_from_dict
-from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig, Turn
+from memsweep.config.schema.training import TrainingConfig, Turn
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
 from memsweep.errors import ConfigError
 from paths import ROOT
 

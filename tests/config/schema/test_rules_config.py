@@ -16,7 +16,7 @@ from config_study import load, only, problems
 from memsweep import registry
 from memsweep.cli import main
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
-from memsweep.config.schema.trial import TrainingConfig
+from memsweep.config.schema.training import TrainingConfig
 from memsweep.errors import RegistryError
 from memsweep.learning.training.schedule import rate_factor
 from memsweep.models.base import fitting_rules

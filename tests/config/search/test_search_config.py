@@ -17,7 +17,8 @@ from memsweep import registry
 from memsweep.config.describe.parts import describe
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.search import ConfirmConfig, Domain, Search
-from memsweep.config.schema.trial import SweepConfig, Turn
+from memsweep.config.schema.study import SweepConfig
+from memsweep.config.schema.training import Turn
 from memsweep.config.search.domains import domain_to_plain, read_domain
 from memsweep.config.search.sections import (
     confirm_data_seed,

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from memsweep import registry
-from memsweep.config.schema.trial import PerturbationConfig, TrainingConfig, TrialConfig
+from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
 from memsweep.data.api import EXPRESSION_SYMBOLS, ExpressionLaw, expression_numbers, expression_value
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 from memsweep.trial import run_trial

@@ -16,7 +16,8 @@ import torch
 
 from memsweep import registry
 from memsweep.config.load.study import load_study
-from memsweep.config.schema.trial import PerturbationConfig, TrainingConfig, TrialConfig
+from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
 from memsweep.data.api import Batch, Corpus, TextTask
 from memsweep.errors import ConfigError
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from engine import model_config, moved, stacked, trial, weights_of
 from memsweep import registry
-from memsweep.config.schema.trial import ResourcesConfig, TrainingConfig, TrialConfig
+from memsweep.config.schema.study import ResourcesConfig
+from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.task import Batch, CarriedTask
 from memsweep.learning.ensemble.replicas import Replica, build
 from memsweep.learning.loop import train

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from engine import model_config, stacked, trial
 from memsweep import registry
-from memsweep.config.schema.trial import TrainingConfig
+from memsweep.config.schema.training import TrainingConfig
 from memsweep.learning.loop import train
 from memsweep.learning.loss.base import TaskLoss
 from memsweep.learning.state import checkpoint_file

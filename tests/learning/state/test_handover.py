@@ -16,7 +16,8 @@ from test_until import assert_same, with_training
 from engine import trial
 from memsweep import registry
 from memsweep.config.schema.canonical import to_dict
-from memsweep.config.schema.trial import TURNING, TrialConfig, Turn
+from memsweep.config.schema.training import TURNING, Turn
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import StoreError
 from memsweep.learning.state.warm_start import prefix
 from memsweep.sweep.planning.identity import identity, pack_identity

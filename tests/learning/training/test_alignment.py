@@ -20,7 +20,8 @@ from torch import Tensor
 
 from engine import trial, whole
 from memsweep import registry
-from memsweep.config.schema.trial import TrainingConfig, TrialConfig
+from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
 from memsweep.learning.loss.base import TaskLoss

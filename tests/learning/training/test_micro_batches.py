@@ -13,7 +13,8 @@ from torch.nn.functional import one_hot
 
 from engine import trial, whole
 from memsweep import registry
-from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
+from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
 from memsweep.data import symbols
 from memsweep.data.api import Batch, CarriedTask, Task, mean_cross_entropy
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build

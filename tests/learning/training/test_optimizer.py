@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from engine import noise
-from memsweep.config.schema.trial import TrainingConfig
+from memsweep.config.schema.training import TrainingConfig
 from memsweep.learning.training.optimizer import AdamW, Optimizer, clipped, optimizer_for
 
 THEIRS: dict[str, Any] = {

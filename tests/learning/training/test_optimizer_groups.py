@@ -17,7 +17,8 @@ from engine import task_config, trial
 from memsweep import registry
 from memsweep.config.core.build import checked
 from memsweep.config.schema.groups import GroupConfig, GroupsConfig
-from memsweep.config.schema.trial import TrainingConfig, TrialConfig, Turn
+from memsweep.config.schema.training import TrainingConfig, Turn
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train

@@ -10,7 +10,7 @@ import torch
 
 from engine import model_config, stacked, trial, whole
 from memsweep import registry
-from memsweep.config.schema.trial import TrainingConfig
+from memsweep.config.schema.training import TrainingConfig
 from memsweep.data.task import Batch
 from memsweep.learning.ensemble.replicas import stability_margin
 from memsweep.learning.loop import train

@@ -12,7 +12,8 @@ import torch
 
 from engine import model_config, stacked, trial
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
-from memsweep.config.schema.trial import TURNING, TrainingConfig, TrialConfig, Turn
+from memsweep.config.schema.training import TURNING, TrainingConfig, Turn
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError
 from memsweep.learning.loop import train
 from memsweep.learning.training.learner import Learner

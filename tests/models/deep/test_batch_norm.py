@@ -14,7 +14,8 @@ from torch import Tensor
 
 from engine import noise, task_config, trial, whole
 from memsweep import registry
-from memsweep.config.schema.trial import ResourcesConfig, TrialConfig
+from memsweep.config.schema.study import ResourcesConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
 from memsweep.learning.loss.base import TaskLoss

@@ -15,7 +15,8 @@ from engine import noise, task_config
 from memsweep import registry
 from memsweep.config.core.build import checked
 from memsweep.config.schema.canonical import to_dict
-from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
+from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
 from memsweep.errors import ConfigError
 from memsweep.learning.ensemble.replicas import Replica, build
 from memsweep.learning.loop import train

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from engine import noise, weights_of, with_random
 from memsweep import registry
-from memsweep.config.schema.trial import TrainingConfig
+from memsweep.config.schema.training import TrainingConfig
 from memsweep.learning.ensemble.replicas import Replica, build, stability_margin
 from memsweep.learning.loop import train
 from memsweep.learning.loss.task_loss import task_loss_for

@@ -15,7 +15,8 @@ from torch import Tensor
 
 import engine
 from memsweep import trial
-from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
+from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
 from memsweep.learning.ensemble.flat_layout import slots
 from memsweep.learning.ensemble.replicas import Replica, build, stability_margin
 from memsweep.learning.training import pruning

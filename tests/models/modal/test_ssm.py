@@ -14,7 +14,8 @@ from torch import Tensor
 
 import engine
 from memsweep import registry, trial
-from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrainingConfig, TrialConfig
+from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
 from memsweep.learning.ensemble.flat_layout import slots
 from memsweep.learning.ensemble.replicas import Replica, build
 from memsweep.learning.training import pruning

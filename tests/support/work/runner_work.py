@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine import trial
-from memsweep.config.schema.trial import ResourcesConfig, TrialConfig
+from memsweep.config.schema.study import ResourcesConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.sweep.planning.identity import identity, pack_identity
 from memsweep.sweep.planning.plan import Pack, Plan, PlannedTrial
 from memsweep.sweep.worker.execute import PackJob, PackReport, Progress, execute_pack, failure_of

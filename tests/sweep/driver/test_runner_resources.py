@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memsweep.config.schema.trial import ResourcesConfig
+from memsweep.config.schema.study import ResourcesConfig
 from memsweep.errors import ConfigError
 from memsweep.sweep.planning.resources import local_cpus, slots, threads
 

@@ -27,7 +27,8 @@ from memsweep.config.schema.search import (
     Search,
     SearchConfig,
 )
-from memsweep.config.schema.trial import ChainConfig, ResourcesConfig, SweepConfig, TrialConfig
+from memsweep.config.schema.study import ResourcesConfig, SweepConfig
+from memsweep.config.schema.trial import ChainConfig, TrialConfig
 from memsweep.sweep.driver.runner import Launch, run
 from memsweep.sweep.estimate.benchmark import Measured, benchmark, evaluations, measure
 from memsweep.sweep.estimate.estimate import MEASURED_FACTOR, estimate, kind_of, makespan, stored_ratios

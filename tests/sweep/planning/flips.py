@@ -16,7 +16,8 @@ from memsweep.config.core.build import checked
 from memsweep.config.core.reflect import hints, key_of, registered_kind
 from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.config.schema.chain import predecessor
-from memsweep.config.schema.trial import ChainConfig, PerturbationConfig, TrainingConfig, TrialConfig, Turn
+from memsweep.config.schema.training import TrainingConfig, Turn
+from memsweep.config.schema.trial import ChainConfig, PerturbationConfig, TrialConfig
 from memsweep.errors import MemsweepError
 
 COMPANY = 2

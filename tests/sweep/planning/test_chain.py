@@ -14,7 +14,8 @@ from chain_work import FATAL_RATE, STUDY, deadly
 from config_study import load, problems
 from memsweep.config.schema.canonical import flatten, to_dict, trial_from_dict
 from memsweep.config.schema.chain import predecessor, resolved, taken
-from memsweep.config.schema.trial import SweepConfig, TrialConfig
+from memsweep.config.schema.study import SweepConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError
 from memsweep.sweep.driver.inline import InlineBackend
 from memsweep.sweep.driver.runner import Launch, RunSummary, run

@@ -29,7 +29,8 @@ from memsweep.config.core.fields import setting
 from memsweep.config.core.reflect import default, keys
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.search import ConfirmConfig, Domain, Search, SearchConfig
-from memsweep.config.schema.trial import ChainConfig, PerturbationConfig, ResourcesConfig, SweepConfig, TrialConfig
+from memsweep.config.schema.study import ResourcesConfig, SweepConfig
+from memsweep.config.schema.trial import ChainConfig, PerturbationConfig, TrialConfig
 from memsweep.errors import ConfigError, RegistryError
 from memsweep.sweep.driver.runner import Launch, run
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identifying, identity, identity_of

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from engine import model_config, task_config, trial
-from memsweep.config.schema.trial import ResourcesConfig, SweepConfig, TrialConfig
+from memsweep.config.schema.study import ResourcesConfig, SweepConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.identity import Arithmetic, identifying, identity
 from memsweep.sweep.planning.plan import PACK_REPLICAS, PACK_SECONDS, identified, make_packs, make_plan

@@ -12,7 +12,8 @@ import pytest
 from engine import trial
 from memsweep.commands import console
 from memsweep.config.schema.canonical import to_dict
-from memsweep.config.schema.trial import ResourcesConfig, SweepConfig, TrialConfig
+from memsweep.config.schema.study import ResourcesConfig, SweepConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.sweep.planning.identity import identity, identity_of
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.reuse import Reason, Why, by_reason, examples, find_reusable, reasons

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from engine import trial
-from memsweep.config.schema.trial import ResourcesConfig, SweepConfig
+from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.errors import ConfigError
 from memsweep.sweep.planning.plan import identified, make_packs
 from memsweep.sweep.planning.resources import on_card

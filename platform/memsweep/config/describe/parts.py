@@ -20,7 +20,8 @@ from memsweep.config.describe.search import NOTE, counted, searched_lines
 from memsweep.config.load import study_files
 from memsweep.config.schema.axes import ROWS
 from memsweep.config.schema.search import ConfirmConfig, SearchConfig
-from memsweep.config.schema.trial import ResourcesConfig, SweepConfig, TrialConfig
+from memsweep.config.schema.study import ResourcesConfig, SweepConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.sections import CONFIRM, SEARCH
 from memsweep.errors import ConfigError, did_you_mean, one_of
 

@@ -20,7 +20,8 @@ from memsweep.config.load.search_overrides import overlay_search
 from memsweep.config.schema.aliases import by_own_names
 from memsweep.config.schema.axes import valid_axes
 from memsweep.config.schema.protocols import MATCHED, PROTOCOL, for_models, laid_under, protocol_name
-from memsweep.config.schema.trial import ResourcesConfig, SweepConfig, TrialConfig
+from memsweep.config.schema.study import ResourcesConfig, SweepConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.sections import CONFIRM, completed, read_confirm, read_search
 from memsweep.config.search.settings import confirm_problems, search_problems
 from memsweep.errors import ConfigError, did_you_mean

@@ -28,7 +28,9 @@ from memsweep.config.schema.search import (
     combinations,
     rows_at_most,
 )
-from memsweep.config.schema.trial import TURNING, ResourcesConfig, TrialConfig
+from memsweep.config.schema.study import ResourcesConfig
+from memsweep.config.schema.training import TURNING
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.domains import domain_problems
 from memsweep.config.search.sections import confirm_data_seed, confirm_first_seed
 from memsweep.config.search.trials import extreme_trials

@@ -12,7 +12,8 @@ from memsweep.config.core.merge import merged, put
 from memsweep.config.core.reflect import default, key_of, keys, registered_kind
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.search import Domain
-from memsweep.config.schema.trial import LINEAR_PENALTY, NONLINEAR_PENALTY, TrialConfig, Turn
+from memsweep.config.schema.training import LINEAR_PENALTY, NONLINEAR_PENALTY, Turn
+from memsweep.config.schema.trial import TrialConfig
 
 
 def config_of(

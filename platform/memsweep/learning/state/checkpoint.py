@@ -20,7 +20,7 @@ from memsweep.learning.parallel.process_group import ProcessGroup
 from memsweep.learning.state.checkpoint_file import UnusableError, from_bytes, to_bytes
 
 if TYPE_CHECKING:
-    from memsweep.config.schema.trial import TrainingConfig
+    from memsweep.config.schema.training import TrainingConfig
     from memsweep.learning.training.learner import Learner
 
 _BACK_OFF = 10.0

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from memsweep.config.schema.canonical import to_dict
-from memsweep.config.schema.trial import TURNING
+from memsweep.config.schema.training import TURNING
 from memsweep.errors import StoreError
 from memsweep.learning.state.checkpoint import (
     Slot,
@@ -40,7 +40,8 @@ from memsweep.learning.state.checkpoint_file import UnusableError, from_bytes, t
 from memsweep.learning.training.schedule import history_steps, merged_settings
 
 if TYPE_CHECKING:
-    from memsweep.config.schema.trial import TrainingConfig, TrialConfig
+    from memsweep.config.schema.training import TrainingConfig
+    from memsweep.config.schema.trial import TrialConfig
     from memsweep.learning.training.learner import Learner
 
 _EXCLUDED = frozenset({"until", "turns", *TURNING, "checkpoint_every", "merge_redundant", "merge_tolerance"})

@@ -6,7 +6,7 @@ from typing import Generic
 
 import torch
 
-from memsweep.config.schema.trial import TrainingConfig
+from memsweep.config.schema.training import TrainingConfig
 from memsweep.data.task import Batch
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.batch_sharding import ONE_SHARD, BatchSharding, ShardedBatch

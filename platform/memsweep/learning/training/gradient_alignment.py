@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from memsweep import registry
-from memsweep.config.schema.trial import TrainingConfig
+from memsweep.config.schema.training import TrainingConfig
 from memsweep.learning.ensemble.replicas import Ensemble
 
 ALL = "all"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from memsweep.config.schema.trial import TrainingConfig
+from memsweep.config.schema.training import TrainingConfig
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.batch_sharding import ShardedBatch

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from memsweep.config.schema.trial import TrainingConfig
+from memsweep.config.schema.training import TrainingConfig
 from memsweep.learning.loss.base import CHUNK, Data, TaskLoss
 from memsweep.learning.memory import footprint
 from memsweep.models.base import Model

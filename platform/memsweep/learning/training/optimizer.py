@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from memsweep.config.schema.groups import GroupConfig
-from memsweep.config.schema.trial import TrainingConfig
+from memsweep.config.schema.training import TrainingConfig
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.models.base import Group
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from memsweep.config.schema.trial import TURNING, TrainingConfig, Turn
+from memsweep.config.schema.training import TURNING, TrainingConfig, Turn
 
 SMALLEST_GAIN = 1e-4
 """Smallest relative improvement of the validation loss that counts; torch's ReduceLROnPlateau has the same."""

@@ -21,7 +21,8 @@ from memsweep.sweep.planning.identity import Arithmetic
 from memsweep.sweep.planning.resources import slots, this_machine, threads
 
 if TYPE_CHECKING:
-    from memsweep.config.schema.trial import ResourcesConfig, TrialConfig
+    from memsweep.config.schema.study import ResourcesConfig
+    from memsweep.config.schema.trial import TrialConfig
     from memsweep.sweep.estimate.expected_load import Wave
     from memsweep.sweep.planning.plan import PlannedTrial
 

@@ -18,7 +18,8 @@ from memsweep.sweep.planning.plan import Pack, identified, make_packs, pack_seco
 
 if TYPE_CHECKING:
     from memsweep.config.schema.search import Domain, Search
-    from memsweep.config.schema.trial import SweepConfig, TrialConfig
+    from memsweep.config.schema.study import SweepConfig
+    from memsweep.config.schema.trial import TrialConfig
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from memsweep.errors import RegistryError
 from memsweep.sweep.planning.fingerprint import code_fingerprint, data_fingerprint, kernels_of, libraries
 
 if TYPE_CHECKING:
-    from memsweep.config.schema.trial import ResourcesConfig, TrialConfig
+    from memsweep.config.schema.study import ResourcesConfig
+    from memsweep.config.schema.trial import TrialConfig
 
 _LENGTH = 32
 

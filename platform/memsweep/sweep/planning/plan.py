@@ -15,7 +15,8 @@ from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identity, pack_
 
 if TYPE_CHECKING:
     from memsweep.config.claims.types import Claims
-    from memsweep.config.schema.trial import ChainConfig, ResourcesConfig, SweepConfig, TrialConfig
+    from memsweep.config.schema.study import ResourcesConfig, SweepConfig
+    from memsweep.config.schema.trial import ChainConfig, TrialConfig
 
 PACK_REPLICAS = 256
 """Most replicas that train as one program: enough to share each batch widely, few enough for any machine's memory."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep.config.claims.types import claims_from_dict, claims_to_dict
 from memsweep.config.core.build import checked
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
-from memsweep.config.schema.trial import ResourcesConfig, SweepConfig
+from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.search.sections import confirm_from_dict, search_from_dict, search_to_dict
 from memsweep.errors import ConfigError, StoreError
 from memsweep.sweep.store.filesystem import Location, storage_errors

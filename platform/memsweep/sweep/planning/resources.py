@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 
-from memsweep.config.schema.trial import ResourcesConfig
+from memsweep.config.schema.study import ResourcesConfig
 from memsweep.errors import ConfigError
 
 _STEP = 1e-4  # Ray counts resources in ten-thousandths; less than that is rounding, not capacity

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memsweep.config.schema.trial import ResourcesConfig
+from memsweep.config.schema.study import ResourcesConfig
 from memsweep.sweep.backend import ClusterLost, Events, Work
 from memsweep.sweep.planning.resources import slots
 from memsweep.sweep.ray.session import nodes, ray_session

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from memsweep.config.schema.canonical import to_dict
-from memsweep.config.schema.trial import ResourcesConfig
+from memsweep.config.schema.study import ResourcesConfig
 from memsweep.sweep.ray.coordinator import Delivery, Desk, Order
 from memsweep.sweep.ray.group_worker import work
 from memsweep.sweep.worker.execute import PackJob, Progress

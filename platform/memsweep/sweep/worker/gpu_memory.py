@@ -20,7 +20,8 @@ from memsweep.sweep.planning.resources import on_card
 from memsweep.sweep.worker.memory import GIB
 
 if TYPE_CHECKING:
-    from memsweep.config.schema.trial import ResourcesConfig, TrialConfig
+    from memsweep.config.schema.study import ResourcesConfig
+    from memsweep.config.schema.trial import TrialConfig
     from memsweep.sweep.planning.plan import Pack
 
 STEPS = 3

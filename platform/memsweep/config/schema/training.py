@@ -1,0 +1,205 @@
+"""How a trial is trained: the section ``training`` of a study."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from memsweep import registry
+from memsweep.config.core.fields import setting
+from memsweep.config.schema.groups import GroupsConfig
+
+LINEAR_PENALTY, NONLINEAR_PENALTY = 1e-2, 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """Settings of a stretch of training that lie before the present ones: a row's lineage, part of its identity."""
+
+    until: int = setting(doc="step before which they held", at_least=1)
+    learning_rate: float = setting(doc="the optimizer's step size", above=0.0, at_most=1e4)
+    weight_decay: float = setting(doc="the optimizer's weight decay", at_least=0.0)
+    clip: float = setting(doc="largest gradient norm of one replica (0: no limit)", at_least=0.0)
+    amplitude_penalty: float = setting(doc="weight of |encoder|^2 + |readout|^2", at_least=0.0)
+    margin_penalty: float = setting(doc="weight of relu(1 - stability margin)", at_least=0.0)
+
+
+TURNING = tuple(field.name for field in dataclasses.fields(Turn) if field.name != "until")
+"""Fields of training that can change on the way."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """How the replicas of a trial are fitted. Defaults: the fit that was calibrated for stability verdicts."""
+
+    # seeds and data
+    seeds: int = setting(5, "replicas of the trial; each has its own initial weights", at_least=1, at_most=10_000)
+    first_seed: int = setting(0, "the replicas are seeds first_seed, first_seed + 1, ...", at_least=0, at_most=2**31)
+    data_seed: int = setting(0, "seed of the task's train, validation and test streams", at_least=0, at_most=2**31)
+    steps: int = setting(2500, "optimizer steps", at_least=0)
+    batch_size: int = setting(512, "sequences per step", at_least=1)
+    train_size: int = setting(
+        0, "sequences of a fixed training set, shuffled every epoch (0: fresh sequences at every step)", at_least=0
+    )
+    # gradient
+    rule: str = setting(
+        "bptt",
+        "how gradients are computed: bptt (backpropagation through time), or a rule that goes forward in time; see "
+        "memsweep list rules",
+        named=registry.RULE,
+    )
+    alignment_every: int = setting(
+        0,
+        "steps between comparisons of the rule's gradient with that of bptt, layer by layer (0: none; bptt itself has "
+        "none to make); costs a gradient each",
+        at_least=0,
+    )
+    micro_batch: int = setting(
+        0,
+        "sequences of a batch whose gradient is computed at a time, then added up (0: as many as a probe finds to fit "
+        "memory)",
+        at_least=0,
+    )
+    objective: str = setting(
+        "minibatch",
+        "what the gradient is of: minibatch (the loss on fresh sequences) or population (its exact expectation; "
+        "linear models on tasks that know it; no sampling noise, so a different objective)",
+        choices=("minibatch", "population"),
+    )
+    # optimizer
+    optimizer: str = setting(
+        "adamw",
+        "adamw (weight decay apart from the gradient), adam or rmsprop (weight decay added to the gradient), each as "
+        "torch.optim has it",
+        choices=("adamw", "adam", "rmsprop"),
+    )
+    beta1: float = setting(0.9, "share of the mean gradient that adamw and adam keep", at_least=0.0, below=1.0)
+    beta2: float = setting(
+        0.999, "share of the mean squared gradient that adamw and adam keep", at_least=0.0, below=1.0
+    )
+    alpha: float = setting(0.99, "share of the mean squared gradient that rmsprop keeps", at_least=0.0, below=1.0)
+    learning_rate: float = setting(
+        0.01,
+        "the optimizer's step size at its full height: after a warmup, before the schedule brings it down",
+        above=0.0,
+        at_most=1e4,
+    )
+    groups: GroupsConfig = setting(
+        doc="learning rates and weight decays of some weights, where they differ from the others'", factory=GroupsConfig
+    )
+    # schedule
+    until: int = setting(
+        0,
+        "step after which training ends early although steps, over which the learning rate falls, are more (0: all "
+        "steps); schedulers of a search set it",
+        at_least=0,
+    )
+    turns: tuple[Turn, ...] = setting(
+        (), "settings of earlier steps, under population-based training, which sets them; in order"
+    )
+    schedule: str = setting(
+        "cosine",
+        "learning rate over the steps: cosine (down to 0), constant, or plateau (times plateau_factor when the "
+        "validation loss has not improved by 0.01 % for more than plateau_patience validations)",
+        choices=("cosine", "constant", "plateau"),
+    )
+    warmup: int = setting(
+        0,
+        "steps at the start over which the learning rate rises linearly to its full size; what schedule says begins "
+        "after them",
+        at_least=0,
+    )
+    plateau_factor: float = setting(0.1, "what a plateau multiplies the learning rate by", above=0.0, below=1.0)
+    plateau_patience: int = setting(10, "validations without improvement that make no plateau yet", at_least=0)
+    smallest_rate: float = setting(
+        0.0, "stop a replica whose learning rate a plateau has brought below this (0: never)", at_least=0.0
+    )
+    # penalties and limits
+    weight_decay: float = setting(0.0, "the optimizer's weight decay", at_least=0.0)
+    clip: float = setting(
+        0.5, "largest gradient norm of one replica; larger gradients are scaled down (0: no limit)", at_least=0.0
+    )
+    amplitude_penalty: float | None = setting(
+        None,
+        "weight of |encoder|^2 + |readout|^2 in the objective: prunes redundant modes, whose unidentified rates "
+        "would otherwise move the stability radius with width (left out: 0.01 for linear models, 0.001 for others, "
+        "whose activation saturates at the balanced amplitudes that a strong penalty asks for)",
+        at_least=0.0,
+    )
+    margin_penalty: float = setting(
+        0.0, "weight of relu(1 - stability margin) in the objective; the published protocol used 0.01", at_least=0.0
+    )
+    # redundant modes
+    merge_redundant: bool = setting(
+        True,
+        "after training, merge redundant modes into the strongest one: nearly the same function without dead modes, "
+        "whose leftover rates would limit the stability radius",
+    )
+    merge_tolerance: float = setting(
+        1e-3,
+        "modes are redundant as long as the validated objective (loss and penalties) without all of them is at most "
+        "this fraction higher",
+        at_least=0.0,
+        below=1.0,
+    )
+    # validation
+    validate_every: int = setting(50, "steps between validations; the best validated state is kept", at_least=1)
+    validation_size: int = setting(4096, "sequences of the fixed validation set", at_least=1)
+    select: str = setting(
+        "objective",
+        "which validated state is kept: the one of least objective (loss and penalties) or of least loss alone",
+        choices=("objective", "loss"),
+    )
+    # stopping
+    patience: int = setting(0, "stop after so many validations without improvement (0: never stop early)", at_least=0)
+    stop_below: float = setting(0.0, "stop a replica whose validation loss is below this (0: never)", at_least=0.0)
+    smallest_steps: int = setting(0, "steps before stop_below may stop a replica", at_least=0)
+    # precision and checkpoints
+    checkpoint_every: int = setting(
+        500, "steps between checkpoints, from which an interrupted pack continues", at_least=1, cosmetic=True
+    )
+    dtype: str = setting("float64", "float64, or float32 for screening only", choices=("float64", "float32"))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rule", registry.rule_name(self.rule))  # one name for one thing, in identities too
+
+    @property
+    def end(self) -> int:
+        """Optimizer steps after which training ends: ``until``, or all of them."""
+        return min(self.until, self.steps) if self.until else self.steps
+
+    def shrinking(self) -> list[tuple[str, float | None]]:
+        """The settings that move weights without a gradient of the loss, each with its value."""
+        decays = [
+            (f"groups.{field.name}.weight_decay", getattr(self.groups, field.name).weight_decay)
+            for field in dataclasses.fields(self.groups)
+        ]
+        return [
+            (name, getattr(self, name)) for name in ("amplitude_penalty", "margin_penalty", "weight_decay")
+        ] + decays
+
+    def problems(self) -> Iterable[str]:
+        every = f"a multiple of validate_every ({self.validate_every})"
+        if self.until and self.until >= self.steps:
+            yield f"until ({self.until}) must be smaller than steps ({self.steps}); 0 trains for all of them"
+        if self.warmup and self.warmup >= self.steps:
+            yield f"warmup ({self.warmup}) must be smaller than steps ({self.steps}), or the full rate is never reached"
+        if self.until % self.validate_every:
+            yield f"until ({self.until}) must be {every}: what is measured then is the best validated state"
+        turned = [turn.until for turn in self.turns]
+        if turned != sorted(set(turned)):
+            yield f"turns must end at larger and larger steps, got {', '.join(map(str, turned))}"
+        if turned and turned[-1] >= self.end:
+            yield f"turns must end before the training does (step {self.end}), got {turned[-1]}"
+        if odd := [step for step in turned if step % self.validate_every]:
+            yield f"turns must end at {every}, got {', '.join(map(str, odd))}"
+        yield from self._unused()
+
+    def _unused(self) -> Iterable[str]:
+        """Settings of another optimizer than the one that is named."""
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for name in ("beta1", "beta2") if self.optimizer == "rmsprop" else ("alpha",):
+            if (value := getattr(self, name)) != defaults[name]:
+                users = "rmsprop" if name == "alpha" else "adamw or adam"
+                yield f"{name} is {value:g}, but {self.optimizer} has none: leave it out, or set optimizer to {users}"
