@@ -65,9 +65,9 @@ def test_resume_finishes_what_is_missing_and_mends_what_is_damaged(
     before = snapshot(store.folder)
     assert verb("resume", results, STUDY, "--inline") == 0
     told = capsys.readouterr().out
-    assert f"{STUDY}: 4 rows: 1 done, 3 to run in 1 pack" in told
-    assert f"{cut}: damaged, computed anew: " in told
-    assert f"{zeroed}: damaged, computed anew: " in told
+    assert f"{STUDY}: 4 trials: 1 done, 3 to run in 1 pack" in told
+    assert f"{cut}: damaged, recomputed: " in told
+    assert f"{zeroed}: damaged, recomputed: " in told
     for name, frame in tables(results).items():
         pd.testing.assert_frame_equal(frame, whole[name], check_exact=True)
     for name in kept:
@@ -83,7 +83,7 @@ def test_resume_of_a_finished_study_trains_nothing(results: Path, capsys: pytest
     before = snapshot(results / STUDY / "records")
     assert verb("resume", results, STUDY, "--inline") == 0
     told = capsys.readouterr().out
-    assert "4 rows: 4 done, nothing to run" in told
+    assert "4 trials: 4 done, nothing to run" in told
     assert "4/4 done, 4 of them reused" in told
     assert snapshot(results / STUDY / "records") == before
 
@@ -97,7 +97,7 @@ def test_resume_with_other_code_is_refused(results: Path, capsys: pytest.Capture
         path.write_text(json.dumps(plan))
     before = snapshot(results)
     assert verb("resume", results, STUDY, "--inline") == 1
-    assert "1 of the 4 rows of 'small' are other trials to what is installed now" in capsys.readouterr().err
+    assert "1 of the 4 trials of 'small' have another identity" in capsys.readouterr().err
     assert snapshot(results) == before
 
 
@@ -105,7 +105,7 @@ def test_a_damaged_plan_is_read_from_its_copy(results: Path, capsys: pytest.Capt
     for damaged in ("plan.json", "plan.copy.json"):
         (results / STUDY / damaged).write_text('{"schema": 2, "study": "sm')
         assert verb("resume", results, STUDY, "--inline") == 0
-        assert "4 rows: 4 done" in capsys.readouterr().out
+        assert "4 trials: 4 done" in capsys.readouterr().out
     for damaged in ("plan.json", "plan.copy.json"):
         (results / STUDY / damaged).write_text("")
     assert verb("resume", results, STUDY, "--inline") == 1
@@ -118,8 +118,8 @@ def test_extend_adds_the_seeds_that_are_missing_and_no_others(
     before = snapshot(results / STUDY / "records")
     assert verb("extend", results, str(study), "training.seeds=5", "--inline") == 0
     told = capsys.readouterr().out
-    assert "8 rows: 4 done, 4 to run" in told
-    assert "4 rows added to the plan" in told
+    assert "8 trials: 4 done, 4 to run" in told
+    assert "4 trials added to the plan" in told
     assert before.items() <= snapshot(results / STUDY / "records").items()
     replicas = tables(results)["replicas"]
     assert sorted(replicas["seed"].unique()) == [0, 1, 2, 3, 4]
@@ -138,21 +138,21 @@ def test_extend_adds_widths_and_resume_knows_them(
     results: Path, study: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert verb("extend", results, str(study), "model.width=4", "--inline") == 0
-    assert "6 rows: 4 done, 2 to run" in capsys.readouterr().out
+    assert "6 trials: 4 done, 2 to run" in capsys.readouterr().out
     assert sorted(tables(results)["replicas"]["width"].unique()) == [2, 3, 4]
     assert verb("resume", results, STUDY, "--inline") == 0
-    assert "6 rows: 6 done, nothing to run" in capsys.readouterr().out
+    assert "6 trials: 6 done, nothing to run" in capsys.readouterr().out
 
 
 def test_a_sweep_of_other_rows_cancels_those_that_it_leaves_out(
     results: Path, study: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert sweep(study, results, "model.width=2", "--inline") == 0
-    assert "2 rows of the earlier plan taken out: cancelled; results stay" in capsys.readouterr().out
+    assert "2 trials of the earlier plan removed: cancelled; results stay" in capsys.readouterr().out
     assert len(Store(results / STUDY).identities()) == 4
     assert verb("status", results, STUDY) == 0
     told = capsys.readouterr().out
-    assert "2 of 2 rows have a result" in told
+    assert "2 of 2 trials have a result" in told
     assert "2 cancelled" in told
 
 
@@ -173,7 +173,7 @@ def test_what_failed_three_times_in_one_way_is_left_alone_until_forced(
     assert f"{bad}: failed (3 times in the same way): ValueError: 1" in capsys.readouterr().out
     assert verb("retry", results, STUDY, "--inline") == 1
     told = capsys.readouterr().out
-    assert f"{bad}: left alone, it failed 3 times in the same way: {way}" in told
+    assert f"{bad}: gave up after 3 failures in the same way: {way}" in told
     assert "memsweep retry small --force" in told
     assert store.has(other)
     assert not store.has(bad)
@@ -208,15 +208,16 @@ def test_status_counts_rows_as_a_new_driver_would_find_them(results: Path, capsy
     before = snapshot(results)
     assert verb("status", results, STUDY) == 0
     told = capsys.readouterr().out
-    assert "3 of 4 rows have a result" in told
+    assert "3 of 4 trials have a result" in told
     assert "1 queued" in told
-    assert "running" not in told
+    assert " running  " not in told
+    assert "not running; to finish it" in told
     assert "to finish it: memsweep resume small" in told
     with held(store.location, lambda: None):
         assert verb("status", results, STUDY) == 0
         told = capsys.readouterr().out
         assert "1 running" in told
-        assert "at work: process" in told
+        assert "running: process" in told
         assert verb("resume", results, STUDY, "--inline") == 1
         assert "another driver is at work" in capsys.readouterr().err
     shutil.rmtree(results / STUDY / "lease")
@@ -235,7 +236,7 @@ def test_an_unknown_study_is_refused_with_those_that_are_there(
 
 def test_a_study_is_found_by_its_folder_too(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", str(results / STUDY)]) == 0
-    assert "4 of 4 rows have a result" in capsys.readouterr().out
+    assert "4 of 4 trials have a result" in capsys.readouterr().out
 
 
 def test_the_stored_plan_is_the_study_again(results: Path, study: Path) -> None:

@@ -158,13 +158,13 @@ def test_broken_again_and_again_a_sweep_ends_as_if_nothing_had_happened(
             assert State.RUNNING in {row.state for row in read_rows(drill.store.location).values()}
             looked = drill.command("status", STUDY)
             assert looked.returncode == 0, looked.stderr
-            assert "nobody is at work on it" in looked.stdout
+            assert "not running" in looked.stdout
             assert " running " not in looked.stdout
     drill.quick()
     ended = drill.command(verb, STUDY)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     kept = f"{len(before.whole)} done, " if before.whole else ""
-    assert f"{STUDY}: 12 rows: {kept}" in ended.stdout
+    assert f"{STUDY}: 12 trials: {kept}" in ended.stdout
     costs[-1] = tuple(map(sum, zip(costs[-1], drill.cost_since(before), strict=True)))
     equal = Outcome.of(drill).equals(undisturbed)
     for kind, (lost, rerun) in zip(kinds, costs, strict=True):
@@ -226,7 +226,7 @@ def test_one_driver_at_a_time_and_one_that_slept_too_long_gives_way(
         first.send_signal(signal.SIGCONT)
         out, err = first.communicate(timeout=120)
     assert first.returncode == 1, out + err
-    assert "another driver took its sweep over" in err
+    assert "another one took its sweep over" in err
     lost, rerun = map(sum, zip(drill.cost_since(before), drill.cost_since(frozen), strict=True))
     equal = Outcome.of(drill).equals(undisturbed)
     tally.record("second driver on one sweep", 2, lost, rerun, equal)

@@ -91,7 +91,7 @@ def test_a_study_is_left_alone_stopped_and_finished(
         end(process)
     assert process.returncode == 130, err
     assert "study: drill, verb: sweep, " in out
-    assert "rows: 8\nupload: " in out
+    assert "trials: 8\nupload: " in out
     assert "detached: the job goes on" in out
     name = out.partition("--attach ")[2].split()[0]
     assert name.startswith("memsweep-drill-")

@@ -24,7 +24,7 @@ def test_a_trial_that_fails_three_times_in_one_way_is_left_alone_until_forced(tm
     assert len(before.whole) == 1
     alone = drill.command("resume", STUDY, "--inline")
     assert alone.returncode == 1
-    assert "left alone, it failed 3 times in the same way: failed: ZeroDivisionError" in alone.stdout
+    assert "gave up after 3 failures in the same way: failed: ZeroDivisionError" in alone.stdout
     assert f"to try anyway: memsweep retry {STUDY} --force" in alone.stdout
     assert "ZeroDivisionError" not in alone.stderr  # nothing was tried
     assert "(3 times in the same way)" in drill.command("status", STUDY).stdout
@@ -44,7 +44,7 @@ def test_added_widths_and_seeds_are_computed_and_nothing_else(tmp_path: Path, ta
     for words, rows, trainings in (("model.width=2,3,4", 6, 2), ("training.seeds=3", 10, 2)):
         wider = drill.command("extend", STUDY, words, "--inline")
         assert wider.returncode == 0, wider.stdout + wider.stderr
-        assert f"{STUDY}: {rows} rows: {len(before.whole)} done" in wider.stdout
+        assert f"{STUDY}: {rows} trials: {len(before.whole)} done" in wider.stdout
         assert f"{rows}/{rows} done" in wider.stdout
         new = [row for name, row in drill.store_configs().items() if name not in before.whole]
         if words.startswith("model"):

@@ -1,4 +1,4 @@
-"""The command line. It parses and hands over; what a command does is imported when it runs, so that help is quick."""
+"""The command line: parses the words and calls the command, whose module is imported then, so that help is quick."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _command(args: argparse.Namespace) -> int:
     from memsweep import commands
 
-    if args.command in DISCOVERING and args.study is not None:  # None: a job to return to
+    if args.command in DISCOVERING and args.study is not None:  # None: submit --attach
         _discover(args)
-    verb: Callable[[argparse.Namespace], int] = getattr(commands, args.command)
-    return verb(args)
+    command: Callable[[argparse.Namespace], int] = getattr(commands, args.command)
+    return command(args)
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""The words that each command takes. Imports nothing heavy: help has to be quick."""
+"""The arguments of each command. Imports nothing heavy, so that help is quick."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from memsweep.cli import usage
 
 STUDY_VERBS = ("plan", "sweep", "resume", "extend", "retry", "status", "report", "sync", "submit")
 DISCOVERING = ("plan", "sweep", "resume", "extend", "retry", "submit")
-"""Verbs that name tasks and models, so that a file that cannot be imported is worth a warning."""
+"""Commands that need tasks and models: a file that cannot be imported gets a warning."""
 JOBS = ("sweep", "resume", "extend", "retry", "sync", "report")
-"""Verbs that a job may run."""
+"""Commands that a job may run."""
 LISTS = ("tasks", "models", "parameterizations", "units", "rules", "studies")
 
 
 def parse(argv: Sequence[str] | None, handlers: Mapping[str, Any]) -> argparse.Namespace:
-    """The command line as a namespace; ``run`` is the command's handler.
+    """Parses the command line; ``run`` of the namespace is the command's handler.
 
     Overrides may stand before, between and after flags, which argparse alone does not allow.
 
@@ -63,78 +63,24 @@ def _parser(handlers: Mapping[str, Any]) -> argparse.ArgumentParser:
             formatter_class=form,
             allow_abbrev=False,
         )
-        _ADD[name](command)
+        _add_options(command, _OPTIONS[name])
         command.set_defaults(run=handlers[name])
-        # May stand on either side of the command's name; here it must not reset what was said before.
+        # May stand on either side of the command's name; here it must not reset the value from before it.
         command.add_argument(
             "-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help="as before COMMAND"
         )
     return parser
 
 
-def _add_plan(command: argparse.ArgumentParser) -> None:
-    command.add_argument("study", metavar="STUDY", help="a name in search_spaces/, or the path of a YAML file")
-    command.add_argument("overrides", metavar="OVERRIDE", nargs="*", help="key=value; see below")
-    _add_places(command)
-    _add_no_reuse(command)
-    command.add_argument(
-        "--no-probe", action="store_true", help="measure nothing: hours by the cost model, memory and disk unknown"
-    )
-
-
-def _add_sweep(command: argparse.ArgumentParser) -> None:
-    command.add_argument("study", metavar="STUDY", help="a name in search_spaces/, or the path of a YAML file")
-    command.add_argument("overrides", metavar="OVERRIDE", nargs="*", help="key=value; see below")
-    _add_places(command)
-    _add_no_reuse(command)
-    _add_launch(command)
-
-
-def _add_no_reuse(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--no-reuse", action="store_true", help="compute every row anew, whatever is stored")
-
-
-def _add_extend(command: argparse.ArgumentParser) -> None:
-    command.add_argument("study", metavar="STUDY", help="a name in search_spaces/, or the path of a YAML file")
-    command.add_argument("overrides", metavar="OVERRIDE", nargs="*", help="key=value; see below")
-    _add_places(command)
-    _add_launch(command)
-
-
-def _add_resume(command: argparse.ArgumentParser) -> None:
-    _add_stored(command)
-    _add_launch(command)
-
-
-def _add_retry(command: argparse.ArgumentParser) -> None:
-    _add_resume(command)
-    command.add_argument("--force", action="store_true", help="also rows that failed three times in the same way")
-
-
-def _add_launch(command: argparse.ArgumentParser) -> None:
-    how = command.add_mutually_exclusive_group()
-    how.add_argument("--inline", action="store_true", help="run in this process, without Ray; the same numbers")
-    how.add_argument(
-        "--address",
-        metavar="ADDR",
-        help="join a running Ray cluster: auto, or host:port (in a Ray job: the job's cluster, by itself)",
-    )
-    command.add_argument("--dashboard", action="store_true", help="start Ray's dashboard on 127.0.0.1")
-    command.add_argument(
-        "--optuna",
-        metavar="URL",
-        default=os.environ.get("MEMSWEEP_OPTUNA") or None,
-        help="show a search in this Optuna storage: sqlite:///search.db, postgresql://... ($MEMSWEEP_OPTUNA)",
-    )
-    _add_limits(command)
-
-
-def _add_limits(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--max-hours", metavar="H", type=_hours, help="stop after so many hours; exit code 3")
-    command.add_argument("--max-trials", metavar="N", type=_count, help="stop after N rows got a result; exit code 3")
-    command.add_argument(
-        "--max-failures", metavar="N", type=_count, help="stop once N rows have failed for good; exit code 3"
-    )
+def _add_options(command: argparse.ArgumentParser, options: Sequence[_Option]) -> None:
+    groups: dict[str, Any] = {}
+    for pair in _EXCLUSIVE:
+        if pair <= {flag for flag, _ in options}:
+            groups |= dict.fromkeys(pair, command.add_mutually_exclusive_group())
+    for flag, settings in options:
+        default = settings.get("default")
+        now = {"default": default()} if callable(default) else {}  # the environment as it is when words are parsed
+        groups.get(flag, command).add_argument(flag, **settings | now)
 
 
 def _hours(word: str) -> float:
@@ -157,69 +103,103 @@ def _count(word: str) -> int:
     return count
 
 
-def _add_stored(command: argparse.ArgumentParser) -> None:
-    command.add_argument("study", metavar="STUDY|FOLDER", help="a study's name, or the folder of its results")
-    _add_places(command)
+_Option = tuple[str, dict[str, Any]]
+"""The name or flag of an argument, and its settings for argparse."""
 
-
-def _add_submit(command: argparse.ArgumentParser) -> None:
-    command.add_argument("study", metavar="STUDY", nargs="?", help="as for memsweep sweep; see --do for the others")
-    command.add_argument("overrides", metavar="OVERRIDE", nargs="*", help="key=value; see below")
-    command.add_argument("--do", metavar="|".join(JOBS), choices=JOBS, default="sweep", help="what to run (sweep)")
-    command.add_argument(
-        "--address", metavar="URL", help="the cluster's dashboard (RAY_API_SERVER_ADDRESS, else http://127.0.0.1:8265)"
-    )
-    command.add_argument(
-        "--results", metavar="DIR", help="s3://bucket/x, or a folder all nodes share (the nodes' MEMSWEEP_RESULTS)"
-    )
-    command.add_argument("--runtime-env", metavar="FILE", help="Ray's runtime environment (deploy/runtime_env.yaml)")
-    command.add_argument("--no-reuse", action="store_true", help="as for sweep")
-    command.add_argument("--force", action="store_true", help="as for retry")
-    _add_limits(command)
-    until = command.add_mutually_exclusive_group()
-    until.add_argument("--detach", action="store_true", help="come back once the job is handed in")
-    until.add_argument("--wait", action="store_true", help="wait for the end without showing the log")
-    command.add_argument("--attach", metavar="ID", help="follow a job that was submitted before")
-    _add_workspace(command)
-
-
-def _add_list(command: argparse.ArgumentParser) -> None:
-    command.add_argument("what", metavar="|".join(LISTS), choices=LISTS, help="what to list")
-    _add_workspace(command)
-
-
-def _add_describe(command: argparse.ArgumentParser) -> None:
-    command.add_argument("name", metavar="NAME", help="a task, model, parameterization, unit, rule, section or study")
-    _add_workspace(command)
-
-
-def _add_places(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
+_FLAG = {"action": "store_true"}
+_WORKSPACE: _Option = (
+    "--workspace",
+    {"metavar": "DIR", "type": Path, "default": Path(), "help": "folder of tasks/ and search_spaces/ (here)"},
+)
+_PLACES: tuple[_Option, ...] = (
+    (
         "--results",
-        metavar="DIR",
-        default=os.environ.get("MEMSWEEP_RESULTS") or "results",
-        help="where results are kept: a folder, s3://bucket/x ($MEMSWEEP_RESULTS, else results); in a Ray job and on "
-        "several nodes no relative folder, which each node would have for itself",
-    )
-    _add_workspace(command)
-
-
-def _add_workspace(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--workspace", metavar="DIR", type=Path, default=Path(), help="folder of tasks/ and search_spaces/ (here)"
-    )
-
-
-_ADD = {
-    "plan": _add_plan,
-    "sweep": _add_sweep,
-    "resume": _add_resume,
-    "extend": _add_extend,
-    "retry": _add_retry,
-    "status": _add_stored,
-    "report": _add_stored,
-    "sync": _add_stored,
-    "submit": _add_submit,
-    "list": _add_list,
-    "describe": _add_describe,
+        {
+            "metavar": "DIR",
+            "default": lambda: os.environ.get("MEMSWEEP_RESULTS") or "results",
+            "help": "where results are kept: a folder, s3://bucket/x ($MEMSWEEP_RESULTS, else results); in a Ray job "
+            "and on several nodes an absolute folder that all nodes share",
+        },
+    ),
+    _WORKSPACE,
+)
+_OVERRIDES: _Option = ("overrides", {"metavar": "OVERRIDE", "nargs": "*", "help": "key=value; see below"})
+_STUDY_FILE: tuple[_Option, ...] = (
+    ("study", {"metavar": "STUDY", "help": "a name in search_spaces/, or the path of a YAML file"}),
+    _OVERRIDES,
+    *_PLACES,
+)
+_STORED: tuple[_Option, ...] = (
+    ("study", {"metavar": "STUDY|FOLDER", "help": "a study's name, or the folder of its results"}),
+    *_PLACES,
+)
+_LIMITS: tuple[_Option, ...] = (
+    ("--max-hours", {"metavar": "H", "type": _hours, "help": "stop after so many hours; exit code 3"}),
+    ("--max-trials", {"metavar": "N", "type": _count, "help": "stop after N trials got a result; exit code 3"}),
+    ("--max-failures", {"metavar": "N", "type": _count, "help": "stop once N trials have failed; exit code 3"}),
+)
+_LAUNCH: tuple[_Option, ...] = (
+    ("--inline", _FLAG | {"help": "run in this process, without Ray; the same numbers"}),
+    (
+        "--address",
+        {"metavar": "ADDR", "help": "join a running Ray cluster: auto, or host:port (a Ray job joins its own cluster)"},
+    ),
+    ("--dashboard", _FLAG | {"help": "start Ray's dashboard on 127.0.0.1"}),
+    (
+        "--optuna",
+        {
+            "metavar": "URL",
+            "default": lambda: os.environ.get("MEMSWEEP_OPTUNA") or None,
+            "help": "show a search in this Optuna storage: sqlite:///search.db, postgresql://... ($MEMSWEEP_OPTUNA)",
+        },
+    ),
+    *_LIMITS,
+)
+_NO_REUSE: _Option = ("--no-reuse", _FLAG | {"help": "recompute every trial, whatever is stored"})
+_SUBMIT: tuple[_Option, ...] = (
+    ("study", {"metavar": "STUDY", "nargs": "?", "help": "as for memsweep sweep; see --do for the others"}),
+    _OVERRIDES,
+    ("--do", {"metavar": "|".join(JOBS), "choices": JOBS, "default": "sweep", "help": "what to run (sweep)"}),
+    (
+        "--address",
+        {"metavar": "URL", "help": "the cluster's dashboard (RAY_API_SERVER_ADDRESS, else http://127.0.0.1:8265)"},
+    ),
+    (
+        "--results",
+        {"metavar": "DIR", "help": "s3://bucket/x, or a folder all nodes share (the nodes' MEMSWEEP_RESULTS)"},
+    ),
+    ("--runtime-env", {"metavar": "FILE", "help": "Ray's runtime environment (deploy/runtime_env.yaml)"}),
+    ("--no-reuse", _FLAG | {"help": "as for sweep"}),
+    ("--force", _FLAG | {"help": "as for retry"}),
+    *_LIMITS,
+    ("--detach", _FLAG | {"help": "return once the job is submitted"}),
+    ("--wait", _FLAG | {"help": "wait for the end without showing the log"}),
+    ("--attach", {"metavar": "ID", "help": "follow a job that was submitted before"}),
+    _WORKSPACE,
+)
+_OPTIONS: dict[str, tuple[_Option, ...]] = {
+    "plan": (
+        *_STUDY_FILE,
+        _NO_REUSE,
+        ("--no-probe", _FLAG | {"help": "measure nothing: hours by the cost model, memory and disk unknown"}),
+    ),
+    "sweep": (*_STUDY_FILE, _NO_REUSE, *_LAUNCH),
+    "resume": (*_STORED, *_LAUNCH),
+    "extend": (*_STUDY_FILE, *_LAUNCH),
+    "retry": (
+        *_STORED,
+        *_LAUNCH,
+        ("--force", _FLAG | {"help": "also trials that failed three times in the same way"}),
+    ),
+    "status": _STORED,
+    "report": _STORED,
+    "sync": _STORED,
+    "submit": _SUBMIT,
+    "list": (("what", {"metavar": "|".join(LISTS), "choices": LISTS, "help": "what to list"}), _WORKSPACE),
+    "describe": (
+        ("name", {"metavar": "NAME", "help": "a task, model, parameterization, unit, rule, section or study"}),
+        _WORKSPACE,
+    ),
 }
+_EXCLUSIVE = ({"--inline", "--address"}, {"--detach", "--wait"})
+"""Flags of which a command takes one at most."""

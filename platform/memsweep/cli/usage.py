@@ -8,7 +8,7 @@ MAIN = """\
 Can a recurrent model, with this parameterization, hold this memory, and does it stay that way when its weights move?
 
 A study file in search_spaces/ names a task, a model and a grid, and may search settings in each cell of the grid and
-confirm the best on fresh seeds. memsweep trains every row, perturbs the trained weights, and answers stable, unstable
+confirm the best on fresh seeds. memsweep trains every trial, perturbs the trained weights, and answers stable, unstable
 or inconclusive, with the figures behind the answer."""
 
 EXAMPLES = """\
@@ -18,7 +18,7 @@ examples:
   memsweep sweep quickstart                     run it and print the verdicts
   memsweep sweep quickstart model.width=2,4,8   the same with another grid axis
   memsweep describe diagonal_rnn                what can be set, with defaults and limits
-  memsweep status quickstart                    where every row stands
+  memsweep status quickstart                    the state of every trial
   memsweep resume quickstart                    finish what a crash or Ctrl-C left
   memsweep submit quickstart                    run it on a Ray cluster
 
@@ -46,7 +46,7 @@ class Text:
 COMMANDS = {
     "plan": Text(
         "show what a sweep would run, and how long it would take",
-        "Check a study and list its rows: which are done, which share results with other studies, and how the "
+        "Check a study and list its trials: which are done, which share results with other studies, and how the "
         "rest is\npacked. Every mistake in the study file and the overrides is reported at once (exit code 2).\n\n"
         "Then a probe runs a few steps of the costliest programs, for at most 20 s and outside of any results, and "
         "says\nhow many hours, how much memory and how much disk the study will take on this machine, and how sure "
@@ -62,12 +62,12 @@ examples:
     ),
     "sweep": Text(
         "run a study and print its verdicts",
-        "Run every row of a study that has no result yet, then write the report and print the verdict table.\n"
+        "Run every trial of a study that has no result yet, then write the report and print the verdict table.\n"
         "Ctrl-C keeps what is finished; the same command, or memsweep resume, goes on from there.\n"
-        "In a Ray job (memsweep submit) it joins the job's cluster by itself; RAY_ADDRESS alone never moves it.\n"
+        "In a Ray job (memsweep submit) it joins the job's cluster by itself; RAY_ADDRESS alone is not used.\n"
         "--max-hours, --max-trials and --max-failures stop this run as Ctrl-C does; they change no result.\n"
-        "Exit code: 0 all rows done, 1 some failed, 2 the study or a resource request is wrong, 3 stopped at a limit\n"
-        "with work left, 130 stopped.",
+        "Exit code: 0 all trials done, 1 some failed, 2 the study or a resource request is wrong, 3 stopped at a\n"
+        "limit with work left, 130 stopped.",
         f"""\
 examples:
   memsweep sweep quickstart
@@ -80,10 +80,9 @@ examples:
     ),
     "resume": Text(
         "finish the plan of a study",
-        "Run every row of a study's stored plan that has no result: what waited, what was running when its driver "
-        "died\n(from its checkpoint), what is damaged. Needs no study file. Rows that failed three times in the same "
-        "way are\nleft alone (see retry). Refused while another driver is at work on the study, and where the code "
-        "has changed.",
+        "Run every trial of a study's stored plan that has no result: queued, running when its driver died (from its\n"
+        "checkpoint), or damaged. Needs no study file. Trials that failed three times in the same way are not run\n"
+        "again (see retry). Refused while another process runs the study, and where the code has changed.",
         """\
 examples:
   memsweep resume quickstart
@@ -91,8 +90,8 @@ examples:
   memsweep resume quickstart --results s3://bucket/results --address auto""",
     ),
     "extend": Text(
-        "add rows to a study: more widths, more seeds",
-        "Add the rows of a study file, with overrides, to the study's stored plan, and run what has no result.\n"
+        "add trials to a study: more widths, more seeds",
+        "Add the trials of a study file, with overrides, to the study's stored plan, and run those without a result.\n"
         "More seeds train only the seeds that are missing; the report pools them with the others.",
         f"""\
 examples:
@@ -102,28 +101,28 @@ examples:
 {OVERRIDES}""",
     ),
     "retry": Text(
-        "run the rows of a study that failed",
-        "Run the rows that failed or ran out of memory, and no others. A row that has failed three times in the same\n"
-        "way is left alone unless --force is given.",
+        "run the trials of a study that failed",
+        "Run the trials that failed or ran out of memory, and no others. A trial that has failed three times in the\n"
+        "same way runs only with --force.",
         """\
 examples:
   memsweep retry quickstart
   memsweep retry quickstart --force""",
     ),
     "status": Text(
-        "show where every row of a study stands, and who is at work on it",
-        "Count the rows that are queued, running, done, diverged, stopped early, out of memory, failed, preempted or\n"
-        "cancelled, say why rows failed, and name the driver that is at work. Reads the results folder alone: works "
-        "from\nany machine that sees it, while the sweep runs.",
+        "show the state of every trial of a study, and which process runs it",
+        "Count the trials that are queued, running, done, diverged, stopped early, out of memory, failed, preempted\n"
+        "or cancelled, say why trials failed, and name the process that runs the study. Reads the results folder\n"
+        "alone: works from any machine that sees it, while the sweep runs.",
         """\
 examples:
   memsweep status quickstart
   memsweep status quickstart --results s3://bucket/results""",
     ),
     "sync": Text(
-        "bring MLflow to what the store holds",
-        "Write every run, metric and artifact that MLflow lacks, after an outage of its server: the same state as if\n"
-        "it had never been away, and no run twice. Exit code 1 where something is still missing. "
+        "write to MLflow every stored result that it lacks",
+        "Write every run, metric and artifact that MLflow lacks after an outage of its server: the same state as\n"
+        "without the outage, and no run twice. Exit code 1 where something is still missing. "
         "\nMLFLOW_TRACKING_URI names the server, as in a sweep.",
         """\
 examples:
@@ -132,8 +131,8 @@ examples:
     ),
     "report": Text(
         "write the report of a study again from its stored results",
-        "Make the HTML page, the tables and the figures anew from what is stored, and print the verdict table.\n"
-        "Works while a sweep is running and after a failure; missing rows are named.",
+        "Write the HTML page, the tables and the figures again from the stored results, and print the verdict table.\n"
+        "Works while a sweep is running and after a failure; missing trials are named.",
         """\
 examples:
   memsweep report quickstart

@@ -1,16 +1,18 @@
-"""What the verbs of the command line print: plans, endings, paths."""
+"""Prints plans, states, endings and paths for the commands."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from memsweep.config.schema.study import ResourcesConfig, SweepConfig
+    from memsweep.commands.trials import Trials
+    from memsweep.config.schema.trial import ResourcesConfig, SweepConfig
     from memsweep.errors import StoreError
     from memsweep.report import ReportPaths
     from memsweep.search.history import SearchHistory
@@ -26,22 +28,14 @@ if TYPE_CHECKING:
     from memsweep.sweep.worker.timing import Profile
 
 
-def print_plan(
-    made: Plan,
-    here: set[str],
-    elsewhere: Mapping[str, Location],
-    reasons: Mapping[str, Reason] | None = None,
-    *,
-    verbose: bool = False,
-) -> None:
-    """Every row with what varies and what will become of it, then the work that is left and why it is.
+def print_plan(plan: Plan, reuse: Reuse, reasons: Mapping[str, Reason] | None = None, *, verbose: bool = False) -> None:
+    """Prints every trial with its varied fields and its state, then the work that is left and why it is left.
 
     Args:
-        made: the plan.
-        here: identities that this study holds.
-        elsewhere: identities that another study holds -> its folder.
-        reasons: why the other rows are not reused, see ``memsweep.sweep.planning.reuse``.
-        verbose: also say of a few rows what exactly is different.
+        plan: the plan.
+        reuse: the results that need no work.
+        reasons: why the other trials are not reused, see ``memsweep.sweep.planning.reuse``.
+        verbose: also print the exact difference for a few trials.
     """
     from rich import box
     from rich.console import Console
@@ -50,49 +44,47 @@ def print_plan(
     from memsweep.config.schema.canonical import flatten, to_dict
     from memsweep.config.schema.protocols import MATCHED
 
-    flat = [flatten(to_dict(trial.config)) for trial in made.trials]
-    varied = [key for key in flat[0] if len({repr(row.get(key)) for row in flat}) > 1]
-    pack_of = {trial.identity: number for number, pack in enumerate(made.packs, 1) for trial in pack.trials}
+    flat = [flatten(to_dict(trial.config)) for trial in plan.trials]
+    varied = [key for key in flat[0] if len({repr(fields.get(key)) for fields in flat}) > 1]
+    pack_of = {trial.identity: number for number, pack in enumerate(plan.packs, 1) for trial in pack.trials}
     table = Table(box=box.SIMPLE, pad_edge=False)
     for name in ("identity", *varied, "state"):
         table.add_column(name)
-    for trial, row in zip(made.trials, flat, strict=True):
-        if trial.identity in here:
+    for trial, fields in zip(plan.trials, flat, strict=True):
+        if trial.identity in reuse.here:
             state = "done"
-        elif trial.identity in elsewhere:
-            state = f"reused from {elsewhere[trial.identity].name}"
+        elif trial.identity in reuse.elsewhere:
+            state = f"reused from {reuse.elsewhere[trial.identity].name}"
         else:
             reason = reasons.get(trial.identity) if reasons else None
             state = f"to run, pack {pack_of[trial.identity]}" + (f" ({reason.why})" if reason else "")
-        table.add_row(trial.identity[:12], *(str(row.get(key, "")) for key in varied), state)
+        table.add_row(trial.identity[:12], *(str(fields.get(key, "")) for key in varied), state)
     console = Console(markup=False, width=None if sys.stdout.isatty() else 160)
     console.print(table)
-    whole = sum(pack.cost for pack in made.packs) or 1.0
-    shares = ", ".join(f"{pack.cost / whole:.0%} ({len(pack.trials)} trials)" for pack in made.packs[:8])
-    more = f" and {len(made.packs) - 8} more" if len(made.packs) > 8 else ""
-    left = len(made.trials) - len(made.done)
-    replicas = sum(trial.config.training.seeds for pack in made.packs for trial in pack.trials)
-    print(f"study {made.study}: {len(made.trials)} trials, {len(made.done)} done or reused, {left} to run")
+    left = len(plan.trials) - len(plan.done)
+    print(f"study {plan.study}: {len(plan.trials)} trials, {len(plan.done)} done or reused, {left} to run")
     if reasons:
         from memsweep.sweep.planning.reuse import by_reason, examples
 
         print(f"not reused: {by_reason(reasons)}")
         for line in examples(reasons) if verbose else ():
             print(f"  {line}")
-    if made.protocol != MATCHED:
-        print(f"protocol: {made.protocol}, under the study's own settings")
-    print(
-        f"to run: {replicas} replicas in {len(made.packs)} packs" + (f"; work shares {shares}{more}" if shares else "")
-    )
-    _print_asked(made.resources)
+    if plan.protocol != MATCHED:
+        print(f"protocol: {plan.protocol}, under the study's own settings")
+    whole = sum(pack.cost for pack in plan.packs) or 1.0
+    shares = ", ".join(f"{pack.cost / whole:.0%} ({len(pack.trials)} trials)" for pack in plan.packs[:8])
+    more = f" and {len(plan.packs) - 8} more" if len(plan.packs) > 8 else ""
+    seeds = sum(trial.config.training.seeds for pack in plan.packs for trial in pack.trials)
+    print(f"to run: {seeds} seeds in {len(plan.packs)} packs" + (f"; work shares {shares}{more}" if shares else ""))
+    _print_resources(plan.resources)
 
 
 def print_search_plan(sweep: SweepConfig, waves: Sequence[Wave], stored: int) -> None:
-    """The cells of a search, how many rows it may have at most, and how many are expected.
+    """Prints the cells of a search, how many trials it may have at most, and how many are expected.
 
     Args:
         sweep: a study with a search.
-        waves: what it is expected to run.
+        waves: the packs that it is expected to run.
         stored: results that the study's folder holds already.
     """
     from memsweep.sweep.estimate.expected_load import stages
@@ -108,26 +100,26 @@ def print_search_plan(sweep: SweepConfig, waves: Sequence[Wave], stored: int) ->
     print(f"searched: {', '.join(search.space)}; for {', '.join(settings.objective)}")
     if len(each) > 1:
         steps = ", ".join(str(stage.until) for stage in each)
-        print(f"{settings.scheduler.name} looks after {steps} steps: at most {len(each)} rows for a suggestion")
+        print(f"{settings.scheduler.name} looks after {steps} steps: at most {len(each)} trials for a suggestion")
     most = cells * settings.trials * len(each)
     again = cells * confirm.top if confirm is not None else 0
     expected = sum(len(pack.trials) * wave.times for wave in waves for pack in wave.packs) - again
     about = f", about {expected:.0f} expected" if len(each) > 1 else ""
-    print(f"to run: at most {counted(most, 'row')} of {sweep.rows[0].training.seeds} replicas{about}")
+    print(f"to run: at most {counted(most, 'trial')} of {sweep.rows[0].training.seeds} seeds{about}")
     if confirm is not None:
-        print(f"then {counted(again, 'row')} of {confirm.seeds} fresh replicas to confirm the best of each cell")
+        print(f"then {counted(again, 'trial')} of {confirm.seeds} fresh seeds to confirm the best of each cell")
     if stored:
-        print(f"{counted(stored, 'result')} stored already: what the search asks for again is not run again")
-    _print_asked(sweep.resources)
+        print(f"{counted(stored, 'result')} stored already: the search reuses them where it asks for the same trial")
+    _print_resources(sweep.resources)
 
 
 def print_estimate(made: Estimate, stored: float, *, probed: bool) -> None:
-    """How long the work will take, how much memory and disk, and how sure that is.
+    """Prints the expected hours, memory and disk, and the error of these estimates.
 
     Args:
         made: the estimate.
-        stored: bytes of a row of this study's stored results; 0 where there is none.
-        probed: something was to be measured.
+        stored: bytes of a trial of this study's stored results; 0 where there is none.
+        probed: a measurement was asked for.
     """
     from memsweep.sweep.driver.progress_view import duration
 
@@ -158,52 +150,53 @@ def print_estimate(made: Estimate, stored: float, *, probed: bool) -> None:
         print(f"memory: {made.memory / mib:.0f} MiB for the largest pack beyond its bare process{together} (measured)")
     else:
         print("memory: not measured")
-    disk, how = (stored, "as its stored rows") if stored else (made.disk, "measured on rows of full size")
+    disk, how = (stored, "as its stored trials") if stored else (made.disk, "measured on trials of full size")
     if disk:
         total = disk * made.rows
         size = f"{total / gib:.2f} GiB" if total >= gib else f"{total / mib:.1f} MiB"
-        print(f"disk: {size}, {disk / kib:.0f} KiB a row ({how}); MLflow's copy and the report not counted")
+        print(f"disk: {size}, {disk / kib:.0f} KiB a trial ({how}); MLflow's copy and the report not counted")
     else:
         print("disk: not measured")
 
 
-def _print_asked(resources: ResourcesConfig) -> None:
+def _print_resources(resources: ResourcesConfig) -> None:
     asked = f"{resources.cpus:g} CPU, {resources.card:g} GPU"
     print(f"each pack asks for {asked}" + (f" for each of {resources.workers} workers" * (resources.workers > 1)))
 
 
-def print_difference(
-    made: Plan, rows: Mapping[str, Row], reuse: Reuse, left_alone: Collection[str], not_now: int
-) -> None:
-    """What a verb is about to do, beside what the study is already; before it does it."""
+def print_difference(trials: Trials, rows: Mapping[str, Row]) -> None:
+    """Prints what a run is about to do, compared with the journal of the study; before it does it."""
     from memsweep.sweep.store.journal import State
 
-    planned = {trial.identity for trial in made.trials}
-    study = word(made.study)
-    left = sum(len(pack.trials) for pack in made.packs)
+    plan, reuse = trials.plan, trials.reuse
+    planned = {trial.identity for trial in plan.trials}
+    study = word(plan.study)
+    left = sum(len(pack.trials) for pack in plan.packs)
     parts = [f"{len(reuse.here)} done"] if reuse.here else []
     parts += [f"{len(reuse.elsewhere)} reused from other studies"] if reuse.elsewhere else []
-    parts += [f"{left} to run in {counted(len(made.packs), 'pack')}" if left else "nothing to run"]
-    parts += [f"{not_now} not now (memsweep resume {study})"] if not_now else []
-    print(f"{made.study}: {counted(len(planned), 'row')}: {', '.join(parts)}")
+    parts += [f"{left} to run in {counted(len(plan.packs), 'pack')}" if left else "nothing to run"]
+    parts += [f"{trials.postponed} not now (memsweep resume {study})"] if trials.postponed else []
+    print(f"{plan.study}: {counted(len(planned), 'trial')}: {', '.join(parts)}")
     new = len(planned - rows.keys()) if rows else 0
-    gone = sum(name not in planned and row.state is not State.CANCELLED for name, row in rows.items())
-    dead = sum(name in planned and row.state is State.RUNNING for name, row in rows.items())
-    again = [name for name in planned - reuse.all - set(left_alone) if name in rows and rows[name].failures]
+    removed = sum(name not in planned and row.state is not State.CANCELLED for name, row in rows.items())
+    stopped = sum(name in planned and row.state is State.RUNNING for name, row in rows.items())
+    again = [name for name in planned - reuse.all - trials.gave_up if name in rows and rows[name].failures]
     if new:
-        print(f"  {counted(new, 'row')} added to the plan")
-    if gone:
-        print(f"  {counted(gone, 'row')} of the earlier plan taken out: cancelled; results stay")
-    if dead:
-        print(f"  {counted(dead, 'row')} ran when the last driver died: queued again")
-    if again and not not_now:
-        print(f"  {counted(len(again), 'row')} failed before: tried again")
+        print(f"  {counted(new, 'trial')} added to the plan")
+    if removed:
+        print(f"  {counted(removed, 'trial')} of the earlier plan removed: cancelled; results stay")
+    if stopped:
+        print(f"  {counted(stopped, 'trial')} ran when the last driver died: queued again")
+    if again and not trials.postponed:
+        print(f"  {counted(len(again), 'trial')} failed before: tried again")
     for name, fault in reuse.damaged.items():
-        print(f"  {name}: damaged, computed anew: {fault}")
-    for name in sorted(left_alone):
-        print(f"  {name}: left alone, it failed {rows[name].failures} times in the same way: {rows[name].way[:200]}")
-    if left_alone:
+        print(f"  {name}: damaged, recomputed: {fault}")
+    for name in sorted(trials.gave_up):
+        print(f"  {name}: gave up after {rows[name].failures} failures in the same way: {rows[name].way[:200]}")
+    if trials.gave_up:
         print(f"  to try anyway: memsweep retry {study} --force")
+    if trials.warm_start:
+        print(f"  {trials.warm_start}")
 
 
 def print_status(
@@ -214,16 +207,14 @@ def print_status(
     damaged: Mapping[str, StoreError],
     search: SearchHistory | None = None,
 ) -> None:
-    """How many rows are in each state, how far a search is, what failed or is damaged and why, and who is at work."""
-    from collections import Counter
-
+    """Prints the trials in each state, the progress of a search, failed and damaged trials, and the running process."""
     from memsweep.sweep.store.journal import Row, State
 
     of_plan = {name: rows.get(name, Row()) for name in plan.rows}
     counts = Counter(row.state for row in of_plan.values())
     cancelled = sum(row.state is State.CANCELLED for name, row in rows.items() if name not in of_plan)
     done = sum(row.state.has_result for row in of_plan.values())
-    print(f"{plan.study}: {done} of {counted(len(of_plan), 'row')} have a result")
+    print(f"{plan.study}: {done} of {counted(len(of_plan), 'trial')} have a result")
     for state in State:
         if count := counts[state] + (cancelled if state is State.CANCELLED else 0):
             print(f"  {count:>6} {state.value.replace('_', ' '):<14} {state.explanation}")
@@ -236,18 +227,16 @@ def print_status(
     for name, fault in damaged.items():
         print(f"  {name}: {first_line(str(fault))}")
     if who is not None:
-        print(f"at work: {who[0]}, last heard {who[1]:.0f} s ago")
+        print(f"running: {who[0]}, last heartbeat {who[1]:.0f} s ago")
         return
     left = done < len(of_plan) or (search is not None and not search.ended)
-    print("nobody is at work on it" + (f"; to finish it: memsweep resume {word(plan.study)}" if left else ""))
+    print("not running" + (f"; to finish it: memsweep resume {word(plan.study)}" if left else ""))
 
 
 def _print_search(search: SearchHistory) -> None:
-    from collections import Counter
-
     from memsweep.search.suggestions import SuggestionState
 
-    states = Counter(member.state for member in search.suggestions)
+    states = Counter(one.state for one in search.suggestions)
     ended = len(search.suggestions) - states[SuggestionState.RUNNING]
     parts = [f"{states[state]} {state}" for state in SuggestionState if states[state]]
     rest = "the winners are known" if search.ended else "more rounds follow"
@@ -255,7 +244,7 @@ def _print_search(search: SearchHistory) -> None:
 
 
 def counted(count: int, noun: str) -> str:
-    """``1 row``, ``2 rows``."""
+    """``1 trial``, ``2 trials``."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
@@ -269,16 +258,23 @@ def word(study: str) -> str:
     return shlex.quote(study)
 
 
-def print_end(made: Plan, summary: RunSummary, paths: ReportPaths, seconds: float) -> None:
-    """The verdicts, what was done, what failed and why, and where to look."""
+def print_end(trials: int, reused: int, summary: RunSummary, paths: ReportPaths, seconds: float) -> None:
+    """Prints the verdicts, how many trials finished, which failed and why, and the paths of the report.
+
+    Args:
+        trials: number of trials of the study.
+        reused: how many of them had a result before the run.
+        summary: of the run.
+        paths: of the report.
+        seconds: how long the run took.
+    """
     from memsweep.report import table_text
     from memsweep.sweep.driver.progress_view import duration
 
-    finished = len(made.done) + len(summary.finished)
     print()
     print(table_text(paths))
-    reused = f", {len(made.done)} of them reused" if made.done else ""
-    print(f"{finished}/{len(made.trials)} done{reused}; {duration(seconds)}")
+    of_them = f", {reused} of them reused" if reused else ""
+    print(f"{reused + len(summary.finished)}/{trials} done{of_them}; {duration(seconds)}")
     if summary.finished:
         print(profile_text(summary.profile))
     if summary.diverged:
@@ -293,24 +289,24 @@ def print_end(made: Plan, summary: RunSummary, paths: ReportPaths, seconds: floa
 
 
 def print_stop(summary: RunSummary, left: int, study: str) -> None:
-    """What stopped a run before its end, what is left, and how to go on.
+    """Prints what stopped a run before its end, how many trials are left, and how to go on.
 
     Args:
         summary: of the run.
-        left: rows of the plan that have neither a result nor failed for good in this run; a search may ask for more.
+        left: trials of the plan that neither have a result nor failed for good in this run; a search may add more.
         study: its name.
     """
     kept = "what is finished is kept. Run the same command again to go on, or: memsweep resume " + word(study)
     if summary.lost:
         print(f"{summary.lost}; {kept}", file=sys.stderr)
     elif summary.limit:
-        print(f"stopped at a limit: {summary.limit}. {counted(left, 'row')} left; {kept}")
+        print(f"stopped at a limit: {summary.limit}. {counted(left, 'trial')} left; {kept}")
     elif summary.interrupted:
         print(f"interrupted: {kept}")
 
 
 def _also(paths: ReportPaths) -> str:
-    """Where everybody finds a report that lies in a bucket; ``paths`` are of this machine's copy."""
+    """The address of a report that lies in a bucket; ``paths`` are those of this machine's copy."""
     return f" (a copy; for all: {paths.uri})" if paths.uri.startswith("s3://") else ""
 
 
@@ -326,7 +322,7 @@ def profile_text(profile: Profile) -> str:
 
 
 def print_tracking(uri: str, results: Location, experiment: str | None) -> None:
-    """How to see the runs in MLflow."""
+    """Prints how to open the runs in MLflow."""
     page = f"/#/experiments/{experiment}/runs" if experiment else ""
     if not uri.startswith("sqlite"):
         print(f"MLflow:    {uri}{page if uri.startswith('http') else ''}")
@@ -338,6 +334,6 @@ def print_tracking(uri: str, results: Location, experiment: str | None) -> None:
 
 
 def shown(path: Path) -> str:
-    """A path as short as it can be said from the current folder."""
+    """The path relative to the current folder, where it lies below it."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative

@@ -1,4 +1,4 @@
-"""What a study becomes when rows are added to it."""
+"""Adds trials to the configuration of a study: more values, more seeds, more suggestions of a search."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from memsweep.errors import MemsweepError
 from memsweep.sweep.planning.identity import identifying
 
 
-def extended(stored: SweepConfig, wider: SweepConfig) -> SweepConfig:
-    """The rows of the stored study, and those of the wider one that they do not cover.
+def extend_grid(stored: SweepConfig, wider: SweepConfig) -> SweepConfig:
+    """Joins the trials of the stored study and those of the wider one that they do not cover.
 
-    More seeds become rows of their own with the seeds that are missing, so that no replica is trained twice; the
-    report pools the seeds of one condition.
+    More seeds become trials of their own with the seeds that are missing, so that no seed is trained twice; the
+    report pools the seeds of one cell.
 
     Raises:
-        MemsweepError: nothing is added, or an added row asks for seeds on both sides of stored ones.
+        MemsweepError: nothing is added, or an added trial asks for seeds on both sides of stored ones.
     """
     covered: dict[str, set[int]] = {}
     for row in stored.rows:
-        covered.setdefault(_but_seeds(row), set()).update(_seeds(row))
-    added = [new for row in wider.rows if (new := _uncovered(row, covered.get(_but_seeds(row), set()))) is not None]
+        covered.setdefault(_without_seeds(row), set()).update(_seeds(row))
+    added = [new for row in wider.rows if (new := _uncovered(row, covered.get(_without_seeds(row), set()))) is not None]
     if not added:
         raise MemsweepError(
-            f"nothing to add: the plan of {stored.name!r} has all {len(wider.rows)} rows already. Name more values "
+            f"nothing to add: the plan of {stored.name!r} has all {len(wider.rows)} trials already. Name more values "
             "(model.width=2,4,16), or more seeds (training.seeds=10)."
         )
     rows = {*stored.rows, *added}
     if any((before := predecessor(row)) is not None and before not in rows for row in added):
         raise MemsweepError(
-            "the rows to be added would take their chained value from rows that are not there: more values of the "
+            "the trials to be added would take their chained value from trials that do not exist: more values of the "
             f"chain's axis and more seeds at once. Extend {stored.name!r} in two steps, the axis first."
         )
     return dataclasses.replace(wider, rows=(*stored.rows, *added), grid=_wider_grid(stored, wider))
 
 
-def prolonged(stored: SweepConfig, wider: SweepConfig) -> SweepConfig:
-    """The search of the stored study with more suggestions, more cells, or other confirmations.
+def extend_search(stored: SweepConfig, wider: SweepConfig) -> SweepConfig:
+    """Joins the search of the stored study with more suggestions, more cells, or other confirmations.
 
     Raises:
-        MemsweepError: nothing is added, or the search itself is another one, which would begin anew.
+        MemsweepError: nothing is added, or the search itself is another one, which would start again.
     """
     if stored.search is None or wider.search is None:
         raise MemsweepError(
@@ -54,10 +54,10 @@ def prolonged(stored: SweepConfig, wider: SweepConfig) -> SweepConfig:
         )
     before, after = stored.search, wider.search
     trials = max(before.settings.trials, after.settings.trials)
-    if _of(after, before.settings.trials) != before:
+    if _with_trials(after, before.settings.trials) != before:
         raise MemsweepError(
-            f"the search of {stored.name!r} is another one than the stored one: only search.trials, confirm and the "
-            "grid can be extended. Run it as a sweep (memsweep sweep); rows that both have are reused."
+            f"the search of {stored.name!r} differs from the stored one: only search.trials, confirm and the "
+            "grid can be extended. Run it as a sweep (memsweep sweep); trials that both have are reused."
         )
     added = [row for row in wider.rows if row not in stored.rows]
     if not added and trials == before.settings.trials and wider.confirm == stored.confirm:
@@ -67,10 +67,10 @@ def prolonged(stored: SweepConfig, wider: SweepConfig) -> SweepConfig:
             "(confirm.seeds=20)."
         )
     rows = (*stored.rows, *added)
-    return dataclasses.replace(wider, rows=rows, grid=_wider_grid(stored, wider), search=_of(after, trials))
+    return dataclasses.replace(wider, rows=rows, grid=_wider_grid(stored, wider), search=_with_trials(after, trials))
 
 
-def _of(search: Search, trials: int) -> Search:
+def _with_trials(search: Search, trials: int) -> Search:
     return dataclasses.replace(search, settings=dataclasses.replace(search.settings, trials=trials))
 
 
@@ -82,8 +82,8 @@ def _wider_grid(stored: SweepConfig, wider: SweepConfig) -> dict[str, tuple[Any,
     return grid
 
 
-def _but_seeds(row: TrialConfig) -> str:
-    """What two trials share that differ in their seeds alone."""
+def _without_seeds(row: TrialConfig) -> str:
+    """A text that trials share which differ in their seeds alone."""
     data = identifying(row)
     training = {key: value for key, value in data["training"].items() if key not in ("seeds", "first_seed")}
     return json.dumps(data | {"training": training}, sort_keys=True)
@@ -94,13 +94,13 @@ def _seeds(row: TrialConfig) -> range:
 
 
 def _uncovered(row: TrialConfig, covered: set[int]) -> TrialConfig | None:
-    """The row with the seeds that are missing; None where none is."""
+    """The trial with the seeds that are missing; None where none is."""
     missing = [seed for seed in _seeds(row) if seed not in covered]
     if not missing:
         return None
     if missing[-1] - missing[0] + 1 != len(missing):
         raise MemsweepError(
-            f"the seeds {missing[0]} to {missing[-1]} of a row lie on both sides of stored ones. Add them in two "
+            f"the seeds {missing[0]} to {missing[-1]} of a trial lie on both sides of stored ones. Add them in two "
             "steps, with training.first_seed."
         )
     training = dataclasses.replace(row.training, first_seed=missing[0], seeds=len(missing))

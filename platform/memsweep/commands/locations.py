@@ -1,4 +1,4 @@
-"""Where a sweep runs, and results that would be lost there: a folder that one node has, or that goes with a job."""
+"""The folder of a study's results, the cluster that a sweep joins, and results that would be lost there."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ import os
 import sys
 from pathlib import Path
 
-from memsweep.errors import MemsweepError
+from memsweep.errors import ConfigError, MemsweepError, StoreError, did_you_mean
 from memsweep.redaction import redacted
-from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.planning.plan_file import FILES, StoredPlan, read_plan
+from memsweep.sweep.store.filesystem import Location, storage_errors
+from memsweep.sweep.store.results import Store, folder_name
 
 
 class LostResultsError(MemsweepError):
-    """Results would go where they cannot stay."""
+    """Results would go to a folder where they would be lost."""
 
     exit_code = 2
 
 
 def join_cluster(args: argparse.Namespace) -> None:
-    """Settle which cluster the sweep joins (``args.address``), and say what may surprise.
+    """Sets ``args.address`` to the cluster that the sweep joins; warns where RAY_ADDRESS is not used.
 
     Raises:
         AddressError: what was given is the address of something else.
@@ -75,6 +77,49 @@ _INSTEAD = (
 
 
 def _relative(args: argparse.Namespace, folder: Path) -> bool:
-    """Whether the folder was found by a relative path: of --results, or of the study's own folder."""
-    places = (Path(args.results), Path(args.study).parent)
-    return not any(place.is_absolute() and place == folder for place in places)
+    """Whether a relative path led to the folder: that of --results, or of the study's own folder."""
+    given = (Path(args.results), Path(args.study).parent)
+    return not any(path.is_absolute() and path == folder for path in given)
+
+
+def store_of(results: Location, study: str) -> Store:
+    """The results of a study; a name that no folder can have is a mistake of the study."""
+    try:
+        return Store(results / folder_name(study))
+    except StoreError as error:
+        raise ConfigError([str(error)], "the study") from error
+
+
+def find_study(study: str, results: Location) -> Store:
+    """The results of a study by its name, or by the folder or URI of its results.
+
+    Raises:
+        MemsweepError: there are none.
+    """
+    candidates = [Location.at(study)] if "/" in study or os.path.isdir(study) else []
+    with storage_errors("read", results):
+        candidates.append(results / folder_name(study))
+        for folder in candidates:
+            if folder.names("records") or any(folder.exists(name) for name in FILES):
+                return Store(folder)
+        known = [name for name in results.folders() if any((results / name).exists(file) for file in FILES)]
+    listing = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "") if known else "none yet"
+    raise MemsweepError(
+        f"there are no results of a study {study[:100]!r} in {results}.{did_you_mean(study, known)} "
+        f"Studies there: {listing}. Run memsweep sweep first, or give another folder with --results."
+    )
+
+
+def stored_plan(store: Store) -> StoredPlan:
+    """The plan of a study that has been run.
+
+    Raises:
+        MemsweepError: there is none, or it is damaged.
+    """
+    plan = read_plan(store.location)
+    if plan is None:
+        raise MemsweepError(
+            f"{store.location} holds results but no plan: run its study file once more (memsweep sweep STUDY), which "
+            "writes the plan again and reuses the results."
+        )
+    return plan

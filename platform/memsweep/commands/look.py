@@ -1,4 +1,4 @@
-"""The verbs that look: plan, status, report; and sync, which brings MLflow up to the store."""
+"""The commands that train nothing: plan, status, report, and sync, which writes to MLflow what it lacks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from memsweep import registry
 from memsweep.commands import console
-from memsweep.commands.stored import find_study, store_of, stored_plan
+from memsweep.commands.locations import find_study, store_of, stored_plan
 from memsweep.errors import MemsweepError
 from memsweep.sweep.planning.reuse import Reuse, find_reusable
 from memsweep.sweep.store.filesystem import Location
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def plan(args: argparse.Namespace) -> int:
-    """Print what ``sweep`` would do: rows, reuse, packs, resources, and what it would take. Writes nothing."""
+    """Prints what ``sweep`` would do: trials, reuse, packs, resources, expected hours. Writes nothing."""
     from memsweep.config.load.study import load_study
     from memsweep.sweep.estimate.expected_load import waves
     from memsweep.sweep.planning.plan import identified, make_plan
@@ -45,7 +45,7 @@ def plan(args: argparse.Namespace) -> int:
             else reasons(trials, reuse.all, store, results, reuse.damaged, read_rows(store.location))
         )
         made = make_plan(study, trials, reuse.all)
-        console.print_plan(made, set(reuse.here), reuse.elsewhere, why, verbose=args.verbose)
+        console.print_plan(made, reuse, why, verbose=args.verbose)
         expected = waves(study, made.packs)
     if any(wave.packs for wave in expected):
         _print_estimate(study, expected, store, args)
@@ -61,20 +61,20 @@ def _print_estimate(study: SweepConfig, expected: Sequence[Wave], store: Store, 
     sys.stdout.flush()
     names = sorted(store.identities())
     records = [store.record(name) for name in names[:: len(names) // TIMED_RECORDS + 1]]
-    found = estimate(expected, study.resources, Path(args.workspace), seconds, records)
-    console.print_estimate(found, _bytes_of_a_row(store), probed=seconds > 0)
+    made = estimate(expected, study.resources, Path(args.workspace), seconds, records)
+    console.print_estimate(made, _bytes_of_a_trial(store), probed=seconds > 0)
 
 
-def _bytes_of_a_row(store: Store) -> float:
+def _bytes_of_a_trial(store: Store) -> float:
     """Mean bytes of a stored result, record and tables; 0 where there is none."""
     from memsweep.sweep.store.tables import TABLES
 
-    rows = len(store.identities())
-    return sum(sum(store.location.names(kind).values()) for kind in ("records", *TABLES)) / rows if rows else 0.0
+    trials = len(store.identities())
+    return sum(sum(store.location.names(kind).values()) for kind in ("records", *TABLES)) / trials if trials else 0.0
 
 
 def status(args: argparse.Namespace) -> int:
-    """Print where every row of a study stands, and who is at work on it. Writes nothing."""
+    """Prints the state of every trial of a study, and which process runs it. Writes nothing."""
     from memsweep.search import history
     from memsweep.sweep.store.journal import read_rows, settled
     from memsweep.sweep.store.lease import holder
@@ -85,17 +85,17 @@ def status(args: argparse.Namespace) -> int:
     damaged, failures = store.faults(stored), store.failures()
     outcomes = store.outcomes(stored - damaged.keys())
     rows, who = read_rows(store.location), holder(store.location)
-    if who is None:  # nobody runs what a dead driver left running
+    if who is None:  # trials that a dead driver left running do not run
         rows = settled(rows, made.rows, outcomes, failures)
     console.print_status(made, rows, who, failures, damaged, history.read(store.location, made))
     return 0
 
 
 def report(args: argparse.Namespace) -> int:
-    """Make the report of a stored study anew and print its verdict table."""
+    """Writes the report of a stored study again and prints its verdict table."""
     from memsweep import report as reports
 
-    registry.discover(Path(args.workspace))  # the report asks parameterizations what theory says of them
+    registry.discover(Path(args.workspace))  # the report asks parameterizations for their theoretical slopes
     paths = reports.build(find_study(args.study, Location.at(args.results)).location)
     print(reports.table_text(paths))
     print(f"report: {console.shown(paths.page)}")
@@ -103,7 +103,7 @@ def report(args: argparse.Namespace) -> int:
 
 
 def sync(args: argparse.Namespace) -> int:
-    """Bring MLflow to what the store holds; the exit code says whether all of it is there now."""
+    """Writes to MLflow every stored result that it lacks; exit code 1 where something is still missing."""
     from memsweep import report as reports
     from memsweep.sweep.store.lease import held
     from memsweep.sweep.tracking import sync as bring_up
@@ -114,7 +114,7 @@ def sync(args: argparse.Namespace) -> int:
     if not made.tracking:
         raise MemsweepError(
             f"the plan of {made.study!r} does not say which run of MLflow is its own: an older version wrote it. Run "
-            "its study file once more (memsweep sweep STUDY); finished results are reused, and mirrored."
+            "its study file once more (memsweep sweep STUDY); finished results are reused, and written to MLflow."
         )
     with held(store.location, lambda: None):
         done = bring_up(
@@ -134,7 +134,7 @@ def sync(args: argparse.Namespace) -> int:
 
 
 def _ending(store: Store, made: StoredPlan) -> str:
-    """How a sweep ended; a search between two rounds has not."""
+    """How a sweep ended; a search between two rounds counts as interrupted."""
     from memsweep.search import history
     from memsweep.sweep.store.journal import ending, read_rows
 

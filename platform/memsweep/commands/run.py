@@ -1,4 +1,4 @@
-"""What every verb that computes does: hold the lease, say what will be done, write the plan, run, report."""
+"""One run of a study: check, plan, write the plan, compute, judge, report. Every command that computes is a ``Run``."""
 
 from __future__ import annotations
 
@@ -8,17 +8,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.commands import console
-from memsweep.commands.live_verdicts import Judges
-from memsweep.commands.locations import join_cluster, refuse_lost
-from memsweep.commands.start import Intent, Start, begin, settle
-from memsweep.commands.stored import store_of, stored_plan
+from memsweep.commands.locations import join_cluster, refuse_lost, store_of, stored_plan
+from memsweep.commands.trials import GridTrials, Request, SearchTrials, Trials
 from memsweep.errors import MemsweepError
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import ending, read_rows
@@ -28,215 +23,247 @@ if TYPE_CHECKING:
 
     from memsweep.config.schema.study import SweepConfig
     from memsweep.report import ReportPaths
+    from memsweep.report.analysis.live_verdicts import LiveVerdicts
+    from memsweep.sweep.driver.progress_view import View
     from memsweep.sweep.driver.runner import RunSummary
     from memsweep.sweep.planning.plan import Plan
-    from memsweep.sweep.store.results import Store
     from memsweep.sweep.tracking import Tracker
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells use it."""
 
 
-@dataclass
-class _Loss:
-    """Whether the lease was lost; stops the run as Ctrl-C would."""
+class Run:
+    """A run of a study; the methods after ``execute`` stand in the order of time.
 
-    happened: bool = False
+    Args:
+        request: what the command asks for.
+        args: the command line: where and for how long to run.
+        results: the folder of all studies.
+    """
 
-    def __call__(self) -> None:
-        self.happened = True
+    _trials: Trials
+    _tracker: Tracker
+    _view: View
+
+    def __init__(self, request: Request, args: argparse.Namespace, results: Location) -> None:
+        self._request, self._sweep, self._args, self._results = request, request.sweep, args, results
+        self._workspace = Path(args.workspace).resolve()
+        self._lease_lost = False
+        self._verdicts: LiveVerdicts | None = None
+
+    def execute(self) -> int:
+        """Runs the study while this process holds its lease.
+
+        Returns:
+            The exit code.
+
+        Raises:
+            HeldError: another process runs the study.
+            MemsweepError: the results cannot be written, or the resources are missing; nothing has been started.
+        """
+        from memsweep.sweep.signals import terminate_like_ctrl_c
+        from memsweep.sweep.store.lease import held
+
+        self._check()
+        with terminate_like_ctrl_c(), held(self._store.location, self._on_lease_lost):
+            try:
+                code = self._run()
+            except KeyboardInterrupt:
+                if not self._lease_lost:
+                    raise
+                code = INTERRUPTED
+        if self._lease_lost:
+            raise MemsweepError(
+                "this process was silent for so long that another one took its sweep over. What it had finished is "
+                f"stored; see: memsweep status {self._sweep.name}"
+            )
+        return code
+
+    def _on_lease_lost(self) -> None:
+        self._lease_lost = True
         os.kill(os.getpid(), signal.SIGTERM)  # not SIGINT, which a shell's background job ignores
 
-
-def carry_out(intent: Intent, args: argparse.Namespace, results: Location) -> int:
-    """Do what a verb wants, in a results folder; its exit code.
-
-    Raises:
-        HeldError: another driver is at work on the study.
-        MemsweepError: the results cannot be written, or the resources are not there; nothing has been started.
-    """
-    from memsweep.sweep.ray.session import import_ray
-    from memsweep.sweep.signals import terminate_like_ctrl_c
-    from memsweep.sweep.store.lease import held
-    from memsweep.sweep.store.write_check import preflight
-    from memsweep.sweep.tracking.uri import tracking_uri
-
-    join_cluster(args)
-    _refuse_impossible(intent, args)
-    refuse_lost(args, results)
-    tracking_uri(None, results)  # a wrong one is refused here, before anything is written
-    store = store_of(results, intent.sweep.name)
-    preflight(results)
-    search = intent.sweep.search
-    if search is not None and search.settings.scheduler.by_ray and not args.inline:
-        import_ray(args.address)  # wanted before there is a session
-    loss = _Loss()
-    with terminate_like_ctrl_c(), held(store.location, loss):
+    def _run(self) -> int:
+        began = time.monotonic()
+        self._plan()
+        self._open_tracker()
         try:
-            code = _drive(intent, args, results, store)
-        except KeyboardInterrupt:
-            if not loss.happened:
-                raise
-            code = INTERRUPTED
-    if loss.happened:
-        raise MemsweepError(
-            "this process was silent for so long that another driver took its sweep over. What it had finished is "
-            f"stored; see: memsweep status {intent.sweep.name}"
+            summary = self._compute()
+            paths = self._report()
+        except BaseException as error:  # the sweep's own run must not look as if it were still running
+            interrupted = isinstance(error, KeyboardInterrupt)
+            self._tracker.finish("interrupted" if interrupted else "failed", patience=5.0)
+            raise
+        return self._conclude(summary, paths, time.monotonic() - began)
+
+    def _check(self) -> None:
+        """Refuses what cannot run here, before anything of the study is written."""
+        from memsweep.sweep.planning.resources import slots, this_machine
+        from memsweep.sweep.ray.session import import_ray
+        from memsweep.sweep.store.write_check import check_writable
+        from memsweep.sweep.tracking.uri import tracking_uri
+
+        join_cluster(self._args)
+        if self._args.address is None:
+            slots(self._sweep.resources, [this_machine(self._sweep.resources)])
+        refuse_lost(self._args, self._results)
+        tracking_uri(None, self._results)
+        self._store = store_of(self._results, self._sweep.name)
+        check_writable(self._results)
+        search = self._sweep.search
+        if search is not None and search.settings.scheduler.by_ray and not self._args.inline:
+            import_ray(
+                self._args.address
+            )  # Ray's settings are read at import: before the scheduler's module imports it
+
+    def _plan(self) -> None:
+        """Plans the trials without a result, prints and writes the plan, and prepares the study's folder."""
+        from memsweep.sweep.store.record import now
+        from memsweep.sweep.worker.provenance import code_revision
+
+        request, store = self._request, self._store
+        if request.plan is not None and request.plan.serial != stored_plan(store).serial:
+            raise MemsweepError(
+                "another command has changed the plan of this study just now. Run the same command again."
+            )
+        rows = read_rows(store.location)
+        retry_all = request.retry_all or request.no_reuse
+        failed_often = frozenset(name for name, row in rows.items() if row.poisoned and not retry_all)
+        if self._sweep.search is None:
+            self._trials = GridTrials(request, store, self._results, failed_often)
+        else:
+            self._trials = SearchTrials(request, store, self._results, failed_often, self._args.optuna)
+        console.print_difference(self._trials, rows)
+        revision = code_revision(self._workspace)
+        self._provenance = {"started": now(), "code_revision": revision}
+        new = {"params": _sweep_params(self._sweep), "tags": {"code_revision": revision}}
+        self._tracking = request.tracking or new
+        self._write_plan()
+        self._trials.prepare_folder()
+
+    def _write_plan(self) -> None:
+        from memsweep.sweep.planning.plan_file import write_plan
+
+        location, plan = self._store.location, self._trials.plan
+        write_plan(location, plan, provenance=self._provenance, tracking=self._tracking, sweep=self._sweep)
+
+    def _open_tracker(self) -> None:
+        from memsweep.sweep.tracking import Tracker
+
+        sweep = self._sweep
+        self._tracker = Tracker.open(
+            None,
+            self._results,
+            sweep.name,
+            sweep.description,
+            params=self._tracking["params"],
+            tags=self._tracking["tags"],
         )
-    return code
+
+    def _compute(self) -> RunSummary:
+        """Trains and measures the trials; verdicts are printed as their conditions become complete."""
+        from memsweep.config.schema.canonical import to_dict
+        from memsweep.sweep.driver.limits import Limits
+        from memsweep.sweep.driver.progress_view import open_view
+        from memsweep.sweep.driver.runner import Launch, run
+
+        args, store, plan = self._args, self._store, self._trials.plan
+        self._tracker.log_stored(trial.identity for trial in plan.trials if trial.identity in plan.done)
+        if plan.packs:
+            self._judge_known()
+        with open_view(self._sweep.name) as self._view:
+            summary = run(
+                plan,
+                workspace=self._workspace,
+                results=self._results,
+                launch=Launch(inline=args.inline, address=args.address, dashboard=args.dashboard),
+                limits=Limits(args.max_hours, args.max_trials, args.max_failures),
+                on_progress=self._view.update,
+                on_result=self._on_result,
+                next_plan=self._next_plan,
+            )
+        if self._trials.ended(store.identities()):  # no training will go on from these files
+            store.forget_checkpoints()
+            store.forget_states()
+        configs = {trial.identity: trial.config for trial in self._trials.all}
+        for identity, failure in store.failures().items():
+            if identity in configs:
+                self._tracker.log_failure(identity, failure, to_dict(configs[identity]))
+        return summary
+
+    def _on_result(self, record: dict[str, Any], tables: dict[str, pd.DataFrame]) -> None:
+        """A trial has finished: called by the result listener, in its thread."""
+        self._tracker.log_trial(record, tables)
+        for line in self._verdicts.add(record["identity"]) if self._verdicts is not None else ():
+            self._view.say(line)
+
+    def _next_plan(self, summary: RunSummary) -> Plan | None:
+        """The plan of a search's next round; it is written before its trials run."""
+        if self._trials.postponed:  # a command for some trials starts no new round
+            return None
+        before, rounds = {trial.identity for trial in self._trials.all}, self._trials.rounds
+        plan = self._trials.next_plan(summary.failed)
+        if self._trials.rounds != rounds:
+            self._write_plan()
+            self._tracker.log_stored(self._trials.plan.done - before)
+            for line in (*self._trials.news(), *self._judge_known()):
+                self._view.say(line)
+        return plan
+
+    def _judge_known(self) -> list[str]:
+        """Starts live verdicts once the trials that they are made from are known.
+
+        Returns:
+            The lines of conditions whose trials all have a result already.
+        """
+        from memsweep.report.analysis.live_verdicts import LiveVerdicts
+
+        trials = {trial.identity: trial.config for trial in self._trials.judged}
+        if self._verdicts is not None or not trials:
+            return []
+        self._verdicts = verdicts = LiveVerdicts(trials.items(), self._store.tables, self._trials.searched)
+        return [line for name in sorted(trials.keys() & self._trials.plan.done) for line in verdicts.add(name)]
+
+    def _report(self) -> ReportPaths:
+        from memsweep import report
+
+        return report.build(self._store.location)
+
+    def _conclude(self, summary: RunSummary, paths: ReportPaths, seconds: float) -> int:
+        """Prints the verdicts and how the run ended, and ends the sweep's run in MLflow."""
+        from memsweep.sweep.driver.limits import LIMIT_REACHED
+
+        trials, tracker = self._trials, self._tracker
+        names = {trial.identity for trial in trials.all}
+        tracker.log_report(paths.folder)
+        ended = ending(read_rows(self._store.location), names)
+        complaint = tracker.finish("interrupted" if ended == "done" and not trials.complete else ended)
+        console.print_end(len(names), len(trials.stored), summary, paths, seconds)
+        console.print_tracking(tracker.uri, self._results, tracker.experiment_id)
+        left = len(names - trials.stored - summary.finished.keys() - summary.failed.keys())
+        console.print_stop(summary, left, self._sweep.name)
+        if complaint:
+            print(complaint, file=sys.stderr)
+        if summary.limit:
+            return LIMIT_REACHED
+        if summary.interrupted and not summary.lost:
+            return INTERRUPTED
+        return 1 if summary.lost or summary.failed or trials.gave_up else 0
 
 
-def _drive(intent: Intent, args: argparse.Namespace, results: Location, store: Store) -> int:
-    from memsweep.sweep.planning.plan_file import write_plan
-    from memsweep.sweep.store.record import now
-    from memsweep.sweep.tracking import Tracker
-    from memsweep.sweep.worker import provenance
-
-    began = time.monotonic()
-    if intent.plan is not None and intent.plan.serial != stored_plan(store).serial:
-        raise MemsweepError("another command has changed the plan of this study just now. Run the same command again.")
-    rows = read_rows(store.location)
-    start = begin(intent, store, results, rows)
-    console.print_difference(start.plan, rows, start.reuse, start.left_alone, start.not_now)
-    if start.searching is not None and start.searching.warmth:
-        print(f"  {start.searching.warmth}")
-    revision = provenance.code_revision(Path(args.workspace).resolve())
-    tracking = intent.tracking or {"params": _sweep_params(intent.sweep), "tags": {"code_revision": revision}}
-    written = partial(
-        write_plan,
-        store.location,
-        provenance={"started": now(), "code_revision": revision},
-        tracking=tracking,
-        sweep=intent.sweep,
-    )
-    written(start.plan)
-    settle(start, store, anew=intent.no_reuse)
-    tracker = Tracker.open(
-        None,
-        results,
-        intent.sweep.name,
-        intent.sweep.description,
-        params=tracking["params"],
-        tags=tracking["tags"],
-    )
-    try:
-        tracker.log_stored(trial.identity for trial in start.plan.trials if trial.identity in start.plan.done)
-        summary = _run(start, store, tracker, args, results, written, _news(start, store, intent.sweep, args.optuna))
-        paths = _report(store)
-    except BaseException as error:  # the sweep's own run must not look as if it were still running
-        tracker.finish("interrupted" if isinstance(error, KeyboardInterrupt) else "failed", patience=5.0)
-        raise
-    made = start.whole
-    tracker.log_report(paths.folder)
-    ended = ending(read_rows(store.location), (trial.identity for trial in made.trials))
-    complaint = tracker.finish("interrupted" if ended == "done" and start.goes_on else ended)
-    console.print_end(made, summary, paths, time.monotonic() - began)
-    console.print_tracking(tracker.uri, results, tracker.experiment_id)
-    left = len({trial.identity for trial in made.trials} - made.done - summary.finished.keys() - summary.failed.keys())
-    console.print_stop(summary, left, intent.sweep.name)
-    if complaint:
-        print(complaint, file=sys.stderr)
-    return _exit_code(summary, start)
-
-
-def _exit_code(summary: RunSummary, start: Start) -> int:
-    from memsweep.sweep.driver.limits import LIMIT_REACHED
-
-    if summary.limit:
-        return LIMIT_REACHED
-    if summary.interrupted and not summary.lost:
-        return INTERRUPTED
-    return 1 if summary.lost or summary.failed or start.left_alone else 0
-
-
-def _refuse_impossible(intent: Intent, args: argparse.Namespace) -> None:
-    """On this machine alone, a request that it can never meet is refused before anything is written."""
-    from memsweep.sweep.planning.resources import slots, this_machine
-
-    if args.address is None:
-        slots(intent.sweep.resources, [this_machine(intent.sweep.resources)])
-
-
-def _run(
-    start: Start,
-    store: Store,
-    tracker: Tracker,
-    args: argparse.Namespace,
-    results: Location,
-    write: Callable[[Plan], None],
-    news: Callable[[], list[str]],
-) -> RunSummary:
-    from memsweep.config.schema.canonical import to_dict
-    from memsweep.sweep.driver.limits import Limits
-    from memsweep.sweep.driver.progress_view import open_view
-    from memsweep.sweep.driver.runner import Launch, run
-
-    made, searching, judges = start.plan, start.searching, Judges(start, store)
-    with open_view(made.study) as view:
-
-        def on_result(record: dict[str, Any], tables: dict[str, pd.DataFrame]) -> None:
-            tracker.log_trial(record, tables)
-            for line in judges.add(record["identity"]):
-                view.say(line)
-
-        def on_rows(more: Plan, reused: Collection[str]) -> None:
-            write(more)
-            tracker.log_stored(reused)
-            for line in (*news(), *judges.more()):
-                view.say(line)
-
-        summary = run(
-            made,
-            workspace=Path(args.workspace).resolve(),
-            results=results,
-            launch=Launch(inline=args.inline, address=args.address, dashboard=args.dashboard),
-            limits=Limits(args.max_hours, args.max_trials, args.max_failures),
-            on_progress=view.update,
-            on_result=on_result,
-            follow=searching.follow(start.left_alone, on_rows) if searching and not start.not_now else _nothing,
-        )
-    if start.ended(store.identities()):  # what has ended needs none
-        store.forget_checkpoints()
-        store.forget_states()
-    configs = {trial.identity: trial.config for trial in start.whole.trials}
-    for identity, failure in store.failures().items():
-        if identity in configs:
-            tracker.log_failure(identity, failure, to_dict(configs[identity]))
-    return summary
-
-
-def _news(start: Start, store: Store, sweep: SweepConfig, optuna: str | None) -> Callable[[], list[str]]:
-    """What is said when a round of a search begins, which an Optuna storage is shown, too."""
-    if (searching := start.searching) is None:
-        return list
-    from memsweep.commands.optuna_storage import mirror_of
-
-    mirrored = mirror_of(optuna, sweep, store, searching) if optuna else list[str]
-    return lambda: [*searching.news(), *mirrored()]
-
-
-def _nothing(summary: RunSummary) -> None:
-    """No plan follows the one of a grid."""
-
-
-def _report(store: Store) -> ReportPaths:
-    from memsweep import report as reports
-
-    return reports.build(store.location)
-
-
-def _sweep_params(sweep_config: SweepConfig) -> dict[str, Any]:
-    """Flat settings of the sweep as a whole: the grid, axis by axis, the resources, the search."""
+def _sweep_params(sweep: SweepConfig) -> dict[str, Any]:
+    """Flat settings of the sweep as a whole, for MLflow: the grid, axis by axis, the resources, the search."""
     from memsweep.config.schema.canonical import to_dict
     from memsweep.config.schema.search import Search
     from memsweep.config.search.sections import search_to_dict
 
-    counted = "trials" if sweep_config.search is None else "cells"
-    params: dict[str, Any] = {counted: len(sweep_config.rows), "protocol": sweep_config.protocol}
-    params |= {f"grid.{path}": json.dumps(values, default=str) for path, values in sweep_config.grid.items()}
-    params |= {f"resources.{name}": value for name, value in vars(sweep_config.resources).items()}
-    for part, section in (("search", sweep_config.search), ("confirm", sweep_config.confirm)):
+    counted = "trials" if sweep.search is None else "cells"
+    params: dict[str, Any] = {counted: len(sweep.rows), "protocol": sweep.protocol}
+    params |= {f"grid.{path}": json.dumps(values, default=str) for path, values in sweep.grid.items()}
+    params |= {f"resources.{name}": value for name, value in vars(sweep.resources).items()}
+    for part, section in (("search", sweep.search), ("confirm", sweep.confirm)):
         if section is not None:
-            written = search_to_dict(section) if isinstance(section, Search) else to_dict(section)
-            params |= {f"{part}.{path}": json.dumps(value, default=str) for path, value in written.items()}
+            content = search_to_dict(section) if isinstance(section, Search) else to_dict(section)
+            params |= {f"{part}.{path}": json.dumps(value, default=str) for path, value in content.items()}
     return params

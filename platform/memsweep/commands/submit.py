@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from memsweep.sweep.submit.client import JobDetails
 
 _WITH_STUDY_FILE = ("sweep", "extend")
-"""Verbs that read a study file; the others read the stored plan."""
+"""Commands that read a study file; the others read the stored plan."""
 INTERRUPTED = 130
 
 
 def submit(args: argparse.Namespace) -> int:
-    """Run a verb as a job of a Ray cluster; returns the job's exit code, unless the job goes on alone."""
+    """Runs a command as a job of a Ray cluster; returns the job's exit code, unless the job goes on alone."""
     address = server_address(args.address)
     if args.attach:
         if args.study is not None or args.detach:
@@ -67,7 +67,7 @@ def checked_job(args: argparse.Namespace) -> Job:
         from memsweep.config.load.study import load_study
 
         loaded = load_study(study, args.overrides, workspace)
-        metadata |= {"study": loaded.name, "rows": str(len(loaded.rows))}
+        metadata |= {"study": loaded.name, "trials": str(len(loaded.rows))}
         file = study_files.find(study, workspace).resolve()
         if not file.is_relative_to(workspace):
             raise SubmissionError(
@@ -93,7 +93,7 @@ def _read_runtime_env(file: str) -> dict[str, Any]:
 
 
 def _follow(server: JobServer, name: str, *, quiet: bool) -> int:
-    """Follow a job to its end; Ctrl-C stops only the following."""
+    """Follows a job to its end; Ctrl-C stops only the following."""
     try:
         state = server.follow(name, lambda text: None if quiet else print(text, end="", flush=True))
     except KeyboardInterrupt:
@@ -103,7 +103,7 @@ def _follow(server: JobServer, name: str, *, quiet: bool) -> int:
 
 
 def report_end(state: JobDetails, name: str, *, quiet: bool) -> int:
-    """Print how a job ended; returns its exit code."""
+    """Prints how a job ended; returns its exit code."""
     status, code = str(state.status.value), state.driver_exit_code
     if status == "STOPPED" or code == LIMIT_REACHED:
         stopped = "stopped at a limit" if code == LIMIT_REACHED else "stopped"

@@ -1,4 +1,4 @@
-"""The verbs that compute: sweep, resume, extend, retry."""
+"""The commands that compute: sweep, resume, extend, retry."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memsweep import registry
-from memsweep.commands.extend import extended, prolonged
-from memsweep.commands.run import carry_out
-from memsweep.commands.start import Intent
-from memsweep.commands.stored import find_study, stored_plan
+from memsweep.commands.extend import extend_grid, extend_search
+from memsweep.commands.locations import find_study, stored_plan
+from memsweep.commands.run import Run
+from memsweep.commands.trials import Request
 from memsweep.config.load.study import load_study
 from memsweep.errors import MemsweepError
 from memsweep.sweep.planning.plan import identified
@@ -26,42 +26,42 @@ if TYPE_CHECKING:
 
 
 def sweep(args: argparse.Namespace) -> int:
-    """Run a study: plan, train, measure, judge, report. Returns the exit code."""
+    """Runs a study: plan, train, measure, judge, report. Returns the exit code."""
     study = load_study(args.study, args.overrides, Path(args.workspace))
-    return carry_out(Intent(study, _rows(study), no_reuse=args.no_reuse), args, Location.at(args.results))
+    return Run(Request(study, _trials(study), no_reuse=args.no_reuse), args, Location.at(args.results)).execute()
 
 
 def resume(args: argparse.Namespace) -> int:
-    """Finish the stored plan of a study; needs no study file."""
+    """Finishes the stored plan of a study; needs no study file."""
     store, plan = _stored(args)
     study = _unchanged(plan)
-    return carry_out(Intent(study, _rows(study), tracking=plan.tracking, plan=plan), args, store.location.parent)
+    return Run(Request(study, _trials(study), tracking=plan.tracking, plan=plan), args, store.location.parent).execute()
 
 
 def retry(args: argparse.Namespace) -> int:
-    """Run the rows of a study that failed, and no others."""
+    """Runs the trials of a study that failed, and no others."""
     store, plan = _stored(args)
     study = _unchanged(plan)
     rows, stored = read_rows(store.location), store.identities()
     ended_badly = {State.FAILED, State.OUT_OF_MEMORY}
     failed = {name for name, row in rows.items() if row.state in ended_badly} | store.failures().keys()
     only = frozenset(failed - stored)
-    intent = Intent(study, _rows(study), only, poisoned_too=args.force, tracking=plan.tracking, plan=plan)
-    return carry_out(intent, args, store.location.parent)
+    request = Request(study, _trials(study), only, retry_all=args.force, tracking=plan.tracking, plan=plan)
+    return Run(request, args, store.location.parent).execute()
 
 
 def extend(args: argparse.Namespace) -> int:
-    """Add rows to the stored plan of a study, and run what has no result."""
+    """Adds trials to the stored plan of a study, and runs those without a result."""
     wider = load_study(args.study, args.overrides, Path(args.workspace))
     results = Location.at(args.results)
     plan = stored_plan(find_study(wider.name, results))
     before = _unchanged(plan)
-    study = prolonged(before, wider) if before.search or wider.search else extended(before, wider)
-    return carry_out(Intent(study, _rows(study), plan=plan), args, results)
+    study = extend_search(before, wider) if before.search or wider.search else extend_grid(before, wider)
+    return Run(Request(study, _trials(study), plan=plan), args, results).execute()
 
 
-def _rows(study: SweepConfig) -> tuple[PlannedTrial, ...]:
-    """The rows of a grid; a search makes its own as it goes."""
+def _trials(study: SweepConfig) -> tuple[PlannedTrial, ...]:
+    """The trials of a grid; a search makes its own round by round."""
     return identified(study) if study.search is None else ()
 
 
@@ -78,20 +78,20 @@ def _stored(args: argparse.Namespace) -> tuple[Store, StoredPlan]:
 
 
 def _unchanged(plan: StoredPlan) -> SweepConfig:
-    """The study of a stored plan, which the code of today would still give the same identities.
+    """The study of a stored plan.
 
     Raises:
-        MemsweepError: it would not.
+        MemsweepError: the installed code gives its trials other identities.
     """
     study = plan.sweep()
-    if study.search is not None:  # its rows are compared when its rounds have been gone through
+    if study.search is not None:  # its trials are compared when its rounds are repeated
         return study
     trials = identified(study)
     if changed := sum(trial.identity not in plan.rows for trial in trials):
         raise MemsweepError(
-            f"{changed} of the {len(trials)} rows of {plan.study!r} are other trials to what is installed now: the "
-            "code that makes the numbers, or the version of torch or numpy, has changed since the plan was made. "
-            f"Bring back what made it, or run the study with today's: memsweep sweep {plan.study} (memsweep plan says "
-            "which results it can reuse)."
+            f"{changed} of the {len(trials)} trials of {plan.study!r} have another identity under the installed code: "
+            "the code that makes the numbers, or the version of torch or numpy, has changed since the plan was made. "
+            f"Install the version that made it, or run the study with this one: memsweep sweep {plan.study} (memsweep "
+            "plan says which results it can reuse)."
         )
     return study

@@ -57,7 +57,7 @@ def check_rounds(folder: Path, launch: Launch, between: Callable[[], object] = l
         launch=launch,
         on_progress=seen.append,
         work=troubled,
-        follow=lambda summary: (between(), rounds(summary))[1],
+        next_plan=lambda summary: (between(), rounds(summary))[1],
     )
     assert (len(summary.finished), len(summary.failed), summary.interrupted, summary.limit) == (4, 1, False, "")
     assert [len(told.finished) for told in rounds.told] == [2, 3, 4]
@@ -95,7 +95,7 @@ def test_what_follows_is_asked_before_anything_starts_where_nothing_is_to_run(tm
 
     # Ray could not start with these resources: nothing has tried
     impossible = replace(over, resources=replace(over.resources, cpus=4096))
-    assert run(impossible, workspace=ROOT, results=tmp_path, follow=follow) == RunSummary()
+    assert run(impossible, workspace=ROOT, results=tmp_path, next_plan=follow) == RunSummary()
     assert len(calls) == 2
 
 
@@ -115,14 +115,14 @@ def test_so_many_rows_get_a_result_and_the_same_command_goes_on(tmp_path: Path) 
 
 def test_a_limit_holds_across_the_plans_that_follow(tmp_path: Path) -> None:
     rounds = Rounds([tiny(0), tiny(1)], [tiny(2)], [tiny(3), tiny(4)])
-    summary = run(rounds.first, workspace=ROOT, results=tmp_path, launch=INLINE, follow=rounds, limits=Limits(trials=3))
+    summary = run(rounds.first, workspace=ROOT, results=tmp_path, launch=INLINE, next_plan=rounds, limits=Limits(trials=3))
     assert len(summary.finished) == 3
     assert "--max-trials 3" in summary.limit
     states = [row.state for row in read_rows(Store(tmp_path / "demo").location).values()]
     assert sorted(states) == ["done"] * 3 + ["queued"] * 2
 
     last = Rounds([tiny(0), tiny(1)], [tiny(2)])
-    whole = run(last.first, workspace=ROOT, results=tmp_path / "b", launch=INLINE, follow=last, limits=Limits(trials=3))
+    whole = run(last.first, workspace=ROOT, results=tmp_path / "b", launch=INLINE, next_plan=last, limits=Limits(trials=3))
     assert (len(whole.finished), whole.interrupted) == (3, False)  # reached, and nothing was left to stop
 
 

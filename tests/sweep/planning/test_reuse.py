@@ -159,12 +159,12 @@ def test_the_plan_prints_counts_and_with_verbose_examples(results: Path, capsys:
     reuse = find_reusable(trials, store, place)
     found = reasons(trials, reuse.all, store, place, reuse.damaged, {})
     plan = make_plan(sweep, trials, reuse.all)
-    console.print_plan(plan, set(reuse.here), reuse.elsewhere, found)
+    console.print_plan(plan, reuse, found)
     short = capsys.readouterr().out
     assert "not reused: 1 computed by other code, 1 never computed" in short
     assert "reused from old" in short
     assert "code beef" not in short
-    console.print_plan(plan, set(reuse.here), reuse.elsewhere, found, verbose=True)
+    console.print_plan(plan, reuse, found, verbose=True)
     assert f"{trials[0].identity[:12]} computed by other code: code beef, now " in capsys.readouterr().out
 
 

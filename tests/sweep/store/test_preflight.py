@@ -14,7 +14,7 @@ import pytest
 from memsweep.cli import main
 from memsweep.errors import StoreError
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.write_check import preflight
+from memsweep.sweep.store.write_check import check_writable
 from processes import no_hang
 from s3_server import STRANGER, S3Server
 
@@ -22,7 +22,7 @@ from s3_server import STRANGER, S3Server
 def refusal(where: Path | str) -> str:
     """Why results cannot go there; one or two sentences, and always with what to do; nobody waits for a storage."""
     with no_hang(), pytest.raises(StoreError) as refused:
-        preflight(Location.at(where))
+        check_writable(Location.at(where))
     said = str(refused.value)
     assert "\n" not in said
     assert len(said) < 500
@@ -30,9 +30,9 @@ def refusal(where: Path | str) -> str:
 
 
 def test_a_folder_that_takes_files_is_made_and_left_empty(tmp_path: Path) -> None:
-    preflight(Location.at(tmp_path / "new" / "results"))
+    check_writable(Location.at(tmp_path / "new" / "results"))
     assert list((tmp_path / "new" / "results").iterdir()) == []
-    preflight(Location.at(tmp_path / "new" / "results"))
+    check_writable(Location.at(tmp_path / "new" / "results"))
     assert list((tmp_path / "new" / "results").iterdir()) == []
 
 
@@ -105,7 +105,7 @@ def test_a_folder_without_permission(tmp_path: Path) -> None:
 @pytest.mark.s3
 def test_a_bucket_that_takes_files(s3: S3Server) -> None:
     place = Location.at("s3://studies/preflight/new")
-    preflight(place)
+    check_writable(place)
     assert place.folders() == []
     assert place.names() == {}
 

@@ -1,4 +1,4 @@
-"""What a person sees while a sweep runs: a live bar on a terminal, a few plain lines anywhere else."""
+"""Shows the progress of a sweep: a live bar on a terminal, a few plain lines anywhere else."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def open_view(title: str, stream: TextIO | None = None) -> View:
 
 
 def describe(snapshot: Snapshot) -> str:
-    """A snapshot in words, what matters most first: ``61/120 trials, 1 min 3 s left, 1 failed, 2 packs running``."""
+    """A snapshot in words, the most important first: ``61/120 trials, 1 min 3 s left, 1 failed, 2 packs running``."""
     settled = snapshot.finished + snapshot.reused + snapshot.failed
     words = [f"{settled}/{snapshot.total} trials"]
     if snapshot.eta:
@@ -55,7 +55,7 @@ def describe(snapshot: Snapshot) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: ``42 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    """Seconds in words: ``42 s``, ``3 min 20 s``, ``2 h 5 min``."""
     whole = max(0, round(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -90,13 +90,18 @@ class PlainView:
             self.say(f"{self._title}: {describe(snapshot)}")
 
     def say(self, line: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # the reader may have gone: the sweep itself must go on
+        with contextlib.suppress(OSError, ValueError):  # the reader of a pipe may have ended: the sweep must go on
             self._stream.write(f"{line}\n")
             self._stream.flush()
 
 
 class LiveView:
-    """A progress bar that stays at the bottom of the terminal, with lines above it."""
+    """A progress bar that stays at the bottom of the terminal, with lines above it.
+
+    Args:
+        title: the study's name.
+        stream: a terminal.
+    """
 
     def __init__(self, title: str, stream: TextIO) -> None:
         from rich.console import Console
@@ -125,7 +130,11 @@ class LiveView:
         self._progress.stop()
 
     def update(self, snapshot: Snapshot) -> None:
-        self._progress.update(self._task, completed=snapshot.fraction, words=describe(snapshot))
+        self.show(describe(snapshot), snapshot.fraction)
+
+    def show(self, words: str, fraction: float = 0.0) -> None:
+        """Show these words and this fraction, in [0, 1]."""
+        self._progress.update(self._task, completed=fraction, words="starting")
 
     def say(self, line: str) -> None:
         self._progress.console.print(line, markup=False, highlight=False)

@@ -76,7 +76,7 @@ class RunSummary:
         return sum(outcome == Outcome.DIVERGED for outcome in self.finished.values())
 
 
-Follow = Callable[[RunSummary], "Plan | None"]
+NextPlan = Callable[[RunSummary], "Plan | None"]
 """Asked for the next plan when all packs of the last have ended; told what the run has done so far.
 
 A plan that follows has all trials so far and more, of the same study and with the same resources; its packs are what
@@ -94,7 +94,7 @@ def run(
     on_result: OnResult = lambda record, tables: None,
     work: Work = execute_pack,
     limits: Limits | None = None,
-    follow: Follow = lambda summary: None,
+    next_plan: NextPlan = lambda summary: None,
 ) -> RunSummary:
     """Run everything in a plan that has no result yet, and in the plans that follow it.
 
@@ -108,7 +108,7 @@ def run(
             what it raises is raised here at the end, after all packs have run.
         work: what a worker does with a job; must be picklable for Ray.
         limits: how much this run may do (None: no limit), with all plans that follow.
-        follow: what comes after a plan, on the same workers; asked before anything starts where a plan has no packs.
+        next_plan: what comes after a plan, on the same workers; asked before anything starts where a plan has no packs.
 
     Returns:
         What was done, all plans together.
@@ -121,7 +121,7 @@ def run(
     workspace = Path(workspace).resolve()
     store = Store(Location.at(results) / folder_name(plan.study))
     while not plan.packs:
-        if (following := follow(RunSummary())) is None:
+        if (following := next_plan(RunSummary())) is None:
             if plan.trials:
                 _journal(plan, store)
             return RunSummary()
@@ -141,7 +141,7 @@ def run(
                 slots_there = backend.slots
                 course = PackScheduler(plan, workspace, store, _journal(plan, store), on_progress, deliver, bound)
                 with bound.watch():
-                    _all_plans(course, backend, follow)
+                    _all_plans(course, backend, next_plan)
                     ended = True
         except KeyboardInterrupt as interruption:
             interrupted = not (ended and bound.reached)  # hours that were over when all had ended stopped nothing
@@ -154,11 +154,11 @@ def run(
     return RunSummary(course.results, course.failures, interrupted, limit, lost, profile)
 
 
-def _all_plans(course: PackScheduler, backend: Backend, follow: Follow) -> None:
+def _all_plans(course: PackScheduler, backend: Backend, next_plan: NextPlan) -> None:
     following: Plan | None
     while True:
         course.run(backend)
-        following = follow(RunSummary(dict(course.results), dict(course.failures)))
+        following = next_plan(RunSummary(dict(course.results), dict(course.failures)))
         if following is None:
             return
         course.add(following)

@@ -36,7 +36,7 @@ _CREDENTIALS = {
 }
 
 
-def preflight(results: Location) -> None:
+def check_writable(results: Location) -> None:
     """See that the results folder takes files; where it does not, nothing is left behind.
 
     Raises:

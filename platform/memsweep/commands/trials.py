@@ -1,0 +1,293 @@
+"""The trials of one run: those of a grid, known before it, or those of a search, which grow round by round."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from memsweep.config.schema.search import CELL, PBT
+from memsweep.sweep.planning.plan import Plan, PlannedTrial, make_plan
+from memsweep.sweep.planning.reuse import Reuse, find_reusable
+from memsweep.sweep.store.filesystem import Location, storage_errors
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.study import SweepConfig
+    from memsweep.config.schema.trial import TrialConfig
+    from memsweep.search.study_search import Results
+    from memsweep.search.warm_start import EarlierStudy
+    from memsweep.sweep.planning.plan_file import StoredPlan
+    from memsweep.sweep.store.results import Store
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a command asks for.
+
+    Attributes:
+        sweep: the study.
+        trials: its trials; empty for a search, which makes them round by round.
+        only: identities to run; None for all that have no result.
+        retry_all: also run trials that failed in the same way too often.
+        no_reuse: recompute everything.
+        tracking: params and tags of the sweep's run in MLflow; None for those of a new run.
+        plan: the stored plan that the command continues; None where it needs none.
+    """
+
+    sweep: SweepConfig
+    trials: tuple[PlannedTrial, ...]
+    only: frozenset[str] | None = None
+    retry_all: bool = False
+    no_reuse: bool = False
+    tracking: Mapping[str, Any] | None = None
+    plan: StoredPlan | None = None
+
+    def postponed(self, trials: Collection[PlannedTrial]) -> frozenset[str]:
+        """Identities of trials that the command does not run now."""
+        return frozenset(t.identity for t in trials if self.only is not None and t.identity not in self.only)
+
+
+class GridTrials:
+    """The trials of a grid.
+
+    Args:
+        request: what the command asks for.
+        store: the study's results.
+        results: the folder of all studies.
+        failed_often: identities that failed so often in the same way that they are not tried again.
+
+    Attributes:
+        plan: all trials so far, with packs of those to run next.
+        stored: identities that had a result before the run.
+        reuse: the results that need no work.
+        gave_up: the identities of ``failed_often`` that lack a result of this study.
+        postponed: number of trials without a result that the command does not run.
+        searched: dotted paths of the searched fields.
+        rounds: rounds of the search so far.
+        complete: no trials will be added.
+    """
+
+    searched: tuple[str, ...] = ()
+    rounds = 0
+    complete = True
+    warm_start = ""
+
+    def __init__(self, request: Request, store: Store, results: Location, failed_often: frozenset[str]) -> None:
+        self._store, self._no_reuse = store, request.no_reuse
+        self.reuse = Reuse() if request.no_reuse else find_reusable(request.trials, store, results)
+        missing = frozenset(trial.identity for trial in request.trials) - self.reuse.all
+        self.gave_up = failed_often & missing
+        postponed = request.postponed(request.trials)
+        self.postponed = len(postponed & missing)
+        self.plan = make_plan(request.sweep, request.trials, self.reuse.all, self.gave_up | postponed)
+        self.stored = self.plan.done
+
+    @property
+    def all(self) -> tuple[PlannedTrial, ...]:
+        """Every trial so far."""
+        return self.plan.trials
+
+    @property
+    def judged(self) -> tuple[PlannedTrial, ...]:
+        """The trials that verdicts are made from, as far as they are known."""
+        return self.plan.trials
+
+    def prepare_folder(self) -> None:
+        """Brings the study's folder in line with the plan: copies reused results, sets aside what is recomputed."""
+        self.reuse.apply(self._store)
+        if self._no_reuse:
+            for identity in self._store.identities() & {trial.identity for trial in self.plan.trials}:
+                self._store.set_aside(identity)
+            self._store.forget_checkpoints()
+
+    def next_plan(self, failed: Collection[str]) -> Plan | None:
+        """No plan follows the one of a grid."""
+        return None
+
+    def news(self) -> list[str]:
+        """A grid has no rounds to report."""
+        return []
+
+    def ended(self, stored: Collection[str]) -> bool:
+        """Whether nothing is left to compute, with these results."""
+        return {trial.identity for trial in self.plan.trials} <= set(stored)
+
+
+class SearchTrials:
+    """The trials of a study with a search; attributes and methods as of ``GridTrials``.
+
+    Args:
+        request: what the command asks for.
+        store: the study's results.
+        results: the folder of all studies.
+        failed_often: identities that failed so often in the same way that they are not tried again.
+        optuna: URL of an Optuna storage that shows the search (``--optuna``).
+
+    Attributes:
+        warm_start: what an earlier study contributed, in a sentence; empty where none was asked for.
+
+    Raises:
+        MemsweepError: the trials of the stored rounds differ from those of the installed code, though the request
+            continues a stored plan.
+        StoreError: the storage cannot be read or written.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        store: Store,
+        results: Location,
+        failed_often: frozenset[str],
+        optuna: str | None = None,
+    ) -> None:
+        from memsweep.search.study_search import StudySearch
+
+        self._sweep, self._store, self._results, self._no_reuse = request.sweep, store, results, request.no_reuse
+        self._checked: set[str] = set()
+        self.reuse = Reuse()
+        if request.no_reuse:
+            _restart_search(store)
+        earlier = _earlier_study(request.sweep, results)
+        self.warm_start = earlier.summary() if earlier else ""
+        self._search = StudySearch(request.sweep, store, earlier or _no_earlier, same_code=request.plan is not None)
+        self.searched = tuple(self._search.search.space)
+        self._advance(failed_often)
+        postponed = request.postponed(self.all)
+        self.plan = self._plan(failed_often | postponed, request.only or ())
+        self.stored = self.plan.done
+        self.gave_up = failed_often & (self._search.trials.keys() - self.reuse.all)
+        self.postponed = len(postponed - self.stored)
+        self._optuna = OptunaCopy(optuna, request.sweep, store, self._search.keys) if optuna else None
+
+    @property
+    def all(self) -> tuple[PlannedTrial, ...]:
+        return tuple(self._search.ordered_trials)
+
+    @property
+    def judged(self) -> tuple[PlannedTrial, ...]:
+        """The trials that confirm the winners; none before the search has found them."""
+        winners = {trial.identity for trial in self._search.searched if trial.rank == 1} if self.complete else ()
+        return tuple(trial for trial in self.all if trial.identity in winners)
+
+    @property
+    def rounds(self) -> int:
+        return self._search.rounds
+
+    @property
+    def complete(self) -> bool:
+        return self._search.ended
+
+    def prepare_folder(self) -> None:
+        """Nothing is left to do: each round prepared its results, because the next round follows from them."""
+
+    def next_plan(self, failed: Collection[str]) -> Plan | None:
+        """The plan of the next round; None when nothing is left to run. ``failed``: identities that get no result."""
+        unfinished = self._advance({*self.gave_up, *failed})
+        self.plan = self._plan(self.gave_up)
+        return self.plan if unfinished else None
+
+    def news(self) -> list[str]:
+        """Lines for the person when a round begins: how far the search is, its best values, trouble with Optuna."""
+        return [*self._search.summary(), *(self._optuna.write() if self._optuna else ())]
+
+    def ended(self, stored: Collection[str]) -> bool:
+        """Whether the winners are confirmed; suggestions that failed are part of a search."""
+        return self.complete and all(trial.identity in stored for trial in self._search.current_trials)
+
+    def _advance(self, failed: Collection[str]) -> bool:
+        """Goes through the rounds as far as results allow; whether the present round has trials to run."""
+        while self._search.advance(failed):
+            new = [trial for trial in self._search.current_trials if trial.identity not in self._checked]
+            self._checked |= {trial.identity for trial in new}
+            reuse = Reuse() if self._no_reuse else find_reusable(new, self._store, self._results)
+            reuse.apply(self._store)
+            self.reuse |= reuse
+        missing = {trial.identity for trial in self._search.current_trials} - self.reuse.all - set(failed)
+        return any(not self._store.has(identity) for identity in missing)
+
+    def _plan(self, excluded: Collection[str], again: Collection[str] = ()) -> Plan:
+        """All trials so far, with packs of the present round and of the trials ``again`` of earlier rounds."""
+        earlier = [self._search.trials[name] for name in sorted(again) if name in self._search.trials]
+        present = {trial.identity: trial for trial in (*self._search.current_trials, *earlier)}
+        done = frozenset(self._store.identities() & self._search.trials.keys())
+        plan = make_plan(self._sweep, list(present.values()), present.keys() & done, excluded)
+        return dataclasses.replace(plan, trials=self.all, done=done)
+
+
+Trials = GridTrials | SearchTrials
+
+
+class OptunaCopy:
+    """Writes a search into an Optuna storage while it runs, one Optuna study for each search of the study.
+
+    Args:
+        url: of the storage.
+        sweep: a study with a search.
+        store: its results, with the log of its rounds.
+        keys: folder of each search in that log.
+    """
+
+    def __init__(self, url: str, sweep: SweepConfig, store: Store, keys: tuple[str, ...]) -> None:
+        from memsweep.config.search.sections import modes
+        from memsweep.search.optuna_storage import Mirror
+
+        if (search := sweep.search) is None:
+            raise ValueError(f"the study {sweep.name!r} searches nothing")
+        self._store, self._keys, self._reported = store, keys, {""}
+        constant = search.settings.scheduler.name != PBT  # population-based training changes settings on the way
+        self._copies = {
+            number: Mirror(url, name, keys[number], search.space, search.settings.objective, modes(search), constant)
+            for number, name in _optuna_names(sweep).items()
+        }
+
+    def write(self) -> list[str]:
+        """Writes every suggestion so far; returns what kept it from that, each trouble once."""
+        from memsweep.search.history import read_suggestions
+
+        suggestions = read_suggestions(self._store.location, self._keys)
+        troubles = {copy.write([one for one in suggestions if one.search == number]) for number, copy in self._copies.items()}
+        new = troubles - self._reported
+        self._reported |= new
+        return sorted(new)
+
+
+def _optuna_names(sweep: SweepConfig) -> Mapping[int, str]:
+    """Number of a search -> name of its Optuna study: ``lr_width/exp, width 8``."""
+    from memsweep.config.schema.canonical import to_dict
+    from memsweep.report.naming.cells import Cells
+
+    if sweep.search is None or sweep.search.settings.scope != CELL or len(sweep.rows) == 1:
+        return {0: sweep.name}
+    cells = Cells.of([to_dict(cell) for cell in sweep.rows], sweep.search.space.keys())
+    return {number: f"{sweep.name}/{cells.name(number)}" for number in range(len(sweep.rows))}
+
+
+def _earlier_study(sweep: SweepConfig, results: Location) -> EarlierStudy | None:
+    """The study whose results the sampler gets first, where ``search.warm_start`` names one.
+
+    Raises:
+        MemsweepError: there is no such study.
+    """
+    if sweep.search is None or not sweep.search.settings.warm_start:
+        return None
+    from memsweep.commands.locations import find_study
+    from memsweep.search.warm_start import EarlierStudy
+
+    return EarlierStudy(find_study(sweep.search.settings.warm_start, results), sweep.search)
+
+
+def _no_earlier(cell: TrialConfig) -> Results:
+    return ()
+
+
+def _restart_search(store: Store) -> None:
+    """Sets every result aside and deletes the log of the rounds, so that the search starts again."""
+    from memsweep.search.round_log import FOLDER
+
+    for identity in store.identities():
+        store.set_aside(identity)
+    store.forget_checkpoints()
+    store.forget_states()
+    with storage_errors("write", store.location):
+        (store.location / FOLDER).delete_all()
