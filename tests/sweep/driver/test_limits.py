@@ -115,14 +115,18 @@ def test_so_many_rows_get_a_result_and_the_same_command_goes_on(tmp_path: Path) 
 
 def test_a_limit_holds_across_the_plans_that_follow(tmp_path: Path) -> None:
     rounds = Rounds([tiny(0), tiny(1)], [tiny(2)], [tiny(3), tiny(4)])
-    summary = run(rounds.first, workspace=ROOT, results=tmp_path, launch=INLINE, next_plan=rounds, limits=Limits(trials=3))
+    summary = run(
+        rounds.first, workspace=ROOT, results=tmp_path, launch=INLINE, next_plan=rounds, limits=Limits(trials=3)
+    )
     assert len(summary.finished) == 3
     assert "--max-trials 3" in summary.limit
     states = [row.state for row in read_rows(Store(tmp_path / "demo").location).values()]
     assert sorted(states) == ["done"] * 3 + ["queued"] * 2
 
     last = Rounds([tiny(0), tiny(1)], [tiny(2)])
-    whole = run(last.first, workspace=ROOT, results=tmp_path / "b", launch=INLINE, next_plan=last, limits=Limits(trials=3))
+    whole = run(
+        last.first, workspace=ROOT, results=tmp_path / "b", launch=INLINE, next_plan=last, limits=Limits(trials=3)
+    )
     assert (len(whole.finished), whole.interrupted) == (3, False)  # reached, and nothing was left to stop
 
 
