@@ -28,7 +28,7 @@ from memsweep.commands.submit import checked_job, report_end
 from memsweep.redaction import is_secret_name
 from memsweep.sweep.ray.session import AddressError, cluster_of
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.submit.client import DEFAULT_OPTIONSRESS, JobServer, server_address
+from memsweep.sweep.submit.client import DEFAULT_ADDRESS, JobServer, server_address
 from memsweep.sweep.submit.job import ENGINE, EXCLUDES, Job, SubmissionError, runtime_env
 from memsweep.sweep.worker.job_environment import in_job, job_name
 from paths import ROOT
@@ -39,9 +39,9 @@ SECRET = "qZ7f-not-to-be-seen-Xp31"
 
 @pytest.fixture(autouse=True)
 def _a_plain_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("RAY_OPTIONSRESS", "RAY_API_SERVER_OPTIONSRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "MEMSWEEP_RESULTS"):
+    for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "MEMSWEEP_RESULTS"):
         monkeypatch.setenv(name, "")  # and not deleted, so that a name that the code sets goes afterwards
-        if name != "RAY_API_SERVER_OPTIONSRESS":
+        if name != "RAY_API_SERVER_ADDRESS":
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))  # where Ray may have left a token
 
@@ -105,12 +105,12 @@ def served(handler: type[socketserver.BaseRequestHandler], **fields: object) -> 
 
 
 def test_the_job_server_is_looked_for_where_ray_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert server_address(None) == DEFAULT_OPTIONSRESS == "http://127.0.0.1:8265"
-    monkeypatch.setenv("RAY_OPTIONSRESS", "10.0.0.1:6379")  # a cluster, no job server
-    assert server_address(None) == DEFAULT_OPTIONSRESS
-    monkeypatch.setenv("RAY_OPTIONSRESS", "http://head:8265/")
+    assert server_address(None) == DEFAULT_ADDRESS == "http://127.0.0.1:8265"
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")  # a cluster, no job server
+    assert server_address(None) == DEFAULT_ADDRESS
+    monkeypatch.setenv("RAY_ADDRESS", "http://head:8265/")
     assert server_address(None) == "http://head:8265"
-    monkeypatch.setenv("RAY_API_SERVER_OPTIONSRESS", "https://gate.example")
+    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "https://gate.example")
     assert server_address(None) == "https://gate.example"
     assert server_address("http://given:1") == "http://given:1"
 
@@ -369,13 +369,13 @@ JOB = json.dumps({"metadata": {"job_submission_id": "memsweep-small-1"}, "runtim
 
 
 def test_a_job_joins_its_own_cluster_and_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_OPTIONSRESS", "10.0.0.1:6379")
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     assert (in_job(), cluster_of(None), job_name()) == (False, None, "")
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", JOB)
     assert (in_job(), cluster_of(None), job_name()) == (True, "10.0.0.1:6379", "memsweep-small-1")
     assert cluster_of("auto") == "auto"
     assert cluster_of("head:6379") == "head:6379"
-    monkeypatch.delenv("RAY_OPTIONSRESS")
+    monkeypatch.delenv("RAY_ADDRESS")
     assert cluster_of(None) == "auto"
 
 
@@ -390,13 +390,13 @@ def test_what_a_sweep_cannot_join_is_refused(address: str) -> None:
 def test_an_address_in_the_environment_is_told_not_obeyed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("RAY_OPTIONSRESS", f"http://me:{SECRET}@head:8265")
+    monkeypatch.setenv("RAY_ADDRESS", f"http://me:{SECRET}@head:8265")
     args = argparse.Namespace(inline=False, address=None)
     join_cluster(args)
     assert args.address is None
     told = capsys.readouterr().err
-    assert "RAY_OPTIONSRESS=http://head:8265 is not used" in told
-    monkeypatch.delenv("RAY_OPTIONSRESS")
+    assert "RAY_ADDRESS=http://head:8265 is not used" in told
+    monkeypatch.delenv("RAY_ADDRESS")
     join_cluster(args)
     assert capsys.readouterr().err == ""
 
