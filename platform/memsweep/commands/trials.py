@@ -246,7 +246,9 @@ class OptunaCopy:
         from memsweep.search.history import read_suggestions
 
         suggestions = read_suggestions(self._store.location, self._keys)
-        troubles = {copy.write([one for one in suggestions if one.search == number]) for number, copy in self._copies.items()}
+        troubles = {
+            copy.write([one for one in suggestions if one.search == number]) for number, copy in self._copies.items()
+        }
         new = troubles - self._reported
         self._reported |= new
         return sorted(new)
