@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memsweep.commands.trials import Trials
+    from memsweep.config.schema.study import ResourcesConfig, SweepConfig
     from memsweep.errors import StoreError
     from memsweep.report import ReportPaths
     from memsweep.search.history import SearchHistory
