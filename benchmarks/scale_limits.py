@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from benchmarks.harness import Row
 from memsweep.sweep.planning.plan import PACK_SECONDS
-from memsweep.sweep.worker.throttle import report_interval
+from memsweep.sweep.worker.timing import report_interval
 
 NODES = (1, 10, 100, 1000)
 LENGTHS = (10.0, 100.0, 1000.0)

@@ -103,7 +103,7 @@ class _Count:
 
     def _begin(self, journal: Journal) -> None:
         for pack in self._plan.packs:
-            crash_report.take(self._store, pack.identity)
+            crash_report.pop(self._store, pack.identity)
             journal.note([trial.identity for trial in pack.trials], State.RUNNING)
             journal.flush()
         read_rows(self._store.location)

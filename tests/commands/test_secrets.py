@@ -116,9 +116,9 @@ def test_why_tracking_failed_is_told_without_the_address_s_password(address: str
 def test_tune_is_kept_from_writing_credentials_into_runtime_environments() -> None:
     from ray.tune.execution import class_cache
 
-    from memsweep.sweep.ray.callbacks import Relay
+    from memsweep.sweep.ray.callbacks import RunnerCallback
 
-    Relay({}, None).setup()  # type: ignore[arg-type]
+    RunnerCallback({}, None).setup()  # type: ignore[arg-type]
     assert class_cache.ENV_VARS_TO_PROPAGATE
     assert not [name for name in class_cache.ENV_VARS_TO_PROPAGATE if is_secret_name(name)]
 

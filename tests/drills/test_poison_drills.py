@@ -58,14 +58,14 @@ def test_a_worker_that_hangs_tells_the_store_and_ends(site: Site, poison: str, i
     assert (name, failure["cause"], failure["outcome"]) == (sick, TIME_LIMIT, "failed")
     assert f"in {'native' if poison == 'native' else '<lambda>'}" in failure["traceback"]
     assert site.store.identities() == {first}
-    said = crash_report.take(site.store, job_of(site, members(poison)).pack)
+    said = crash_report.pop(site.store, job_of(site, members(poison)).pack)
     if inline:
         assert said is None
         assert ended.stderr.startswith("memsweep: TimeLimitError: the time limit of this trial, 3 s, was exceeded")
     else:
         assert said is not None
         report = PackReport.from_json(said)
-        assert (report.finished, report.guilty, set(report.failed)) == ({first: "done"}, (sick,), {sick, last})
+        assert (report.finished, report.culprits, set(report.failed)) == ({first: "done"}, (sick,), {sick, last})
         assert "its worker ended at another trial's time limit" in report.failed[last]["error"]
     whole = members("none")[:1]
     tally.record("poison: a hanging trial", 1, site.lost(whole), site.rerun(), same_bits(site, whole))

@@ -28,7 +28,7 @@ from memsweep.report.read.study import load_study as load_stored
 from memsweep.sweep.driver.runner import Launch, RunSummary, run
 from memsweep.sweep.planning.plan import Plan, identified, make_plan, pack_of
 from memsweep.sweep.planning.plan_file import write_plan
-from memsweep.sweep.ray.backend import Shelf
+from memsweep.sweep.ray.backend import JobTable
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.tracking import Tracker
 from memsweep.sweep.worker.execute import PackJob
@@ -145,15 +145,15 @@ def test_a_worker_is_given_all_jobs_without_a_copy_and_reads_one() -> None:
     sizes = []
     for count in (10, 1000):
         buffers: list[pickle.PickleBuffer] = []
-        shelf = Shelf.of(jobs(count))
-        sizes.append(len(pickle.dumps(shelf, protocol=5, buffer_callback=buffers.append)))
+        table = JobTable.of(jobs(count))
+        sizes.append(len(pickle.dumps(table, protocol=5, buffer_callback=buffers.append)))
         assert sum(len(buffer.raw()) for buffer in buffers) > 100 * count
     assert sizes[1] < sizes[0] + 100
-    shelf = Shelf.of(jobs(1000))
-    assert all(shelf.job(name) == job for name, job in jobs(1000).items())
+    table = JobTable.of(jobs(1000))
+    assert all(table.job(name) == job for name, job in jobs(1000).items())
     for missing in ("f" * 32, "0" * 31 + "g"):
         with pytest.raises(KeyError):
-            shelf.job(missing)
+            table.job(missing)
 
 
 @contextmanager

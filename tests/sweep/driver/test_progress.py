@@ -8,7 +8,7 @@ import pytest
 
 from memsweep.sweep.driver.progress import Ledger, Snapshot
 from memsweep.sweep.driver.progress_view import PLAIN_INTERVAL, LiveView, PlainView, describe, duration, open_view
-from memsweep.sweep.worker.throttle import report_interval, throttled
+from memsweep.sweep.worker.timing import report_interval, throttled
 
 
 class Clock:

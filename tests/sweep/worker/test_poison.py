@@ -46,7 +46,7 @@ def test_whatever_is_raised_is_the_failure_of_its_trial_alone(site: Site) -> Non
     members = [poisoned(poison, place) for poison in RAISED for place in ("init", "train")]
     report = execute_pack(job_of(site, [others[0], *members, others[1]]), lambda fraction: None)
     assert report.finished == dict.fromkeys(map(identity, others), "done")
-    assert set(report.failed) == set(report.guilty) == set(sick)
+    assert set(report.failed) == set(report.culprits) == set(sick)
     for name, failure in report.failed.items():
         hungry = sick[name] in HUNGRY
         assert failure["outcome"] == ("out_of_memory" if hungry else "failed")
@@ -65,7 +65,7 @@ def test_a_task_may_raise_wherever_it_is_asked(site: Site, place: str) -> None:
     """In a pack of one program, too, where the engine asks before any step."""
     report = execute_pack(job_of(site, [poisoned("raise", place)]), lambda fraction: None)
     ((name, failure),) = report.failed.items()
-    assert (report.guilty, failure["error"]) == ((name,), RAISED["raise"])
+    assert (report.culprits, failure["error"]) == ((name,), RAISED["raise"])
 
 
 @pytest.mark.parametrize("model", ["diagonal_rnn", pytest.param("vanilla_rnn", marks=pytest.mark.drill)])
@@ -97,7 +97,7 @@ def test_python_that_never_ends_is_ended_at_its_limit(site: Site) -> None:
     job = job_of(site, [others[0], sick, others[1]], time_limit=1.5, inline=True)
     report = execute_pack(job, lambda fraction: None)
     (failure,) = report.failed.values()
-    assert report.guilty == (identity(sick),)
+    assert report.culprits == (identity(sick),)
     assert (failure["outcome"], failure["cause"]) == ("failed", TIME_LIMIT)
     assert failure["error"].startswith("TimeLimitError: the time limit of this trial, 1.5 s, was exceeded")
     assert "resources.time_limit" in failure["error"]

@@ -73,7 +73,7 @@ def test_other_code_in_a_worker_is_refused_and_the_others_of_the_pack_run(tmp_pa
     (name, data), other = job.members
     report = execute_pack(replace(job, members=(("0" * 32, data), other)), lambda fraction: None)
     assert list(report.finished) == [other[0]]
-    assert report.guilty == ("0" * 32,)
+    assert report.culprits == ("0" * 32,)
     assert "different code" in report.failed["0" * 32]["error"]
     assert name in report.failed["0" * 32]["error"]
 
@@ -109,7 +109,7 @@ def test_a_task_that_raises_or_exits_is_a_failure_with_its_traceback(tmp_path: P
         (failure,) = report.failed.values()
         assert (failure["outcome"], failure["error"]) == ("failed", words)
         assert "runner_faulty.py" in failure["traceback"]
-        assert report.guilty == tuple(report.failed)  # it had its program for itself
+        assert report.culprits == tuple(report.failed)  # it had its program for itself
     assert not Store(tmp_path / "results").identities()
 
 
@@ -128,7 +128,7 @@ def test_a_program_that_raises_costs_the_other_programs_of_its_pack_nothing(tmp_
     report = execute_pack(job, fractions.append, run)
     assert set(report.finished) == set(alone)
     assert set(report.failed) == {job.members[1][0], job.members[3][0]}
-    assert report.guilty == ()  # two that failed together: each is tried alone
+    assert report.culprits == ()  # two that failed together: each is tried alone
     assert fractions == sorted(fractions)
     execute_pack(job_for(tmp_path / "a", tiny(0), tiny(1)), lambda fraction: None)
     for name in alone:

@@ -8,7 +8,7 @@ from functools import partial
 
 from memsweep.sweep.backend import Events, Work
 from memsweep.sweep.worker.execute import PackJob
-from memsweep.sweep.worker.throttle import throttled
+from memsweep.sweep.worker.timing import throttled
 
 
 class InlineBackend:

@@ -171,7 +171,7 @@ class PackScheduler:
 
     def started(self, job: PackJob) -> None:
         self._ledger.started(job.pack, sum(self._cost[name] for name, _ in job.members))
-        crash_report.take(self._store, job.pack)  # of an earlier driver's worker
+        crash_report.pop(self._store, job.pack)  # of an earlier driver's worker
         self._journal.note((name for name, _ in job.members if name not in self.results), State.RUNNING)
         self._journal.flush()  # a trial may take this process down
         self._show()
@@ -189,14 +189,14 @@ class PackScheduler:
             self._chain_failed(job, report.failed)
         else:
             for name, failure in report.failed.items():
-                self._failed(job, name, failure, certain=name in report.guilty)
+                self._failed(job, name, failure, certain=name in report.culprits)
         for name, _ in job.members:
             if name not in report.finished and name not in report.failed:
                 self._failed(job, name, _UNTOLD, certain=True)
         self._show()
 
     def died(self, job: PackJob, failure: Failure) -> None:
-        if (said := crash_report.take(self._store, job.pack)) is not None:  # it ended itself, and knew why
+        if (said := crash_report.pop(self._store, job.pack)) is not None:  # it ended itself, and knew why
             with contextlib.suppress(ValueError, KeyError, TypeError):  # ended in the middle of a word
                 self.finished(job, PackReport.from_json(said))
                 return

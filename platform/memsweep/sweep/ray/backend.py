@@ -1,4 +1,4 @@
-"""Packs on Ray: each pack is one Tune trial, and workers are reused from pack to pack."""
+"""Runs packs on Ray: each pack is one Tune trial, and worker processes are reused from pack to pack."""
 
 from __future__ import annotations
 
@@ -15,18 +15,16 @@ from typing import TYPE_CHECKING, Any
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.sweep.backend import ClusterLost, Events, Work
 from memsweep.sweep.planning.resources import slots
-from memsweep.sweep.ray.session import nodes, ray_session
-from memsweep.sweep.ray.worker_group import Team, TeamLostError
+from memsweep.sweep.ray.session import Head, nodes, ray_session
+from memsweep.sweep.ray.worker_group import WorkerGroup, WorkerGroupLostError
 from memsweep.sweep.worker.execute import PackJob, PackReport
 from memsweep.sweep.worker.failure import StoppedError
 from memsweep.sweep.worker.memory import peak_memory
-from memsweep.sweep.worker.throttle import report_interval, throttled
+from memsweep.sweep.worker.timing import report_interval, throttled
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from memsweep.sweep.ray.watch import Watch
 
 Fit = Callable[[ResourcesConfig], tuple[ResourcesConfig, int]]
 
@@ -38,26 +36,26 @@ def ray_backend(
     """A Ray session and the backend on it.
 
     Args:
-        work: what a worker does with a job.
+        work: function that a worker runs with a job.
         resources: what one pack asks for.
-        fit: what it gets, and the bytes of tensors that its process may hold on a GPU; asked once Ray is there.
+        fit: what it gets, and the bytes of tensors that its process may hold on a GPU; called once Ray runs.
         address, dashboard: see ``memsweep.sweep.ray.session``.
 
     Raises:
         ConfigError: no node of the cluster can ever hold one pack.
         MemsweepError: Ray cannot start or be joined.
     """
-    with ray_session(address, dashboard=dashboard) as watch:
-        slots(resources, nodes())  # what is not there is not waited for
+    with ray_session(address, dashboard=dashboard) as head:
+        slots(resources, nodes())  # raises an error if no node has the resources
         resources, card_bytes = fit(resources)
-        yield RayBackend(work, resources, slots(resources, nodes()), card_bytes, watch)
+        yield RayBackend(work, resources, slots(resources, nodes()), card_bytes, head)
 
 
 class RayBackend:
     """Runs jobs as the trials of a Tune experiment, one experiment per call of ``run``."""
 
-    def __init__(self, work: Work, resources: ResourcesConfig, slots: int, card_bytes: int, watch: Watch) -> None:
-        self._work, self._resources, self.slots, self._watch = work, resources, slots, watch
+    def __init__(self, work: Work, resources: ResourcesConfig, slots: int, card_bytes: int, head: Head) -> None:
+        self._work, self._resources, self.slots, self._head = work, resources, slots, head
         self._card_bytes = card_bytes
 
     def run(self, jobs: Sequence[PackJob], at_once: int, events: Events) -> None:
@@ -65,23 +63,23 @@ class RayBackend:
             return
         from ray import tune
 
-        from memsweep.sweep.ray.callbacks import Relay
+        from memsweep.sweep.ray.callbacks import RunnerCallback
 
         by_pack = {job.pack: replace(job, card_bytes=self._card_bytes) for job in jobs}
-        relay = Relay(by_pack, events)
-        # Not a grid: Tune copies a grid's whole list for every one of its trials.
+        callback = RunnerCallback(by_pack, events)
+        # Not a grid: Tune copies a grid's whole list for each of its trials.
         names = iter(list(by_pack))
         trainable = tune.with_resources(
             tune.with_parameters(
                 _run_job,
-                shelf=Shelf.of(by_pack),
+                jobs=JobTable.of(by_pack),
                 work=self._work,
                 resources=self._resources,
                 interval=report_interval(at_once),
             ),
-            _asked(self._resources),
+            _requested(self._resources),
         )
-        # Tune's own state is of no use afterwards: the store is the truth.
+        # Tune's own state is not needed afterwards: the results are in the store.
         with tempfile.TemporaryDirectory(prefix="memsweep-tune-") as scratch:
             tune.Tuner(
                 trainable,
@@ -94,23 +92,23 @@ class RayBackend:
                     storage_path=str(Path(scratch).resolve()),
                     verbose=0,
                     failure_config=tune.FailureConfig(max_failures=0),
-                    callbacks=[relay],
+                    callbacks=[callback],
                 ),
             ).fit()
-        if relay.open:
-            # On SIGINT fit() stops its workers and returns as if all were well.
-            if self._watch.died:
-                cause = f"its {self._watch.died} was killed (often for lack of memory) or crashed"
+        if callback.open:
+            # On SIGINT fit() stops its workers and returns without an error.
+            if self._head.dead_part:
+                cause = f"its {self._head.dead_part} was killed (often for lack of memory) or crashed"
                 raise ClusterLost(f"Ray on this machine is gone: {cause}")
             raise KeyboardInterrupt
 
 
 @dataclass(frozen=True)
-class Shelf:
-    """All jobs of an experiment, as every worker is given them anew with each job that it runs.
+class JobTable:
+    """All jobs of an experiment; every worker gets them again with each job that it runs.
 
-    Arrays, because Ray lends a worker the memory of an array where it would copy every entry of a dict: what a job
-    costs must not grow with the number of jobs.
+    They are arrays, whose memory Ray shares with its workers, while it would copy every entry of a dict: the cost of
+    one job must not grow with the number of jobs.
 
     Attributes:
         packs: (J, 32) uint8, the jobs' identities in ascending order.
@@ -123,8 +121,8 @@ class Shelf:
     data: NDArray[np.uint8]
 
     @classmethod
-    def of(cls, jobs: Mapping[str, PackJob]) -> Shelf:
-        """The jobs by their packs' identities."""
+    def of(cls, jobs: Mapping[str, PackJob]) -> JobTable:
+        """The table of these jobs, by the identities of their packs."""
         import numpy as np
 
         names = sorted(jobs)
@@ -146,39 +144,39 @@ class Shelf:
         return job
 
 
-def _asked(resources: ResourcesConfig) -> dict[str, float]:
-    """What Tune asks of Ray for one pack. Several workers are asked for by their team: Tune's own process only waits.
+def _requested(resources: ResourcesConfig) -> dict[str, float]:
+    """The resources that Tune requests from Ray for one pack.
 
-    It must hold nothing that a worker could need, or packs whose workers wait for it would wait for ever; and it runs
-    where nothing runs without it, on the head.
+    Several workers request their own; Tune's process only waits for them. It may hold nothing that a worker needs,
+    because those workers would wait for ever, and it runs on the head, without which nothing runs.
     """
     if resources.workers > 1:
         return {"node:__internal_head__": 0.001}
     return {"cpu": resources.cpus, "gpu": resources.gpus}
 
 
-def _run_job(config: dict[str, Any], shelf: Shelf, work: Work, resources: ResourcesConfig, interval: float) -> None:
-    """The Tune trainable: runs in a worker process, or beside several of them."""
+def _run_job(config: dict[str, Any], jobs: JobTable, work: Work, resources: ResourcesConfig, interval: float) -> None:
+    """Tune's function of a trial: runs the pack in this process, or waits for its group of workers."""
     from ray import tune
 
-    job = shelf.job(config["pack"])
-    team = Team(job, resources) if job.workers > 1 else None
+    job = jobs.job(config["pack"])
+    group = WorkerGroup(job, resources) if job.workers > 1 else None
 
-    def told(fraction: float) -> None:
-        peak = team.peak_memory if team is not None else peak_memory()
+    def report_progress(fraction: float) -> None:
+        peak = group.peak_memory if group is not None else peak_memory()
         try:
             tune.report({"fraction": float(fraction), "peak_memory": peak})
-        except SystemExit as end:  # Tune's way of ending a function; a task's own would be a fault of the task
+        except SystemExit as end:  # Tune ends a function so; one that a task raises is an error of the task
             raise StoppedError from end
 
     try:
-        if team is None:
-            report = work(job, throttled(told, interval))
+        if group is None:
+            report = work(job, throttled(report_progress, interval))
         else:
-            with team:
-                as_team: Callable[..., PackReport] = work
-                report = as_team(job, throttled(told, interval), together=team)
-    except TeamLostError as lost:
+            with group:
+                grouped: Callable[..., PackReport] = work
+                report = grouped(job, throttled(report_progress, interval), together=group)
+    except WorkerGroupLostError as lost:
         raise lost.cause from None
     except StoppedError:
         sys.exit(0)

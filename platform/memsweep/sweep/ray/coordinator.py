@@ -1,7 +1,7 @@
-"""Where the driver of a pack and its workers meet: orders go out, shares come in.
+"""The actor through which the driver of a pack and its group of workers communicate.
 
-Ray Train tells its driver what rank 0 reports, by way of a folder that all nodes reach. The desk is a Ray actor beside
-the driver: every worker's word arrives, and no folder is needed.
+Ray Train reports only the results of rank 0 to its driver, through a folder that all nodes must reach. Through this
+Ray actor beside the driver the results of every worker arrive, and no folder is needed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Order:
-    """Trials of one program that a team computes together.
+class Assignment:
+    """Trials of one program that a group computes together.
 
     Attributes:
         names: their identities.
-        configs: canonical configs; of chained trials with the carried value in its place.
-        padded: see ``memsweep.trial.RunOptions``.
+        configs: canonical configs; those of chained trials hold the value of the trial before.
+        padded: whether they run at the fixed shapes of all packs, see ``memsweep.trial.RunOptions``.
     """
 
     names: tuple[str, ...]
@@ -33,97 +33,94 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Delivery:
-    """What one worker found, or why it did not.
+class WorkerResult:
+    """Result of one worker for one assignment.
 
     Attributes:
-        findings: of the replicas that were its own.
+        measurements: of the worker's own models.
         origin: the provenance of its process, ``phases`` included.
-        failure: why there are no findings; else None.
-        can_go_on: whether its checkpoint may help another try.
+        failure: why there are none; else None.
+        can_resume: whether its checkpoint may help another attempt.
     """
 
-    findings: list[ReplicaMeasurement] = field(default_factory=list)
+    measurements: list[ReplicaMeasurement] = field(default_factory=list)
     origin: dict[str, Any] = field(default_factory=dict)
     failure: Failure | None = None
-    can_go_on: bool = False
+    can_resume: bool = False
 
 
 @dataclass(frozen=True)
-class Look:
-    """What lies on the desk.
+class GroupState:
+    """State of the current assignment.
 
     Attributes:
-        fraction: of the current order that is done: the mean over the workers.
+        fraction: that is done, in the mean over the workers.
         peak_memory: the most bytes that one of the workers has held.
-        deliveries: rank -> what it delivered for the current order.
+        results: rank -> its result.
     """
 
     fraction: float
     peak_memory: int
-    deliveries: dict[int, Delivery]
+    results: dict[int, WorkerResult]
 
 
-class Desk:
-    """The actor; its methods run in one event loop, and those that wait block nobody.
+class Coordinator:
+    """The actor. Its methods run in one event loop; one that waits blocks no other.
 
     Args:
-        workers: size of the team.
+        workers: size of the group.
     """
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
-        self._orders: list[Order | None] = []
+        self._assignments: list[Assignment | None] = []
         self._fractions: dict[int, float] = {}
         self._peaks: dict[int, int] = {}
-        self._deliveries: dict[int, Delivery] = {}
-        self._news = asyncio.Condition()
-        self._closed = asyncio.Event()
+        self._results: dict[int, WorkerResult] = {}
+        self._changed = asyncio.Condition()
+        self._aborted = asyncio.Event()
 
-    async def give(self, order: Order | None) -> None:
-        """Put an order on the desk; None sends the workers home."""
-        async with self._news:
-            self._orders.append(order)
+    async def assign(self, assignment: Assignment | None) -> None:
+        """Start the next assignment; None ends the workers."""
+        async with self._changed:
+            self._assignments.append(assignment)
             self._fractions.clear()
-            self._deliveries.clear()
-            self._news.notify_all()
+            self._results.clear()
+            self._changed.notify_all()
 
-    async def order(self, number: int) -> Order | None:
-        """The order of this number, as soon as it is there."""
-        async with self._news:
-            await self._news.wait_for(lambda: len(self._orders) > number)
-            return self._orders[number]
+    async def assignment(self, number: int) -> Assignment | None:
+        """The assignment of this number, as soon as there is one."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self._assignments) > number)
+            return self._assignments[number]
 
-    async def tell(self, rank: int, fraction: float, peak_memory: int) -> None:
-        """How far a worker is."""
+    async def report_progress(self, rank: int, fraction: float, peak_memory: int) -> None:
+        """Note the progress of a worker."""
         self._fractions[rank], self._peaks[rank] = fraction, peak_memory
 
-    async def deliver(self, rank: int, delivery: Delivery) -> None:
-        """What came of the current order at a worker."""
-        async with self._news:
-            self._deliveries[rank] = delivery
+    async def report_result(self, rank: int, result: WorkerResult) -> None:
+        """Note a worker's result for the current assignment."""
+        async with self._changed:
+            self._results[rank] = result
             self._fractions[rank] = 1.0
-            self._news.notify_all()
+            self._changed.notify_all()
 
-    async def look(self, patience: float) -> Look:
-        """What lies here, as soon as the order is done or has failed; at the latest after ``patience`` seconds."""
-        async with self._news:
+    async def state(self, timeout: float) -> GroupState:
+        """The state, as soon as the assignment is done or has failed, and at the latest after ``timeout`` seconds."""
+        async with self._changed:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait_for(self._settled), patience)
-            return Look(
-                sum(self._fractions.values()) / self._workers,
-                max(self._peaks.values(), default=0),
-                dict(self._deliveries),
-            )
+                await asyncio.wait_for(self._changed.wait_for(self._ended), timeout)
+            fraction = sum(self._fractions.values()) / self._workers
+            return GroupState(fraction, max(self._peaks.values(), default=0), dict(self._results))
 
-    async def close(self) -> None:
-        """Nobody waits for the current order any more."""
-        self._closed.set()
+    async def abort(self) -> None:
+        """Break the current assignment off."""
+        self._aborted.set()
 
-    async def closed(self) -> None:
-        """Returns when the desk has been closed."""
-        await self._closed.wait()
+    async def wait_for_abort(self) -> None:
+        """Return when the assignment is broken off."""
+        await self._aborted.wait()
 
-    def _settled(self) -> bool:
-        failed = any(delivery.failure is not None for delivery in self._deliveries.values())
-        return failed or len(self._deliveries) == self._workers
+    def _ended(self) -> bool:
+        failed = any(result.failure is not None for result in self._results.values())
+        return failed or len(self._results) == self._workers

@@ -1,4 +1,4 @@
-"""A Ray session for one run: quiet, explicit about authentication, gone when the run ends."""
+"""Starts or joins Ray for one run, quietly and with explicit authentication, and stops or leaves it at the end."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import gc
 import logging
 import os
 import secrets
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 
 from memsweep.errors import MemsweepError
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.planning.resources import local_cpus
-from memsweep.sweep.ray.watch import Watch, watched
+from memsweep.sweep.ray.private import cleanup_skipped_once_dead, head_processes, quiet_driver
 from memsweep.sweep.signals import interrupts_held
 from memsweep.sweep.worker.job_environment import in_job
 
@@ -23,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 _OBJECT_STORE = 200 * 2**20  # bytes; jobs and reports are kilobytes, results go through the store
 
-_JOIN_TIMEOUT, _JOB_TIMEOUT = 60.0, 180.0  # seconds in which a cluster must answer; a job's own is there, and busy
+_JOIN_TIMEOUT, _JOB_TIMEOUT = 60.0, 180.0  # seconds in which a cluster must answer; a job's own one may be busy
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -34,26 +37,40 @@ _QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # a pack without a GPU keeps what the machine's owner set
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
-    "TUNE_GLOBAL_CHECKPOINT_S": "86400",  # Tune's own state of all trials, anew each time, is read by nobody
+    "TUNE_GLOBAL_CHECKPOINT_S": "86400",  # nothing reads Tune's own state of all trials
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "TUNE_RESULT_BUFFER_LENGTH": "1",
 }
 
 
+_WATCH_INTERVAL = 0.5  # seconds
+
+
+@dataclass
+class Head:
+    """The head of the session's Ray.
+
+    Attributes:
+        dead_part: its process that died; empty as long as all of them live, and for a cluster that was joined.
+    """
+
+    dead_part: str = ""
+
+
 class AddressError(MemsweepError):
-    """An address at which no sweep can join a cluster."""
+    """No cluster can be joined at this address."""
 
     exit_code = 2
 
 
 def cluster_of(given: str | None) -> str | None:
-    """The cluster that a sweep joins; None where it starts Ray on this machine.
+    """The cluster that a sweep joins; None if it starts Ray on this machine.
 
-    In a job that is the job's own cluster. Elsewhere it is what was given: RAY_ADDRESS alone, which people set for
-    other programs, moves no sweep.
+    In a job it is the job's own cluster, else the given one. RAY_ADDRESS alone, which people set for other programs,
+    moves no sweep.
 
     Raises:
-        AddressError: what was given is the address of something else.
+        AddressError: the given address is not one of a cluster.
     """
     if given is None:
         return (os.environ.get("RAY_ADDRESS") or "auto") if in_job() else None
@@ -71,10 +88,10 @@ def cluster_of(given: str | None) -> str | None:
 
 
 @contextmanager
-def ray_session(address: str | None, *, dashboard: bool = False) -> Iterator[Watch]:
+def ray_session(address: str | None, *, dashboard: bool = False) -> Iterator[Head]:
     """Start Ray on this machine, or join a running cluster; leave or stop it at the end.
 
-    What it gives sees to it that a Ray that starts here and dies interrupts this process.
+    If a Ray that was started here dies, this process is interrupted, and the ``Head`` tells which part died.
 
     Args:
         address: None starts Ray here and stops it afterwards; ``auto`` or ``host:port`` joins a cluster.
@@ -85,23 +102,20 @@ def ray_session(address: str | None, *, dashboard: bool = False) -> Iterator[Wat
     """
     with _settings(address):
         import_ray(address)
-        with _tamed():
+        with quiet_driver():
             try:
                 with interrupts_held():
                     url = _connect(address, dashboard)
                 if address is None and dashboard:
-                    _log.warning("Ray's dashboard: http://%s%s", url, _key_to_it())
-                with watched() if address is None else nullcontext(Watch()) as watch:
-                    yield watch
+                    _log.warning("Ray's dashboard: http://%s%s", url, _token_hint())
+                with _watched() if address is None else nullcontext(Head()) as head:
+                    yield head
             finally:
                 _shut_down()
 
 
 def import_ray(address: str | None = None) -> None:
-    """Import Ray as a session at this address needs it: quiet, and with the settings that it reads once and for all.
-
-    Whoever wants something of Ray before there is a session calls this first.
-    """
+    """Import Ray with the settings that it reads once and for all; to be called before any other use of Ray."""
     with _settings(address):
         import ray  # noqa: F401  (before its loggers are quietened)
     for name in ("ray", "ray.tune", "ray.train", "ray.data"):
@@ -110,7 +124,7 @@ def import_ray(address: str | None = None) -> None:
 
 @contextmanager
 def _settings(address: str | None) -> Iterator[None]:
-    """What Ray reads from the environment, while it is wanted; what somebody else has set stays."""
+    """Set Ray's variables in the environment, but those that are set already, and remove them at the end."""
     before = dict(os.environ)
     for name, value in (_QUIET | _authentication(address)).items():
         os.environ.setdefault(name, value)
@@ -123,7 +137,7 @@ def _settings(address: str | None) -> Iterator[None]:
 
 
 def _shut_down() -> None:
-    """Leave or stop Ray. What another thread collected meanwhile could hold references into it, and would end us."""
+    """Leave or stop Ray, without garbage collection: a reference into Ray that another thread frees would crash us."""
     import ray
 
     gc.collect()
@@ -135,14 +149,14 @@ def _shut_down() -> None:
 
 
 def nodes() -> list[Mapping[str, float]]:
-    """The resources of each living node of the session."""
+    """The resources of each living node of the session's cluster."""
     import ray
 
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def count_nodes(address: str) -> int:
-    """Living nodes of a cluster, asked from another process, so that this one has joined nothing yet.
+    """How many nodes of a cluster live, asked in another process, so that this one joins nothing.
 
     Raises:
         MemsweepError: the cluster cannot be joined.
@@ -153,13 +167,13 @@ def count_nodes(address: str) -> int:
         "with ray_session(sys.argv[1]): print(len(nodes()))"
     )
     asked = subprocess.run([sys.executable, "-c", code, address], capture_output=True, text=True, check=False)
-    told = (asked.stdout.strip() or "-").splitlines()[-1]
-    if asked.returncode != 0 or not told.isdigit():
+    count = (asked.stdout.strip() or "-").splitlines()[-1]
+    if asked.returncode != 0 or not count.isdigit():
         last = (asked.stderr.strip() or "no answer").splitlines()[-1]
         raise MemsweepError(
             last.partition("MemsweepError: ")[2] or f"no Ray cluster could be joined at {address}: {last}"
         )
-    return int(told)
+    return int(count)
 
 
 def _connect(address: str | None, dashboard: bool) -> str:
@@ -177,7 +191,7 @@ def _connect(address: str | None, dashboard: bool) -> str:
                 **quiet,
             )
         else:
-            _ask_for_answer(address)
+            _check_health(address)
             context = ray.init(address=address, **quiet)
         return str(context.dashboard_url)
     except Exception as error:  # Ray raises bare Exceptions, too
@@ -197,51 +211,59 @@ def _connect(address: str | None, dashboard: bool) -> str:
         ) from error
 
 
-def _ask_for_answer(address: str) -> None:
-    """A cluster that is down, or that wants another token, is waited for by ray.init for up to nine minutes."""
+def _check_health(address: str) -> None:
+    """Check that the cluster answers: ray.init would wait up to nine minutes for one that is down or refuses us."""
     where = [] if address == "auto" else ["--address", address]
     command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", *where]
-    patience = _JOB_TIMEOUT if in_job() else _JOIN_TIMEOUT
+    timeout = _JOB_TIMEOUT if in_job() else _JOIN_TIMEOUT
     try:
-        asked = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
         raise ConnectionError(
-            f"it gave no answer within {patience:g} s (it is down, or its token is not the one in RAY_AUTH_TOKEN)"
+            f"it gave no answer within {timeout:g} s (it is down, or its token is not the one in RAY_AUTH_TOKEN)"
         ) from None
     if asked.returncode != 0:
         raise ConnectionError((asked.stderr.strip() or "it is not healthy").splitlines()[-1])
 
 
 @contextmanager
-def _tamed() -> Iterator[None]:
-    """Two habits of Ray that have no switch.
+def _watched() -> Iterator[Head]:
+    """Interrupt this process, as Ctrl-C would, when a part of its Ray's head dies.
 
-    It prints on standard output when a worker dies, whatever its log settings: the runner tells that itself. And
-    its SIGTERM handler calls sys.exit, which in the middle of its own start leaves processes behind: ours stays.
+    Ray itself would end this process in native code some ten seconds later, without an error in Python.
     """
-    from ray._private import utils, worker
+    head, processes, ended = Head(), head_processes(), threading.Event()
 
-    habits = [(worker, "print_to_stdstream"), (utils, "set_sigterm_handler")]
-    before = [getattr(module, name, None) for module, name in habits]
-    for module, name in habits:
-        setattr(module, name, lambda *args, **kwargs: None)
-    try:
-        yield
-    finally:
-        for (module, name), habit in zip(habits, before, strict=True):
-            setattr(module, name, habit)
+    with cleanup_skipped_once_dead() as skip_cleanup:
+
+        def watch() -> None:
+            while not ended.wait(_WATCH_INTERVAL):
+                for name, process in processes.items():
+                    if process.poll() is not None and not ended.is_set():
+                        head.dead_part = name
+                        skip_cleanup()
+                        os.kill(os.getpid(), signal.SIGTERM)  # a shell's background job may ignore SIGINT
+                        return
+
+        thread = threading.Thread(target=watch, name="memsweep-ray-watch", daemon=True)
+        thread.start()
+        try:
+            yield head
+        finally:
+            ended.set()
+            thread.join()
 
 
 def _authentication(address: str | None) -> dict[str, str]:
-    """Ray's token authentication, said aloud: unset, Ray switches it by version and by a file in the home folder."""
+    """Ray's token authentication, set explicitly: its default depends on its version and on a file in ~/.ray."""
     if address is None:
-        # A key that only this run's processes know; nothing is written to the home folder.
+        # a token of this run's processes alone; Ray would write its own one to the home folder
         return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _own_token()}
     given = any(os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
     return {"RAY_AUTH_MODE": "token" if given else "disabled"}
 
 
-def _key_to_it() -> str:
+def _token_hint() -> str:
     if os.environ["RAY_AUTH_MODE"] != "token":
         return ""
     own = os.environ.get("RAY_AUTH_TOKEN") == _own_token()  # a cluster's is not for this screen
@@ -250,7 +272,7 @@ def _key_to_it() -> str:
 
 @functools.cache
 def _own_token() -> str:
-    """One key for the life of this process: Ray reads it once and never again."""
+    """One token for the life of this process: Ray reads it only once."""
     return secrets.token_hex(32)
 
 

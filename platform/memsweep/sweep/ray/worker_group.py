@@ -1,4 +1,4 @@
-"""The workers of one pack: Ray Train's, started with the first order, and at home when the pack is done or fails."""
+"""The workers of one pack: Ray Train starts them with the first assignment and ends them with the pack."""
 
 from __future__ import annotations
 
@@ -6,39 +6,38 @@ import contextlib
 import os
 import tempfile
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.study import ResourcesConfig
-from memsweep.sweep.ray.coordinator import Delivery, Desk, Order
-from memsweep.sweep.ray.group_worker import work
-from memsweep.sweep.worker.execute import PackJob, Progress
+from memsweep.sweep.ray.coordinator import Assignment, Coordinator, GroupState, WorkerResult
+from memsweep.sweep.ray.group_worker import run_assignments
+from memsweep.sweep.worker.execute import GroupFailedError, PackJob, Progress
 from memsweep.sweep.worker.failure import StoppedError
-from memsweep.sweep.worker.guards import ShareFailedError
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
     from memsweep.trial import TrialResult
 
-_PATIENCE = 1.0  # seconds between two looks at the desk where nothing is settled
+_STATE_INTERVAL = 1.0  # seconds between two questions for the state of an assignment
 _ENVIRONMENT = {
-    # seconds in which all workers of a team must have a place: there is room, or it would not have been started
+    # seconds in which all workers must have started: their pack starts only if there is room for them
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "300",
-    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # a process more for each team; what is taken away is made up for
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # it costs a process; a lost worker is replaced anyway
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1",
 }
-"""Ray Train's settings, where nobody has set others."""
+"""Ray Train's settings, unless they are set already."""
 _IN_STEP_TIMEOUT = 1800  # seconds that a worker waits for the others in the middle of a step
 
 
-class TeamLostError(StoppedError):
-    """A worker died, or the team never came together; what they have done is in their checkpoints.
+class WorkerGroupLostError(StoppedError):
+    """A worker died, or the group could not start; its progress is in the checkpoints.
 
     Attributes:
-        cause: what Ray says.
+        cause: Ray's error.
     """
 
     def __init__(self, cause: BaseException) -> None:
@@ -46,8 +45,8 @@ class TeamLostError(StoppedError):
         self.cause = cause
 
 
-class Team:
-    """The workers of a pack; to be used as a context, whose end they do not outlive.
+class WorkerGroup:
+    """The workers of a pack; a context manager at whose end they end, too.
 
     Args:
         job: the pack.
@@ -56,14 +55,14 @@ class Team:
 
     def __init__(self, job: PackJob, resources: ResourcesConfig) -> None:
         self._job, self._resources = job, resources
-        self._run: _Run | None = None
+        self._run: _TrainRun | None = None
         self.peak_memory = 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._end(wanted=error is None)
+        self._end(done=error is None)
 
     def __call__(
         self, names: Collection[str], configs: list[TrialConfig], progress: Progress, *, padded: bool
@@ -71,53 +70,53 @@ class Team:
         """Trials of one program, computed by all workers together; see ``memsweep.sweep.worker.execute.Together``.
 
         Raises:
-            ShareFailedError: what one of the workers ran raised something.
-            TeamLostError: one of them is gone.
+            GroupFailedError: one of the workers raised an error.
+            WorkerGroupLostError: one of them died.
         """
         from memsweep.trial import results_of
 
-        order = Order(tuple(names), tuple(to_dict(config) for config in configs), padded)
+        assignment = Assignment(tuple(names), tuple(to_dict(config) for config in configs), padded)
         try:
-            deliveries = self._computed(order, progress)
+            results = self._results(assignment, progress)
         except BaseException:
-            self._end(wanted=False)
+            self._end(done=False)
             raise
-        found = [finding for delivery in deliveries for finding in delivery.findings]
-        return results_of(configs, found), _origin([delivery.origin for delivery in deliveries])
+        measurements = [measurement for result in results for measurement in result.measurements]
+        return results_of(configs, measurements), _joined_origin([result.origin for result in results])
 
-    def _computed(self, order: Order, progress: Progress) -> list[Delivery]:
+    def _results(self, assignment: Assignment, progress: Progress) -> list[WorkerResult]:
         if self._run is None:
-            self._run = _Run(self._job, self._resources)
+            self._run = _TrainRun(self._job, self._resources)
         run = self._run
-        run.give(order)
+        run.assign(assignment)
         while True:
-            ended = run.ended  # before the look: what a worker said at last is on the desk then
-            look = run.look()
-            self.peak_memory = look.peak_memory
-            for delivery in look.deliveries.values():
-                if delivery.failure is not None:
-                    raise ShareFailedError(delivery.failure, delivery.can_go_on)
-            if len(look.deliveries) == self._job.workers:
-                return [look.deliveries[rank] for rank in sorted(look.deliveries)]
+            ended = run.ended  # asked before the state, which then holds the last reports of the workers
+            state = run.state()
+            self.peak_memory = state.peak_memory
+            for result in state.results.values():
+                if result.failure is not None:
+                    raise GroupFailedError(result.failure, result.can_resume)
+            if len(state.results) == self._job.workers:
+                return [state.results[rank] for rank in sorted(state.results)]
             if ended:
-                raise TeamLostError(run.why())
-            progress(look.fraction)
+                raise WorkerGroupLostError(run.why())
+            progress(state.fraction)
 
-    def _end(self, wanted: bool) -> None:
+    def _end(self, done: bool) -> None:
         run, self._run = self._run, None
         if run is not None:
-            run.end(wanted)
+            run.end(done)
 
 
-class _Run:
-    """One run of Ray Train, in a thread of its own, and the desk at which its workers take their orders."""
+class _TrainRun:
+    """One run of Ray Train, in a thread of its own, and the coordinator of its workers."""
 
     def __init__(self, job: PackJob, resources: ResourcesConfig) -> None:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        self._desk = ray.remote(num_cpus=0, scheduling_strategy=here)(Desk).remote(job.workers)
+        self._coordinator = ray.remote(num_cpus=0, scheduling_strategy=here)(Coordinator).remote(job.workers)
         self._error: BaseException | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="memsweep-train-")
         self._thread = threading.Thread(target=self._fit, args=(job, resources), name="Ray Train", daemon=True)
@@ -125,48 +124,49 @@ class _Run:
 
     def _fit(self, job: PackJob, resources: ResourcesConfig) -> None:
         try:
-            _trainer(job, resources, self._desk, self._folder.name).fit()
+            _trainer(job, resources, self._coordinator, self._folder.name).fit()
         except BaseException as error:
             self._error = error
 
     @property
     def ended(self) -> bool:
-        """Whether no worker is there any more."""
+        """Whether all workers have ended."""
         return not self._thread.is_alive()
 
-    def give(self, order: Order | None) -> None:
+    def assign(self, assignment: Assignment | None) -> None:
         import ray
 
-        ray.get(self._desk.give.remote(order))
+        ray.get(self._coordinator.assign.remote(assignment))
 
-    def look(self) -> Any:
+    def state(self) -> GroupState:
         import ray
 
-        return ray.get(self._desk.look.remote(_PATIENCE))
+        state: GroupState = ray.get(self._coordinator.state.remote(_STATE_INTERVAL))
+        return state
 
     def why(self) -> BaseException:
-        """Why the workers are gone."""
+        """Why the workers have ended."""
         return _cause(self._error) if self._error else RuntimeError("the workers ended before their work was done")
 
-    def end(self, wanted: bool) -> None:
-        """Send the workers home and wait until what they held is free: the next team will ask for it.
+    def end(self, done: bool) -> None:
+        """End the workers and wait until their resources are free for the next group.
 
         Args:
-            wanted: they have done their work; else whatever they are at is broken off.
+            done: their work is done; else it is broken off.
         """
         import ray
         from ray.exceptions import RayError
 
-        with contextlib.suppress(RayError):  # where the desk is lost, its workers end without it
-            if not wanted:
-                ray.get(self._desk.close.remote())
-            self.give(None)
+        with contextlib.suppress(RayError):  # without the coordinator its workers end by themselves
+            if not done:
+                ray.get(self._coordinator.abort.remote())
+            self.assign(None)
         self._thread.join()
-        ray.kill(self._desk)
+        ray.kill(self._coordinator)
         self._folder.cleanup()
 
 
-def _trainer(job: PackJob, resources: ResourcesConfig, desk: Any, folder: str) -> Any:
+def _trainer(job: PackJob, resources: ResourcesConfig, coordinator: Any, folder: str) -> Any:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     from ray import train
@@ -174,17 +174,17 @@ def _trainer(job: PackJob, resources: ResourcesConfig, desk: Any, folder: str) -
 
     each = {"CPU": resources.cpus} | ({"GPU": resources.gpus_per_worker} if resources.gpus_per_worker else {})
     return TorchTrainer(
-        work,
-        train_loop_config={"desk": desk, "job": job},
+        run_assignments,
+        train_loop_config={"coordinator": coordinator, "job": job},
         scaling_config=train.ScalingConfig(
             num_workers=job.workers, use_gpu=bool(resources.gpus_per_worker), resources_per_worker=each
         ),
-        # NCCL wants a card for each worker
+        # NCCL needs a GPU for each worker
         torch_config=TorchConfig(
             backend="nccl" if resources.gpus_per_worker == 1 else "gloo", timeout_s=_IN_STEP_TIMEOUT
         ),
         run_config=train.RunConfig(
-            name="team",
+            name="group",
             storage_path=folder,  # of this node alone: workers never write to it
             failure_config=train.FailureConfig(max_failures=0, controller_failure_limit=0, max_preemption_failures=0),
         ),
@@ -192,7 +192,7 @@ def _trainer(job: PackJob, resources: ResourcesConfig, desk: Any, folder: str) -
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What was at the bottom of Ray Train's error: the death of a worker as Ray itself tells it, where there is one."""
+    """The cause of Ray Train's error: the death of a worker, if there is one."""
     from ray.exceptions import OutOfMemoryError, RayActorError
 
     failures = list(getattr(error, "worker_failures", {}).values())
@@ -205,13 +205,9 @@ def _cause(error: BaseException) -> BaseException:
     return error
 
 
-def _origin(origins: list[dict[str, Any]]) -> dict[str, Any]:
-    """The provenance of what several processes made: the slowest one's, and on which hosts they ran."""
+def _joined_origin(origins: list[dict[str, Any]]) -> dict[str, Any]:
+    """The provenance of several processes: the slowest one's, with the hosts of all."""
     slowest = max(origins, key=lambda origin: float(origin["seconds"]))
-    return slowest | {"workers": [origin["host"] for origin in origins], "processor": _all_of(origins, "processor")}
-
-
-def _all_of(origins: Iterable[dict[str, Any]], name: str) -> dict[str, str]:
-    """What the workers' processors are, word by word: of one kind, that kind's; else each kind's, joined."""
-    kinds = [origin[name] for origin in origins]
-    return {key: " + ".join(dict.fromkeys(kind.get(key, "") for kind in kinds)) for key in kinds[0]}
+    kinds = [origin["processor"] for origin in origins]
+    processor = {key: " + ".join(dict.fromkeys(kind.get(key, "") for kind in kinds)) for key in kinds[0]}
+    return slowest | {"workers": [origin["host"] for origin in origins], "processor": processor}

@@ -1,4 +1,4 @@
-"""What a worker says of its pack before it ends its own process, for the driver to find."""
+"""The crash report: a worker that ends its own process writes the report of its pack for the driver into the store."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from memsweep.sweep.store.filesystem import PlaceSlot, storage_errors
 from memsweep.sweep.store.results import Store
 
 
-def leave(store: Store, pack: str, report: str) -> None:
-    """Say what came of a pack, in place of a report that can no longer be sent.
+def write(store: Store, pack: str, report: str) -> None:
+    """Write the report of a pack, which can no longer be sent.
 
     Args:
         store: the study's.
@@ -21,8 +21,8 @@ def leave(store: Store, pack: str, report: str) -> None:
         _slot(store, pack).write(report.encode())
 
 
-def take(store: Store, pack: str) -> str | None:
-    """What the worker of this pack left, once; None where it said nothing, as one that was killed.
+def pop(store: Store, pack: str) -> str | None:
+    """Read the report of this pack and delete it; None if there is none, as after a kill.
 
     Raises:
         StoreError: the storage does not allow it.
@@ -36,4 +36,4 @@ def take(store: Store, pack: str) -> str | None:
 
 
 def _slot(store: Store, pack: str) -> PlaceSlot:
-    return PlaceSlot(store.location / "last_words", f"{pack}.json")
+    return PlaceSlot(store.location / "crash_reports", f"{pack}.json")

@@ -1,4 +1,4 @@
-"""One pack as a worker process sees it: what to run, where results go, and what came of it."""
+"""Runs one pack in a worker process: trains and measures its trials, stores their results, reports their failures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,8 +23,10 @@ from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.retry import patient
 from memsweep.sweep.worker import crash_report, provenance
 from memsweep.sweep.worker.failure import Failure, StoppedError, TimeLimitError, failure_of, is_memory
-from memsweep.sweep.worker.guards import ShareFailedError, can_go_on, computing
-from memsweep.sweep.worker.memory import memory_limit
+from memsweep.sweep.worker.gpu_memory import hold_to
+from memsweep.sweep.worker.isolation import isolated, original_only
+from memsweep.sweep.worker.memory import forget_peak, memory_limit
+from memsweep.sweep.worker.time_limit import OnHang, Report, time_limit
 from memsweep.sweep.worker.timing import STARTING, STORING, Phases
 
 if TYPE_CHECKING:
@@ -38,12 +40,12 @@ Progress = Callable[[float], None]
 RunPack = Callable[["list[TrialConfig]", "RunOptions"], "list[TrialResult]"]
 """``memsweep.trial.run_pack``, or a function with its signature."""
 Together = Callable[..., "tuple[list[TrialResult], dict[str, Any]]"]
-"""Several workers: ``(names, configs, progress, padded=)`` gives the results and their provenance."""
+"""A group of workers: ``(names, configs, progress, padded=)`` gives the results and their provenance."""
 
 
 @dataclass(frozen=True)
 class PackJob:
-    """Plain data that any process can unpickle; the same job gives the same numbers wherever it runs.
+    """A pack as plain data that any process can unpickle; the same job gives the same numbers wherever it runs.
 
     Attributes:
         pack: identity of the pack.
@@ -56,9 +58,9 @@ class PackJob:
         time_limit: seconds of one trial (0: none).
         memory: GiB that the pack may ask for (0: no limit).
         inline: it runs in the driver's own process.
-        workers: processes that run it together; they share out the data of each step where ``arithmetic`` has as many
-            shards, and the replicas where it has one.
-        arithmetic: where it is computed, as far as its last bits depend on it.
+        workers: processes that run it together. They share out the data of each step if ``arithmetic`` has as many
+            shards, and the models if it has one.
+        arithmetic: the device and the shards, on which the last bits of results depend.
         card_bytes: bytes of tensors that each process may hold on its GPU (0: no limit).
         after: identity of a member -> identity of the trial from whose kept state it may go on. With one worker only;
             it saves time and moves no number.
@@ -82,7 +84,7 @@ class PackJob:
     def slots(self, names: Iterable[str]) -> list[str]:
         """Names of the checkpoints of trials that train together: one for each process that trains by itself.
 
-        They are named for these trials, and outlive this pack, which another run may cut elsewhere.
+        They depend only on the trials, because another run may put them into another pack.
         """
         whole = pack_identity(names)
         if self.inline or self.workers == 1 or self.arithmetic.shards > 1:
@@ -92,18 +94,18 @@ class PackJob:
 
 @dataclass(frozen=True)
 class PackReport:
-    """What came of a pack.
+    """Results and failures of a pack.
 
     Attributes:
         finished: identity -> outcome of each trial whose result is in the store.
         failed: identity -> failure (see ``memsweep.sweep.worker.failure``) of each trial without a result.
-        guilty: identities in ``failed`` whose own fault it is beyond doubt; to run them alone would tell no more.
+        culprits: identities in ``failed`` that failed alone, so that their failures are certainly their own.
         seconds: phase -> wall-clock seconds, see ``memsweep.sweep.worker.timing``.
     """
 
     finished: dict[str, str] = field(default_factory=dict)
     failed: dict[str, Failure] = field(default_factory=dict)
-    guilty: tuple[str, ...] = ()
+    culprits: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict, compare=False)
 
     def to_json(self) -> str:
@@ -112,7 +114,50 @@ class PackReport:
     @classmethod
     def from_json(cls, text: str) -> PackReport:
         data = json.loads(text)
-        return cls(data["finished"], data["failed"], tuple(data["guilty"]), data["seconds"])
+        return cls(data["finished"], data["failed"], tuple(data["culprits"]), data["seconds"])
+
+
+class GroupFailedError(Exception):
+    """A worker of a group failed; its failure is known as plain data.
+
+    Attributes:
+        failure: the failure.
+        can_resume: see ``can_resume``.
+    """
+
+    def __init__(self, failure: Failure, can_resume: bool) -> None:
+        super().__init__(failure, can_resume)
+        self.failure, self.can_resume = failure, can_resume
+
+
+def can_resume(error: BaseException) -> bool:
+    """Whether a checkpoint may help the next attempt: it lacked time, memory or storage, and the code has no error."""
+    if isinstance(error, GroupFailedError):
+        return error.can_resume
+    return isinstance(error, TimeLimitError | StoreError | OSError) or is_memory(error)
+
+
+@contextlib.contextmanager
+def guarded(job: PackJob, trials: int, on_hang: OnHang) -> Iterator[Callable[[Report], Report]]:
+    """The body computes trials of a pack under its limits; the settings of the process are restored afterwards.
+
+    Args:
+        job: the pack: threads, time limit of one trial, and bytes on the GPU.
+        trials: how many there are.
+        on_hang: ends this process when the body does not react to the time limit; see
+            ``memsweep.sweep.worker.time_limit``.
+
+    Returns:
+        A function that makes a callback one that the time limit does not interrupt.
+    """
+    import torch
+
+    forget_peak()
+    with isolated():
+        torch.set_num_threads(job.threads)
+        hold_to(job.card_bytes)
+        with time_limit(job.time_limit, trials, on_hang) as undisturbed, original_only():
+            yield undisturbed
 
 
 @patient()
@@ -121,18 +166,18 @@ def execute_pack(
 ) -> PackReport:
     """Run the members of a pack that have no result yet, one program after the other, and store each result.
 
-    Whatever the task's or the model's code raises comes back as failures in the report; only a KeyboardInterrupt of
-    the main thread passes, where Ctrl-C raises it.
+    Every error of a task's or a model's code becomes a failure in the report. Only a KeyboardInterrupt of the main
+    thread is raised again, because it is Ctrl-C.
 
     Args:
-        job: what to run.
-        progress: called now and then with the fraction done, in [0, 1].
-        run: what computes the results in this process (None: ``memsweep.trial.run_pack``).
-        together: the workers that compute them in its stead.
+        job: the pack.
+        progress: called with the fraction done, in [0, 1].
+        run: computes the results in this process (None: ``memsweep.trial.run_pack``).
+        together: the group of workers that computes them instead.
     """
     worker = _Worker(job, Store(job.folder), run or _run_pack(), together)
     with worker.phases.phase(STARTING):
-        todo = worker.begin()
+        todo = worker.start()
     with memory_limit(0.0 if job.inline or together else job.memory):
         if any(config.chain is not None for config in todo.values()):
             worker.chain(todo, progress)
@@ -149,7 +194,7 @@ def _run_pack() -> RunPack:
 
 @dataclass
 class _Worker:
-    """What runs the members of one job, stores what they found, and knows what came of each."""
+    """Runs the members of one job, stores their results, and keeps the outcome of each."""
 
     job: PackJob
     store: Store
@@ -158,13 +203,13 @@ class _Worker:
     phases: Phases = field(default_factory=Phases)
     finished: dict[str, str] = field(default_factory=dict)
     failed: dict[str, Failure] = field(default_factory=dict)
-    guilty: list[str] = field(default_factory=list)
+    culprits: list[str] = field(default_factory=list)
 
     def report(self) -> PackReport:
-        return PackReport(self.finished, self.failed, tuple(self.guilty), self.phases.seconds)
+        return PackReport(self.finished, self.failed, tuple(self.culprits), self.phases.seconds)
 
-    def begin(self) -> dict[str, TrialConfig]:
-        """The members that have no result yet; the others are finished, broken ones have failed."""
+    def start(self) -> dict[str, TrialConfig]:
+        """The members that have no result yet; those with a result are finished, those with a broken config failed."""
         broken = registry.discover(Path(self.job.workspace))
         todo: dict[str, TrialConfig] = {}
         for name, data in self.job.members:
@@ -173,44 +218,44 @@ class _Worker:
                     self._finish(name)
                 else:
                     todo[name] = _rebuild(name, data, self.job.arithmetic)
-            except BaseException as error:  # the member itself is at fault: the others go on without it
+            except BaseException as error:  # an error of this member: the others run without it
                 if _is_stop(error):
                     raise
                 self.failed[name] = failure_of(error, hint=" ".join(broken))
-                self.guilty.append(name)
+                self.culprits.append(name)
         return todo
 
     def packs(self, todo: dict[str, TrialConfig], progress: Progress) -> None:
         """Run the trials of each program together, program by program.
 
-        What a program raises is the failure of all its trials that have no result then. A trial that had its program
-        for itself need not be run alone again to know that the fault is its own: it is guilty.
+        An error is the failure of all trials of its program that have no result then. A trial that ran alone is the
+        culprit; the others of a program are run alone again to find theirs.
         """
         programs = _by_program(todo, dict(self.job.after))
         for position, members in enumerate(programs):
-            self._together(members, partial(_part, progress, position, len(programs)))
+            self._run_together(members, partial(_part, progress, position, len(programs)))
 
-    def _together(self, todo: dict[str, TrialConfig], progress: Progress) -> None:
+    def _run_together(self, todo: dict[str, TrialConfig], progress: Progress) -> None:
         try:
             results, origin = self._computed(todo, list(todo.values()), progress, padded=True)
             for name, result in zip(todo, results, strict=True):
                 self._write(name, result, origin)
                 self.finished[name] = str(result.outcome)
-            self._forget(todo)
+            self._delete_checkpoints(todo)
         except BaseException as error:
             self._fail(todo, error)
 
     def chain(self, todo: dict[str, TrialConfig], progress: Progress) -> None:
-        """Run the trials of a chain one after the other, each with what the store says of its predecessor.
+        """Run the trials of a chain one after the other, each with a value from its predecessor's stored result.
 
-        Each result is stored at once. A trial without its predecessor's value fails; nobody else shares its program,
-        so every failure is the trial's own.
+        Each result is stored at once. A trial without its predecessor's value fails. Each has a program of its own, so
+        every failure is its own.
         """
         for position, (name, config) in enumerate(todo.items()):
             share = partial(_part, progress, position, len(todo))
             try:
                 self.finished[name] = self._link(name, config, share)
-                self._forget([name])
+                self._delete_checkpoints([name])
             except BaseException as error:
                 self._fail([name], error)
             share(1.0)
@@ -230,7 +275,7 @@ class _Worker:
     def _computed(
         self, names: Collection[str], configs: list[TrialConfig], progress: Progress, *, padded: bool
     ) -> tuple[list[TrialResult], dict[str, Any]]:
-        """The results of trials that run together, and where they come from."""
+        """The results of trials that run together, and their provenance."""
         if self.together is not None:
             results, origin = self.together(names, configs, progress, padded=padded)
             self.phases.add(origin["phases"])
@@ -239,7 +284,7 @@ class _Worker:
 
         phases, arithmetic = Phases(), self.job.arithmetic
         try:
-            with computing(self.job, len(names), partial(self._hung, names)) as undisturbed:
+            with guarded(self.job, len(names), partial(self._exit_on_hang, names)) as undisturbed:
                 options = RunOptions(
                     shards=arithmetic.shards,
                     checkpoint=self._slots(names)[0],
@@ -259,13 +304,13 @@ class _Worker:
         return results, origin | {"threads": self.job.threads}
 
     def _start_states(self, names: Collection[str]) -> list[Slot | None]:
-        """The states from which trials may start; empty where there are none."""
+        """The stored states from which trials may start; empty if there are none."""
         before = dict(self.job.after)
         slots: list[Slot | None] = [self.store.state_slot(before[name]) if name in before else None for name in names]
         return slots if any(slots) else []
 
     def _end_states(self, names: Collection[str], configs: list[TrialConfig]) -> list[Slot | None]:
-        """Where trials that stop before all their steps leave their states; empty where none does."""
+        """The places for the states of trials that stop before all their steps; empty if none does."""
         slots: list[Slot | None] = [
             self.store.state_slot(name) if config.training.until else None
             for name, config in zip(names, configs, strict=True)
@@ -275,9 +320,9 @@ class _Worker:
     def _slots(self, names: Collection[str]) -> list[Slot]:
         return [self.store.slot(name) for name in self.job.slots(names)]
 
-    def _forget(self, names: Collection[str]) -> None:
+    def _delete_checkpoints(self, names: Collection[str]) -> None:
         for slot in self._slots(names):
-            with contextlib.suppress(OSError, StoreError):  # one that stays costs a little space
+            with contextlib.suppress(OSError, StoreError):  # a file that stays costs only space
                 slot.delete()
 
     def _write(self, name: str, result: TrialResult, origin: dict[str, Any]) -> None:
@@ -298,53 +343,55 @@ class _Worker:
         self.finished[name] = str(self.store.record(name)["outcome"])
 
     def _fail(self, names: Collection[str], error: BaseException) -> None:
-        """Those of a program that raised which have no result; foreign code may raise anything, sys.exit() included."""
+        """Note the error as the failure of the trials without a result; it may be of any kind, SystemExit included."""
         if _is_stop(error):
             raise error
-        self._fault(names, error.failure if isinstance(error, ShareFailedError) else failure_of(error))
-        if not can_go_on(error):
-            self._forget(names)
+        self._note_failure(names, error.failure if isinstance(error, GroupFailedError) else failure_of(error))
+        if not can_resume(error):
+            self._delete_checkpoints(names)
 
-    def _fault(self, names: Collection[str], failure: Failure) -> None:
+    def _note_failure(self, names: Collection[str], failure: Failure) -> None:
         for name in names:
             if self.store.has(name):
                 self._finish(name)
             else:
                 self.failed[name] = failure
                 if len(names) == 1:
-                    self.guilty.append(name)
+                    self.culprits.append(name)
 
-    def _hung(self, names: Collection[str], error: TimeLimitError, stack: str) -> None:
-        """The end of this process, whose own thread does not hear that its time is over."""
+    def _exit_on_hang(self, names: Collection[str], error: TimeLimitError, stack: str) -> None:
+        """End this process, whose main thread does not react to its time limit; report to the driver before."""
         try:
             failure = failure_of(error, stack=stack)
             if self.job.inline:
-                told = f"memsweep: {failure['error']}\n{stack}The process ends: what is finished is kept.\n"
-                os.write(2, told.encode(errors="backslashreplace"))  # whatever became of sys.stderr
-            self._fault(names, failure)
+                text = f"memsweep: {failure['error']}\n{stack}The process ends: finished results are kept.\n"
+                os.write(2, text.encode(errors="backslashreplace"))  # a task may have replaced sys.stderr
+            self._note_failure(names, failure)
             for name in set(names) & set(self.failed):
                 self.store.fail(name, {"study": self.job.study, "time": now(), **failure})
             if not self.job.inline:
-                self._miss(failure_of(TimeLimitError(f"its worker ended at another trial's time limit: {error}")))
-                crash_report.leave(self.store, self.job.pack, self.report().to_json())
+                self._note_unstarted(
+                    failure_of(TimeLimitError(f"its worker ended at another trial's time limit: {error}"))
+                )
+                crash_report.write(self.store, self.job.pack, self.report().to_json())
         finally:
             os._exit(1)
 
-    def _miss(self, failure: Failure) -> None:
-        """The members that this process never came to."""
+    def _note_unstarted(self, failure: Failure) -> None:
+        """Note the failure of the members that this process did not start."""
         for name, _ in self.job.members:
             if name not in self.finished and name not in self.failed:
                 self.failed[name] = failure
 
 
 def _by_program(todo: Mapping[str, TrialConfig], after: Collection[str]) -> list[dict[str, TrialConfig]]:
-    """The trials that run as one, in order of first appearance; those that may go on from a state apart from others."""
+    """The trials of each program, in order of first appearance; those that may begin with a stored state separately."""
     from memsweep.trial import program
 
-    found: dict[tuple[str, bool], dict[str, TrialConfig]] = {}
+    programs: dict[tuple[str, bool], dict[str, TrialConfig]] = {}
     for name, config in todo.items():
-        found.setdefault((program(config), name in after), {})[name] = config
-    return list(found.values())
+        programs.setdefault((program(config), name in after), {})[name] = config
+    return list(programs.values())
 
 
 def _part(progress: Progress, position: int, count: int, fraction: float) -> None:
@@ -352,9 +399,9 @@ def _part(progress: Progress, position: int, count: int, fraction: float) -> Non
 
 
 def _is_stop(error: BaseException) -> bool:
-    """Whether somebody wants the job to end: its backend, or Ctrl-C.
+    """Whether the backend or Ctrl-C ends the job.
 
-    Signals reach the main thread only; elsewhere it is the task that raises a KeyboardInterrupt.
+    Signals reach the main thread only; in another thread it is the task that raises a KeyboardInterrupt.
     """
     if isinstance(error, StoppedError):
         return True
@@ -371,5 +418,5 @@ def _rebuild(name: str, data: dict[str, Any], arithmetic: Arithmetic) -> TrialCo
             f"this worker's code gives the trial the identity {here}, the driver's gave {name}: the two run different "
             "code. Install one version of memsweep, of the workspace's tasks/ and of the plugins on every node."
         )
-    program(config)  # what its parts say of themselves is foreign code, too, and shall fail here, alone
+    program(config)  # calls code of its parts, whose errors are this member's alone here
     return config

@@ -1,4 +1,4 @@
-"""The memory of this process: how much it had at most, and a limit that a trial meets before its node does."""
+"""Memory: the peak of this process, a limit for its trials, and the kills of the kernel's out-of-memory killer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 GIB = 2**30
 
-_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_STATUS, _RESET, _COUNTERS = (Path("/proc") / name for name in ("self/status", "self/clear_refs", "vmstat"))
 
 
 def peak_memory() -> int:
@@ -19,18 +19,18 @@ def peak_memory() -> int:
 
 
 def forget_peak() -> None:
-    """Let the peak begin at what is held now; where the system does not allow it, it stays as it is."""
+    """Start the peak again from the current memory; does nothing where the system does not allow it."""
     with contextlib.suppress(OSError):
         _RESET.write_text("5")
 
 
 @contextlib.contextmanager
 def memory_limit(gib: float) -> Iterator[None]:
-    """While it lasts, this process gets an error of its own when it asks for more than this beyond its bare self.
+    """While it lasts, an allocation beyond the limit raises an error in this process, before its node runs out.
 
-    The limit is on private writable memory as it is asked for (RLIMIT_DATA), whether it is touched or not: Python and
-    numpy raise MemoryError, torch a RuntimeError that names its allocator. What the process had when it met the first
-    limit (the interpreter, torch, Ray) does not count.
+    The limit is on allocated private memory (RLIMIT_DATA), used or not. Python and numpy raise MemoryError, torch a
+    RuntimeError that names its allocator. Memory that the process held at its first limit (the interpreter, torch,
+    Ray) does not count.
 
     Args:
         gib: 0 for no limit.
@@ -50,16 +50,33 @@ def memory_limit(gib: float) -> Iterator[None]:
 
 @functools.cache
 def _base() -> int:
-    """Taken once: a worker that has run trials keeps freed memory, which is there for the next ones."""
+    """Measured once: later the process also holds freed memory, which the next trials use again."""
     import torch  # noqa: F401  (it belongs to the bare process)
 
     return _status("VmData")
 
 
+class KernelKills:
+    """Counts the out-of-memory kills on this machine from its creation on; on a system without a counter, none."""
+
+    def __init__(self) -> None:
+        self._count = _number(_COUNTERS, "oom_kill ")
+
+    def happened(self) -> bool:
+        """Whether the kernel killed a process since the last call (or since the creation)."""
+        before, self._count = self._count, _number(_COUNTERS, "oom_kill ")
+        return self._count > before
+
+
 def _status(key: str) -> int:
     """A number of bytes that Linux keeps of this process; 0 on another system."""
+    return 1024 * _number(_STATUS, f"{key}:")
+
+
+def _number(file: Path, start: str) -> int:
+    """The number in the line of a file of the kernel that starts so; 0 if there is none."""
     try:
-        lines = _STATUS.read_text().splitlines()
+        lines = file.read_text().splitlines()
     except OSError:
         return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{key}:")), 0)
+    return next((int(line.split()[1]) for line in lines if line.startswith(start)), 0)

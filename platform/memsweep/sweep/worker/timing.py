@@ -1,4 +1,4 @@
-"""Wall-clock seconds of a worker by what it was doing: one name for each phase of a pack."""
+"""Wall-clock seconds of a worker by phase, and progress reports at a limited rate."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 STARTING, STORING = "starting", "storing"
-"""The phases that the job adds: everything before a pack's own work (imports, plugins, configs), and the store."""
+"""Phases that the job adds: imports, plugins and configs before the work, and the store."""
 
 WORK = ("data", "training", "perturbation", "tables", STORING)
-"""The phases that are work; the first four are ``memsweep.trial.run_pack``'s."""
+"""Phases that are work; the first four are ``memsweep.trial.run_pack``'s."""
+
+
+REPORT_INTERVAL = 1.0  # seconds
+_REPORTS = 200
+"""Most reports a second of all packs together: a driver can handle some hundred more."""
 
 
 class Phases:
@@ -42,7 +47,7 @@ class Phases:
 
 @dataclass(frozen=True)
 class Profile:
-    """Where the time of a run went.
+    """The time of a run by phase.
 
     Attributes:
         seconds: phase -> wall-clock seconds, all workers together.
@@ -56,7 +61,7 @@ class Profile:
 
     @property
     def work(self) -> float:
-        """Seconds that were work."""
+        """Seconds of work."""
         return sum(self.seconds.get(name, 0.0) for name in WORK)
 
     def share(self, *phases: str) -> float:
@@ -65,9 +70,32 @@ class Profile:
 
     @property
     def scheduling(self) -> float:
-        """The part that was no work: Ray, starting processes, slots that waited."""
+        """The part without work: Ray, starting processes, waiting slots."""
         return max(0.0, 1.0 - self.work / self._whole)
 
     @property
     def _whole(self) -> float:
         return max(self.slots * self.makespan, self.work, 1e-9)
+
+
+def report_interval(packs: int) -> float:
+    """Seconds between two reports of one pack, if so many packs run at once."""
+    return max(REPORT_INTERVAL, packs / _REPORTS)
+
+
+def throttled(
+    report: Callable[[float], None],
+    interval: float = REPORT_INTERVAL,
+    clock: Callable[[], float] = time.monotonic,
+) -> Callable[[float], None]:
+    """The same callback without the calls that come sooner than ``interval`` seconds after the last one."""
+    last = clock()
+
+    def limited(fraction: float) -> None:
+        nonlocal last
+        now = clock()
+        if now - last >= interval:
+            last = now
+            report(fraction)
+
+    return limited

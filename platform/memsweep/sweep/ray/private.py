@@ -1,0 +1,99 @@
+"""All names of Ray that are not public, each with the reason why it is used; they were looked at in Ray ``TESTED``."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+from memsweep.errors import MemsweepError
+
+TESTED = "2.60"
+"""The version of Ray whose private names these are; ``constraints.txt`` pins it, and a test compares the two."""
+
+
+def head_processes() -> dict[str, Popen[bytes]]:
+    """The processes of the head that ``ray.init`` has started here: Ray tells nobody publicly that one of them died."""
+    node = _private("ray._private.worker", "_global_node")
+    names = ("gcs_server", "raylet")
+    return {name: node.all_processes[name][0].process for name in names if name in node.all_processes}
+
+
+@contextmanager
+def quiet_driver() -> Iterator[None]:
+    """While it lasts, Ray prints nothing on standard output when a worker dies, and installs no SIGTERM handler.
+
+    There is no setting for either. The runner reports dead workers itself; Ray's handler calls ``sys.exit``, which in
+    the middle of Ray's own start leaves processes behind.
+    """
+    with (
+        _replaced("ray._private.worker", "print_to_stdstream", _nothing),
+        _replaced("ray._private.utils", "set_sigterm_handler", _nothing),
+    ):
+        yield
+
+
+@contextmanager
+def cleanup_skipped_once_dead() -> Iterator[Callable[[], None]]:
+    """Gives a function that skips Tune's cleanup of placement groups, to be called when the head is dead.
+
+    The cleanup would wait for the dead head in native code, which then ends this process.
+    """
+    module, name = "ray.air.execution.resources.placement_group", "remove_placement_group"
+    with contextlib.ExitStack() as stack:
+        _private(module, name)
+        yield lambda: stack.enter_context(_replaced(module, name, _nothing))
+
+
+def keep_credentials_out_of_runtime_environments() -> None:
+    """Keep Tune from copying AWS's credentials into each worker's runtime environment.
+
+    A runtime environment appears on command lines, in Ray's logs and in its dashboard. Workers inherit the credentials
+    of their node's environment, and those of an embedded Ray inherit ours.
+    """
+    names: set[str] = _private("ray.tune.execution.class_cache", "ENV_VARS_TO_PROPAGATE")
+    names.difference_update([name for name in names if name.startswith("AWS_")])
+
+
+def trial_error(trial: Any) -> tuple[BaseException | None, str]:
+    """The error of one of Tune's trials, and its text.
+
+    Tune has written both files on this machine by now; its own getters look in a folder to which they are copied later.
+    """
+    error = None
+    with contextlib.suppress(OSError, TypeError, pickle.UnpicklingError):
+        error = pickle.loads(Path(trial.pickled_error_file).read_bytes())
+    with contextlib.suppress(OSError, TypeError):
+        return error, Path(trial.error_file).read_text(encoding="utf-8", errors="replace")
+    return error, str(error)
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """Takes the place of a function of Ray."""
+
+
+def _private(module: str, name: str) -> Any:
+    import ray
+
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):
+        raise MemsweepError(
+            f"memsweep uses {module}.{name} of Ray {TESTED}, which Ray {ray.__version__} does not have. Install the "
+            "pinned version: pip install -c constraints.txt ray"
+        ) from None
+
+
+@contextmanager
+def _replaced(module: str, name: str, value: Any) -> Iterator[None]:
+    before = _private(module, name)
+    setattr(importlib.import_module(module), name, value)
+    try:
+        yield
+    finally:
+        setattr(importlib.import_module(module), name, before)
