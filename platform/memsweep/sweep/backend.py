@@ -1,4 +1,4 @@
-"""What the runner asks of a place where packs can run; Ray and the inline backend both answer it."""
+"""The interface between the runner and a place where packs run: Ray, or the driver's own process."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Work = Callable[[PackJob, Progress], PackReport]
 
 
 class ClusterLost(KeyboardInterrupt):
-    """Where the jobs ran is gone, all of it; the run has ended as if somebody had stopped it. Says what is gone."""
+    """All of the backend is gone; the run ends as after Ctrl-C. The message names the dead part."""
 
 
 class Events(Protocol):
-    """What happens to jobs; called in the driver's main thread, one call at a time."""
+    """Events of jobs; called in the driver's main thread, one call at a time."""
 
     def started(self, job: PackJob) -> None:
         """The job has been given to a worker."""
@@ -24,10 +24,10 @@ class Events(Protocol):
         """The job has done this fraction of its work."""
 
     def finished(self, job: PackJob, report: PackReport) -> None:
-        """The job came back, with results, failures or both."""
+        """The job ended, with results, failures or both."""
 
     def died(self, job: PackJob, failure: Failure) -> None:
-        """The job's worker process is gone; nothing came back."""
+        """The job's worker process died without a report."""
 
 
 class Backend(Protocol):
@@ -40,9 +40,9 @@ class Backend(Protocol):
     slots: int
 
     def run(self, jobs: Sequence[PackJob], at_once: int, events: Events) -> None:
-        """Run all jobs in this order, at most ``at_once`` at a time, and tell what happens.
+        """Run all jobs in this order, at most ``at_once`` at a time, and report their events.
 
         Raises:
-            KeyboardInterrupt: the person (or the system) asked to stop; workers are gone, some jobs have not ended.
-            ClusterLost: the same, because the place itself is gone.
+            KeyboardInterrupt: the run was interrupted; the workers are gone, and some jobs have not ended.
+            ClusterLost: the same, because the backend itself is gone.
         """

@@ -1,4 +1,4 @@
-"""SIGTERM ends a run as cleanly as Ctrl-C does."""
+"""Handlers of SIGTERM and SIGINT: SIGTERM ends a run like Ctrl-C, and interrupts can be delayed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from types import FrameType
 
 @contextmanager
 def terminate_like_ctrl_c() -> Iterator[None]:
-    """While it lasts, SIGTERM does what SIGINT does.
-
-    Outside of the main thread, where Python allows no handlers, nothing changes.
-    """
+    """While it lasts, SIGTERM has the effect of SIGINT; only in the main thread, where Python allows handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -35,12 +32,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """While it lasts, the first SIGINT waits; it is raised at the end. The second is raised at once.
+    """While it lasts, the first SIGINT is delayed to the end; the second is raised at once.
 
-    For Ray's start: an interrupt in the middle of it leaves native threads behind that crash the process later.
+    An interrupt in the middle of Ray's start would leave native threads behind that crash the process later.
 
     Raises:
-        KeyboardInterrupt: at the end, when one came; it goes before any other error of the body.
+        KeyboardInterrupt: at the end, after a SIGINT; it replaces any other error of the body.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

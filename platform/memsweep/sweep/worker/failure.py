@@ -1,6 +1,6 @@
-"""A fault of foreign code as plain data: an exception may be of any kind, and its text of any length.
+"""An error of a task's or a model's code as plain data; it may be of any kind, and its text of any length.
 
-Texts that quote a secret of the environment are kept without it: records and reports are for others to read.
+Secrets of the environment are removed from the texts, because other people read records and reports.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from memsweep.redaction import without_secrets
 from memsweep.sweep.worker.memory import GIB, peak_memory
 
 Failure = dict[str, Any]
-"""``outcome``, ``error`` and ``traceback``; ``cause`` where it is ``time_limit`` or ``node_lost``;
-where memory ran out, ``peak_memory`` (of the worker) and ``asked_memory`` (what it did not get, where that was said),
-both in bytes."""
+"""``outcome``, ``error`` and ``traceback``; ``cause`` if it is ``time_limit`` or ``node_lost``. If memory ran out, also
+``peak_memory`` of the worker and ``asked_memory``, the size of the refused allocation if it is known, in bytes."""
 
 TIME_LIMIT, NODE_LOST = "time_limit", "node_lost"
 
@@ -26,25 +25,25 @@ _ASKED = re.compile(r"(?:tried to allocate|Unable to allocate) ([0-9.]+) (bytes|
 
 
 class StoppedError(BaseException):
-    """The place where a job runs wants it to end now: nobody's fault, and its checkpoint will be wanted."""
+    """The backend ends the job now, without a failure; its checkpoint will be needed."""
 
 
 class TimeLimitError(BaseException):
-    """A trial ran for longer than it may; no Exception, so that no ``except Exception`` of a task swallows it."""
+    """A trial exceeded its time limit; no Exception, so that no ``except Exception`` of a task catches it."""
 
     def __str__(self) -> str:
         return super().__str__() or "the trial ran for longer than resources.time_limit allows"
 
 
 def failure_of(error: BaseException, hint: str = "", stack: str = "") -> Failure:
-    """An exception as the plain data of a failure; it never raises, whatever the exception does when it is asked.
+    """An exception as the plain data of a failure; never raises, even if the exception's own methods raise.
 
     Args:
-        error: what was raised.
-        hint: what else may explain it.
-        stack: where the fault lies, if not where the exception was raised.
+        error: the exception.
+        hint: further explanation, for the message.
+        stack: the place of the error, if it is not the place where the exception was raised.
     """
-    said, memory = _said(error), is_memory(error)
+    said, memory = _text(error), is_memory(error)
     failure: Failure = {"outcome": str(Outcome.OUT_OF_MEMORY if memory else Outcome.FAILED)}
     sentence = f"{type(error).__name__}: {said}"
     if memory:
@@ -62,13 +61,13 @@ def is_memory(error: BaseException) -> bool:
     """Whether an exception means that memory ran out: Python's, torch's on a GPU, or torch's on a CPU."""
     if isinstance(error, MemoryError) or any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__):
         return True
-    # torch raises a bare RuntimeError when the CPU allocator fails, and C++ tells of it in words of its own
-    told = _said(error) if isinstance(error, RuntimeError) else ""
+    # torch raises a bare RuntimeError when the CPU allocator fails, with the message of C++
+    told = _text(error) if isinstance(error, RuntimeError) else ""
     return "DefaultCPUAllocator" in told or told == "std::bad_alloc"
 
 
 def cut(text: str, length: int = _LONGEST_SENTENCE) -> str:
-    """A text of at most about this length, its middle left out, that every file and every terminal can show."""
+    """A printable text of about this length at most; its middle is left out."""
     if len(text) > length:
         left, right = length * 3 // 4, length // 4
         text = f"{text[:left]} [... {len(text) - left - right} characters ...] {text[-right:]}"
@@ -76,18 +75,18 @@ def cut(text: str, length: int = _LONGEST_SENTENCE) -> str:
     return "".join(sign if sign.isprintable() or sign in "\n\t" else repr(sign)[1:-1] for sign in text)
 
 
-def _said(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except BaseException as worse:  # __str__ is foreign code, too
-        return f"(its text cannot be had: __str__ raised {type(worse).__name__})"
+    except BaseException as other:  # __str__ is foreign code, too
+        return f"(its text cannot be had: __str__ raised {type(other).__name__})"
 
 
 def _traceback(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(error))
-    except BaseException as worse:
-        return f"(no traceback: it cannot be formatted, {type(worse).__name__})"
+    except BaseException as other:
+        return f"(no traceback: it cannot be formatted, {type(other).__name__})"
 
 
 def _asked(said: str) -> int:

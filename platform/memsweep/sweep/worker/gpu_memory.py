@@ -1,9 +1,8 @@
-"""How many packs share a GPU: as many as its memory holds by measurement, however many were asked for.
+"""The share of a GPU that a pack gets: the requested one, or more if a measurement shows that it needs more memory.
 
-Ray counts shares of a card and keeps nobody from taking more memory than his share. So before a study starts that asks
-for a fraction of a card, a few steps of its largest programs run on a whole one; the share is raised where that shows
-it to be too small, and each process is held to its part of the memory, so that a pack which needs more than was
-measured fails by itself and takes nothing from its neighbours.
+Ray counts shares of a GPU, but does not limit the memory of a process. So before a study with a fraction of a GPU
+starts, a few steps of its largest programs run on a whole GPU, and the share is raised if it is too small. Each process
+is then limited to its part of the memory: a pack that needs more than measured fails alone.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ if TYPE_CHECKING:
     from memsweep.sweep.planning.plan import Pack
 
 STEPS = 3
-"""Training steps of a probe: what the optimizer keeps is there after the first, and no later step needs more."""
+"""Training steps of a measurement: the optimizer allocates its state in the first, and later ones need no more."""
 PROGRAMS = 8
-"""Most programs that are probed, those of the most states first."""
+"""Largest number of programs that are measured, those of the most states first."""
 MARGIN = 1.25
-"""Times the measured memory: what later steps may take through fragments between allocations."""
+"""Factor on the measured memory: later steps may need more because of fragments between allocations."""
 
 _log = logging.getLogger("memsweep")
 
 
 @dataclass(frozen=True)
 class Need:
-    """What a probe found, in bytes.
+    """Measured memory, in bytes.
 
     Attributes:
         tensors: the most that torch held on the card.
@@ -49,7 +48,7 @@ class Need:
     card: int
 
     def share(self, asked: float) -> Share:
-        """The share of a card that a pack gets: what was asked, or more where it needs more.
+        """The share of a GPU that a pack gets: the requested one, or more if it needs more.
 
         Raises:
             ConfigError: one pack alone needs more than the card has.
@@ -83,7 +82,7 @@ class Share:
 
 
 def programs(packs: Iterable[Pack]) -> list[list[TrialConfig]]:
-    """The largest programs of these packs, cut down to a few steps: what a probe runs."""
+    """The largest programs of these packs, shortened to a few steps."""
     from memsweep.trial import program
 
     found: dict[str, list[TrialConfig]] = {}
@@ -98,7 +97,7 @@ def programs(packs: Iterable[Pack]) -> list[list[TrialConfig]]:
 
 
 def _states(group: Sequence[TrialConfig]) -> float:
-    """How many states a step of training runs through; a rough order of size, no more."""
+    """About how many states a training step computes; only for the order of the programs."""
     return sum(
         trial.training.seeds
         * trial.training.batch_size
@@ -109,7 +108,7 @@ def _states(group: Sequence[TrialConfig]) -> float:
 
 
 def _cut(config: TrialConfig) -> TrialConfig:
-    """The same shapes, hardly any steps; a chain's carried value has no part in shapes."""
+    """The same shapes with few steps and without the chain, whose value moves no shape."""
     steps = min(config.training.steps, STEPS)
     training = dataclasses.replace(config.training, steps=steps, until=0, turns=(), validate_every=1)
     perturbation = dataclasses.replace(config.perturbation, ascent_steps=min(config.perturbation.ascent_steps, 1))
@@ -117,11 +116,11 @@ def _cut(config: TrialConfig) -> TrialConfig:
 
 
 def probe(groups: Sequence[Sequence[TrialConfig]], workspace: Path) -> Need:
-    """Run programs on the card of this process, which no other process may use meanwhile, and say what they took.
+    """Measure programs on the GPU of this process, which no other process may use meanwhile.
 
     Raises:
         ConfigError: one of them does not even fit alone.
-        Exception: whatever the task's or the model's code raises.
+        Exception: an error of the task's or the model's code.
     """
     import torch
 
@@ -146,10 +145,10 @@ def probe(groups: Sequence[Sequence[TrialConfig]], workspace: Path) -> Need:
 
 
 def fitted(resources: ResourcesConfig, packs: Iterable[Pack], workspace: Path) -> tuple[ResourcesConfig, int]:
-    """Resources with a share of a card that a pack fits, after a probe on a whole card of the Ray cluster.
+    """Resources with a share of a GPU that a pack fits into, after a measurement on a GPU of the Ray cluster.
 
     Returns:
-        The resources, and the bytes that torch may hold in each process; 0 for no limit, where no card is shared.
+        The resources, and the bytes that torch may hold in each process; 0 for no limit, if no GPU is shared.
 
     Raises:
         ConfigError: a pack needs more than a card.
@@ -159,7 +158,7 @@ def fitted(resources: ResourcesConfig, packs: Iterable[Pack], workspace: Path) -
     import ray
     from ray.exceptions import RayTaskError
 
-    # a process of its own that ends with the probe: what it holds on the card would be no pack's
+    # in a process of its own, which frees its memory on the GPU at its end
     task = ray.remote(num_cpus=resources.cpus, num_gpus=1, max_calls=1, max_retries=0)(probe)
     try:
         need: Need = ray.get(task.remote(programs(packs), workspace))
@@ -181,7 +180,7 @@ def fitted(resources: ResourcesConfig, packs: Iterable[Pack], workspace: Path) -
 
 
 def hold_to(tensors: int) -> None:
-    """Keep this process to so many bytes of tensors on its card (0: no limit); more is an out-of-memory error."""
+    """Limit the bytes of tensors of this process on its GPU (0: no limit); more is an out-of-memory error."""
     if tensors:
         import torch
 

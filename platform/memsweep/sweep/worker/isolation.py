@@ -1,4 +1,4 @@
-"""What a trial changes in its process is put back, so that the next trial there computes the same bits."""
+"""Restores the settings of a process after a trial, so that the next trial there computes the same bits."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Undo = Callable[[], None]
 
 @contextlib.contextmanager
 def isolated() -> Iterator[None]:
-    """Put back, after the body, the settings of this process that tasks and models are known to change.
+    """Restore, after the body, the settings of this process that tasks and models are known to change.
 
-    Standard output and error, the working directory, the environment, signal handlers, Python's, numpy's and torch's
-    settings and global random generators. Not what a task patches inside of other modules: nothing can.
+    These are standard output and error, the working directory, the environment, signal handlers, and the settings and
+    global random generators of Python, numpy and torch. Patches of a task in other modules stay.
     """
     with contextlib.ExitStack() as undo:
-        # undone from the last to the first: with warnings as errors, undoing the others might fail
+        # restored from the last to the first: with warnings as errors, restoring the others might fail
         for remember in (_torch, _numpy, _signals, _environment, _folder, _streams, _python):
             undo.callback(remember())
         yield
@@ -32,10 +32,9 @@ def isolated() -> Iterator[None]:
 
 @contextlib.contextmanager
 def original_only() -> Iterator[None]:
-    """A copy of the process that the body makes by ``os.fork`` and lets go on ends with the body, without a word.
+    """End a copy of the process, which the body made by ``os.fork``, with the body; only the original goes on.
 
-    Everything that comes next, the original does. To be the innermost context of all: a copy has none of the other
-    threads, and waits for ever where one of them should answer.
+    It must be the innermost context: a copy has none of the other threads and would wait for them for ever.
     """
     process = os.getpid()
     try:
@@ -46,11 +45,11 @@ def original_only() -> Iterator[None]:
 
 
 def _streams() -> Undo:
-    """File descriptors 1 and 2: once closed, the next file that is opened would take what is printed."""
+    """File descriptors 1 and 2: if a task closed one, the next file that is opened would receive all prints."""
     objects = sys.stdin, sys.stdout, sys.stderr
     copies: dict[int, int] = {}
     for number in (1, 2):
-        with contextlib.suppress(OSError):  # closed before: none of our doing
+        with contextlib.suppress(OSError):  # it was closed before
             copies[number] = os.dup(number)
 
     def undo() -> None:
@@ -68,7 +67,7 @@ def _streams() -> Undo:
 def _folder() -> Undo:
     try:
         before = os.getcwd()
-    except OSError:  # it is gone already
+    except OSError:  # it was deleted before
         return lambda: None
 
     def undo() -> None:

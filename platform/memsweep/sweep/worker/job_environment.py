@@ -1,4 +1,4 @@
-"""What the command of a Ray job knows of its job, by the environment alone."""
+"""Name and metadata of the Ray job that this process belongs to, from the environment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 
 _JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-"""Set by Ray for the command of a job, and for it alone. RAY_ADDRESS is set there, too, but also in people's shells."""
+"""Set by Ray only for the command of a job; RAY_ADDRESS may also be set in a person's shell."""
 
 
 def in_job() -> bool:
@@ -16,7 +16,7 @@ def in_job() -> bool:
 
 
 def job_metadata(key: str) -> str:
-    """What Ray, or whoever submitted the job of this process, noted of it; empty where nothing was noted."""
+    """A text in the metadata of this process's job, by Ray or by its submitter; empty if there is none."""
     with suppress(ValueError, AttributeError):
         return str(json.loads(os.environ.get(_JOB, "{}")).get("metadata", {}).get(key, ""))
     return ""

@@ -1,4 +1,4 @@
-"""The class of a processor: processors of one class compute the same bits with the same versions of everything."""
+"""The class of a processor: processors of one class compute the same bits with the same software versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DECIDING = frozenset(
 
 @functools.cache
 def processor() -> dict[str, str]:
-    """What decides which code computes on this processor.
+    """The properties of this processor by which libraries choose their code.
 
     Returns:
         ``model`` (with family, model and stepping, by which matrix libraries choose), ``instructions`` (those that
@@ -23,9 +23,9 @@ def processor() -> dict[str, str]:
     """
     import torch
 
-    told = _cpuinfo()
-    numbers = " ".join(told[key] for key in ("cpu family", "model", "stepping") if key in told)
-    flags = _DECIDING.intersection(told.get("flags", told.get("Features", "")).split())
+    info = _cpuinfo()
+    numbers = " ".join(info[key] for key in ("cpu family", "model", "stepping") if key in info)
+    flags = _DECIDING.intersection(info.get("flags", info.get("Features", "")).split())
     return {
         "model": f"{model_name()} {numbers}".strip(),
         "instructions": " ".join(sorted(flags)),
@@ -40,7 +40,7 @@ def model_name() -> str:
 
 @functools.cache
 def _cpuinfo() -> dict[str, str]:
-    """What Linux says of the first processor."""
+    """The description of the first processor by Linux; empty on other systems."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -51,7 +51,7 @@ def _cpuinfo() -> dict[str, str]:
 
 @functools.cache
 def kernel_build(real: str) -> str:
-    """Which of our compiled libraries computes numbers of this C++ type: a hash of sources, compiler and target."""
+    """The compiled library for numbers of this C++ type, as a hash of its sources, compiler and target."""
     from memsweep.recurrence.compiled.build import library_path
 
     return library_path(real).stem.rpartition("-")[2]

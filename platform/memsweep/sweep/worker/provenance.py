@@ -1,4 +1,4 @@
-"""Where a result comes from: code, package versions, host, processor, date."""
+"""The provenance of a result: code, package versions, host, processor, date."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _PACKAGES = ("memsweep", "torch", "numpy", "scipy", "ray", "pandas", "pyarrow")
 
 
 def collect(revision: str, *, seconds: Mapping[str, float], pack: list[str], device: str = "cpu") -> dict[str, Any]:
-    """The provenance of results that were made just now, in this process.
+    """The provenance of results that this process has just computed.
 
     Args:
         revision: code revision of the driver.
         seconds: wall-clock time of the whole pack by phase, without storing.
-        pack: identities of the trials that ran as one program. The record names them by one hash: a list of them
-            in the record of each would grow with the square of their number.
+        pack: identities of the trials that ran as one program; the records hold one hash of them, because lists in
+            all of them would grow with the square of their number.
         device: type of the device that computed.
     """
     import torch
@@ -50,7 +50,7 @@ def collect(revision: str, *, seconds: Mapping[str, float], pack: list[str], dev
 
 
 def of_trial(config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> dict[str, Any]:
-    """What the identity of a trial was made from beside its config, and which build of the kernels computed it."""
+    """The inputs of a trial's identity besides its config, and the build of the kernels that computed it."""
     made_from = identity_of(config, arithmetic)
     real = {"float64": "double", "float32": "float"}[config.training.dtype]
     build = kernel_build(real) if made_from["kernels"].startswith("compiled") else ""
@@ -72,7 +72,7 @@ def versions() -> dict[str, str]:
 def code_revision(folder: Path) -> str:
     """The Git revision of the checkout that holds ``folder``, with ``-dirty`` when it has changes.
 
-    A Ray job's folder is no checkout: there it is the revision that its submitter had. '' where nobody knows.
+    In a Ray job, whose folder is no checkout, it is the submitter's revision; empty if it is unknown.
     """
     try:
         found = subprocess.run(

@@ -1,9 +1,8 @@
-"""The time limit of trials: what runs too long gets an error, and what does not hear it costs its process.
+"""The time limit of trials: a trial that runs too long gets an error; if it does not react, its process ends.
 
-Three lines, each for what the one before cannot end. An exception in the thread that runs the trial ends Python code.
-A thread that sleeps or computes in native code never sees it: after a grace period the caller is told where that
-thread is, and ends the process. Where native code keeps even Python's other threads from running, a timer of the
-interpreter's own (faulthandler) ends the process without a word beyond the stacks on standard error.
+There are three stages. First, an exception in the thread of the trial ends Python code. A thread that sleeps or
+computes in native code does not notice it: after a grace period the caller gets its stack and ends the process. If
+native code blocks all threads of Python, a timer of the interpreter (faulthandler) prints the stacks and ends it.
 """
 
 from __future__ import annotations
@@ -22,24 +21,24 @@ Report = Callable[[float], None]
 OnHang = Callable[[TimeLimitError, str], None]
 
 GRACE = 5.0
-"""Seconds in which a thread must have heard that its time is over; checkpoints are written in far less."""
-_LAST_WORDS = 30.0  # seconds in which the end of a process must have been told to the store
+"""Seconds in which a thread must react to the end of its time; checkpoints are written in far less."""
+_CRASH_REPORT = 30.0  # seconds in which the crash report must have been written
 
 
 @contextlib.contextmanager
 def time_limit(
     seconds: float, trials: int, on_hang: OnHang, grace: float = GRACE
 ) -> Iterator[Callable[[Report], Report]]:
-    """The body, in the calling thread, takes at most this many seconds.
+    """Limit the seconds of the body, which runs in the calling thread.
 
-    It is given a function that makes a callback one that the limit does not interrupt.
+    Gives a function that makes a callback one that the limit does not interrupt.
 
     Args:
         seconds: the limit of one trial; 0 for none.
-        trials: how many run in the body, which has their limits together.
-        on_hang: called in another thread when the body has not ended ``grace`` seconds after its end was asked for,
-            with the error and the stack of the thread that hangs; it shall end the process.
-        grace: see there.
+        trials: how many run in the body; its limit is the sum of theirs.
+        on_hang: called in another thread with the error and the stack of the body's thread, if the body has not ended
+            ``grace`` seconds after its limit; it must end the process.
+        grace: see ``on_hang``.
 
     Raises:
         TimeLimitError: the body ran for longer.
@@ -57,14 +56,14 @@ def time_limit(
     except GeneratorExit:
         raise
     except BaseException as error:
-        watch.stop()  # again: the limit's own exception may have come in the middle of the first
+        watch.stop()  # again: the limit's exception may have interrupted the first call
         if watch.fired and not isinstance(error, KeyboardInterrupt):
             raise watch.error() from error
         raise
 
 
 class _Watch:
-    """Watches the thread that makes it."""
+    """Watches the thread that creates it."""
 
     def __init__(self, seconds: float, trials: int, on_hang: OnHang, grace: float) -> None:
         self.fired = False
@@ -75,14 +74,14 @@ class _Watch:
 
     def start(self) -> None:
         threading.Thread(target=self._watch, name="time limit", daemon=True).start()
-        faulthandler.dump_traceback_later(self._limit + self._grace + _LAST_WORDS, exit=True, file=2)
+        faulthandler.dump_traceback_later(self._limit + self._grace + _CRASH_REPORT, exit=True, file=2)
 
     def stop(self) -> None:
         self._done.set()
         faulthandler.cancel_dump_traceback_later()
         with self._lock:
             if self.fired:
-                _raise_in(self._watched, None)  # one that is on its way
+                _raise_in(self._watched, None)  # takes back an exception that has not arrived yet
 
     def undisturbed(self, report: Report) -> Report:
         def whole(fraction: float) -> None:
@@ -101,7 +100,7 @@ class _Watch:
     def _watch(self) -> None:
         if self._done.wait(self._limit):
             return
-        if self._lock.acquire(timeout=self._grace):  # else a report hangs
+        if self._lock.acquire(timeout=self._grace):  # else a callback hangs
             try:
                 if self._done.is_set():
                     return
@@ -115,6 +114,6 @@ class _Watch:
 
 
 def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
-    """Let a thread raise an exception at its next step of Python code; None takes back one that has not arrived."""
+    """Raise an exception in a thread at its next step of Python code; None takes back one that has not arrived."""
     value = ctypes.py_object(kind) if kind is not None else None
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), value)
