@@ -23,7 +23,7 @@ import pytest
 
 from conftest import requires
 from memsweep.config.schema.search import Domain, SearchConfig
-from memsweep.search.optuna_storage import Mirror
+from memsweep.search.optuna_storage import OptunaExport
 from memsweep.search.suggest.sampler import ask
 from memsweep.search.suggestions import SearchTrial, Suggestion, SuggestionRecord, SuggestionState
 from tracking_server import free_port
@@ -38,8 +38,8 @@ SPACE = {
 NAME = "lr_width/m=8 T=100 exp"
 
 
-def mirror(url: str, **changed: Any) -> Mirror:
-    return replace(Mirror(url, NAME, "a1b2c3d4e5f6", SPACE, ("validation_loss",), ("min",)), **changed)
+def mirror(url: str, **changed: Any) -> OptunaExport:
+    return replace(OptunaExport(url, NAME, "a1b2c3d4e5f6", SPACE, ("validation_loss",), ("min",)), **changed)
 
 
 def members(ended: int, running: int = 0) -> list[SuggestionRecord]:

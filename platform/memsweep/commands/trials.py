@@ -230,14 +230,16 @@ class OptunaCopy:
 
     def __init__(self, url: str, sweep: SweepConfig, store: Store, keys: tuple[str, ...]) -> None:
         from memsweep.config.search.sections import modes
-        from memsweep.search.optuna_storage import Mirror
+        from memsweep.search.optuna_storage import OptunaExport
 
         if (search := sweep.search) is None:
             raise ValueError(f"the study {sweep.name!r} searches nothing")
         self._store, self._keys, self._reported = store, keys, {""}
         constant = search.settings.scheduler.name != PBT  # population-based training changes settings on the way
         self._copies = {
-            number: Mirror(url, name, keys[number], search.space, search.settings.objective, modes(search), constant)
+            number: OptunaExport(
+                url, name, keys[number], search.space, search.settings.objective, modes(search), constant
+            )
             for number, name in _optuna_names(sweep).items()
         }
 

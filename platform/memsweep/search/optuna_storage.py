@@ -1,7 +1,6 @@
 """A search as Optuna studies in a storage of Optuna's, for optuna-dashboard and for Optuna's own tools.
 
-The storage shows the search and decides nothing: what is written follows from the search's own table, may be written
-again at any time, and is never read by it.
+The storage is never read for decisions: its content follows from the search's own log, and may be written again.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep.config.schema.search import CHOICE, Domain
 from memsweep.redaction import redacted, without_secrets
 from memsweep.search.suggest import space as spaces
+from memsweep.search.suggest.algorithms import quiet
 from memsweep.search.suggestions import SuggestionRecord, SuggestionState
 
 if TYPE_CHECKING:
@@ -27,24 +26,24 @@ if TYPE_CHECKING:
 
 JOURNAL = "journal://"
 """Prefix of the address of a journal file: ``journal:///home/me/search.log``."""
-_PATIENCE = 10
-"""Seconds that a database has to answer."""
+_TIMEOUT = 10
+"""Seconds in which a database must answer."""
 
 
 @dataclass(frozen=True)
-class Mirror:
-    """One search in one Optuna study.
+class OptunaExport:
+    """Writes one search to one Optuna study.
 
     Attributes:
         url: of the storage: ``sqlite:///search.db``, ``postgresql://...``, or ``journal:///path``.
         name: of the Optuna study: ``<study>/<the cell in words>``.
-        identity: of the search. An Optuna study of this name that shows another search stays as it is; this one's name
-            then gets the identity's first letters behind it.
+        identity: of the search. An Optuna study of this name that holds another search stays as it is; then the
+            identity's first letters are added to this one's name.
         space: dotted path -> domain.
         objective: names of the objectives.
         modes: ``min`` or ``max`` for each.
-        settled: whether suggestions keep their settings; under population-based training they do not, and are written
-            when they have ended.
+        settled: whether suggestions keep their settings. Under population-based training they do not, and settings
+            are written when a suggestion has ended.
     """
 
     url: str
@@ -55,16 +54,16 @@ class Mirror:
     modes: Sequence[str]
     settled: bool = True
 
-    def write(self, members: Sequence[SuggestionRecord]) -> str:
-        """Bring the Optuna study to where the search is.
+    def write(self, records: Sequence[SuggestionRecord]) -> str:
+        """Bring the Optuna study to the present state of the search.
 
         Returns:
-            Empty, or a warning: what kept the storage from being written. A mirror that is away stops no search.
+            Empty, or a warning: why the storage could not be written. An unavailable storage stops no search.
         """
         try:
             with _storage(self.url) as storage:
-                self._write(storage, members)
-        except Exception as error:  # drivers of databases raise what they like
+                self._write(storage, records)
+        except Exception as error:  # drivers of databases raise exceptions of any kind
             first = without_secrets(str(error)).strip().partition("\n")[0]
             return (
                 f"the search was not written to Optuna's storage {redacted(self.url)}: "
@@ -72,14 +71,15 @@ class Mirror:
             )
         return ""
 
-    def _write(self, storage: optuna.storages.BaseStorage, members: Sequence[SuggestionRecord]) -> None:
+    def _write(self, storage: optuna.storages.BaseStorage, records: Sequence[SuggestionRecord]) -> None:
         study = self._study(storage)
+        study_id = storage.get_study_id_from_name(study.study_name)
         known = {trial.user_attrs.get("number"): trial for trial in study.get_trials(deepcopy=False)}
-        for member in sorted(members, key=lambda one: one.suggestion.number):
-            trial = known.get(member.suggestion.number)
+        for record in sorted(records, key=lambda one: one.suggestion.number):
+            trial = known.get(record.suggestion.number)
             if trial is None or not trial.state.is_finished():
-                self._bring(storage, study, member, trial)
-        winners = {str(one.rank): one.suggestion.number for one in members if one.rank}
+                self._update(storage, study_id, record, trial)
+        winners = {str(one.rank): one.suggestion.number for one in records if one.rank}
         if winners and study.user_attrs.get("winners") != winners:
             study.set_user_attr("winners", winners)
 
@@ -97,44 +97,43 @@ class Mirror:
             study.set_user_attr("search", self.identity)
         return study
 
-    def _bring(
+    def _update(
         self,
         storage: optuna.storages.BaseStorage,
-        study: optuna.Study,
-        member: SuggestionRecord,
+        study_id: int,
+        record: SuggestionRecord,
         trial: FrozenTrial | None,
     ) -> None:
-        """Write what is new about a member; interrupted anywhere, the next call goes on from there."""
+        """Write what is new about a suggestion; if it is interrupted, the next call continues."""
         import optuna
 
-        ended = member.state is not SuggestionState.RUNNING
+        ended, values = record.state is not SuggestionState.RUNNING, record.suggestion.values
         if trial is None:
-            values = member.suggestion.values if self.settled or ended else {}
+            given = values if self.settled or ended else {}
             template = optuna.trial.create_trial(
                 state=optuna.trial.TrialState.RUNNING,
-                params={path: shown(self.space[path], values[path]) for path in values},
-                distributions={path: _distribution(self.space[path]) for path in values},
-                user_attrs=_notes(member),
+                params={path: shown(self.space[path], given[path]) for path in given},
+                distributions={path: _distribution(self.space[path]) for path in given},
+                user_attrs=_notes(record),
             )
-            number = storage.create_new_trial(study._study_id, template_trial=template)
-            trial = storage.get_trial(number)
-        key = trial._trial_id
-        for name, value in _notes(member).items():
+            key = storage.create_new_trial(study_id, template_trial=template)
+            trial = storage.get_trial(key)
+        else:
+            key = storage.get_trial_id_from_study_id_trial_number(study_id, trial.number)
+        for name, value in _notes(record).items():
             if trial.user_attrs.get(name) != value:
                 storage.set_trial_user_attr(key, name, value)
+        for path in (values.keys() - trial.params.keys()) if ended else ():
+            distribution = _distribution(self.space[path])
+            inner = distribution.to_internal_repr(shown(self.space[path], values[path]))
+            storage.set_trial_param(key, path, inner, distribution)
+        objectives = record.values or ()
+        if len(objectives) == 1 and math.isfinite(objectives[0]) and record.steps not in trial.intermediate_values:
+            storage.set_trial_intermediate_value(key, record.steps, objectives[0])
         if ended:
-            for path in member.suggestion.values.keys() - trial.params.keys():
-                domain = self.space[path]
-                inner = _distribution(domain).to_internal_repr(shown(domain, member.suggestion.values[path]))
-                storage.set_trial_param(key, path, inner, _distribution(domain))
-        values_now = member.values
-        one = values_now[0] if values_now is not None and len(values_now) == 1 else math.nan
-        if math.isfinite(one) and member.steps not in trial.intermediate_values:
-            storage.set_trial_intermediate_value(key, member.steps, one)
-        if ended:
-            state = _state(member)
+            state = _state(record)
             complete = state is optuna.trial.TrialState.COMPLETE
-            storage.set_trial_state_values(key, state, list(values_now or ()) if complete else None)
+            storage.set_trial_state_values(key, state, list(objectives) if complete else None)
 
 
 def shown(domain: Domain, value: Any) -> Any:
@@ -153,48 +152,42 @@ def _distribution(domain: Domain) -> BaseDistribution:
     return spaces.distribution(domain)
 
 
-def _notes(member: SuggestionRecord) -> dict[str, Any]:
-    identity = member.trials[-1].identity if member.trials else ""
-    notes = {"number": member.suggestion.number, "identity": identity}
-    return notes | {"steps": member.steps, "state": str(member.state)}
+def _notes(record: SuggestionRecord) -> dict[str, Any]:
+    identity = record.trials[-1].identity if record.trials else ""
+    notes = {"number": record.suggestion.number, "identity": identity}
+    return notes | {"steps": record.steps, "state": str(record.state)}
 
 
-def _state(member: SuggestionRecord) -> TrialState:
+def _state(record: SuggestionRecord) -> TrialState:
     from optuna.trial import TrialState
 
-    if member.state is SuggestionState.STOPPED:
+    if record.state is SuggestionState.STOPPED:
         return TrialState.PRUNED
-    finite = member.values is not None and all(map(math.isfinite, member.values))
-    return TrialState.COMPLETE if member.state is SuggestionState.DONE and finite else TrialState.FAIL
+    finite = record.values is not None and all(map(math.isfinite, record.values))
+    return TrialState.COMPLETE if record.state is SuggestionState.DONE and finite else TrialState.FAIL
 
 
 @contextmanager
 def _storage(url: str) -> Iterator[optuna.storages.BaseStorage]:
-    """Optuna's storage at an address, for a moment."""
+    """Optuna's storage at an address, closed afterwards."""
     import optuna
     from optuna.storages.journal import JournalFileBackend
 
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", category=optuna.exceptions.ExperimentalWarning)
-            if url.startswith(JOURNAL):
-                yield optuna.storages.JournalStorage(JournalFileBackend(url.removeprefix(JOURNAL)))
-                return
-            waiting = "timeout" if url.startswith("sqlite") else "connect_timeout"
-            storage = optuna.storages.RDBStorage(_driven(url), engine_kwargs={"connect_args": {waiting: _PATIENCE}})
-            try:
-                yield storage
-            finally:
-                storage.remove_session()
-                storage.engine.dispose()
-    finally:
-        optuna.logging.set_verbosity(before)
+    with quiet():
+        if url.startswith(JOURNAL):
+            yield optuna.storages.JournalStorage(JournalFileBackend(url.removeprefix(JOURNAL)))
+            return
+        waiting = "timeout" if url.startswith("sqlite") else "connect_timeout"
+        storage = optuna.storages.RDBStorage(_driven(url), engine_kwargs={"connect_args": {waiting: _TIMEOUT}})
+        try:
+            yield storage
+        finally:
+            storage.remove_session()
+            storage.engine.dispose()
 
 
 def _driven(url: str) -> str:
-    """SQLAlchemy takes psycopg for PostgreSQL unless told otherwise; who has psycopg2 alone means that."""
+    """The address with psycopg2 for PostgreSQL where psycopg, SQLAlchemy's default, is not installed."""
     plain = "postgresql://"
     if url.startswith(plain) and importlib.util.find_spec("psycopg") is None:
         return url.replace(plain, "postgresql+psycopg2://", 1)

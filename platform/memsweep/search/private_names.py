@@ -7,9 +7,6 @@ from typing import Any
 
 from memsweep.errors import MemsweepError
 
-TESTED = {"optuna": "5.0", "ray": "2"}
-"""Versions whose private names the tests hold."""
-
 
 def private(package: str, owner: Any, name: str) -> Any:
     """The attribute ``name`` of an object of another package.
@@ -20,8 +17,8 @@ def private(package: str, owner: Any, name: str) -> Any:
     try:
         return getattr(owner, name)
     except AttributeError as error:
-        installed = importlib.metadata.version(package)
+        owner_name = getattr(owner, "__name__", type(owner).__name__)
         raise MemsweepError(
-            f"{package} {installed} has no {getattr(owner, '__name__', type(owner).__name__)}.{name}, which a search "
-            f"needs. Install {package} {TESTED[package]}, with which memsweep was tested (constraints.txt)."
+            f"{package} {importlib.metadata.version(package)} has no {owner_name}.{name}, which a search needs. "
+            f"Install the version of {package} that constraints.txt names."
         ) from error

@@ -1,4 +1,4 @@
-"""Population-based training: who takes over whom, and with which settings (Jaderberg et al. 2017, arXiv 1711.09846)."""
+"""Population-based training (Jaderberg et al. 2017, arXiv 1711.09846): who copies whom, and with which settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PopulationMember:
 
     Attributes:
         number: of its suggestion.
-        values: its settings of today.
+        values: its present settings.
         score: its objective, smaller is better; not finite where it diverged or failed.
     """
 
@@ -33,11 +33,11 @@ class PopulationMember:
 
 @dataclass(frozen=True)
 class Evolved:
-    """A member as it goes on.
+    """A member after an exchange.
 
     Attributes:
         number: of its suggestion.
-        donor: number of the member whose weights it goes on from; its own where it took over nobody's.
+        donor: number of the member whose weights it continues from; its own where it copied none.
         values: its settings from now on.
     """
 
@@ -49,22 +49,22 @@ class Evolved:
 def evolve(
     members: Sequence[PopulationMember], space: Mapping[str, Domain], config: SchedulerConfig, seed: int, step: int
 ) -> list[Evolved]:
-    """Truncation selection: the worst share goes on from the weights of the best, with settings near theirs.
+    """Truncation selection: the worst share continues from the weights of the best, with settings near theirs.
 
-    The share is ``config.quantile`` of the population, at least one member of two or more. Who is in it takes over a
-    random member of the best share, unless that one is no better. A diverged member always takes over. Each of the
-    settings taken over is multiplied by 0.8 or 1.2 (a whole number moves by at least one), or drawn anew with chance
-    ``config.resample``, and stays within its domain; a choice stays or is drawn anew.
+    The share is ``config.quantile`` of the population, at least one member of two or more. A member of the worst share
+    copies a random member of the best share, unless that one is no better. A diverged member always copies. Each
+    copied setting is multiplied by 0.8 or 1.2 (a whole number moves by at least one), or drawn from its domain with
+    probability ``config.resample``, and stays within its domain; a choice stays or is drawn.
 
     Args:
         members: the population, in any order; equal scores are ranked by number.
         space: dotted path -> domain of each setting.
         config: quantile and resample.
-        seed: of the search; with ``step`` and a member's number it decides that member's chance.
+        seed: of the search; with ``step`` and a member's number it decides that member's random numbers.
         step: optimizer step at which they all stand.
 
     Returns:
-        One for each member, by number. Empty where all have diverged: nobody goes on.
+        One for each member, by number. Empty where all have diverged.
     """
     ranked = sorted(members, key=lambda one: (_score(one), one.number))
     alive = sum(math.isfinite(one.score) for one in members)

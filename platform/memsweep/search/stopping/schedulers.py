@@ -1,8 +1,7 @@
-"""Who trains on and who is stopped: Ray Tune's schedulers, driven by reports in the order of the rows.
+"""Early stopping by Ray Tune's schedulers, which get reports in the order of the trials.
 
-Ray's classes decide; who asks them, when, and about what, is ours. They were written for a controller that runs trials
-as it likes, so they are given stand-ins for it and for its trials, with what they look at and no more. A scheduler's
-state is what its calls made of it: the same calls on a new one end in the same state, which is how a search resumes.
+Ray's classes decide. They expect a controller and its trials, so they get objects with the attributes that they read
+and no others. The same calls on a new scheduler end in the same state, which is how a search resumes.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from memsweep.config.schema.search import ASHA, HYPERBAND, MEDIAN, NONE, SchedulerConfig
+from memsweep.search.private_names import private
 from memsweep.sweep.ray.session import import_ray
 
 Decisions = dict[int, int | None]
@@ -25,10 +25,10 @@ Decisions = dict[int, int | None]
 
 @dataclass(frozen=True)
 class Report:
-    """What a member had reached when it was looked at.
+    """A suggestion at a look.
 
     Attributes:
-        number: of its suggestion.
+        number: of the suggestion.
         steps: optimizer steps trained.
         value: the objective, smaller is better; not finite where it diverged or failed, which ends it.
     """
@@ -39,7 +39,7 @@ class Report:
 
 
 class Scheduler(ABC):
-    """Decides at looks; a look is the step at which a member's row ends for now.
+    """Decides at looks; a look is the step at which a suggestion's trial ends for now.
 
     Args:
         config: which one, and its budget in steps.
@@ -52,22 +52,22 @@ class Scheduler(ABC):
 
     @abstractmethod
     def first(self, number: int) -> int:
-        """Enter a new member; the step of its first look, ``steps`` where it is never looked at before the end.
+        """Add a suggestion; the step of its first look, ``steps`` where it has none before the end.
 
-        Members enter in the order of their numbers, each once, before it is reported.
+        Suggestions are added in the order of their numbers, each once, before they are reported.
         """
 
     @abstractmethod
     def report(self, reports: Sequence[Report], more: bool = True) -> Decisions:
-        """Hear of members at their looks, and at their ends, in the order of the rows.
+        """Decide on suggestions at their looks, and at their ends.
 
         Args:
-            reports: one for each row that ended.
-            more: whether other members may still enter; those that wait for them are decided when not.
+            reports: one for each trial that ended, in the order of the trials.
+            more: whether other suggestions may still enter; if not, those that wait for them are decided.
 
         Returns:
-            Decisions on all members that can be decided now, also ones reported earlier; None for those that ended, for
-            the diverged, and for those that are stopped.
+            Decisions on all suggestions that can be decided now, also ones reported earlier; None for those that ended,
+            diverged, or are stopped.
         """
 
     def _round(self, step: float) -> int:
@@ -76,20 +76,20 @@ class Scheduler(ABC):
 
 
 def scheduler(config: SchedulerConfig, steps: int, multiple: int = 1) -> Scheduler:
-    """The scheduler of a search; for population-based training, which takes over states, see ``search.population``.
+    """The scheduler of a search; population-based training, which copies states, is in ``stopping.population``.
 
     Raises:
         ValueError: the name is no early-stopping scheduler's.
     """
-    kinds: Mapping[str, type[Scheduler]] = {NONE: _Everybody, ASHA: _Asha, HYPERBAND: _HyperBand, MEDIAN: _Median}
+    kinds: Mapping[str, type[Scheduler]] = {NONE: _NoStopping, ASHA: _Asha, HYPERBAND: _HyperBand, MEDIAN: _Median}
     if config.name not in kinds:
         raise ValueError(f"{config.name!r} stops nobody early; allowed: {', '.join(kinds)}")
     # with no look before the end there is nothing to decide
-    kind = kinds[config.name] if config.grace < steps else _Everybody
+    kind = kinds[config.name] if config.grace < steps else _NoStopping
     return kind(config, steps, multiple)
 
 
-class _Everybody(Scheduler):
+class _NoStopping(Scheduler):
     def first(self, number: int) -> int:
         return self._steps
 
@@ -99,7 +99,7 @@ class _Everybody(Scheduler):
 
 @dataclass(eq=False)
 class _Trial:
-    """What Ray's schedulers look at of a trial."""
+    """The attributes of a trial that Ray's schedulers read."""
 
     number: int
     status: str = "RUNNING"
@@ -111,25 +111,25 @@ class _Trial:
         return str(self.number)
 
 
-class _Looked(Scheduler):
-    """Looks at fixed steps, and a decision at once: nobody waits for others."""
+class _AtOnce(Scheduler):
+    """Looks at fixed steps, and a decision at once: no suggestion waits for others."""
 
     def __init__(self, config: SchedulerConfig, steps: int, multiple: int = 1) -> None:
         super().__init__(config, steps, multiple)
         self._looks = sorted({self._round(step) for step in self._milestones()} | {steps})
         self._trials: dict[int, _Trial] = {}
-        self._ray = self._theirs()
+        self._ray = self._ray_scheduler()
 
     @abstractmethod
     def _milestones(self) -> Iterator[float]:
-        """Steps at which they want to decide, before they are rounded."""
+        """Steps of the looks, before they are rounded."""
 
     @abstractmethod
-    def _theirs(self) -> Any:
-        """Ray's scheduler."""
+    def _ray_scheduler(self) -> Any:
+        """The scheduler of Ray Tune."""
 
-    def _told(self, value: float) -> float:
-        """A value as Ray's scheduler hears it."""
+    def _scaled(self, value: float) -> float:
+        """A value as Ray's scheduler gets it."""
         return value
 
     def first(self, number: int) -> int:
@@ -142,18 +142,18 @@ class _Looked(Scheduler):
         decided: Decisions = {}
         for one in reports:
             value = one.value if math.isfinite(one.value) else math.inf
-            result = {"steps": one.steps, "value": self._told(value)}
+            result = {"steps": one.steps, "value": self._scaled(value)}
             action = self._ray.on_trial_result(self, self._trials[one.number], result)
             stop = action == "STOP" or math.isinf(value)
             decided[one.number] = None if stop else next((look for look in self._looks if look > one.steps), None)
         return decided
 
     def get_live_trials(self) -> list[_Trial]:
-        """For Ray: the trials that wait for room, for whose sake another may be paused. Here none ever is."""
+        """For Ray: the trials that wait for resources. Here none does."""
         return []
 
 
-class _Asha(_Looked):
+class _Asha(_AtOnce):
     """Asynchronous successive halving (Li et al. 2020, arXiv 1810.05934), by Ray."""
 
     def _milestones(self) -> Iterator[float]:
@@ -162,7 +162,7 @@ class _Asha(_Looked):
             yield step
             step *= self._config.reduction
 
-    def _theirs(self) -> Any:
+    def _ray_scheduler(self) -> Any:
         import_ray()
         from ray.tune.schedulers import AsyncHyperBandScheduler
 
@@ -175,13 +175,13 @@ class _Asha(_Looked):
             reduction_factor=self._config.reduction,
         )
 
-    def _told(self, value: float) -> float:
-        # Ray's cutoff lies between two of the recorded values; beside an infinite one it would be NaN, below which
-        # nobody is. So values are bent into (-1, 1], in the same order.
+    def _scaled(self, value: float) -> float:
+        # Ray's cutoff interpolates between two recorded values, and is NaN where one is infinite, which stops nothing.
+        # So values are mapped into (-1, 1], in the same order.
         return value / (1.0 + abs(value)) if math.isfinite(value) else 1.0
 
 
-class _Median(_Looked):
+class _Median(_AtOnce):
     """The median stopping rule (Golovin et al. 2017, Google Vizier), by Ray; infinite means do not count."""
 
     def _milestones(self) -> Iterator[float]:
@@ -190,7 +190,7 @@ class _Median(_Looked):
             yield step
             step += self._config.interval
 
-    def _theirs(self) -> Any:
+    def _ray_scheduler(self) -> Any:
         import_ray()
         from ray.tune.schedulers import MedianStoppingRule
 
@@ -200,11 +200,12 @@ class _Median(_Looked):
 
 
 class _HyperBand(Scheduler):
-    """HyperBand (Li et al. 2018, arXiv 1603.06560), by Ray: brackets of members, each halved at its own pace.
+    """HyperBand (Li et al. 2018, arXiv 1603.06560), by Ray: brackets of suggestions, each halved at its own pace.
 
-    Time is counted in units of ``grace`` steps, so that the hastiest bracket looks first after one of them. A bracket
-    is halved when it is full, or nobody enters any more: Ray alone would halve whoever is there. Who survives the last
-    halving trains to the end: where ``steps / grace`` is no power of ``reduction``, Ray alone would end it before.
+    Time is counted in units of ``grace`` steps, so that the fastest bracket looks first after one of them. A bracket is
+    halved when it is full, or no suggestion enters any more: Ray alone would halve an incomplete one. A suggestion that
+    survives the last halving trains to the end: where ``steps / grace`` is no power of ``reduction``, Ray alone would
+    end it before.
     """
 
     def __init__(self, config: SchedulerConfig, steps: int, multiple: int = 1) -> None:
@@ -254,17 +255,17 @@ class _HyperBand(Scheduler):
         self._ray.on_trial_remove(self, trial)
 
     def _decide(self, trial: _Trial, step: int | None) -> None:
-        # on one that diverged it was decided when it was reported
+        # a diverged suggestion was decided when it was reported
         if not trial.dead:
             self._decided[trial.number] = step
 
     def _deliver(self, trial: _Trial, value: float) -> None:
-        """Tell Ray of a member at its look, and go on as it decides: on this one, and on those that waited for it."""
+        """Report a suggestion at its look to Ray, and apply the decisions on it and on those that waited for it."""
         bracket = self._bracket(trial)
         trial.status = "RUNNING"
-        # a diverged member ended somewhere before its look, and is the last of its bracket at each that follows
-        told = {"units": bracket._cumul_r, "value": math.inf if trial.dead else value}
-        action = self._ray.on_trial_result(self, trial, told)
+        # a diverged suggestion ended somewhere before its look, and is the last of its bracket at each that follows
+        result = {"units": private("ray", bracket, "_cumul_r"), "value": math.inf if trial.dead else value}
+        action = self._ray.on_trial_result(self, trial, result)
         trial.status = {"PAUSE": "PAUSED", "STOP": "TERMINATED"}.get(action, "RUNNING")
         if action == "STOP":
             self._decide(trial, None)
@@ -279,16 +280,17 @@ class _HyperBand(Scheduler):
 
     def _next(self, trial: _Trial) -> int:
         bracket = self._bracket(trial)
-        return self._steps if bracket._halves == 0 else min(bracket._cumul_r * self._unit, self._steps)
+        if private("ray", bracket, "_halves") == 0:
+            return self._steps
+        return min(private("ray", bracket, "_cumul_r") * self._unit, self._steps)
 
     def _bracket(self, trial: _Trial) -> Any:
-        # Ray offers no other way to its brackets than these names; the tests hold them
-        return self._ray._trial_info[trial][0]
+        return private("ray", self._ray, "_trial_info")[trial][0]
 
 
 @contextmanager
 def _untouched() -> Iterator[None]:
-    """numpy's global random numbers stay as they are: Ray's halving draws a bracket from them, of one."""
+    """Restores numpy's global random state: Ray's halving draws a bracket from it, of one."""
     state = np.random.get_state()
     try:
         yield

@@ -1,12 +1,12 @@
-"""Which of the searched fields decided the objective: PED-ANOVA on the suggestions that were trained to the end."""
+"""Importance of the searched fields for the objective: PED-ANOVA on the suggestions that were trained to the end."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from memsweep.config.schema.search import CHOICE, INT, LOG_INT, LOG_UNIFORM, Domain
+from memsweep.config.schema.search import Domain
+from memsweep.search.suggest import space as spaces
 from memsweep.search.suggestions import SuggestionRecord, SuggestionState
 
 LEAST = 20
@@ -16,7 +16,7 @@ _FEWEST_BEST = 5  # Optuna's advice for the method
 
 
 def importance(
-    members: Sequence[SuggestionRecord], space: Mapping[str, Domain], mode: str, objective: int
+    records: Sequence[SuggestionRecord], space: Mapping[str, Domain], mode: str, objective: int
 ) -> dict[str, float]:
     """Share of each searched field in how good suggestions differ from all of them, largest first.
 
@@ -25,7 +25,7 @@ def importance(
     only together may both look small.
 
     Args:
-        members: of one block.
+        records: suggestions of one search.
         space: of the search; conditional fields, which some suggestions lack, are left out.
         mode: ``min`` or ``max``.
         objective: which one, counted from 0.
@@ -37,46 +37,36 @@ def importance(
     import optuna
     from optuna.importance import PedAnovaImportanceEvaluator
 
-    known = [member for member in members if _value(member, objective) is not None]
+    known = [record for record in records if _value(record, objective) is not None]
     fields = [path for path, domain in space.items() if not domain.when and _varies(path, known)]
     if len(known) < LEAST or len(fields) < 2:
         return {}
     verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # a study in memory is no news
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # no message about a study in memory
     try:
         study = optuna.create_study(direction="minimize" if mode == "min" else "maximize")
     finally:
         optuna.logging.set_verbosity(verbosity)
-    distributions = {path: _distribution(space[path]) for path in fields}
-    for member in known:
-        params = {path: member.suggestion.values[path] for path in fields}
+    distributions = {path: spaces.distribution(space[path]) for path in fields}
+    for record in known:
+        params = {path: spaces.inward(space[path], record.suggestion.values[path]) for path in fields}
         study.add_trial(
-            optuna.trial.create_trial(params=params, distributions=distributions, value=_value(member, objective))
+            optuna.trial.create_trial(params=params, distributions=distributions, value=_value(record, objective))
         )
-    found = PedAnovaImportanceEvaluator(target_quantile=max(0.1, _FEWEST_BEST / len(known))).evaluate(study)
-    total = sum(found.values())
+    shares = PedAnovaImportanceEvaluator(target_quantile=max(0.1, _FEWEST_BEST / len(known))).evaluate(study)
+    total = sum(shares.values())
     if not math.isfinite(total) or total <= 0:
         return {}
-    return {path: value / total for path, value in sorted(found.items(), key=lambda item: -item[1])}
+    return {path: value / total for path, value in sorted(shares.items(), key=lambda item: -item[1])}
 
 
-def _value(member: SuggestionRecord, objective: int) -> float | None:
-    if member.state is not SuggestionState.DONE or member.values is None:
+def _value(record: SuggestionRecord, objective: int) -> float | None:
+    if record.state is not SuggestionState.DONE or record.values is None:
         return None
-    value = member.values[objective]
+    value = record.values[objective]
     return value if math.isfinite(value) else None
 
 
-def _varies(path: str, members: Sequence[SuggestionRecord]) -> bool:
-    values = [member.suggestion.values.get(path) for member in members]
+def _varies(path: str, records: Sequence[SuggestionRecord]) -> bool:
+    values = [record.suggestion.values.get(path) for record in records]
     return None not in values and len({repr(value) for value in values}) > 1
-
-
-def _distribution(domain: Domain) -> Any:
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-    if domain.kind == CHOICE:
-        return CategoricalDistribution(domain.values)
-    if domain.kind in (INT, LOG_INT):
-        return IntDistribution(int(domain.low), int(domain.high), log=domain.kind == LOG_INT)
-    return FloatDistribution(domain.low, domain.high, log=domain.kind == LOG_UNIFORM)
