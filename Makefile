@@ -50,7 +50,7 @@ comma    := ,
 
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help env sweep test test-slow drill bench check format ui image audit cluster submit cluster-down ci-deps clean
+.PHONY: help env sweep test test-all drill bench check format ui image audit cluster submit cluster-down ci-deps clean
 
 help: ## this list
 	@printf 'memsweep: can this recurrent model hold this memory, and does it stay that way when its weights move?\n\n'
@@ -89,10 +89,10 @@ sweep: env ## run STUDY (default quickstart) and print its verdicts; ARGS= overr
 	@$(PY) -m memsweep sweep $(STUDY) --results $(RESULTS) $(ARGS)
 
 test: env ## run the tests, JOBS=2 at once; ARGS= for pytest; what is not installed (browser, ...) is skipped with a reason
-	@$(PY) -m pytest $(SIDE_BY_SIDE) $(ARGS)
+	@$(PY) -m pytest $(SIDE_BY_SIDE) --durations=20 $(ARGS)
 
-test-slow: env ## the slow tests: the whole quickstart, minutes; ARGS= for pytest
-	@$(PY) -m pytest $(SIDE_BY_SIDE) -m slow $(ARGS)
+test-all: env ## these, all combinations of their parameters, and what takes minutes (the whole quickstart); ARGS= for pytest
+	@$(PY) -m pytest $(SIDE_BY_SIDE) --durations=20 -m "not drill" $(ARGS)
 
 drill: env ## break sweeps in every way and count what is lost (nothing): minutes; ARGS= for pytest
 	@$(PY) -m pytest -m drill $(ARGS)

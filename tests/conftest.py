@@ -4,6 +4,9 @@ A test that needs something from the system carries the marker of that name (``b
 ``s3``) or calls ``requires(name)``. Where the thing is missing the test skips and says why; where
 ``MEMSWEEP_REQUIRE`` names it (a comma-separated list, set by ``.ci/run``) the same skip is a failure.
 
+A test over all combinations of several parameters runs in `make test` with so many of them that every value of every
+parameter comes once; all others carry the marker ``more``, and `make test-all` runs them too.
+
 Drills note what they broke and what it cost in the fixture ``tally``; its table closes the session, and is written to
 the file that ``MEMSWEEP_DRILL_OUT`` names.
 """
@@ -12,10 +15,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Generator, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -207,6 +212,42 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             f"MEMSWEEP_REQUIRE names {', '.join(unknown)}; it may name {', '.join(sorted(_NEEDS))} (commas between)."
         )
+
+
+def every_value_once(cases: Sequence[set[Hashable]]) -> set[int]:
+    """Which of the cases to run so that each of their values comes at least once, and all about as often."""
+    left, used = set[Hashable]().union(*cases), Counter[Hashable]()
+    chosen: set[int] = set()
+    while left:
+        others = sorted(set(range(len(cases))) - chosen)
+        best = min(others, key=lambda number: (-len(left & cases[number]), sum(used[value] for value in cases[number])))
+        chosen.add(best)
+        used.update(cases[best])
+        left -= cases[best]
+    return chosen
+
+
+def values_of(case: pytest.Function) -> set[Hashable]:
+    """What each of a case's parametrizations and parametrized fixtures gives it."""
+    rest, values = dict(case.callspec.params), set[Hashable]()
+    for marker in case.iter_markers("parametrize"):
+        names = re.findall(r"\w+", marker.args[0]) if isinstance(marker.args[0], str) else marker.args[0]
+        values.add((*names, repr([rest.pop(name, None) for name in names])))
+    return values | {(name, repr(value)) for name, value in rest.items()}
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what -m does not ask for
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    tests: dict[str, list[pytest.Function]] = {}
+    for item in items:
+        later = item.get_closest_marker("more") or item.get_closest_marker("drill")
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and not later:
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in tests.values():
+        chosen = every_value_once([values_of(case) for case in cases])
+        for number, case in enumerate(cases):
+            if number not in chosen:
+                case.add_marker(pytest.mark.more)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -171,8 +171,9 @@ def warnings_of(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("warning: ")]
 
 
-def test_parts_of_another_distribution_are_swept_on_ray(site: Path, workspace: Path) -> None:
-    ended = memsweep("sweep", "squares", cwd=workspace, env=environment(site))
+@pytest.mark.parametrize("words", [["--inline"], pytest.param([], marks=pytest.mark.more)], ids=["inline", "ray"])
+def test_parts_of_another_distribution_are_swept(site: Path, workspace: Path, words: list[str]) -> None:
+    ended = memsweep("sweep", "squares", *words, cwd=workspace, env=environment(site))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "4/4 done" in ended.stdout
     quitter, rotten = sorted(warnings_of(ended.stderr))
@@ -206,10 +207,14 @@ def test_the_parts_are_listed_and_described(site: Path, workspace: Path) -> None
     assert tasks.returncode == 0
     assert "delayed_square  Answer with the square" in tasks.stdout
     assert len(warnings_of(tasks.stderr)) == 2
-    assert "leaky_tanh" in memsweep("list", "models", cwd=workspace, env=env).stdout
     described = memsweep("describe", "delayed_square", cwd=workspace, env=env)
     assert described.returncode == 0
     assert "steps between an input and its answer" in described.stdout
+
+
+@pytest.mark.more
+def test_the_models_are_listed(site: Path, workspace: Path) -> None:
+    assert "leaky_tanh" in memsweep("list", "models", cwd=workspace, env=environment(site)).stdout
 
 
 def test_a_mistake_in_a_plugin_s_field_is_told_like_any_other(site: Path, workspace: Path) -> None:
@@ -221,6 +226,7 @@ def test_a_mistake_in_a_plugin_s_field_is_told_like_any_other(site: Path, worksp
     assert not (workspace / "results").exists()
 
 
+@pytest.mark.more
 def test_the_conformance_suites_run_in_the_plugin_s_own_tests(site: Path, tmp_path: Path) -> None:
     (tmp_path / "test_parts.py").write_text(SUITES)
     ended = subprocess.run(

@@ -63,6 +63,7 @@ ray.shutdown()
 """
 
 
+@pytest.mark.more
 def test_import_platform_in_a_ray_worker() -> None:
     done = python("-c", RAY_SCRIPT, path=ROOT)
     assert done.returncode == 0, done.stderr
@@ -227,10 +228,10 @@ def test_skips_by_itself():
 @pytest.mark.parametrize(
     ("required", "browser", "expected", "words"),
     [
-        ("", "no-such-browser", {"skipped": 3}, "no-such-browser is not on PATH"),
-        ("browser", "no-such-browser", {"error": 3}, "no-such-browser is not on PATH"),
+        pytest.param("", "no-such-browser", {"skipped": 3}, "no-such-browser is not on PATH", marks=pytest.mark.more),
+        pytest.param("browser", "no-such-browser", {"error": 3}, "is not on PATH", marks=pytest.mark.more),
         ("browser", "true", {"passed": 2, "failed": 1}, "skipped, but MEMSWEEP_REQUIRE asks for browser"),
-        ("brwoser", "true", {}, "MEMSWEEP_REQUIRE names brwoser"),
+        pytest.param("brwoser", "true", {}, "MEMSWEEP_REQUIRE names brwoser", marks=pytest.mark.more),
     ],
     ids=["missing", "missing-required", "there-required", "misspelt"],
 )

@@ -11,7 +11,7 @@ import pytest
 from paths import ROOT
 from sweeping import memsweep
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.more
 
 EXPECTED = {
     ("exponential", "direct"): "stable",

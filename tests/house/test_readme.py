@@ -14,6 +14,7 @@ there yet and is not run.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import shlex
@@ -25,6 +26,7 @@ from pathlib import Path
 
 import pytest
 
+from memsweep.cli import main
 from paths import ROOT
 
 DOCUMENTS = ["README.md", "CONTRIBUTING.md"]
@@ -163,9 +165,32 @@ def run_memsweep(arguments: list[str], workspace: Path) -> Iterator[str]:
         arguments = [*arguments, *([] if "--inline" in arguments else ["--inline"]), *tiny(arguments)]
     if positional[:1] == ["plan"] and not is_help:
         arguments = [*arguments, "--no-probe"]
-    done = shell([sys.executable, "-m", "memsweep", *arguments], workspace, 240)
-    if done.returncode or not done.stdout.strip():
-        yield f"exit {done.returncode} of: memsweep {shlex.join(arguments)}\n{done.stdout}{done.stderr}"
+    status, shown = memsweep(arguments, workspace)
+    if status or not shown.strip():
+        yield f"exit {status} of: memsweep {shlex.join(arguments)}\n{shown}"
+
+
+# A process of its own for each command, but all are copies of one that has imported what takes seconds to import.
+STARTED = multiprocessing.get_context("forkserver")
+STARTED.set_forkserver_preload(["memsweep.commands.run", "mlflow", "matplotlib.pyplot", "memsweep.trial"])
+
+
+def memsweep(arguments: list[str], folder: Path) -> tuple[int | None, str]:
+    """``memsweep ARGUMENTS`` in a folder: its exit code, and all that it printed."""
+    log = folder / ".shown"
+    process = STARTED.Process(target=run_command, args=(arguments, folder, log))
+    process.start()
+    process.join(1200)
+    process.kill()
+    return process.exitcode, log.read_text(encoding="utf-8", errors="replace")
+
+
+def run_command(arguments: list[str], folder: Path, log: Path) -> None:
+    os.chdir(folder)
+    with log.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    sys.exit(main(arguments))
 
 
 def tiny(arguments: list[str]) -> list[str]:
@@ -177,11 +202,11 @@ def tiny(arguments: list[str]) -> list[str]:
 def unknown_flags(arguments: list[str], workspace: Path) -> Iterator[str]:
     """For a command that cannot run here: its subcommand and its flags must stand in the help."""
     subcommand = [word for word in arguments if not word.startswith("-")][:1]
-    done = shell([sys.executable, "-m", "memsweep", *subcommand, "--help"], workspace, 60)
-    if done.returncode:
-        yield done.stderr
+    status, shown = memsweep([*subcommand, "--help"], workspace)
+    if status:
+        yield shown
     for flag in (word.partition("=")[0] for word in arguments if word.startswith("-")):
-        if not re.search(rf"(?<![\w-]){re.escape(flag)}\b", done.stdout):
+        if not re.search(rf"(?<![\w-]){re.escape(flag)}\b", shown):
             yield f"memsweep {' '.join(subcommand)} --help knows no {flag}"
 
 

@@ -260,7 +260,7 @@ def test_the_terminal_shows_winners_and_claims_before_verdicts(paths: report.Rep
     assert text.index("Searched for the least error") < text.index("Claims, tested") < text.index("verdict")
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_browser_shows_a_search_without_sideways_scrolling(

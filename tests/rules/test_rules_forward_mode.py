@@ -24,7 +24,7 @@ def test_every_rule_is_what_forward_mode_carries(unit: str, layers: int) -> None
         assert relative(flat(oracle.case.gradient(name)), oracle.gradient(name)) < 1e-10, name
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_the_benchmark_writes_all_three_tables(tmp_path: Path) -> None:
     rules.run(Options(quick=True, out=tmp_path))
     rows = json.loads((tmp_path / "rules.json").read_text())["rows"]

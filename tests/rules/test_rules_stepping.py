@@ -145,8 +145,8 @@ def test_memory_does_not_know_how_long_the_sequence_is() -> None:
 @pytest.mark.parametrize(
     ("unit", "name", "steps"),
     [
-        pytest.param("lru", "online_full", 10_000, marks=pytest.mark.slow),
-        pytest.param("gru", "online_snap1", 3_000, marks=pytest.mark.slow),
+        pytest.param("lru", "online_full", 10_000, marks=pytest.mark.more),
+        pytest.param("gru", "online_snap1", 3_000, marks=pytest.mark.more),
         pytest.param("lru", "online_full", 100_000, marks=[pytest.mark.drill, pytest.mark.long]),
     ],
 )

@@ -304,7 +304,7 @@ def some(known: dict[str, list[Any]], least: int, most: int) -> st.SearchStrateg
     return paths.flatmap(lambda chosen: st.fixed_dictionaries({path: st.sampled_from(known[path]) for path in chosen}))
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @given(some(DOMAINS, 1, 4), some(AXES, 0, 2), st.integers(0, 2**32))
 @settings(max_examples=300, deadline=None)
 def test_what_is_accepted_makes_legal_trials_and_keeps_cells_apart(space: Any, grid: Any, seed: int) -> None:

@@ -326,7 +326,7 @@ def test_a_file_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
     assert made.inputs == 2
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_network_that_carries_its_states_learns_more_than_pairs_of_characters(tmp_path: Path) -> None:
     """The whole chain: file, windows, carried training, bits per character of a text that was never trained on."""
     write_text(tmp_path / "t", lines=1500)

@@ -84,12 +84,12 @@ def of_model(name: str, **training: Any) -> list[TrialConfig]:
 @pytest.mark.parametrize(
     "configs",
     [
-        pytest.param(linear(), marks=pytest.mark.slow),
+        pytest.param(linear(), marks=pytest.mark.more),
         linear(patience=1, learning_rate=0.3, train_size=20, dtype="float32"),  # some end before they are handed on
-        pytest.param(linear(schedule="plateau", plateau_patience=0), marks=pytest.mark.slow),
-        pytest.param(linear(objective="population", margin_penalty=0.1), marks=pytest.mark.slow),
+        pytest.param(linear(schedule="plateau", plateau_patience=0), marks=pytest.mark.more),
+        pytest.param(linear(objective="population", margin_penalty=0.1), marks=pytest.mark.more),
         sampled(dtype="float32"),
-        pytest.param(sampled(), marks=pytest.mark.slow),
+        pytest.param(sampled(), marks=pytest.mark.more),
     ],
     ids=["linear", "patience", "plateau", "population", "sampled float32", "sampled"],
 )
@@ -330,7 +330,7 @@ def test_a_state_s_name_is_an_identity(tmp_path):
         Store(tmp_path).state_slot("../records/x")
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize(("dtype", "activation"), [*itertools.product(["float64", "float32"], ["linear", "tanh"])])
 def test_a_chain_of_long_stretches_has_the_bits_of_the_whole(dtype, activation):
     """100, 300, all: as a search with successive halving would stop and go on, packs of many trials."""

@@ -235,7 +235,7 @@ def test_models_declare_what_the_optimizer_treats_apart() -> None:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("kind", "fields"),
     [(OrthogonalRNN, {}), (ExpRNN, {"map": "exponential"}), (ExpRNN, {"map": "cayley"}), (NonNormalRNN, {})],
