@@ -23,7 +23,15 @@ from engine import trial
 from memsweep import registry
 from memsweep.config.schema.trial import ChainConfig, PerturbationConfig, TrialConfig
 from memsweep.sweep.planning import fingerprint
-from memsweep.sweep.planning.fingerprint import CONDITIONAL, EXEMPT, code_closure, code_fingerprint, forget
+from memsweep.sweep.planning.fingerprint import (
+    CHAINED,
+    CONDITIONAL,
+    CORE,
+    EXEMPT,
+    code_closure,
+    code_fingerprint,
+    forget,
+)
 from memsweep.sweep.planning.identity import identity, identity_of
 from memsweep.sweep.planning.source_graph import Definition
 from memsweep.trial import run_pack
@@ -137,7 +145,7 @@ def test_all_code_that_a_trial_executes_is_in_its_closure(trials: list[TrialConf
 
 def test_every_exempt_and_conditional_name_exists() -> None:
     assert all(len(reason) > 15 for reason in EXEMPT.values())
-    for name in (*EXEMPT, *CONDITIONAL):
+    for name in (*EXEMPT, *CONDITIONAL, *(".".join(root) for root in (*CORE, *CHAINED))):
         path = PACKAGE.parent.joinpath(*name.split("."))
         module = path.parent.with_name(f"{path.parent.name}.py")
         is_module = (path / "__init__.py").is_file() or path.with_name(f"{path.name}.py").is_file()

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).resolve().parents[2]
 ENGINE = PACKAGE.name
-CORE: tuple[Definition, ...] = (("memsweep.trial", "run_pack"), ("memsweep.trial", "run_share"))
-"""What a worker calls for every pack."""
+CORE: tuple[Definition, ...] = (("memsweep.trial", "run_pack"),)
+"""Called by a worker for every pack."""
 CHAINED: tuple[Definition, ...] = (
     ("memsweep.sweep.planning.chain_values", "carried_value"),
     ("memsweep.config.schema.chain", "resolved"),
 )
-"""What a worker calls for a chained trial besides."""
+"""Also called for a chained trial."""
 EXEMPT = {
     "memsweep.errors": "holds the wording of errors",
     "memsweep.outcome": "names the ways in which a trial ends; learning and stability decide which one it is",
@@ -47,53 +47,33 @@ EXEMPT = {
 """Modules that a closure leaves out, with the modules below them, and why they change no number."""
 
 
-@dataclass(frozen=True)
-class Circumstances:
-    """What of a trial, beside its parts, decides which code it runs.
-
-    Attributes:
-        config: the trial.
-        kernels: which code computes its recurrences: ``compiled``, ``plain``, ``triton``, or empty where none does.
-        shards: parts in which the data of a training step are computed.
-    """
-
-    config: TrialConfig
-    kernels: str
-    shards: int
-
-
-Condition = Callable[[Circumstances], bool]
+Condition = Callable[["TrialConfig", str], bool]
 CONDITIONAL: dict[str, Condition] = {
-    "memsweep.learning.loss.problem.QuadraticProblem": lambda trial: trial.config.has_closed_form,
-    "memsweep.learning.loss.problem.SampledProblem": lambda trial: not trial.config.trains_in_closed_form,
-    "memsweep.learning.loss.carried_states": lambda trial: _part("task", trial.config.task).carries_states,
-    "memsweep.learning.parallel.batch_shards": lambda trial: trial.shards > 1,
-    "memsweep.recurrence.compiled": lambda trial: bool(trial.kernels),
-    "memsweep.recurrence.triton": lambda trial: trial.kernels == "triton",
-    "memsweep.rules.batched.Batched": lambda trial: _is_deep(trial.config),
+    "memsweep.learning.loss.exact": lambda config, kernels: config.has_closed_form,
+    "memsweep.learning.loss.sampled": lambda config, kernels: not config.trains_in_closed_form,
+    "memsweep.learning.loss.carried": lambda config, kernels: _task(config).carries_states,
+    "memsweep.recurrence.compiled": lambda config, kernels: bool(kernels),
+    "memsweep.recurrence.triton": lambda config, kernels: kernels == "triton",
+    "memsweep.rules.batched.Batched": lambda config, kernels: _is_deep(config),
 }
-"""Definitions and modules that run in some trials alone, and in which. The others' closures leave them out."""
+"""Modules and definitions that run in some trials alone, and in which: of a trial and of its kernels (``kernels_of``)."""
 
 
-def code_fingerprint(config: TrialConfig, device: str = "cpu", shards: int = 1) -> str:
-    """A hash of the code that makes this trial's numbers, 16 hexadecimal digits.
-
-    Args:
-        config: the trial.
-        device: type of the device: ``cpu`` or ``cuda``.
-        shards: parts in which the data of a training step are computed.
-    """
-    roots, cut = code_roots(config), _Cut.of(Circumstances(config, kernels_of(config, device), shards))
-    return _digest(roots, cut)
+def code_fingerprint(config: TrialConfig, device: str = "cpu") -> str:
+    """A hash of the code that makes this trial's numbers on this type of device, 16 hexadecimal digits."""
+    return _digest(code_roots(config), _Cut.of(config, device))
 
 
-def code_closure(config: TrialConfig, device: str = "cpu", shards: int = 1) -> frozenset[Definition]:
-    """The definitions that make this trial's numbers; arguments as for ``code_fingerprint``."""
-    return _closure(code_roots(config), _Cut.of(Circumstances(config, kernels_of(config, device), shards)))
+def code_closure(config: TrialConfig, device: str = "cpu") -> frozenset[Definition]:
+    """The definitions that make this trial's numbers on this type of device."""
+    return _closure(code_roots(config), _Cut.of(config, device))
 
 
 def kernels_of(config: TrialConfig, device: str) -> str:
-    """Which code computes the trial's recurrences, where there is a choice: its last bits depend on it."""
+    """Which code computes the trial's recurrences: ``compiled``, ``plain`` or ``triton``; empty where none runs.
+
+    The last bits of a trial depend on it.
+    """
     if config.trains_in_closed_form and not _is_deep(config):  # a deep model's response is that of its recurrences
         return ""
     import torch
@@ -150,10 +130,10 @@ class _Cut:
     roots: frozenset[Definition] = frozenset()
 
     @classmethod
-    def of(cls, trial: Circumstances) -> _Cut:
-        chained = trial.config.chain is not None
+    def of(cls, config: TrialConfig, device: str) -> _Cut:
+        chained, kernels = config.chain is not None, kernels_of(config, device)
         exempt = (name for name in EXEMPT if not (chained and name.startswith("memsweep.config")))
-        idle = (name for name, runs in CONDITIONAL.items() if not runs(trial))
+        idle = (name for name, runs in CONDITIONAL.items() if not runs(config, kernels))
         return cls(frozenset((*exempt, *idle)), frozenset(CHAINED))
 
     def __call__(self, definition: Definition) -> bool:
@@ -264,8 +244,8 @@ def _folders(top: str) -> list[Path]:
 GRAPH = SourceGraph(_find, lambda module: _top(module) != ENGINE)
 
 
-def _part(kind: str, config: Any) -> Any:
-    return registry.get(kind, config.name)
+def _task(config: TrialConfig) -> Any:
+    return registry.get(registry.TASK, config.task.name)
 
 
 def _is_deep(config: TrialConfig) -> bool:

@@ -64,7 +64,7 @@ def identity_of(config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> dict[st
     """
     trials = [config, *_before(config)]
     return {
-        "code": _together(code_fingerprint(trial, arithmetic.device, arithmetic.shards) for trial in trials),
+        "code": _together(code_fingerprint(trial, arithmetic.device) for trial in trials),
         "data": _together(data_fingerprint(trial) for trial in trials),
         "versions": {name: version for trial in trials for name, version in libraries(trial).items()},
         "device": arithmetic.device,
