@@ -232,8 +232,8 @@ def check_mutants(every: int, rewritten: dict[Path, bytes], trials: list[TrialCo
 def test_a_changed_operator_moves_exactly_the_trials_that_run_it(
     rewritten: dict[Path, bytes], trials: list[TrialConfig]
 ) -> None:
-    """One definition in thirty, and six trials of different kinds."""
-    some, none = check_mutants(30, rewritten, trials[:: max(1, len(trials) // 6)])
+    """One definition in a hundred, and six trials of different kinds."""
+    some, none = check_mutants(100, rewritten, trials[:: max(1, len(trials) // 6)])
     assert min(some, none) > 5
 
 
@@ -261,8 +261,9 @@ def reworded(path: Path) -> bytes:
 
 def test_other_words_in_all_files_move_no_trial(rewritten: dict[Path, bytes], trials: list[TrialConfig]) -> None:
     before = [code_fingerprint(config) for config in trials]
-    modules = [module_name(path) for path in sources()]
-    rewritten |= {path: reworded(path) for path in sources()}
+    modules = {module for config in trials for module, _ in code_closure(config)}
+    rewritten |= {path: reworded(path) for path in sources() if module_name(path) in modules}
+    assert len(rewritten) > 60
     forget(*modules)
     after = [code_fingerprint(config) for config in trials]
     rewritten.clear()

@@ -56,7 +56,7 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.recurrence.triton": lambda config, kernels: kernels == "triton",
     "memsweep.rules.batched.Batched": lambda config, kernels: _is_deep(config),
 }
-"""Modules and definitions that run in some trials alone, and in which: of a trial and of its kernels (``kernels_of``)."""
+"""Modules and definitions that run in some trials alone, and in which, by the trial and its ``kernels_of``."""
 
 
 def code_fingerprint(config: TrialConfig, device: str = "cpu") -> str:

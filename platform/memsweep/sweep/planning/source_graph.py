@@ -11,7 +11,6 @@ Modules outside of memsweep count as a whole, because foreign code may find its 
 from __future__ import annotations
 
 import ast
-import copy
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -148,7 +147,12 @@ class SourceGraph:
         for node in statements:
             module.imports |= imports.bound_by([node])
         defined = {word: (name, word) for node in statements for word in _defines(node)}
+        module.outside = _top_names(tree)
         texts: dict[str, list[str]] = {}
+        if self._is_whole(name):  # an import runs another foreign module, whether or not its names are used
+            texts.setdefault(_EFFECTS, [])
+            imported = {source for source, _ in imports.bound_by(ast.walk(tree)).values() if self._is_whole(source)}
+            module.references.setdefault(_EFFECTS, {}).update({f"import {each}": (each, WHOLE) for each in imported})
         for node in statements:
             if isinstance(node, ast.Import | ast.ImportFrom) or _is_text(node):
                 continue
@@ -157,12 +161,7 @@ class SourceGraph:
             for word in _defines(node) or [_EFFECTS]:
                 texts.setdefault(word, []).append(text)
                 module.references.setdefault(word, {}).update(references)
-        if self._is_whole(name):  # an import runs another foreign module, whether or not its names are used
-            texts.setdefault(_EFFECTS, [])
-            imported = {source for source, _ in imports.bound_by(ast.walk(tree)).values() if self._is_whole(source)}
-            module.references.setdefault(_EFFECTS, {}).update({f"import {each}": (each, WHOLE) for each in imported})
         module.texts = {word: _hash("\n".join(parts).encode()) for word, parts in texts.items()}
-        module.outside = _top_names(tree)
         return module
 
 
@@ -271,11 +270,11 @@ def _defines(node: ast.stmt) -> list[str]:
 
 
 def _plain(node: ast.stmt, known: dict[str, Definition]) -> tuple[str, dict[str, Definition]]:
-    """The text of a statement, and by spelling the definitions that its names stand for.
+    """The text of a statement, which is stripped, and by spelling the definitions that its names stand for.
 
     A local variable with a known name counts as a reference, too: one too many moves an identity, and loses no change.
     """
-    stripped = _Stripper().visit(copy.deepcopy(node))
+    stripped = _Stripper().visit(node)
     references: dict[str, Definition] = {}
     for each in ast.walk(stripped):  # an attribute comes before the name that it belongs to
         if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name):
