@@ -53,18 +53,18 @@ def _command(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from memsweep.config.describe import parts
+    from memsweep.config.describe import LISTED, listing
 
     _discover(args)
-    sys.stdout.write(parts.listing(parts.LISTED[args.what], args.workspace) + "\n")
+    sys.stdout.write(listing(LISTED[args.what], args.workspace) + "\n")
     return 0
 
 
 def _describe(args: argparse.Namespace) -> int:
-    from memsweep.config.describe import parts
+    from memsweep.config.describe import describe
 
     _discover(args)
-    sys.stdout.write(parts.describe(args.name, args.workspace) + "\n")
+    sys.stdout.write(describe(args.name, args.workspace) + "\n")
     return 0
 
 

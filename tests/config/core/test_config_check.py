@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from config_study import BASE, load, only, problems, scaled_parameterization
 from memsweep import registry
-from memsweep.config.core.build import checked
+from memsweep.config.core.build import config_from
 from memsweep.config.core.fields import setting
 from memsweep.config.core.problems import join
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
@@ -86,34 +86,34 @@ def test_the_message_has_one_line_for_each_problem(tmp_path: Path) -> None:
 )
 def test_a_value_of_the_wrong_kind_is_refused(field: str, value: Any, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        checked(TrainingConfig, {field: value}, "it")
+        config_from(TrainingConfig, {field: value}, "it")
     (problem,) = caught.value.problems
     assert problem.startswith(f"{field}: must be")
     assert words in problem
 
 
 def test_a_whole_number_stands_for_a_float_and_becomes_one() -> None:
-    config = checked(TrainingConfig, {"clip": 2}, "it")
+    config = config_from(TrainingConfig, {"clip": 2}, "it")
     assert isinstance(config.clip, float)
     assert config == TrainingConfig(clip=2.0)
 
 
 def test_lists_are_checked_item_by_item_and_as_a_whole() -> None:
     with pytest.raises(ConfigError) as caught:
-        checked(PerturbationConfig, {"balls": ["all", "recurent", 3]}, "it")
+        config_from(PerturbationConfig, {"balls": ["all", "recurent", 3]}, "it")
     assert [problem.split(":")[0] for problem in caught.value.problems] == ["balls[1]", "balls[2]"]
     with pytest.raises(ConfigError, match="names one ball twice"):
-        checked(PerturbationConfig, {"balls": ["all", "all"]}, "it")
+        config_from(PerturbationConfig, {"balls": ["all", "all"]}, "it")
     with pytest.raises(ConfigError, match=r"balls: must be a list"):
-        checked(PerturbationConfig, {"balls": "all"}, "it")
+        config_from(PerturbationConfig, {"balls": "all"}, "it")
 
 
 def test_a_nested_section_is_checked_under_its_path() -> None:
     with pytest.raises(ConfigError, match=r"radii: from \(2.0\) must be smaller than to \(1.0\)"):
-        checked(PerturbationConfig, {"radii": {"from": 2, "to": 1}}, "it")
+        config_from(PerturbationConfig, {"radii": {"from": 2, "to": 1}}, "it")
     with pytest.raises(ConfigError, match=r"radii.from_: .* no field 'from_'. Did you mean 'from'\?"):
-        checked(PerturbationConfig, {"radii": {"from_": 2}}, "it")
-    assert checked(PerturbationConfig, {"radii": {"from": 1}}, "it").radii.from_ == 1.0
+        config_from(PerturbationConfig, {"radii": {"from_": 2}}, "it")
+    assert config_from(PerturbationConfig, {"radii": {"from": 1}}, "it").radii.from_ == 1.0
 
 
 def test_a_field_that_the_kernel_lacks_is_refused(tmp_path: Path) -> None:
@@ -153,8 +153,8 @@ def test_the_default_part_gives_the_fields_that_are_left_out() -> None:
 
     with scaled_parameterization():
         config = registry.get("parameterization", "scaled").Config
-        assert checked(Holder, {"part": {"shift": 1}}, "it").part == config(scale=3.0, shift=1.0)
-        assert checked(Holder, {"part": {"name": "scaled", "shift": 1}}, "it").part == config(scale=1.0, shift=1.0)
+        assert config_from(Holder, {"part": {"shift": 1}}, "it").part == config(scale=3.0, shift=1.0)
+        assert config_from(Holder, {"part": {"name": "scaled", "shift": 1}}, "it").part == config(scale=1.0, shift=1.0)
 
 
 def test_a_type_that_no_setting_can_have_is_the_authors_fault() -> None:
@@ -163,7 +163,7 @@ def test_a_type_that_no_setting_can_have_is_the_authors_fault() -> None:
         when: bytes = setting(b"", "no plain value")
 
     with pytest.raises(RegistryError, match="when"):
-        checked(Strange, {"when": "now"}, "it")
+        config_from(Strange, {"when": "now"}, "it")
 
 
 def _mappings(data: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

@@ -8,7 +8,7 @@ import pytest
 
 from config_study import BASE as WHOLE
 from config_study import ROOT, load, problems
-from memsweep.config.describe.parts import describe
+from memsweep.config.describe import describe
 from memsweep.config.schema.study import SweepConfig
 
 BASE = WHOLE.replace(", parameterization: direct", "")

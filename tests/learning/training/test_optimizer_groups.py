@@ -15,7 +15,7 @@ from torch import Tensor
 
 from engine import task_config, trial
 from memsweep import registry
-from memsweep.config.core.build import checked
+from memsweep.config.core.build import config_from
 from memsweep.config.schema.groups import GroupConfig, GroupsConfig
 from memsweep.config.schema.training import TrainingConfig, Turn
 from memsweep.config.schema.trial import TrialConfig
@@ -288,15 +288,17 @@ def test_a_row_goes_on_from_the_state_that_another_left(name: str) -> None:
 def test_settings_that_would_do_nothing_are_refused(model: str, training: dict[str, Any], words: str) -> None:
     data = {"task": "linear_functional", "model": model, "training": training}
     with pytest.raises(ConfigError, match=words):
-        checked(TrialConfig, data, "a trial")
+        config_from(TrialConfig, data, "a trial")
 
 
 def test_settings_that_are_used_are_taken() -> None:
     groups = {"orthogonal": {"learning_rate": 0.1}, "triangle": {"weight_decay": 0.0}}
     training = {"optimizer": "rmsprop", "alpha": 0.9, "clip": 0.0, "groups": groups}
-    found = checked(TrialConfig, {"task": "linear_functional", "model": "nn_rnn", "training": training}, "a trial")
+    found = config_from(TrialConfig, {"task": "linear_functional", "model": "nn_rnn", "training": training}, "a trial")
     assert found.training.groups.triangle == GroupConfig(weight_decay=0.0)
     training = {"groups": {"recurrent": {"factor": 0.5, "weight_decay": 0.0}, "input": {"factor": 2}}}
-    found = checked(TrialConfig, {"task": "linear_functional", "model": "residual_stack", "training": training}, "one")
+    found = config_from(
+        TrialConfig, {"task": "linear_functional", "model": "residual_stack", "training": training}, "one"
+    )
     assert found.training.groups.recurrent == STANDARD
     assert found.training.groups.input == GroupConfig(factor=2.0)

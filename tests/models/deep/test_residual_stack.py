@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engine import noise, task_config
 from memsweep import registry
-from memsweep.config.core.build import checked
+from memsweep.config.core.build import config_from
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
@@ -188,7 +188,7 @@ def test_there_is_no_dropout_in_evaluation() -> None:
 def test_dropout_without_a_mixing_is_refused() -> None:
     data = {"task": "linear_functional", "model": {"name": "residual_stack", "mixing": "none", "dropout": 0.1}}
     with pytest.raises(ConfigError, match=r"dropout is 0\.1, but it acts in the mixing of a layer, and mixing is none"):
-        checked(TrialConfig, data, "a trial")
+        config_from(TrialConfig, data, "a trial")
 
 
 def test_a_replica_trains_alike_in_any_company() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from memsweep import registry
-from memsweep.config.core.build import checked
+from memsweep.config.core.build import config_from
 from memsweep.config.core.reflect import hints, key_of, registered_kind
 from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.config.schema.chain import predecessor
@@ -205,7 +205,7 @@ def _allowed(data: dict[str, Any], changes: list[tuple[Path, Any]]) -> TrialConf
         for (*parents, last), value in changes:
             node: Any = functools.reduce(_item, parents, result)
             node[int(last) if isinstance(node, list) else last] = value
-        found: TrialConfig = checked(TrialConfig, result, "a flip")
+        found: TrialConfig = config_from(TrialConfig, result, "a flip")
         predecessor(found)  # a chain names a field, and its values before must be allowed there
     except (MemsweepError, TypeError):  # a name stands where fields were
         return None

@@ -13,7 +13,7 @@ from chain_work import FATAL_RATE, STUDY, deadly
 
 from config_study import load, problems
 from memsweep.config.schema.canonical import flatten, to_dict, trial_from_dict
-from memsweep.config.schema.chain import predecessor, resolved, taken
+from memsweep.config.schema.chain import chain_value, predecessor, resolve_chain
 from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError
@@ -103,17 +103,17 @@ def test_whatever_decides_the_numbers_is_in_the_identity(tmp_path: Path) -> None
 
 def test_the_carried_value_goes_where_the_chain_says(tmp_path: Path) -> None:
     first, second, _ = load(tmp_path, STUDY).rows
-    assert resolved(first, None) == replace(first, chain=None, training=replace(first.training, stop_below=100.0))
-    assert resolved(second, 0.5) == replace(second, chain=None, training=replace(second.training, stop_below=0.25))
+    assert resolve_chain(first, None) == replace(first, chain=None, training=replace(first.training, stop_below=100.0))
+    assert resolve_chain(second, 0.5) == replace(second, chain=None, training=replace(second.training, stop_below=0.25))
     assert second.chain is not None
-    assert taken(second.chain, 3.0) == 1.5
+    assert chain_value(second.chain, 3.0) == 1.5
     for config, value in ((first, 1.0), (second, None), (second, float("nan")), (second, float("inf"))):
         with pytest.raises(ValueError, match=r"cannot take|only a finite number"):
-            resolved(config, value)
+            resolve_chain(config, value)
     with pytest.raises(ConfigError, match=r"stop_below: must be at least 0"):
-        resolved(second, -1.0)
+        resolve_chain(second, -1.0)
     with pytest.raises(ValueError, match="not chained"):
-        resolved(replace(second, chain=None), 1.0)
+        resolve_chain(replace(second, chain=None), 1.0)
     for config in (first, second):
         with pytest.raises(ValueError, match="chained"):
             run_pack([config])

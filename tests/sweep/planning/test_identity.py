@@ -24,7 +24,7 @@ from engine import trial
 from image_files import write_cifar, write_mnist
 from memsweep import registry
 from memsweep.config.claims.types import Claims
-from memsweep.config.core.build import checked
+from memsweep.config.core.build import config_from
 from memsweep.config.core.fields import setting
 from memsweep.config.core.reflect import default, keys
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
@@ -118,7 +118,7 @@ def asked_otherwise() -> dict[str, ResourcesConfig]:
     for field in dataclasses.fields(ResourcesConfig):
         for value in candidates(plain, field, ()):
             with contextlib.suppress(ConfigError):
-                found.setdefault(field.name, checked(ResourcesConfig, {field.name: value}, "a flip"))
+                found.setdefault(field.name, config_from(ResourcesConfig, {field.name: value}, "a flip"))
     return found
 
 

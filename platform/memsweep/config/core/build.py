@@ -20,7 +20,7 @@ UNSET: Final = "???"  # how YAML configs that Hydra reads mark a value that the 
 _Config = TypeVar("_Config")
 
 
-def checked(cls: type, data: Any, source: str) -> Any:
+def config_from(cls: type, data: Any, source: str) -> Any:
     """An instance of a config dataclass from plain data.
 
     Raises:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memsweep.config.core.reflect import default, keys, part_name, registered_kind, shape
+from memsweep.config.core.reflect import config_of, default, keys, part_name, registered_kind
 
 
 def put(entry: dict[str, Any], path: Sequence[str], value: Any) -> None:
@@ -29,7 +29,7 @@ def put(entry: dict[str, Any], path: Sequence[str], value: Any) -> None:
         node[last] = _copy(value)
 
 
-def merged(cls: type | None, base: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+def merge(cls: type | None, base: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
     """``base`` with the keys of ``entry`` over it.
 
     Where the entry changes a field on which others depend (``depends_on``), the base's values of those others are
@@ -45,7 +45,7 @@ def merged(cls: type | None, base: Mapping[str, Any], entry: Mapping[str, Any]) 
     for key, value in entry.items():
         field = fields.get(key)
         result[key] = _over(cls, field, result.get(key), value)
-    for key in dependents(cls, base, entry):
+    for key in dropped_keys(cls, base, entry):
         result.pop(key, None)
     return result
 
@@ -58,8 +58,8 @@ def _over(cls: type | None, field: dataclasses.Field[Any] | None, held: Any, val
             return _copy(value)
     if not isinstance(held, Mapping) or not isinstance(value, Mapping):
         return _copy(value)
-    below = shape(cls, field, {**held, **value}) if cls is not None and field is not None else None
-    return merged(below, held, value)
+    below = config_of(cls, field, {**held, **value}) if cls is not None and field is not None else None
+    return merge(below, held, value)
 
 
 def _is_section(field: dataclasses.Field[Any]) -> bool:
@@ -67,7 +67,7 @@ def _is_section(field: dataclasses.Field[Any]) -> bool:
     return field.metadata["registered"] in ("task", "model")
 
 
-def dependents(cls: type | None, base: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
+def dropped_keys(cls: type | None, base: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
     """Keys whose base values fall away, because ``entry`` changes the field that they depend on."""
     if cls is None:
         return []

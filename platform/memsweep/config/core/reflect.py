@@ -52,7 +52,7 @@ def registered_kind(field: dataclasses.Field[Any]) -> str | None:
     return kind
 
 
-def shape(cls: type, field: dataclasses.Field[Any], data: Any) -> type | None:
+def config_of(cls: type, field: dataclasses.Field[Any], data: Any) -> type | None:
     """The config dataclass that describes the fields below this one, given what is written there.
 
     Args:
@@ -63,7 +63,7 @@ def shape(cls: type, field: dataclasses.Field[Any], data: Any) -> type | None:
     """
     kind = registered_kind(field)
     if kind is None:
-        return nested(hints(cls)[field.name])
+        return nested_config(hints(cls)[field.name])
     name = part_name(data)
     if name is None:
         fallback = default(field)
@@ -71,7 +71,7 @@ def shape(cls: type, field: dataclasses.Field[Any], data: Any) -> type | None:
     return part_config(kind, name)
 
 
-def nested(hint: Any) -> type | None:
+def nested_config(hint: Any) -> type | None:
     """The dataclass of a field's type: the type itself, or the one dataclass of ``X | None``."""
     for candidate in (hint, *typing.get_args(hint)):
         if isinstance(candidate, type) and dataclasses.is_dataclass(candidate):

@@ -15,7 +15,7 @@ from memsweep.config.core.problems import UNKNOWN, WHOLE, Problem, sentence, sho
 from memsweep.config.core.reflect import default, hints, keys
 from memsweep.config.schema.axes import ROWS, Axes
 from memsweep.config.schema.canonical import flatten, to_dict
-from memsweep.config.schema.chain import CHAIN, resolved, value_at
+from memsweep.config.schema.chain import CHAIN, resolve_chain, value_at
 from memsweep.config.schema.trial import ChainConfig, TrialConfig
 from memsweep.errors import ConfigError, did_you_mean, one_of
 
@@ -25,7 +25,7 @@ Rows = Mapping[tuple[int, ...], TrialConfig]
 _WITHOUT = "take the chain out (chain=null)"
 
 
-def drafted(written: Any) -> list[ChainConfig]:
+def draft_chains(written: Any) -> list[ChainConfig]:
     """A chain that is wrong in itself, as it is written: what can be said of its paths shall be said, too."""
     if not isinstance(written, Mapping):
         return []
@@ -33,7 +33,7 @@ def drafted(written: Any) -> list[ChainConfig]:
     return [ChainConfig(**{"along": None, "first": None} | fields)]
 
 
-def check(chains: Sequence[ChainConfig], axes: Axes, parts: Mapping[str, Sequence[Any]]) -> list[str]:
+def chain_problems(chains: Sequence[ChainConfig], axes: Axes, parts: Mapping[str, Sequence[Any]]) -> list[str]:
     """What is wrong with the chains of a study, each mistake once.
 
     Args:
@@ -52,11 +52,11 @@ def check(chains: Sequence[ChainConfig], axes: Axes, parts: Mapping[str, Sequenc
     return [str(problem) for problem in found]
 
 
-def link(rows: Rows, axes: Axes, problems: list[str]) -> Rows:
+def link_chains(rows: Rows, axes: Axes, problems: list[str]) -> Rows:
     """The rows with each chained one in its place: it knows the values of the axis before its own.
 
     Args:
-        rows: the rows of a grid whose chains ``check`` accepts.
+        rows: the rows of a grid whose chains ``chain_problems`` accepts.
         axes: the axes of the grid.
         problems: collects what is wrong.
     """
@@ -86,7 +86,7 @@ def _after(chain: ChainConfig, before: TrialConfig, row: TrialConfig) -> TrialCo
 
 def _wrong_first(row: TrialConfig, chain: ChainConfig) -> list[str]:
     try:
-        resolved(row, None)
+        resolve_chain(row, None)
     except ConfigError as error:
         return [sentence("chain.first", f"does not do for {chain.into}: {problem}") for problem in error.problems]
     return []

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from memsweep.config.core.build import INVALID, build_field
-from memsweep.config.core.merge import merged, put
+from memsweep.config.core.merge import merge, put
 from memsweep.config.core.problems import REQUIRED, WHOLE, Problem, sentence
-from memsweep.config.core.reflect import default, keys, shape
+from memsweep.config.core.reflect import config_of, default, keys
 from memsweep.config.grid.causes import Causes
-from memsweep.config.grid.chains import check, drafted, link
+from memsweep.config.grid.chains import chain_problems, draft_chains, link_chains
 from memsweep.config.schema.axes import ROWS, Axes
 from memsweep.config.schema.chain import CHAIN
 from memsweep.config.schema.trial import TrialConfig
@@ -52,12 +52,12 @@ def expand(
         for key, field in keys(TrialConfig).items()
     ]
     parts = {section.field.name: section.parts for section in sections}
-    chains = [chain for chain in parts.pop(CHAIN) or drafted(base.get(CHAIN)) if chain is not None]
-    problems += check(chains, axes, parts)
+    chains = [chain for chain in parts.pop(CHAIN) or draft_chains(base.get(CHAIN)) if chain is not None]
+    problems += chain_problems(chains, axes, parts)
     if count > MOST_ROWS:
         return ()
     rows = _rows(sections, axes, problems)
-    return tuple((link(rows, axes, problems) if chains and not problems else rows).values())
+    return tuple((link_chains(rows, axes, problems) if chains and not problems else rows).values())
 
 
 def _rows(sections: list[_Section], axes: Axes, problems: list[str]) -> dict[Indices, TrialConfig]:
@@ -155,7 +155,7 @@ class _Section:
                 # beside rows a bare name says which part it is, and leaves their fields of it
                 put(entry, paths[number], {"name": value} if isinstance(value, str) and ROWS in self._axes else value)
             found: list[Problem] = []
-            value = self._make(merged(TrialConfig, self._base, entry), found)
+            value = self._make(merge(TrialConfig, self._base, entry), found)
             causes.add(found, at)
             self.values[indices] = distinct.setdefault(value, value)
 
@@ -164,7 +164,7 @@ class _Section:
         return build_field(TrialConfig, self.field, written, self.field.name, found)
 
     def _completed(self, written: Any) -> Any:
-        config = shape(TrialConfig, self.field, written) if self._usual else None
+        config = config_of(TrialConfig, self.field, written) if self._usual else None
         held = {"name": written} if isinstance(written, str) else written
         if config is None or not isinstance(held, Mapping):
             return written

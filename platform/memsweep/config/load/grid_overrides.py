@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memsweep.config.core.merge import dependents, merged, put
-from memsweep.config.core.reflect import keys, shape
+from memsweep.config.core.merge import dropped_keys, merge, put
+from memsweep.config.core.reflect import config_of, keys
 from memsweep.config.load.overrides import GRID, Overrides, leaves
-from memsweep.config.schema.axes import ROWS, flattened
+from memsweep.config.schema.axes import ROWS, flatten_axes
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import did_you_mean
 
@@ -40,7 +40,7 @@ def overlay_grid(written: Mapping[str, Any], changes: Overrides) -> dict[str, An
 
     Values that only an axis can hold move from ``changes.values`` to the axes.
     """
-    axes = flattened(written.get(GRID), changes.problems)
+    axes = flatten_axes(written.get(GRID), changes.problems)
     for path in changes.removed_axes:
         removed = [axis for axis in axes if not path or axis == path or axis.startswith(f"{path}.")]
         if not removed:
@@ -52,7 +52,7 @@ def overlay_grid(written: Mapping[str, Any], changes: Overrides) -> dict[str, An
     moved: set[str] = set()
     for path, value in changes.values:
         section = path.split(".")[0]
-        config = shape(TrialConfig, fields[section], base.get(section, {})) if section in fields else None
+        config = config_of(TrialConfig, fields[section], base.get(section, {})) if section in fields else None
         moved |= _fix(axes, path, value, config)
     values = [leaf for path, value in changes.values for leaf in leaves(path, value)]
     changes.values = [(path, value) for path, value in values if path not in moved]
@@ -64,7 +64,7 @@ def _with_values(written: Mapping[str, Any], values: Sequence[tuple[str, Any]]) 
     entry: dict[str, Any] = {}
     for path, value in values:
         put(entry, path.split("."), value)
-    return merged(TrialConfig, {key: value for key, value in written.items() if key != GRID}, entry)
+    return merge(TrialConfig, {key: value for key, value in written.items() if key != GRID}, entry)
 
 
 def _fix(axes: dict[str, Any], path: str, value: Any, config: type | None) -> set[str]:
@@ -154,5 +154,5 @@ def _without(entry: Any, path: Sequence[str], value: Any, config: type | None) -
         return rest | {key: inner} if inner else rest
     changed: dict[str, Any] = {}
     put(changed, path, value)
-    dropped = {key, *dependents(config, entry, changed)}
+    dropped = {key, *dropped_keys(config, entry, changed)}
     return {name: inner for name, inner in entry.items() if name not in dropped}

@@ -19,7 +19,7 @@ from memsweep.config.load.overrides import GRID, SEARCH, Overrides, parse
 from memsweep.config.load.search_overrides import overlay_search
 from memsweep.config.schema.aliases import by_own_names
 from memsweep.config.schema.axes import valid_axes
-from memsweep.config.schema.protocols import MATCHED, PROTOCOL, for_models, laid_under, protocol_name
+from memsweep.config.schema.protocols import MATCHED, PROTOCOL, for_models, over_protocol, protocol_name
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.sections import CONFIRM, completed, read_confirm, read_search
@@ -101,7 +101,7 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
 def _over_protocol(written: Mapping[str, Any], changes: Overrides) -> dict[str, Any]:
     """The study over the protocol that it, or the command line, names."""
     own = None if PROTOCOL in changes.removed else written.get(PROTOCOL)
-    return laid_under(written, dict(changes.values).get(PROTOCOL, own))
+    return over_protocol(written, dict(changes.values).get(PROTOCOL, own))
 
 
 def _unknown_sections(data: Mapping[str, Any]) -> list[str]:

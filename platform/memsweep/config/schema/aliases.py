@@ -11,7 +11,7 @@ from typing import Any
 
 from memsweep import registry
 from memsweep.config.core.problems import join
-from memsweep.config.core.reflect import hints, keys, nested
+from memsweep.config.core.reflect import hints, keys, nested_config
 from memsweep.config.schema.search import CHOICE
 from memsweep.config.schema.trial import TrialConfig
 
@@ -38,7 +38,7 @@ def _names_rule(path: str) -> bool:
 @functools.cache
 def _rule_paths() -> tuple[str, ...]:
     """Dotted paths of a trial's fields that hold the name of a rule."""
-    sections = {key: nested(hints(TrialConfig)[field.name]) for key, field in keys(TrialConfig).items()}
+    sections = {key: nested_config(hints(TrialConfig)[field.name]) for key, field in keys(TrialConfig).items()}
     return tuple(
         f"{section}.{key}"
         for section, config in sections.items()

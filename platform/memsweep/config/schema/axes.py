@@ -25,7 +25,7 @@ def root(axis: str) -> str:
     return "" if axis == ROWS else axis
 
 
-def flattened(grid: Any, problems: list[str]) -> dict[str, Any]:
+def flatten_axes(grid: Any, problems: list[str]) -> dict[str, Any]:
     """The grid of a study file with nested mappings turned into dotted paths; values as they were written."""
     if grid is None:
         return {}

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from memsweep import registry
-from memsweep.config.core.build import checked
-from memsweep.config.core.reflect import hints, key_of, nested
+from memsweep.config.core.build import config_from
+from memsweep.config.core.reflect import hints, key_of, nested_config
 from memsweep.config.schema.trial import TrialConfig
 
 
@@ -22,7 +22,7 @@ def to_dict(config: Any) -> dict[str, Any]:
     cls: type = type(config)
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if value is not None or nested(hints(cls)[field.name]) is None:
+        if value is not None or nested_config(hints(cls)[field.name]) is None:
             data[key_of(field)] = _plain(value)
     return data
 
@@ -41,7 +41,7 @@ def trial_from_dict(data: Mapping[str, Any]) -> TrialConfig:
     Raises:
         ConfigError: the data is no valid trial (a part is not registered here, or a field has changed since).
     """
-    trial: TrialConfig = checked(TrialConfig, data, "the stored configuration of a trial")
+    trial: TrialConfig = config_from(TrialConfig, data, "the stored configuration of a trial")
     return trial
 
 

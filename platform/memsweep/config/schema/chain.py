@@ -32,7 +32,7 @@ def predecessor(config: TrialConfig) -> TrialConfig | None:
     return trial_from_dict(data)
 
 
-def taken(chain: ChainConfig, carried: float | None) -> float:
+def chain_value(chain: ChainConfig, carried: float | None) -> float:
     """The value that a trial of this chain puts into its field.
 
     Args:
@@ -52,22 +52,22 @@ def taken(chain: ChainConfig, carried: float | None) -> float:
     return chain.factor * carried
 
 
-def resolved(config: TrialConfig, carried: float | None) -> TrialConfig:
+def resolve_chain(config: TrialConfig, carried: float | None) -> TrialConfig:
     """The trial with the carried value in its place, and no chain any more: what an engine can run.
 
     Args:
         config: a chained trial.
-        carried: as for ``taken``.
+        carried: as for ``chain_value``.
 
     Raises:
-        ValueError: the trial is not chained, or ``taken`` refuses.
+        ValueError: the trial is not chained, or ``chain_value`` refuses.
         ConfigError: the field does not accept the value.
     """
     if config.chain is None:
         raise ValueError("the trial is not chained: there is no field to put a carried value into")
     data = to_dict(config)
     del data[CHAIN]
-    put(data, config.chain.into.split("."), taken(config.chain, carried))
+    put(data, config.chain.into.split("."), chain_value(config.chain, carried))
     return trial_from_dict(data)
 
 

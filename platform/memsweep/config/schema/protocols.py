@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from memsweep.config.core.merge import merged
+from memsweep.config.core.merge import merge
 from memsweep.config.core.problems import sentence, show
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import did_you_mean, one_of
@@ -96,7 +96,7 @@ def protocol_name(value: Any, problems: list[str]) -> str:
     return MATCHED
 
 
-def laid_under(written: Mapping[str, Any], name: Any) -> dict[str, Any]:
+def over_protocol(written: Mapping[str, Any], name: Any) -> dict[str, Any]:
     """A study's settings over those of a protocol, the part for some models left out (see ``for_models``).
 
     Args:
@@ -104,7 +104,7 @@ def laid_under(written: Mapping[str, Any], name: Any) -> dict[str, Any]:
         name: the protocol; one that is not known changes nothing.
     """
     settings = PROTOCOLS.get(name, {}) if isinstance(name, str) else {}
-    return merged(TrialConfig, {key: value for key, value in settings.items() if key != _MODEL}, written)
+    return merge(TrialConfig, {key: value for key, value in settings.items() if key != _MODEL}, written)
 
 
 def for_models(name: str) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memsweep.config.core.problems import join, sentence, show
-from memsweep.config.core.reflect import keys, shape
+from memsweep.config.core.reflect import config_of, keys
 from memsweep.config.schema.axes import Axes, duplicates, root
 from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.config.schema.chain import CHAIN
@@ -246,7 +246,7 @@ def _is_cosmetic(path: str) -> bool:
             return False
         if field.metadata.get("cosmetic"):
             return True
-        cls = shape(cls, field, {})
+        cls = config_of(cls, field, {})
     return False
 
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from memsweep.config.core.build import INVALID, build
-from memsweep.config.core.merge import merged, put
+from memsweep.config.core.merge import merge, put
 from memsweep.config.core.problems import REQUIRED, UNKNOWN, Problem, join, sentence, show
-from memsweep.config.core.reflect import hints, keys, nested, part_config, parts, registered_kind
+from memsweep.config.core.reflect import hints, keys, nested_config, part_config, parts, registered_kind
 from memsweep.config.schema.axes import ROWS, Axes
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.chain import CHAIN
@@ -139,12 +139,12 @@ def completed(base: Mapping[str, Any], axes: Axes, space: Mapping[str, Domain]) 
         axes: of the grid; an axis over a whole section may choose a part with other fields.
         space: what is searched.
     """
-    data = merged(TrialConfig, base, {})
+    data = merge(TrialConfig, base, {})
     for path in sorted(space, key=lambda path: path.count(".")):
         section = path.split(".")[0]
         rows = [row[section] for row in axes.get(ROWS, ()) if section in row]
         entries = [{section: value} for value in (*axes.get(section, ()), *rows)]
-        drafts = [data, *(merged(TrialConfig, data, entry) for entry in entries)]
+        drafts = [data, *(merge(TrialConfig, data, entry) for entry in entries)]
         if path not in axes and any(path in _required(draft) for draft in drafts):
             put(data, path.split("."), space[path].ends[0])
     return data
@@ -182,7 +182,7 @@ def _with_section(path: str) -> str:
     """The paths of fields of this name, which was written without a section; empty where no section has it."""
     paths = []
     for section, field in keys(TrialConfig).items():
-        below, kind = nested(hints(TrialConfig)[field.name]), registered_kind(field)
+        below, kind = nested_config(hints(TrialConfig)[field.name]), registered_kind(field)
         configs = [below] if below else [part_config(one, name) for one, name in parts() if one == kind]
         if section != CHAIN and any(config is not None and path.split(".")[0] in keys(config) for config in configs):
             paths.append(f"{section}.{path}")

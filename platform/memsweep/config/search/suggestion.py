@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memsweep import registry
-from memsweep.config.core.build import checked
-from memsweep.config.core.merge import merged, put
+from memsweep.config.core.build import config_from
+from memsweep.config.core.merge import merge, put
 from memsweep.config.core.reflect import default, key_of, keys, registered_kind
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.search import Domain
@@ -33,11 +33,11 @@ def config_of(
     Raises:
         ConfigError: these values together are no valid trial.
     """
-    data = merged(TrialConfig, written(cell), nested_values(values))
+    data = merge(TrialConfig, written(cell), nested_values(values))
     training = data.setdefault("training", {})
     training |= {"until": until} if until else {}
     training |= {"turns": [to_dict(turn) for turn in turns]} if turns else {}
-    trial: TrialConfig = checked(TrialConfig, data, f"the suggestion {_spelled(values)}")
+    trial: TrialConfig = config_from(TrialConfig, data, f"the suggestion {_spelled(values)}")
     return trial
 
 
@@ -55,7 +55,7 @@ def fresh(config: TrialConfig, seeds: int, first_seed: int, data_seed: int) -> T
     """
     data = to_dict(config)
     data["training"] |= {"seeds": seeds, "first_seed": first_seed, "data_seed": data_seed}
-    trial: TrialConfig = checked(TrialConfig, data, "a trial on fresh seeds")
+    trial: TrialConfig = config_from(TrialConfig, data, "a trial on fresh seeds")
     return trial
 
 

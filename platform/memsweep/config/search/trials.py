@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from memsweep.config.core.build import INVALID, build
-from memsweep.config.core.merge import merged
+from memsweep.config.core.merge import merge
 from memsweep.config.core.problems import Problem, sentence, show
 from memsweep.config.core.reflect import keys
 from memsweep.config.grid.causes import Causes
@@ -82,7 +82,7 @@ def _in_cell(
             where = f" (in the cell {words})" if words else ""
             return [], [sentence(_HOME, f"nothing is searched where no condition holds{where}. Search a field there")]
         problems: list[Problem] = []
-        trial = build(TrialConfig, merged(TrialConfig, base, nested_values(suggestion)), "", problems)
+        trial = build(TrialConfig, merge(TrialConfig, base, nested_values(suggestion)), "", problems)
         if trial is not INVALID:
             made.append(trial)
         at = {path: values[path].index(value) for path, value in suggestion.items()}

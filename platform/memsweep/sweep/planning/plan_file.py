@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.config.claims.types import claims_from_dict, claims_to_dict
-from memsweep.config.core.build import checked
+from memsweep.config.core.build import config_from
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.search.sections import confirm_from_dict, search_from_dict, search_to_dict
@@ -79,7 +79,7 @@ class StoredPlan:
             name=self.study,
             rows=tuple(map(trial_from_dict, self.rows.values() if self.search is None else self.cells)),
             grid={path: tuple(values) for path, values in self.grid.items()},
-            resources=checked(ResourcesConfig, self.resources, "the stored resources"),
+            resources=config_from(ResourcesConfig, self.resources, "the stored resources"),
             description=self.description,
             claims=self.claims,
             protocol=self.protocol,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
-from memsweep.config.schema.chain import resolved, taken
+from memsweep.config.schema.chain import chain_value, resolve_chain
 from memsweep.errors import StoreError
 from memsweep.sweep.planning.chain_values import carried_value
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identity, pack_identity
@@ -267,8 +267,8 @@ class _Worker:
                 f"the trial {name} is not chained, but its pack is: a fault of memsweep, please report it"
             )
         carried = carried_value(self.store, config, self.job.arithmetic)
-        (result,), origin = self._computed([name], [resolved(config, carried)], progress, padded=False)
-        summary = result.summary | {chain.into.rpartition(".")[2]: taken(chain, carried)}
+        (result,), origin = self._computed([name], [resolve_chain(config, carried)], progress, padded=False)
+        summary = result.summary | {chain.into.rpartition(".")[2]: chain_value(chain, carried)}
         self._write(name, replace(result, config=config, summary=summary), origin)
         return str(result.outcome)
 

@@ -14,15 +14,26 @@ from typing import Any
 
 from memsweep import registry
 from memsweep.config.core.problems import show
-from memsweep.config.core.reflect import default, hints, key_of, nested, parts, registered_kind
+from memsweep.config.core.reflect import default, hints, key_of, nested_config, parts, registered_kind
 from memsweep.config.core.values import NAMES
-from memsweep.config.describe.search import NOTE, counted, searched_lines
 from memsweep.config.load import study_files
 from memsweep.config.schema.axes import ROWS
-from memsweep.config.schema.search import ConfirmConfig, SearchConfig
+from memsweep.config.schema.search import (
+    ASHA,
+    CELL,
+    HYPERBAND,
+    MEDIAN,
+    PBT,
+    ConfirmConfig,
+    Domain,
+    SchedulerConfig,
+    Search,
+    SearchConfig,
+)
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.config.search.sections import CONFIRM, SEARCH
+from memsweep.config.search.domains import FORM
+from memsweep.config.search.sections import CONFIRM, SEARCH, modes
 from memsweep.errors import ConfigError, did_you_mean, one_of
 
 STUDY = "study"
@@ -36,7 +47,13 @@ LISTED = {
 }
 """The plural on the command line -> the kind."""
 
-_NOTES = {SEARCH: NOTE}
+_NOTES = {
+    SEARCH: (
+        "How settings are searched. Keys that begin with a section of a trial are searched fields, each with a domain: "
+        f"{FORM}; a domain may have a condition, when: {{path: value or [values]}}. The key first lists suggestions to "
+        "try first. All other keys:"
+    )
+}
 """Section -> what its class does not say of it."""
 _INDENT = " " * 6
 _LIMITS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
@@ -92,7 +109,7 @@ def _own_name(kind: str, name: str) -> str:
 
 
 def _sections() -> dict[str, type]:
-    found = {key_of(field): nested(hints(TrialConfig)[field.name]) for field in dataclasses.fields(TrialConfig)}
+    found = {key_of(field): nested_config(hints(TrialConfig)[field.name]) for field in dataclasses.fields(TrialConfig)}
     whole = {"resources": ResourcesConfig, SEARCH: SearchConfig, CONFIRM: ConfirmConfig}
     return {key: config for key, config in found.items() if config is not None} | whole
 
@@ -127,7 +144,7 @@ def _rows(config: type, prefix: str) -> Iterator[tuple[str, str, str, str]]:
     """(path, type, default, meaning with limits) of each field, those of nested dataclasses after their parent."""
     for field in dataclasses.fields(config):
         path, hint = prefix + key_of(field), hints(config)[field.name]
-        below = nested(hint)
+        below = nested_config(hint)
         kind = registered_kind(field)
         allowed = _allowed(field, kind or field.metadata.get("named"))
         meaning = field.metadata.get("doc") or ""
@@ -175,12 +192,53 @@ def _describe_study(name: str, workspace: Path) -> str:
 
     path = study_files.find(name, workspace)
     sweep: SweepConfig = load_study(name, (), workspace)
-    rows = counted(len(sweep.rows), "row" if sweep.search is None else "cell")
+    rows = count_of(len(sweep.rows), "row" if sweep.search is None else "cell")
     axes = [line for axis, values in sweep.grid.items() for line in _axis_lines(axis, values)]
-    searched = searched_lines(sweep.search, sweep.confirm) if sweep.search is not None else []
+    searched = _search_lines(sweep.search, sweep.confirm) if sweep.search is not None else []
     return "\n".join(
         [f"{STUDY} {name}", *([sweep.description] if sweep.description else []), f"{path}", "", rows, *axes, *searched]
     )
+
+
+def _search_lines(search: Search, confirm: ConfirmConfig | None) -> list[str]:
+    """What is searched, how, and how winners are confirmed, a line each."""
+    settings = search.settings
+    goals = [f"{mode} {name}" for name, mode in zip(settings.objective, modes(search), strict=True)]
+    where = "in each cell" if settings.scope == CELL else "for all cells together"
+    suggestions = count_of(settings.trials, "suggestion")
+    lines = [f"search by {settings.algorithm}, seed {settings.seed}: {suggestions} {where}, {settings.batch} at once"]
+    lines += [f"  {path:<28}  {_spelled(domain)}" for path, domain in search.space.items()]
+    lines += [f"  {'objective':<28}  {', '.join(goals)}"]
+    lines += [f"  {'scheduler':<28}  {_scheduled(settings.scheduler)}"]
+    if search.first:
+        lines.append(f"  {'first':<28}  {count_of(len(search.first), 'suggestion')} of the study's own")
+    lines += [f"  {'warm start':<28}  from the study {settings.warm_start}"] if settings.warm_start else []
+    if confirm is not None:
+        best = "best" if confirm.top == 1 else f"{confirm.top} best"
+        lines.append(f"confirm the {best} of each cell on {count_of(confirm.seeds, 'fresh seed')} and fresh data")
+    return lines
+
+
+def _spelled(domain: Domain) -> str:
+    values = f"{domain.kind} [{', '.join(map(_word, domain.ends))}]"
+    when = [f"{path} is {' or '.join(map(_word, wanted))}" for path, wanted in domain.when.items()]
+    return f"{values}, when {' and '.join(when)}" if when else values
+
+
+def _scheduled(scheduler: SchedulerConfig) -> str:
+    """The scheduler with those of its fields that it uses; its unit is the optimizer step."""
+    used = {
+        ASHA: f"grace {scheduler.grace} steps, reduction {scheduler.reduction:g}",
+        HYPERBAND: f"grace {scheduler.grace} steps, reduction {scheduler.reduction:g}",
+        MEDIAN: f"grace {scheduler.grace} steps, interval {scheduler.interval} steps",
+        PBT: f"interval {scheduler.interval} steps, quantile {scheduler.quantile:g}, resample {scheduler.resample:g}",
+    }
+    return f"{scheduler.name}: {used[scheduler.name]}" if scheduler.name in used else scheduler.name
+
+
+def count_of(count: int, word: str) -> str:
+    """``1 row``, ``2 rows``."""
+    return f"{count:,} {word}{'s' if count != 1 else ''}"
 
 
 def _axis_lines(axis: str, values: Sequence[Any]) -> list[str]:

@@ -1,1 +1,0 @@
-"""The text of ``memsweep describe`` and ``memsweep list``."""
