@@ -71,7 +71,6 @@ def test_imports_point_down() -> None:
 
 
 KNOWN_CIRCLES = [
-    {"recurrence.compiled.layer_calls", "recurrence.layer", "recurrence.triton.layer"},
     {"report", "report.assemble", "report.terminal.verdicts"},
 ]
 

@@ -12,8 +12,8 @@ the gradient that arrives at h_t from outside. Time runs backward as
 
 One kernel does it where there is one (``compiled`` on a processor, ``triton`` on a GPU). The rest of this file is
 the plain path, against which those are tested. There all of it happens in place, one to four passes over a step's
-states while they are in the cache: fresh memory costs more than the arithmetic. What backward needs is kept only where
-a gradient is wanted.
+states while they are in the cache: fresh memory costs more than the arithmetic. The tensors that backward needs are
+kept only where a gradient is required.
 
 Letters: N leading dimension (replicas and copies), B batch, T time, M width.
 """

@@ -40,8 +40,8 @@ class ModelSuite:
     steps_alike = True
 
     def model_class(self) -> type[Model]:
-        found: type[Model] = registry.get(registry.MODEL, self.model)
-        return found
+        result: type[Model] = registry.get(registry.MODEL, self.model)
+        return result
 
     def model_config(self) -> Any:
         return self.config if self.config is not None else self.model_class().Config()
@@ -103,9 +103,9 @@ class ModelSuite:
         if self.steps_alike:
             torch.testing.assert_close(after, whole[:, :, 5:], rtol=1e-10, atol=1e-12)
             torch.testing.assert_close(end, last, rtol=1e-10, atol=1e-12)
-        anew, _ = model.outputs_from(weights, inputs[:, 5:], torch.zeros_like(states))
-        assert not torch.allclose(after, anew)
-        torch.testing.assert_close(anew, model.outputs(weights, inputs[:, 5:]), rtol=1e-10, atol=1e-12)
+        restarted, _ = model.outputs_from(weights, inputs[:, 5:], torch.zeros_like(states))
+        assert not torch.allclose(after, restarted)
+        torch.testing.assert_close(restarted, model.outputs(weights, inputs[:, 5:]), rtol=1e-10, atol=1e-12)
 
     def test_gradients_are_finite_and_reach_every_weight(self) -> None:
         model = self.build()
@@ -137,10 +137,10 @@ class ModelSuite:
         """A replica of each config, seeds 0, 1, ...: at fixed shapes where the model takes company."""
         replicas = [Replica(0, config, seed, 0.01) for seed, config in enumerate(configs)]
         rows = slots if self.model_class().traits(self.model_config()).pack_fields else None
-        found = build(self.model_class(), replicas, self.signature, torch.float64, rows)
-        for ensemble in found:
+        result = build(self.model_class(), replicas, self.signature, torch.float64, rows)
+        for ensemble in result:
             ensemble.model.eval()
-        return found
+        return result
 
     def test_a_replica_of_an_ensemble_equals_the_model_alone(self) -> None:
         config, model_class = self.model_config(), self.model_class()
@@ -166,14 +166,14 @@ class ModelSuite:
         """Configs that may share an ensemble with the tested one: other widths, every parameterization."""
         config = self.model_config()
         packable = self.model_class().traits(config).pack_fields
-        found = [config]
+        result = [config]
         if "width" in packable:
-            found += [dataclasses.replace(config, width=width) for width in (1, config.width + 1)]
+            result += [dataclasses.replace(config, width=width) for width in (1, config.width + 1)]
         if "parameterization" in packable:
             for name in registry.names(registry.PARAMETERIZATION):
                 part = registry.get(registry.PARAMETERIZATION, name).Config()
-                found.append(dataclasses.replace(config, parameterization=part))
-        return found
+                result.append(dataclasses.replace(config, parameterization=part))
+        return result
 
     def test_an_ensemble_of_relatives_equals_each_alone(self) -> None:
         for ensemble in self.ensembles(self.relatives()):
@@ -199,7 +199,7 @@ class ModelSuite:
         last = Replica(0, config, len(relatives), 0.01)
         (alone,) = build(self.model_class(), [last], self.signature, torch.float64, slots)
         alone.model.eval()
-        found = []
+        result = []
         for ensemble, row in ((company, len(relatives)), (alone, 0)):
             flat = ensemble.initial.clone().requires_grad_()
             weights = ensemble.layout.named(flat)
@@ -207,15 +207,15 @@ class ModelSuite:
             answers = ensemble.model.outputs(weights, self.inputs())
             kernel = linear.response(weights, 16).kernel if linear else answers
             (gradient,) = torch.autograd.grad((answers.square().mean() + kernel.square().mean()), flat)
-            found.append((answers[row], kernel[row], gradient[row]))
-        for together, by_itself in zip(*found, strict=True):
+            result.append((answers[row], kernel[row], gradient[row]))
+        for together, by_itself in zip(*result, strict=True):
             assert torch.equal(together, by_itself)
 
     def response(self, model: Model, weights: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Kernel and drift of the one replica of a linear model."""
         assert isinstance(model, LinearModel)
-        found = model.response(weights, self.signature.horizon)
-        return found.kernel[0], found.drift[0]
+        result = model.response(weights, self.signature.horizon)
+        return result.kernel[0], result.drift[0]
 
     def test_balancing_changes_the_gauge_and_nothing_else(self) -> None:
         model = self.build()
@@ -240,11 +240,11 @@ class ModelSuite:
 
     def squares_by_mode(self, weights: Mapping[str, Tensor], part: Part) -> Tensor:
         """The same for each mode: ``[M]``."""
-        found = []
+        result = []
         for name, role in self.roles().items():
             if role.part is part:
-                found.append(weights[name][0].movedim(role.axes.index("width"), 0).flatten(1).square().sum(-1))
-        return torch.stack(found).sum(0)
+                result.append(weights[name][0].movedim(role.axes.index("width"), 0).flatten(1).square().sum(-1))
+        return torch.stack(result).sum(0)
 
     def test_modes_are_a_change_of_basis(self) -> None:
         """A model in the basis of its modes and back is the same model."""

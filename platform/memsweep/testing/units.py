@@ -40,11 +40,11 @@ class UnitSuite:
         """Of a stack of replicas, no weight zero: zeros hide mistakes."""
         drawn = [unit.initial(HORIZON, np.random.default_rng(seed)) for seed in range(REPLICAS)]
         noise = np.random.default_rng(5)
-        found = {}
+        result = {}
         for name in drawn[0]:
             values = np.stack([weights[name] for weights in drawn])
-            found[name] = torch.from_numpy(values + 0.1 * noise.standard_normal(values.shape))
-        return found
+            result[name] = torch.from_numpy(values + 0.1 * noise.standard_normal(values.shape))
+        return result
 
     def live_parts(self, unit: Unit) -> dict[str, Tensor]:
         """Parts that can be differentiated by, apart from the weights."""
@@ -98,8 +98,8 @@ class UnitSuite:
             assert states.shape == (REPLICAS, BATCH, HORIZON, unit.width)
             outer = some(states)
             outcomes.append([states, *torch.autograd.grad(states, [*parts.values(), x_NBTF], outer)])
-        for found, expected in zip(*outcomes, strict=True):
-            torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+        for result, expected in zip(*outcomes, strict=True):
+            torch.testing.assert_close(result, expected, rtol=1e-12, atol=1e-12)
 
     def test_all_steps_at_once_are_the_states(self) -> None:
         unit, x_NBTF = self.build(), self.inputs(self.build())
@@ -128,8 +128,8 @@ class UnitSuite:
         assert slope.dtype == states.dtype
         jacobian = state_jacobian(unit, parts, x_NBTF, states)
         torch.testing.assert_close(slope, jacobian.diagonal(dim1=-2, dim2=-1), rtol=1e-12, atol=1e-12)
-        beside = jacobian - torch.diag_embed(jacobian.diagonal(dim1=-2, dim2=-1))
-        assert bool((beside == 0).all()) == unit.elementwise
+        off_diagonal = jacobian - torch.diag_embed(jacobian.diagonal(dim1=-2, dim2=-1))
+        assert bool((off_diagonal == 0).all()) == unit.elementwise
 
     def test_a_state_feels_its_own_row_of_every_part(self) -> None:
         """``immediate`` is the derivative by that row, and there is no other."""
@@ -138,14 +138,14 @@ class UnitSuite:
         single = {name: part.detach().repeat_interleave(BATCH, 0).requires_grad_() for name, part in parts.items()}
         x_S1F, state_S1M = x_NBTF.flatten(0, 1), states.flatten(0, 1)
         answer = unit.advance(single, x_S1F[:, None], state_S1M[:, None])[:, 0, 0]
-        found = unit.immediate(parts, x_NBTF[:, :, 0], states[:, :, 0])
-        assert set(found) == unit.part_names
+        result = unit.immediate(parts, x_NBTF[:, :, 0], states[:, :, 0])
+        assert set(result) == unit.part_names
         for name, part in single.items():
-            assert found[name].shape == (REPLICAS, BATCH, *part.shape[1:])
-            assert found[name].dtype == answer.dtype
+            assert result[name].shape == (REPLICAS, BATCH, *part.shape[1:])
+            assert result[name].dtype == answer.dtype
             own = torch.stack([derivative(answer[:, row], part) for row in range(unit.width)], 1)
             diagonal = own.diagonal(dim1=1, dim2=2).movedim(-1, 1)
-            torch.testing.assert_close(found[name].flatten(0, 1), diagonal, rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(result[name].flatten(0, 1), diagonal, rtol=1e-12, atol=1e-12)
             off = ~torch.eye(unit.width, dtype=torch.bool)
             assert bool((own[:, off] == 0).all()), f"a state feels another one's row of {name}"
 
@@ -185,15 +185,15 @@ class UnitSuite:
     def test_eigenvalues_are_those_of_a_step_near_rest(self) -> None:
         unit = self.build()
         weights = self.weights(unit)
-        found = unit.eigenvalues(weights)
-        if found is None:
+        result = unit.eigenvalues(weights)
+        if result is None:
             return
         parts = unit.parts(weights)
         inputs = self.inputs(unit)[:, :1, :1]
         nearly = torch.full_like(unit.states(parts, inputs), 1e-9)  # a corner at zero has a slope here
         jacobian = state_jacobian(unit, parts, torch.zeros_like(inputs), nearly)[:, 0, 0]
         expected = torch.linalg.eigvals(jacobian)
-        distance = (found.to(expected.dtype).unsqueeze(-1) - expected.unsqueeze(-2)).abs()
+        distance = (result.to(expected.dtype).unsqueeze(-1) - expected.unsqueeze(-2)).abs()
         assert float(distance.amin(-1).max()) < 1e-7
         assert float(distance.amin(-2).max()) < 1e-7
 

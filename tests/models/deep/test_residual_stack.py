@@ -114,7 +114,7 @@ def masks_of(seeds: list[int], step: int, rows: int, features: int = 3, layers: 
     dropout = Dropout(0.5, 2 * layers, features)
     dropout.start_step(seeds, step)
     ones = torch.ones(len(seeds), rows, 1, features).double()
-    return [dropout.dropped(ones, place, 0) for place in range(2 * layers)]
+    return [dropout.apply(ones, place, 0) for place in range(2 * layers)]
 
 
 @pytest.mark.parametrize("mixing", MIXINGS[:4])
@@ -134,7 +134,7 @@ def test_dropout_acts_behind_the_gelu_and_behind_the_gate(mixing: str) -> None:
 def test_dropout_keeps_the_mean_and_its_share() -> None:
     dropout = Dropout(0.25, 3, 50)
     dropout.start_step([3], 1)
-    share = torch.stack([dropout.dropped(torch.ones(1, 200, 2, 50), place, 0) for place in range(3)])
+    share = torch.stack([dropout.apply(torch.ones(1, 200, 2, 50), place, 0) for place in range(3)])
     assert set(share.flatten().mul(3.0).round(decimals=5).tolist()) == {0.0, 4.0}
     assert float(share.mean()) == pytest.approx(1.0, abs=0.02)
     assert torch.equal(share[..., 0, :], share[..., 1, :])  # all steps of a sequence alike

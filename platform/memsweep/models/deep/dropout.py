@@ -1,4 +1,4 @@
-"""Dropout of features: masks that are a function of replica, step, place and sequence, and of nothing else.
+"""Dropout of features, by masks that depend on replica, step, place and sequence alone.
 
 A mask holds at all steps of its sequence. It depends neither on their number nor on how a batch is cut into pieces, so
 that a batch computed in pieces, or step by step, drops what the whole one does.
@@ -18,7 +18,7 @@ from memsweep.streams import Stream
 
 
 class Dropout:
-    """What a model drops in one training step; before the first ``stir`` nothing.
+    """What a model drops in one training step; before the first ``start_step``, nothing.
 
     Args:
         share: of the features that are dropped; the others grow by 1 / (1 - share).
@@ -31,13 +31,13 @@ class Dropout:
         self.start_step([], 0)
 
     def start_step(self, seeds: Sequence[int], step: int) -> None:
-        """Turn to a training step of replicas with these seeds."""
-        wanted = seeds if self.share else []
-        self._generators = [Stream(seed, "dropout").generator(step) for seed in wanted]
-        self._kept_RBPF = np.zeros((len(self._generators), 0, *self.shape), bool)
+        """Draws the masks of one training step, for replicas with these seeds."""
+        active = seeds if self.share else []
+        self._generators = [Stream(seed, "dropout").generator(step) for seed in active]
+        self._masks_RBPF = np.zeros((len(self._generators), 0, *self.shape), bool)
 
-    def dropped(self, x_NBTF: Tensor, place: int, first_row: int) -> Tensor:
-        """The features with some of them zero and the rest larger in turn; copies of a replica share its choice.
+    def apply(self, x_NBTF: Tensor, place: int, first_row: int) -> Tensor:
+        """Sets some features to zero and scales the others; copies of a replica share its mask.
 
         Args:
             x_NBTF: ``[N, B, T, F]``.
@@ -47,14 +47,14 @@ class Dropout:
         if not self._generators:
             return x_NBTF
         rows = slice(first_row, first_row + x_NBTF.shape[1])
-        kept_RBF = torch.from_numpy(self._drawn(rows.stop)[:, rows, place])
-        scale_RBF = kept_RBF.to(x_NBTF) / (1.0 - self.share)
+        mask_RBF = torch.from_numpy(self._masks(rows.stop)[:, rows, place])
+        scale_RBF = mask_RBF.to(x_NBTF) / (1.0 - self.share)
         return x_NBTF * scale_RBF.repeat_interleave(x_NBTF.shape[0] // len(scale_RBF), 0).unsqueeze(2)
 
-    def _drawn(self, rows: int) -> np.ndarray:
-        """Masks of at least so many rows of the batch: further rows are drawn on from where the numbers stand."""
-        more = rows - self._kept_RBPF.shape[1]
+    def _masks(self, rows: int) -> np.ndarray:
+        """Masks of at least so many rows of the batch; more rows continue the same random numbers."""
+        more = rows - self._masks_RBPF.shape[1]
         if more > 0:
             drawn = np.stack([generator.random((more, *self.shape)) for generator in self._generators])
-            self._kept_RBPF = np.concatenate([self._kept_RBPF, drawn >= self.share], 1)
-        return self._kept_RBPF
+            self._masks_RBPF = np.concatenate([self._masks_RBPF, drawn >= self.share], 1)
+        return self._masks_RBPF

@@ -1,4 +1,4 @@
-"""What happens to a unit's answer before it joins the stream of features: gates, one step at a time.
+"""Gates between a unit's answer and the features that go from layer to layer; they act on one step at a time.
 
 Letters: see memsweep.models.deep.unit; O features that come out.
 """
@@ -19,7 +19,7 @@ from memsweep.models.truncated_normal import lecun_normal
 FULL_GLU, HALF_GLU1, HALF_GLU2, GELU, NONE = "full_glu", "half_glu1", "half_glu2", "gelu", "none"
 MIXINGS = (FULL_GLU, HALF_GLU1, HALF_GLU2, GELU, NONE)
 PLACES = 2
-"""Places of a layer at which features are dropped: what the gates read, and what they let through."""
+"""Places of a layer at which features are dropped: the input and the output of the gates."""
 
 _MAPS = {FULL_GLU: ("mix", "gate"), HALF_GLU1: ("gate",), HALF_GLU2: ("gate",), GELU: (), NONE: ()}
 
@@ -40,8 +40,8 @@ def mixing_initial(mixing: str, features: int, rng: np.random.Generator) -> dict
     }
 
 
-def mixed(mixing: str, weights: Weights, a_NBTF: Tensor, drop: Callable[[Tensor, int], Tensor]) -> Tensor:
-    """What a layer adds to the features.
+def apply_gates(mixing: str, weights: Weights, a_NBTF: Tensor, drop: Callable[[Tensor, int], Tensor]) -> Tensor:
+    """Applies the gates of a layer to its unit's answers.
 
     Args:
         mixing: one of ``MIXINGS``.

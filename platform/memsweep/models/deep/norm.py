@@ -39,16 +39,16 @@ def norm_roles(norm: str) -> dict[str, Role]:
 def norm_initial(norm: str, features: int) -> dict[str, np.ndarray]:
     """A normalization that changes nothing of features with mean 0 and variance 1."""
     ones, zeros = np.ones(features), np.zeros(features)
-    found = {_GAIN: ones, _BIAS: zeros, _MEAN: zeros, _VARIANCE: ones}
-    return {name: found[name] for name in norm_roles(norm)}
+    initial = {_GAIN: ones, _BIAS: zeros, _MEAN: zeros, _VARIANCE: ones}
+    return {name: initial[name] for name in norm_roles(norm)}
 
 
 class Norm:
-    """One normalization; over a batch it remembers the statistics of the last one that it saw in training."""
+    """One normalization; over a batch it keeps the statistics of the last training batch."""
 
     def __init__(self, norm: str) -> None:
         self.norm = norm
-        self._seen: tuple[Tensor, Tensor] | None = None
+        self._last: tuple[Tensor, Tensor] | None = None
 
     def __call__(self, weights: Weights, x_NBTF: Tensor, training: bool) -> Tensor:
         """The features, normalized, times a gain and plus a bias: ``[N, B, T, F]``.
@@ -63,25 +63,25 @@ class Norm:
         gain, bias = weights[_GAIN][:, None, None], weights[_BIAS][:, None, None]
         if self.norm == LAYER:
             return torch.addcmul(bias, functional.layer_norm(x_NBTF, x_NBTF.shape[-1:], eps=_LAYER_EPSILON), gain)
-        mean, variance = self._of_batch(x_NBTF) if training else self._running(weights)
+        mean, variance = self._batch_statistics(x_NBTF) if training else self._running_statistics(weights)
         scale = gain * torch.rsqrt(variance + _BATCH_EPSILON)
         return torch.addcmul(bias - mean * scale, x_NBTF, scale)
 
     def updated_statistics(self, weights: Weights) -> Mapping[str, Tensor]:
         """The running statistics after the last batch in training, by name; none before the first."""
-        if self._seen is None:
+        if self._last is None:
             return {}
         names = (_MEAN, _VARIANCE)
-        return {name: weights[name].lerp(seen, MOMENTUM) for name, seen in zip(names, self._seen, strict=True)}
+        return {name: weights[name].lerp(last, MOMENTUM) for name, last in zip(names, self._last, strict=True)}
 
-    def _of_batch(self, x_NBTF: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance over batch and time, ``[N, 1, 1, F]``; kept is the variance that is right on average."""
+    def _batch_statistics(self, x_NBTF: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance over batch and time, ``[N, 1, 1, F]``; the running one is the unbiased variance."""
         variance, mean = torch.var_mean(x_NBTF, (1, 2), correction=0, keepdim=True)
         count = x_NBTF.shape[1] * x_NBTF.shape[2]
         unbiased = variance.detach() * (count / max(count - 1, 1))
-        self._seen = (mean.detach()[:, 0, 0], unbiased[:, 0, 0])
+        self._last = (mean.detach()[:, 0, 0], unbiased[:, 0, 0])
         return mean, variance
 
-    def _running(self, weights: Weights) -> tuple[Tensor, Tensor]:
-        """The same of all training batches so far: constants."""
+    def _running_statistics(self, weights: Weights) -> tuple[Tensor, Tensor]:
+        """Running mean and variance over all training batches so far, as constants."""
         return weights[_MEAN].detach()[:, None, None], weights[_VARIANCE].detach()[:, None, None]

@@ -4,13 +4,13 @@ An affine encoder brings the input to F features. Each layer is
 
     x <- x + mixing(unit(norm(x)))        with ``prenorm``, else        x <- norm(x + mixing(unit(x))),
 
-where the unit is the layer's only memory: everything else acts on one step at a time. An affine readout, after a hidden
+where the unit is the layer's only memory: all other parts act on one step at a time. An affine readout, after a hidden
 layer of rectified units where ``readout_width`` asks for one, answers at every step. With ``pooling`` it reads the mean
-of the features up to the step, so that sequences of different lengths need no mask: what the model says at the last
-step of a sequence is what it says of all of it.
+of the features up to the step, so that sequences of different lengths need no mask: the output at the last step of a
+sequence is the output for all of it.
 
-Dropout acts where the published code has it: on what the gates of a layer read, and on what they let through, alike at
-all steps of a sequence (``memsweep.models.deep.dropout``). The norm over a batch takes its statistics from batch and
+Dropout acts where the published code has it: on the input and on the output of a layer's gates, with one mask for all
+steps of a sequence (``memsweep.models.deep.dropout``). The norm over a batch takes its statistics from batch and
 time in training and keeps their running means as weights (``memsweep.models.deep.norm``).
 
 Letters: see memsweep.models.deep.unit; I inputs, O outputs, L layers.
@@ -36,7 +36,7 @@ from memsweep.models.base import LinearModel, Part, Response, Role, Signature, T
 from memsweep.models.deep import gates, norm
 from memsweep.models.deep.base import DeepModel
 from memsweep.models.deep.dropout import Dropout
-from memsweep.models.deep.gates import affine_initial, mixed, mixing_initial, mixing_roles
+from memsweep.models.deep.gates import affine_initial, apply_gates, mixing_initial, mixing_roles
 from memsweep.models.deep.norm import Norm, norm_initial, norm_roles
 from memsweep.models.deep.unit import Through, Unit
 from memsweep.models.deep.unit_lru import LRUUnit
@@ -106,8 +106,8 @@ class ResidualStack(DeepModel, LinearModel):
         }
         unit = _unit(config)
         for layer in range(config.layers):
-            found = dict(unit.roles()) | norm_roles(config.norm) | mixing_roles(config.mixing)
-            roles |= {f"{name}_l{layer}": replace(role, layer=layer) for name, role in found.items()}
+            layer_roles = dict(unit.roles()) | norm_roles(config.norm) | mixing_roles(config.mixing)
+            roles |= {f"{name}_l{layer}": replace(role, layer=layer) for name, role in layer_roles.items()}
         if config.readout_width:
             roles["hidden_weight"] = Role(Part.READOUT, ("hidden", "feature"))
             roles["hidden_bias"] = Role(Part.BIAS, ("hidden",))
@@ -132,9 +132,9 @@ class ResidualStack(DeepModel, LinearModel):
         features, unit = config.features, _unit(config)
         weights = affine_initial("encoder", features, signature.inputs, rng)
         for layer in range(config.layers):
-            found = unit.initial(signature.horizon, rng) | norm_initial(config.norm, features)
-            found |= mixing_initial(config.mixing, features, rng)
-            weights |= {f"{name}_l{layer}": value for name, value in found.items()}
+            drawn = unit.initial(signature.horizon, rng) | norm_initial(config.norm, features)
+            drawn |= mixing_initial(config.mixing, features, rng)
+            weights |= {f"{name}_l{layer}": value for name, value in drawn.items()}
         if config.readout_width:
             weights |= affine_initial("hidden", config.readout_width, features, rng)
         return weights | affine_initial("readout", signature.outputs, config.readout_width or features, rng)
@@ -168,8 +168,8 @@ class ResidualStack(DeepModel, LinearModel):
     def eigenvalues(self, weights: Weights) -> Tensor | None:
         """Of the units of all layers: ``[N..., layers x modes]``."""
         leading, flat = flattened(self, weights)
-        found = [self.layer_unit.eigenvalues(_of_layer(flat, layer)) for layer in range(self.config.layers)]
-        known = [values.unflatten(0, leading) for values in found if values is not None]
+        by_layer = [self.layer_unit.eigenvalues(_of_layer(flat, layer)) for layer in range(self.config.layers)]
+        known = [values.unflatten(0, leading) for values in by_layer if values is not None]
         return torch.cat(known, -1) if known else None
 
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
@@ -183,7 +183,7 @@ class ResidualStack(DeepModel, LinearModel):
         return _mapped(flat, "readout", x_NBTF).unflatten(0, leading)
 
     def response(self, weights: Weights, horizon: int) -> Response:
-        """By what the stack answers to an impulse at each input, and to nothing."""
+        """Runs the stack on an impulse at each input, and on zeros for the drift."""
         inputs = self.signature.inputs
         impulses = weights["encoder_weight"].new_zeros(inputs + 1, horizon, inputs)
         impulses[:inputs, 0].fill_diagonal_(1.0)
@@ -194,30 +194,32 @@ class ResidualStack(DeepModel, LinearModel):
 
     def balanced(self, weights: Weights) -> dict[str, Tensor]:
         """Every unit balanced, and |encoder| = |readout| (Frobenius): one scale runs through all layers."""
-        found = balanced_as_a_whole(weights, ["encoder_weight"], ["encoder_bias"], ["readout_weight"])
+        balanced = balanced_as_a_whole(weights, ["encoder_weight"], ["encoder_bias"], ["readout_weight"])
         for layer in range(self.config.layers):
             units = self.layer_unit.balanced(_of_layer(weights, layer))
-            found |= {f"{name}_l{layer}": value for name, value in units.items()}
-        return found
+            balanced |= {f"{name}_l{layer}": value for name, value in units.items()}
+        return balanced
 
     def _layer(self, weights: Weights, layer: int, x_NBTF: Tensor) -> Tensor:
         config, unit, norm = self.config, self.layer_unit, self._norms[layer]
         read = norm(weights, x_NBTF, self.training) if config.prenorm else x_NBTF
         states = self.recurrence.states(layer, unit, unit.parts(weights), read)
-        answers = mixed(config.mixing, weights, unit.answers(weights, states, read), partial(self._dropped, layer))
-        found = x_NBTF + answers if config.residual else answers
-        return found if config.prenorm else norm(weights, found, self.training)
+        answers = apply_gates(
+            config.mixing, weights, unit.answers(weights, states, read), partial(self._dropped, layer)
+        )
+        sum_NBTF = x_NBTF + answers if config.residual else answers
+        return sum_NBTF if config.prenorm else norm(weights, sum_NBTF, self.training)
 
     def _dropped(self, layer: int, x_NBTF: Tensor, place: int) -> Tensor:
         if not self.training:
             return x_NBTF
-        return self._dropout.dropped(x_NBTF, gates.PLACES * layer + place, self.first_row)
+        return self._dropout.apply(x_NBTF, gates.PLACES * layer + place, self.first_row)
 
     def _pooled(self, x_NBTF: Tensor) -> Tensor:
         if self.config.pooling == NO_POOLING:
             return x_NBTF
         mean = self.recurrence.average(x_NBTF)
-        # what is measured on a trained model, such as the worst perturbation, follows the true gradient
+        # measurements of a trained model, such as the worst perturbation, follow the true gradient
         measured = isinstance(self.recurrence, Through) and not self.training
         return mean if self.config.pooling == MEAN or measured else x_NBTF + (mean - x_NBTF).detach()
 
@@ -233,5 +235,5 @@ def _mapped(weights: Weights, name: str, x_NBTF: Tensor) -> Tensor:
 
 
 def _unit(config: ResidualStack.Config) -> Unit:
-    found: Unit = registry.get(registry.UNIT, config.unit.name)(config.unit, config.width, config.features)
-    return found
+    unit: Unit = registry.get(registry.UNIT, config.unit.name)(config.unit, config.width, config.features)
+    return unit

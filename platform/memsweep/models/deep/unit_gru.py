@@ -91,9 +91,9 @@ class GRUUnit(Unit):
         gates = self._gates(parts, x_NBF.unsqueeze(2), earlier_NB1M)
         driven = [slope.squeeze(2) for slope in gates.slopes(earlier_NB1M)]
         images = [slope.squeeze(2) for slope in _of_images(gates, earlier_NB1M)]
-        found = dict(zip(_BIASES, driven, strict=True)) | {_RECALLED: images[-1]}
-        found |= {name: _outer(slope, x_NBF) for name, slope in zip(_ENCODERS, driven, strict=True)}
-        return found | {name: _outer(slope, before_NBM) for name, slope in zip(_MATRICES, images, strict=True)}
+        slopes = dict(zip(_BIASES, driven, strict=True)) | {_RECALLED: images[-1]}
+        slopes |= {name: _outer(slope, x_NBF) for name, slope in zip(_ENCODERS, driven, strict=True)}
+        return slopes | {name: _outer(slope, before_NBM) for name, slope in zip(_MATRICES, images, strict=True)}
 
     def answers(self, weights: Weights, states_NBTM: Tensor, x_NBTF: Tensor) -> Tensor:
         return states_NBTM

@@ -2,8 +2,8 @@
 
     h_t = rho_t sigma(U e(x_t) + b + V h_{t-1}),   h_{-1} = 0,   y_t = C h_t + d
 
-with an embedding e (linear and trained, or none), an activation sigma and gains rho. What V is made of is a model's
-own affair: any matrix (``rnn``), a rotation (``exp_rnn``, arXiv 1901.08428), any orthogonal matrix
+with an embedding e (linear and trained, or none), an activation sigma and gains rho. Each model makes V in its own
+way: any matrix (``rnn``), a rotation (``exp_rnn``, arXiv 1901.08428), any orthogonal matrix
 (``orthogonal_rnn``), or an orthogonal basis of a non-normal triangle (``nn_rnn``, arXiv 1905.12080).
 
 The gains are those of the Stair RNN, an activation of each step's own: the fixed ones rise to 1 in time. Fixed or
@@ -11,7 +11,7 @@ trained (``alpha``), h_t = rho_t sigma(a_t) with the pre-activation a_t; with ``
 h_t = (1 - exp(-rho_t a_t)) sigma(a_t), which grows without limit where a_t < 0: with modrelu, and inputs as large as
 the numbers of copying memory, states overflow before any training; with its one-hot inputs, or pixels, they do not.
 Steps count from 0 at the beginning of every window: where states are carried over from the window before, the gains
-start anew, as published. Trained gains have the length of the task, 220 steps in the published code whatever the task;
+start again, as published. Trained gains have the length of the task, 220 steps in the published code whatever the task;
 where a sequence is longer, the last one goes on.
 
 The gradient through k steps is a product of k matrices rho_t diag(sigma') V. With |sigma'| <= 1 its norm is at most
@@ -61,12 +61,12 @@ class MatrixRNN(LayerModel):
     @classmethod
     @abstractmethod
     def recurrent_roles(cls, config: Any) -> dict[str, Role]:
-        """What each tensor is of which the recurrent matrix is made."""
+        """The roles of the raw weights of the recurrent matrix."""
 
     @classmethod
     @abstractmethod
     def recurrent_initial(cls, config: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """Initial values of these tensors."""
+        """Initial values of these weights."""
 
     @abstractmethod
     def matrix(self, weights: Weights) -> Tensor:
@@ -124,13 +124,13 @@ class MatrixRNN(LayerModel):
         )
 
     @classmethod
-    def obeys_matrix(cls, config: MatrixConfig) -> bool:
-        """Small states go from step to step by V itself, which relu and modrelu do not let them do."""
+    def is_matrix_recurrence(cls, config: MatrixConfig) -> bool:
+        """Whether V itself is the recurrence of small states; with relu and modrelu it is not."""
         return config.activation in (LINEAR, "tanh", "hardtanh") and config.stair == NONE
 
     def eigenvalues(self, weights: Weights) -> Tensor | None:
-        """Of V, complex; None where small states do not obey it."""
-        return eigenvalues(self.matrix(weights)) if self.obeys_matrix(self.config) else None
+        """Of V, complex; None where it is not the recurrence of small states."""
+        return eigenvalues(self.matrix(weights)) if self.is_matrix_recurrence(self.config) else None
 
     def layer(self, weights: Weights) -> Layer:
         _, weights = flattened(self, weights)
@@ -158,7 +158,7 @@ class MatrixRNN(LayerModel):
         return answers_NBTO.unflatten(0, leading), last_NBM.unflatten(0, leading)
 
     def recurrence(self, weights: Weights, inputs: Tensor) -> tuple[Tensor, Tensor, Cell]:
-        """What ``gained_scan`` takes, of weights with one leading dimension: drive ``[N, B, T, M]``, matrix, cell."""
+        """Drive ``[N, B, T, M]``, matrix and cell for ``gained_scan``, from weights with one leading dimension."""
         encoder_NMI = self._encoder(weights)
         x_NBTI = inputs.expand(len(encoder_NMI), *inputs.shape)
         drive_NBTM = affine(x_NBTI, encoder_NMI, self._bias(weights))
@@ -171,7 +171,7 @@ class MatrixRNN(LayerModel):
         return drive_NBTM, self.matrix(weights), cell
 
     def step_gains(self, weights: Weights, steps: int) -> Tensor | None:
-        """rho of the first steps, ``[N, T]`` (of trained ones all that there are); None without a stair."""
+        """rho of the first steps, ``[N, T]`` (trained gains: all of the task); None without a stair."""
         if self.config.stair == NONE:
             return None
         if self.config.stair in LEARNED:
@@ -219,11 +219,11 @@ class MatrixRNN(LayerModel):
             embedding = weights["embedding"]
             maps, names = [(embedding, torch.zeros_like(embedding[..., 0])), *maps], ["embedding", *names]
         scaled = equalized(maps)
-        found = dict(weights) | {name: weight for name, (weight, _) in zip(names, scaled, strict=True)}
-        return found | {"encoder_bias": scaled[-2][1]} if self.config.bias else found
+        balanced = dict(weights) | {name: weight for name, (weight, _) in zip(names, scaled, strict=True)}
+        return balanced | {"encoder_bias": scaled[-2][1]} if self.config.bias else balanced
 
     def _encoder(self, weights: Weights) -> Tensor:
-        """The one map from inputs to states that embedding and input weights are: ``[N..., M, I]``."""
+        """The map from inputs to states, embedding and input weights multiplied: ``[N..., M, I]``."""
         encoder = weights["encoder_weight"]
         return encoder @ weights["embedding"] if self.config.embedding else encoder
 

@@ -18,7 +18,7 @@ INITIALIZATION_DOC = (
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixConfig:
-    """What the models of the family have in common; a model's own Config adds to it."""
+    """The fields that all models of the family share; a model's own Config adds to them."""
 
     width: int = setting(8, "hidden size", at_least=1, at_most=10_000)
     activation: str = setting(
@@ -41,7 +41,7 @@ class MatrixConfig:
     embedding: int = setting(
         0, "size of a trained linear embedding of the inputs (0: none)", at_least=0, at_most=10_000
     )
-    bias: bool = setting(True, "a trained bias beside the input weights")
+    bias: bool = setting(True, "a trained bias next to the input weights")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The exponential RNN: a recurrent matrix that is a rotation throughout (arXiv 1901.08428).
+"""The exponential RNN: its recurrent matrix is a rotation at every training step (arXiv 1901.08428).
 
 h_t = rho_t sigma(U e(x_t) + b + V h_{t-1}),   V = exp(S)   or   (I + S)^{-1} (I - S)
 
@@ -25,12 +25,12 @@ from memsweep.models.orthogonal_maps import CAYLEY, EXPONENTIAL, cayley, exponen
 from memsweep.registry import register_model
 
 GENERATOR = Role(Part.RECURRENT, ("width", "width"), group=Group.ORTHOGONAL)
-"""Of the raw weights of a rotation."""
+"""The role of the raw weights of a rotation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RotationConfig(MatrixConfig):
-    """The fields of models that have a rotation in their recurrence."""
+    """The fields of models with a rotation in their recurrence."""
 
     map: str = setting(
         EXPONENTIAL,
@@ -39,7 +39,7 @@ class RotationConfig(MatrixConfig):
         choices=(EXPONENTIAL, CAYLEY),
     )
     initialization: str = setting(CAYLEY_ANGLES, INITIALIZATION_DOC, choices=GENERATORS)
-    bias: bool = setting(False, "a trained bias beside the input weights (the published model has none)")
+    bias: bool = setting(False, "a trained bias next to the input weights (the published model has none)")
 
 
 def rotation_of(weights: Weights, config: RotationConfig) -> Tensor:

@@ -4,11 +4,11 @@ h_t = rho_t sigma(U e(x_t) + b + V h_{t-1}),   V = P Theta P',   Theta = blockdi
 
 with a rotation P as ``exp_rnn`` has it, the 2x2 rotations R(theta) = [[cos, -sin], [sin, cos]], and a matrix T that is
 strictly upper and zero in the blocks (arXiv 1905.12080; see memsweep.models.matrix.base). The eigenvalues are
-gamma exp(+-i theta) whatever T is: T adds to what the states do on the way, not to how long they last. The penalty
+gamma exp(+-i theta) whatever T is: T changes the states on the way, but not how long they last. The penalty
 delta sum_i (gamma_i - 1)^2 keeps gamma near 1, and weight decay keeps T small (``training.groups.triangle``).
 
-What differs from the published code: its T begins right above the diagonal, so that it lies over one entry of every
-block, whose eigenvalues then are no longer gamma exp(+-i theta); and it applies the transpose, Theta' in the place of
+The published code differs in two ways. Its T starts right above the diagonal, so that it covers one entry of every
+block, whose eigenvalues then are no longer gamma exp(+-i theta). And it applies the transpose, Theta' in the place of
 Theta, which is the same set of matrices with the modes in the opposite order. Its penalty has the same form.
 """
 
@@ -90,12 +90,12 @@ class NonNormalRNN(MatrixRNN):
         return spectral_norm(self.pairs(weights))  # no rotation changes it
 
     def eigenvalues(self, weights: Weights) -> Tensor | None:
-        """gamma exp(+-i theta), complex; None where small states do not obey V."""
-        if not self.obeys_matrix(self.config):
+        """gamma exp(+-i theta), complex; None where V is not the recurrence of small states."""
+        if not self.is_matrix_recurrence(self.config):
             return None
-        found = torch.polar(weights["moduli"].abs(), weights["angles"])
-        found = torch.where(weights["moduli"] < 0, -found, found)
-        return torch.cat([found, found.conj()], -1)
+        upper = torch.polar(weights["moduli"].abs(), weights["angles"])  # polar takes no negative modulus
+        upper = torch.where(weights["moduli"] < 0, -upper, upper)
+        return torch.cat([upper, upper.conj()], -1)
 
     def penalty(self, weights: Weights) -> Tensor | None:
         if not self.config.delta:

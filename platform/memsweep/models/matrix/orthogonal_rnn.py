@@ -1,11 +1,11 @@
-"""The recurrent network whose matrix is orthogonal throughout: the polar factor of a free matrix.
+"""The recurrent network with an orthogonal matrix: the polar factor of a free matrix.
 
 h_t = rho_t sigma(U e(x_t) + b + V h_{t-1}) with V = W (W' W)^{-1/2}, the orthogonal matrix nearest to the trained W
 (see memsweep.models.matrix.base). Unlike the exponential of a skew-symmetric matrix it reaches both kinds of orthogonal
-matrices, those of determinant 1 and those of -1; training stays in the kind that it began with.
+matrices, those of determinant 1 and those of -1; training stays in the kind of its initial matrix.
 
-This is what "RNN-Orth" says. The network that the Stair RNN's published code runs under that name is another one,
-``published_rnn_orth``.
+This is the network that the name "RNN-Orth" describes. The Stair RNN's published code runs another one under that
+name, ``published_rnn_orth``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the Stair RNN's published code runs under the name "RNN-Orth", kept for comparison.
+"""The network that the Stair RNN's published code runs under the name "RNN-Orth", kept for comparison.
 
 h_t = rho_t (sigma(U e(x_t) + b) + V h_{t-1} / |V|),   h_{-1} = 0
 
@@ -54,7 +54,7 @@ class PublishedRNNOrth(FreeMatrixRNN):
         return replace(traits, layer=traits.linear)  # the activation is not inside the recurrence
 
     @classmethod
-    def obeys_matrix(cls, config: MatrixConfig) -> bool:
+    def is_matrix_recurrence(cls, config: MatrixConfig) -> bool:
         return config.stair == NONE
 
     def recurrence(self, weights: Weights, inputs: Tensor) -> tuple[Tensor, Tensor, Cell]:

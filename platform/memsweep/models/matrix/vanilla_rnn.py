@@ -4,10 +4,10 @@ h_t = sigma(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh),   h_{-1} = 0,   y_t = c h_t 
 
 Layers stand on each other: the states of one are the inputs of the next, and the readout reads the last. With
 ``bidirectional``, every layer has a second set of weights (``_reverse``) that runs from the last step to the first,
-and its states stand beside the others; such a model is not causal. Recurrent weights have the names, shapes and
+and its states are appended to the others; such a model is not causal. Recurrent weights have the names, shapes and
 meaning of torch.nn.RNN's, so that either loads the other's state_dict, but for readout_weight and readout_bias.
 
-Nothing keeps W_hh in a class of stable matrices: this is the model that reparameterizations are compared with.
+Nothing keeps W_hh in a class of stable matrices: this model is the reference of the reparameterized ones.
 
 Letters: see memsweep.models.base; F features of a layer's input (inputs, or the states of the layer below).
 """
@@ -141,8 +141,8 @@ class VanillaRNN(LayerModel):
         for layer in range(self.config.layers):
             if layer:
                 x_NBTF = self._dropped(x_NBTF, copies=math.prod(leading[1:]))
-            found = [self._states(flat, f"l{layer}{direction}", x_NBTF) for direction in _directions(self.config)]
-            x_NBTF = torch.cat(found, -1) if len(found) > 1 else found[0]
+            states = [self._states(flat, f"l{layer}{direction}", x_NBTF) for direction in _directions(self.config)]
+            x_NBTF = torch.cat(states, -1) if len(states) > 1 else states[0]
         answers_NBTO = torch.einsum("nbtf,nof->nbto", x_NBTF, flat["readout_weight"])
         return (answers_NBTO + flat["readout_bias"][:, None, None]).unflatten(0, leading)
 

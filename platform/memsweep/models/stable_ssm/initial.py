@@ -73,13 +73,13 @@ def _raw(config: Any, rates: np.ndarray) -> np.ndarray:
 def _around_modes(config: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """The rest of a layer; the mix and the normalization start as torch.nn.Conv1d and torch.nn.LayerNorm do."""
     width, near = config.width, 1.0 / math.sqrt(config.width)
-    found: dict[str, np.ndarray] = {}
+    weights: dict[str, np.ndarray] = {}
     if config.skip:
         published = config.initialization == initialization.PUBLISHED
-        found["skip"] = rng.standard_normal(width) if published else np.zeros(width)
+        weights["skip"] = rng.standard_normal(width) if published else np.zeros(width)
     if config.glu:
-        found["glu_weight"] = rng.uniform(-near, near, (2 * width, width))
-        found["glu_bias"] = rng.uniform(-near, near, 2 * width)
+        weights["glu_weight"] = rng.uniform(-near, near, (2 * width, width))
+        weights["glu_bias"] = rng.uniform(-near, near, 2 * width)
     if config.layer_norm:
-        found |= {"norm_weight": np.ones(width), "norm_bias": np.zeros(width)}
-    return found
+        weights |= {"norm_weight": np.ones(width), "norm_bias": np.zeros(width)}
+    return weights

@@ -106,7 +106,7 @@ class StableSSM(LinearModel):
             "encoder_bias": Role(Part.BIAS, ("width",)),
         }
         for layer in range(config.layers):
-            found = {
+            layer_roles = {
                 "raw_rate": Role(Part.RECURRENT, modes, diagonal=True, rate=True),
                 "frequency": Role(Part.RECURRENT, modes, diagonal=True),
                 "log_dt": Role(Part.RECURRENT, ("width",), diagonal=True),
@@ -114,14 +114,14 @@ class StableSSM(LinearModel):
                 "output_im": Role(Part.READOUT, modes),
             }
             if config.skip:
-                found["skip"] = Role(Part.GAIN, ("width",))
+                layer_roles["skip"] = Role(Part.GAIN, ("width",))
             if config.glu:
-                found["glu_weight"] = Role(Part.READOUT, ("gated", "width"))
-                found["glu_bias"] = Role(Part.BIAS, ("gated",))
+                layer_roles["glu_weight"] = Role(Part.READOUT, ("gated", "width"))
+                layer_roles["glu_bias"] = Role(Part.BIAS, ("gated",))
             if config.layer_norm:
-                found["norm_weight"] = Role(Part.GAIN, ("width",))
-                found["norm_bias"] = Role(Part.BIAS, ("width",))
-            roles |= {f"{name}_l{layer}": role for name, role in found.items()}
+                layer_roles["norm_weight"] = Role(Part.GAIN, ("width",))
+                layer_roles["norm_bias"] = Role(Part.BIAS, ("width",))
+            roles |= {f"{name}_l{layer}": role for name, role in layer_roles.items()}
         return roles | {
             "readout_weight": Role(Part.READOUT, ("output", "width")),
             "readout_bias": Role(Part.BIAS, ("output",)),

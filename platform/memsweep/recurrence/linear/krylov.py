@@ -2,7 +2,7 @@
 
 A recurrence h_t = A h_{t-1} + u x_t with readout c answers a unit impulse with K_s = c A^s u. The lags s = i + k j are
 the product of k vectors A^i u and of T/k rows c A^{k j}; either set is built by doubling, [V, A^n V], so that all of
-it takes log2(T) squarings of A and, beside them, products with about 2 sqrt(T) vectors instead of T.
+it takes log2(T) squarings of A and products with about 2 sqrt(T) vectors instead of T.
 
 Differentiated by hand: what autograd would keep and clear for the pieces of these sets costs as much as the products.
 
@@ -89,8 +89,8 @@ def _doubled(start_NMC: Tensor, matrix_NMM: Tensor, count: int) -> list[Tensor]:
     while known < count:
         last = stages[-1]
         done = known * channels
-        wanted = last if 2 * known <= count else last[..., : (count - known) * channels]
-        stages.append(torch.cat([last[..., :done], torch.bmm(last[..., done:], wanted)], -1))
+        block = last if 2 * known <= count else last[..., : (count - known) * channels]
+        stages.append(torch.cat([last[..., :done], torch.bmm(last[..., done:], block)], -1))
         known *= 2
     return stages
 

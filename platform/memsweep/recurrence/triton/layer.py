@@ -48,27 +48,27 @@ class TritonLayer:
         return inputs_BTI.new_zeros(layer.models, *shape).index_copy_(0, live_L, y_LBTO)
 
     def gradients(self, layer: Layer, inputs_BTI: Tensor, live_N: Tensor, grad_NBTO: Tensor) -> Gradients:
-        found, live_L = Gradients.zeros_like(layer), _live(live_N, layer)
+        result, live_L = Gradients.zeros_like(layer), _live(live_N, layer)
         if len(live_L) and inputs_BTI.shape[:2].numel():
             grad_LBTO = grad_NBTO.detach()[live_L].contiguous()
-            _scatter(_Launch(_chosen(layer, live_L), inputs_BTI).gradients(grad_LBTO)[1], found, live_L)
-        return found
+            _scatter(_Launch(_chosen(layer, live_L), inputs_BTI).gradients(grad_LBTO)[1], result, live_L)
+        return result
 
     def squared(
         self, layer: Layer, inputs_BTI: Tensor, live_N: Tensor, targets_BTO: Tensor, weights_T: Tensor, gradient: bool
     ) -> tuple[Tensor, Gradients | None]:
         loss_N, live_L = inputs_BTI.new_zeros(layer.models), _live(live_N, layer)
-        found = Gradients.zeros_like(layer) if gradient else None
+        result = Gradients.zeros_like(layer) if gradient else None
         if not len(live_L) or not inputs_BTI.shape[:2].numel():
-            return loss_N, found
+            return loss_N, result
         launch = _Launch(_chosen(layer, live_L), inputs_BTI)
         targets = targets_BTO.detach().contiguous(), weights_T.detach().contiguous()
-        if found is None:
+        if result is None:
             return loss_N.index_copy_(0, live_L, launch.loss(targets)), None
         grad_LBTO = inputs_BTI.new_empty(len(live_L), *targets[0].shape)
         loss_L, of_weights = launch.gradients(grad_LBTO, targets)
-        _scatter(of_weights, found, live_L)
-        return loss_N.index_copy_(0, live_L, loss_L), found
+        _scatter(of_weights, result, live_L)
+        return loss_N.index_copy_(0, live_L, loss_L), result
 
 
 def triton_refusal(layer: Layer, inputs: Tensor) -> str:
@@ -93,8 +93,10 @@ def refusal_of_kind(layer: Layer, inputs: Tensor) -> str:
 
 
 class _Launch:
-    """Live models on one batch, in launches that fit the memory. ``found_LK`` is what they found: see the kernels for
-    its columns."""
+    """Live models on one batch, in launches that fit the memory.
+
+    ``sums_LK`` holds the sums of each model; the kernels' docstring names its columns.
+    """
 
     def __init__(self, layer: Layer, inputs_BTI: Tensor) -> None:
         self.layer, self.x = layer, inputs_BTI.detach().contiguous()
@@ -104,7 +106,7 @@ class _Launch:
         self.each = max(16 if dense else 1, _ELEMENTS // units)
         self.blocks = -(-self.batch // self.each)
         self.lengths = [1, outputs, width, inputs * width, outputs * width, layer.matrix[0].numel()]
-        self.found_LK = self.x.new_empty(layer.models, sum(self.lengths))
+        self.sums_LK = self.x.new_empty(layer.models, sum(self.lengths))
         self.constants: dict[str, Any] = {
             "HORIZON": self.horizon, "WIDTH": width, "INPUTS": inputs, "OUTPUTS": outputs,
             "UNITS": units, "SEQUENCES": self.each, "PADDED_INPUTS": _power(inputs), "PADDED_OUTPUTS": _power(outputs),
@@ -114,7 +116,7 @@ class _Launch:
 
     def outputs(self, y_LBTO: Tensor) -> None:
         everything = slice(0, self.layer.models), slice(0, self.batch)
-        self._forward(*everything, y_LBTO, None, None, self.found_LK)
+        self._forward(*everything, y_LBTO, None, None, self.sums_LK)
 
     def loss(self, targets: tuple[Tensor, Tensor]) -> Tensor:
         """``[L]``, without a gradient."""
@@ -128,7 +130,7 @@ class _Launch:
         of_model, of_sequences = self._slices()
         for models in of_model:
             count = models.stop - models.start
-            partial = self.x.new_zeros(count, self.blocks, self.found_LK.shape[1])
+            partial = self.x.new_zeros(count, self.blocks, self.sums_LK.shape[1])
             for sequences in of_sequences:
                 length = sequences.stop - sequences.start
                 states = self.x.new_empty(count, self.horizon + 1, length, self.layer.width)
@@ -137,11 +139,11 @@ class _Launch:
                 tensors = (self.x, *weights, grad_LBTO[models], states, partial)
                 backward = _kernels().backward[self._grid(models, sequences)]
                 backward(*tensors, *self._counts(sequences, partial), **self.constants)
-            self.found_LK[models] = self._summed(partial)
+            self.sums_LK[models] = self._summed(partial)
         return self._named()
 
     def _named(self) -> tuple[Tensor, Gradients]:
-        loss, offset, bias, encoder, readout, matrix = self.found_LK.split(self.lengths, dim=1)
+        loss, offset, bias, encoder, readout, matrix = self.sums_LK.split(self.lengths, dim=1)
         layer = self.layer
         of_encoder = encoder.unflatten(1, (-1, layer.width)).mT
         of_rest = matrix.reshape(layer.matrix.shape), readout.reshape(layer.readout.shape), offset
@@ -166,9 +168,9 @@ class _Launch:
 
     def _summed(self, partial: Tensor) -> Tensor:
         models, blocks, columns = partial.shape
-        found = partial.new_empty(models, columns)
-        _kernels().summed[models, -(-columns // 256)](partial, found, columns, BLOCKS=blocks, COLUMNS=256)
-        return found
+        result = partial.new_empty(models, columns)
+        _kernels().summed[models, -(-columns // 256)](partial, result, columns, BLOCKS=blocks, COLUMNS=256)
+        return result
 
     def _grid(self, models: slice, sequences: slice) -> tuple[int, int]:
         return models.stop - models.start, -(-(sequences.stop - sequences.start) // self.each)
@@ -181,7 +183,7 @@ class _Launch:
         size = self.x.element_size()
         of_block = (self.horizon + 1) * self.layer.width * self.each * size
         blocks = min(self.blocks, max(1, _MODEL_BYTES // of_block))
-        of_model = of_block * blocks + self.blocks * self.found_LK.shape[1] * size
+        of_model = of_block * blocks + self.blocks * self.sums_LK.shape[1] * size
         sequences = _cut(self.batch, blocks * self.each)
         return _cut(self.layer.models, max(1, _BYTES // of_model)), sequences
 
@@ -198,8 +200,8 @@ def _chosen(layer: Layer, live_L: Tensor) -> Layer:
     return layer.with_tensors(*(tensor.detach()[live_L].contiguous() for tensor in layer.tensors().values()))
 
 
-def _scatter(found: Gradients, into: Gradients, live_L: Tensor) -> None:
-    for one, other in zip(found, into, strict=True):
+def _scatter(result: Gradients, into: Gradients, live_L: Tensor) -> None:
+    for one, other in zip(result, into, strict=True):
         other[live_L] = one
 
 

@@ -105,8 +105,8 @@ def forward(
                 c = tl.load(readout + (model * OUTPUTS + o) * WIDTH + units, mask=real, other=0.0)
                 answers = tl.sum(c[:, None] * shown, 0) + tl.load(offset + model * OUTPUTS + o)
                 if JUDGED:
-                    wanted = tl.load(target + (rows * HORIZON + t) * OUTPUTS + o, mask=here, other=0.0)
-                    answers = answers - wanted
+                    aim = tl.load(target + (rows * HORIZON + t) * OUTPUTS + o, mask=here, other=0.0)
+                    answers = answers - aim
                     loss += tl.where(here, w * answers * answers, 0.0)
                     answers = 2.0 * w * answers
                 if ANSWERS or KEEP:

@@ -34,14 +34,14 @@ class TritonScan:
     def states(self, drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float) -> Tensor:
         """``[N, B, T, M]``, a new tensor."""
         drive, matrix = drive_NBTM.detach().resolve_conj().contiguous(), matrix.detach().resolve_conj().contiguous()
-        found = torch.empty_like(drive)
+        out = torch.empty_like(drive)
         kernels, kind = _kernels(), _kind(matrix)
-        arguments = (_real(drive), _real(matrix), _real(found), *drive.shape[1:])
+        arguments = (_real(drive), _real(matrix), _real(out), *drive.shape[1:])
         if kind == "complex":
             kernels.complex_states[_grid(drive)](*arguments, **_sizes(drive))
         else:
             kernels.states[_grid(drive)](*arguments, **_sizes(drive), **_constants(kind, activation, leak))
-        return found
+        return out
 
     def gradients(
         self, grad_NBTM: Tensor, states_NBTM: Tensor, matrix: Tensor, activation: str, leak: float
@@ -51,16 +51,16 @@ class TritonScan:
         kernels, kind = _kernels(), _kind(matrix)
         # the transpose of a dense matrix, conjugated eigenvalues: what leads back
         back = (matrix.detach().mT if kind == "dense" else matrix.detach().conj().resolve_conj()).contiguous()
-        found = torch.empty_like(grad)
-        arguments = (_real(grad), _real(states), _real(back), _real(found), *grad.shape[1:])
+        out = torch.empty_like(grad)
+        arguments = (_real(grad), _real(states), _real(back), _real(out), *grad.shape[1:])
         if kind == "complex":
             kernels.complex_errors[_grid(grad)](*arguments, **_sizes(grad))
         else:
             kernels.errors[_grid(grad)](*arguments, **_sizes(grad), **_constants(kind, activation, leak))
-        errors, before = found[:, :, 1:], states[:, :, :-1]
+        errors, before = out[:, :, 1:], states[:, :, :-1]
         if kind == "dense":
-            return found, errors.flatten(1, 2).mT @ before.flatten(1, 2)
-        return found, (errors * before.conj()).sum((1, 2))
+            return out, errors.flatten(1, 2).mT @ before.flatten(1, 2)
+        return out, (errors * before.conj()).sum((1, 2))
 
 
 def triton_refusal(drive: Tensor, matrix: Tensor, activation: str, leak: float) -> str:
