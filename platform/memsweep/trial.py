@@ -248,7 +248,7 @@ def _check(configs: Sequence[TrialConfig], options: RunOptions) -> None:
         raise ValueError("states are handed on by one worker alone: resources.workers must be 1 with a scheduler")
     if options.shards == 1:
         return
-    # a model whose ``stir`` does something draws random numbers; one with a field ``dropout``, only where it is set
+    # a model with a ``start_step`` of its own draws random numbers; one with a field ``dropout``, only where it is set
     if model.start_step is not Model.start_step and getattr(first.model, "dropout", True):
         raise ValueError(
             f"the model {first.model.name!r} draws random numbers in training (dropout), which the parts of a batch "

@@ -1,4 +1,4 @@
-"""What linear models with a dense recurrent matrix share: the response to impulses, and the balanced gauge.
+"""The impulse response and the balanced gauge of linear models with a dense recurrent matrix.
 
 Letters: see memsweep.models.base; L stands for any leading dimensions.
 """
@@ -35,13 +35,13 @@ def balanced_as_a_whole(
 ) -> dict[str, Tensor]:
     """The same linear models with encoder and readout of equal Frobenius norm, by one scale for all units.
 
-    Every matrix that commutes with the recurrent one gives a gauge; a scale is the one that all models have.
+    Every matrix that commutes with the recurrent one gives a gauge; all models have the gauge of one scale.
 
     Args:
         weights: stacked, ``[L, *shape]``, matrices for encoders and readouts, vectors for biases.
-        encoders: names of what brings the input to the states; ``biases`` are scaled with them.
+        encoders: names of the weights from the input to the states; ``biases`` are scaled with them.
         biases: names of the biases of the states.
-        readouts: names of what reads the states.
+        readouts: names of the weights that read the states.
     """
     encoder_L, readout_L = (
         torch.cat([weights[name].flatten(-2) for name in names], -1).norm(dim=-1) for names in (encoders, readouts)

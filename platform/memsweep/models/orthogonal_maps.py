@@ -1,4 +1,4 @@
-"""Orthogonal matrices: what makes them of unconstrained weights, for training, and random ones, to start from.
+"""Maps from unconstrained weights to orthogonal matrices, for training, and random orthogonal matrices, for the start.
 
 ``exponential`` and ``cayley`` take skew-symmetric matrices S to rotations: every rotation is an exp(S) (Lezcano-Casado
 and Martinez-Rubio, arXiv 1901.08428), and every one that turns no plane by 180 degrees a Cayley transform
@@ -124,6 +124,7 @@ class _Polar(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Any) -> Tensor:
         known_N11, left_NMM, values_NM, right_NMM = ctx.saved_tensors
+        # in the bases U and V, where dQ is antisymmetric: the symmetric part of the gradient has no effect
         inner_NMM = left_NMM.mT @ grads[0].contiguous() @ right_NMM.mT
         turn_NMM = inner_NMM - inner_NMM.mT
         sums_NMM = values_NM.unsqueeze(-1) + values_NM.unsqueeze(-2)
@@ -159,6 +160,7 @@ class _Squared(torch.autograd.Function):
         grad_NMM = grads[0].contiguous()
         for done in range(len(powers) - 1, -1, -1):
             turned_NMM = powers[done].mT.contiguous()
+            # d(P P) = dP P + P dP
             through_NMM = grad_NMM @ turned_NMM + turned_NMM @ grad_NMM
             grad_NMM = torch.where(squarings_N11 > done, through_NMM, grad_NMM)
         return grad_NMM, None
@@ -171,6 +173,7 @@ def _taylor(matrix_NMM: Tensor) -> Tensor:
     while len(powers) < _ORDER:
         powers.append(powers[-1] @ matrix_NMM)
     total = powers[-1] / math.factorial(_ORDER**2)
+    # Horner's scheme in A^4: each block adds four terms of the series
     for block in range(_ORDER - 1, -1, -1):
         total = total + identity_MM / math.factorial(_ORDER * block)
         for index in range(1, _ORDER):

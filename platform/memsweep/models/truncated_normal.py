@@ -1,4 +1,4 @@
-"""Normal numbers within two deviations, as JAX and flax draw them: rare large entries do not occur."""
+"""Normal numbers within two standard deviations, as JAX and flax draw initial weights."""
 
 from __future__ import annotations
 

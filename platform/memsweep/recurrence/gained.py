@@ -173,6 +173,7 @@ class PlainGained:
             value = evaluate(a_NSBM, cell, gains_NS)
             slopes_NSBM = slopes(a_NSBM, cell, gains_NS, value)
             arriving_NSBM = torch.empty_like(slopes_NSBM) if {"threshold", "gains"} & required else None
+            # grads_NTBM is overwritten in place: g_t arrives complete at its step, and becomes e_t = f'_t g_t
             for step in range(last - 1, first - 1, -1):
                 grad_NBM = grads_NTBM[:, step]
                 if arriving_NSBM is not None:

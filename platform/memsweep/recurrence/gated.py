@@ -142,6 +142,7 @@ class _GatedScan(torch.autograd.Function):
         # e_t, in place: what is to be multiplied by g_t
         errors_TNB3M = torch.stack([of_reset, of_update, of_candidate * gates.reset], -2)
         grads_TNBM = outer[0].permute(2, 0, 1, 3).clone(memory_format=torch.contiguous_format)
+        # in place: grads_TNBM[t] is complete when its step comes, errors_TNB3M[t] becomes e_t
         for step in range(len(grads_TNBM) - 1, -1, -1):
             grad_NBM, error_NB3M = grads_TNBM[step], errors_TNB3M[step]
             error_NB3M.mul_(grad_NBM.unsqueeze(-2))

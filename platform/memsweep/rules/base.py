@@ -37,7 +37,10 @@ class Rule(ABC):
     trains_layers: ClassVar[bool] = True
 
     def traced(self, unit: Unit) -> frozenset[str]:
-        """Parts of a unit whose sensitivities are carried from step to step; of the others, one step counts."""
+        """The parts of a unit whose sensitivities are carried from step to step; none by default.
+
+        The other parts learn from single steps.
+        """
         return frozenset()
 
     @classmethod

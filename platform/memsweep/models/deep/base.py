@@ -1,4 +1,4 @@
-"""Deep models whose layers hold recurrent units: those for which learning rules are defined."""
+"""The base class of deep models with recurrent units, for which learning rules are defined."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class DeepModel(StackedModel):
 
     @classmethod
     def rule_refusal(cls, config: Any) -> str | None:
-        """Why no rule that goes forward in time fits such a model whose unit it fits; None: nothing is against it."""
+        """Why no rule that goes forward in time fits a model of this config, whatever its unit; None by default."""
         return None
 
     @classmethod

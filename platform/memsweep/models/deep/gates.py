@@ -57,7 +57,7 @@ def apply_gates(mixing: str, weights: Weights, a_NBTF: Tensor, drop: Callable[[T
     activated = drop(functional.gelu(a_NBTF, approximate="tanh"), 0)
     if mixing == GELU:
         return activated
-    if mixing == FULL_GLU:  # both maps read the same: one product, and the gate in one pass over it
+    if mixing == FULL_GLU:  # both maps have one input: one product [N, B, T, 2 F], and the gate in one pass over it
         maps = [torch.cat([weights[f"{name}_{what}"] for name in _MAPS[mixing]], 1) for what in ("weight", "bias")]
         return drop(functional.glu(affine(activated, *maps), -1), 1)
     gate = torch.sigmoid(affine(activated, weights["gate_weight"], weights["gate_bias"]))

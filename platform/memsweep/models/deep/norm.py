@@ -1,6 +1,6 @@
 """Normalizations in the layers of a deep model: of the features of a step, or of each feature over a batch.
 
-Over a batch every step of every sequence counts alike, those behind the end of a shorter sequence, too.
+Over a batch every step of every sequence counts alike, including the padding of shorter sequences.
 
 Letters: see memsweep.models.deep.unit.
 """
@@ -63,6 +63,7 @@ class Norm:
         gain, bias = weights[_GAIN][:, None, None], weights[_BIAS][:, None, None]
         if self.norm == LAYER:
             return torch.addcmul(bias, functional.layer_norm(x_NBTF, x_NBTF.shape[-1:], eps=_LAYER_EPSILON), gain)
+        # folded into one scale and one shift per feature, [N, 1, 1, F]: one pass over the features
         mean, variance = self._batch_statistics(x_NBTF) if training else self._running_statistics(weights)
         scale = gain * torch.rsqrt(variance + _BATCH_EPSILON)
         return torch.addcmul(bias - mean * scale, x_NBTF, scale)

@@ -1,9 +1,9 @@
-"""Recurrent units: what stands in the layers of a deep model, and what a learning rule needs to know of it.
+"""The base class of recurrent units, the layers' memory in a deep model, and the derivatives that learning rules use.
 
-A unit is one recurrence, h_t = f(x_t, h_{t-1}) with h_{-1} = 0, and a map from its states to what the layer answers.
-What multiplies states and inputs inside of f is called its parts: a function of the weights, such as the eigenvalue
-exp(-exp(nu) + i exp(theta)) of an LRU. Unit i of the states feels row i of every part and of no other, so that the
-derivative of h_t by a part, kept for the states' own row alone, has the shape of the part.
+A unit is one recurrence, h_t = f(x_t, h_{t-1}) with h_{-1} = 0, and a map from its states to the layer's answers.
+The tensors that multiply states and inputs inside f are its parts. They are functions of the weights, such as the
+eigenvalue exp(-exp(nu) + i exp(theta)) of an LRU. State i depends directly on row i of every part alone, so that the
+derivative of h_t by a part, kept for each state's own row, has the shape of the part.
 
 Complex derivatives follow torch's convention: the gradient of a real loss L by z = a + ib is dL/da + i dL/db. A
 sensitivity e = dh/dz of a holomorphic map gives the gradient conj(e) times that of h.
@@ -24,14 +24,14 @@ from torch import Tensor
 from memsweep.models.base import Role, Weights
 
 Parts = Mapping[str, Tensor]
-"""What multiplies states and inputs, by name: ``[N, M, ...]`` each."""
+"""The tensors that multiply states and inputs, by name: ``[N, M, ...]`` each."""
 
 
 class Unit(ABC):
-    """One recurrence of a deep model; knows nothing of the layers around it.
+    """One recurrence of a deep model, independent of the layers around it.
 
-    A unit owns a frozen ``Config``, registers itself by ``register_unit``, and is then found by every deep model and by
-    every learning rule.
+    A unit owns a frozen ``Config`` and registers itself by ``register_unit``; every deep model and every learning rule
+    can then use it.
 
     Args:
         config: of the unit.
@@ -41,12 +41,12 @@ class Unit(ABC):
 
     Config: ClassVar[type]
     elementwise: ClassVar[bool] = False
-    """Every state feels its own past alone: dh_t/dh_{t-1} is diagonal, and exact sensitivities cost no more than the
-    weights."""
+    """Whether each state depends on its own past alone: dh_t/dh_{t-1} is diagonal, and exact sensitivities have the size
+    of the weights."""
     part_names: ClassVar[frozenset[str]]
     """Names of all parts."""
     forgetting: ClassVar[frozenset[str]] = frozenset()
-    """Those that act inside of the recurrence or scale what it takes in; the others bring the input to the states."""
+    """Parts inside the recurrence, and the scale of its input; the other parts bring the input to the states."""
 
     def __init__(self, config: Any, width: int, features: int) -> None:
         self.config, self.width, self.features = config, width, features
@@ -60,17 +60,17 @@ class Unit(ABC):
 
     @classmethod
     def refusal(cls, config: Any, width: int, features: int) -> str | None:
-        """Why a unit cannot have these sizes, as a sentence that says what to do; None where it can."""
+        """Why a unit cannot have these sizes, as a sentence that says what to do; None by default: it can."""
         return None
 
     @classmethod
     def is_linear(cls, config: Any) -> bool:
-        """States and answers are linear in the inputs."""
+        """Whether states and answers are linear in the inputs; False by default."""
         return False
 
     @abstractmethod
     def roles(self) -> Mapping[str, Role]:
-        """What each weight tensor of a unit is; ``layer`` is the model's to fill in."""
+        """The role of each weight tensor, by its name; the model fills in ``layer``."""
 
     @abstractmethod
     def initial(self, horizon: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -78,7 +78,7 @@ class Unit(ABC):
 
     @abstractmethod
     def parts(self, weights: Weights) -> dict[str, Tensor]:
-        """What multiplies states and inputs, differentiable by the weights, ``[N, *shape]``."""
+        """The parts, differentiable by the weights, ``[N, *shape]``."""
 
     @abstractmethod
     def states(self, parts: Parts, x_NBTF: Tensor) -> Tensor:
@@ -92,8 +92,8 @@ class Unit(ABC):
             parts: as from ``parts``.
             x_NBTF: inputs.
             before_NBTM: h_{t-1} of each step.
-            recurrent: whether a gradient reaches what multiplies ``before_NBTM``, and ``before_NBTM`` itself, through
-                the recurrent connection. The value is the same.
+            recurrent: whether a gradient passes the recurrent connection, to ``before_NBTM`` and to the parts that
+                multiply it. The value is the same.
         """
 
     @abstractmethod
@@ -106,10 +106,10 @@ class Unit(ABC):
 
     @abstractmethod
     def answers(self, weights: Weights, states_NBTM: Tensor, x_NBTF: Tensor) -> Tensor:
-        """What the layer goes on with, ``[N, B, T, F]``, real and differentiable."""
+        """The answers of the unit to its layer, ``[N, B, T, F]``, real and differentiable."""
 
     def balanced(self, weights: Weights) -> dict[str, Tensor]:
-        """The same unit with what brings the input to the states as large as what reads them; asked of linear ones.
+        """The same unit with input and output weights of equal size; called for linear units only.
 
         Args:
             weights: ``[N..., *shape]``, any number of leading dimensions.
@@ -117,7 +117,7 @@ class Unit(ABC):
         raise NotImplementedError(f"{type(self).__name__} does not say how it is balanced")
 
     def eigenvalues(self, weights: Weights) -> Tensor | None:
-        """Of the recurrence linearized at rest, ``[N, modes]``; None where it has no such."""
+        """Eigenvalues of the recurrence linearized at rest, ``[N, modes]``; None by default."""
         return None
 
 
@@ -128,14 +128,14 @@ class Recurrence(Protocol):
         """States of a layer, ``[N, B, T, M]``: values never depend on the rule, gradients do."""
 
     def features(self, x_NBTF: Tensor) -> Tensor:
-        """What the readout reads of the last layer's answers."""
+        """The features that the readout reads, from the last layer's answers."""
 
     def average(self, x_NBTF: Tensor) -> Tensor:
         """Mean of the features of all steps up to each one, ``[N, B, T, F]``."""
 
 
 class Through:
-    """Backpropagation through time: what models do unless a rule says otherwise."""
+    """Backpropagation through time, the default of every model."""
 
     def states(self, layer: int, unit: Unit, parts: Parts, x_NBTF: Tensor) -> Tensor:
         del layer

@@ -83,6 +83,7 @@ class GRUUnit(Unit):
     def slope(self, parts: Parts, x_NBTF: Tensor, before_NBTM: Tensor) -> Tensor:
         gates = self._gates(parts, x_NBTF, before_NBTM)
         own = [parts[name].diagonal(dim1=-2, dim2=-1)[:, None, None] for name in _MATRICES]
+        # dh_t/dh_{t-1} = (1 - z) I + the gates' slopes times the rows of U; its diagonal needs that of U alone
         through = (slope * matrix for slope, matrix in zip(_of_images(gates, before_NBTM), own, strict=True))
         return 1.0 - gates.update + sum(through)
 
@@ -109,7 +110,7 @@ class GRUUnit(Unit):
         return spectrum.eigenvalues(jacobian_NMM)
 
     def _drive(self, parts: Parts, x_NBTF: Tensor) -> Tensor:
-        return mapped(_joined(parts, _ENCODERS), x_NBTF) + _joined(parts, _BIASES)[:, None, None]
+        return mapped(_joined(parts, _ENCODERS), x_NBTF) + _joined(parts, _BIASES)[:, None, None]  # [N, B, T, 3 M]
 
     def _gates(self, parts: Parts, x_NBTF: Tensor, before_NBTM: Tensor) -> Gates:
         driven = self._drive(parts, x_NBTF).chunk(3, -1)
@@ -125,7 +126,7 @@ def _joined(parts: Parts, names: list[str]) -> Tensor:
 
 
 def _of_images(gates: Gates, before: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Derivatives of h_t by U_r h_{t-1}, U_z h_{t-1} and U_n h_{t-1}."""
+    """Derivatives of h_t by U_r h_{t-1}, U_z h_{t-1} and U_n h_{t-1}: the last reaches h_t through the reset gate."""
     of_reset, of_update, of_candidate = gates.slopes(before)
     return of_reset, of_update, of_candidate * gates.reset
 

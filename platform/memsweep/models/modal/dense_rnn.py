@@ -10,8 +10,8 @@ readout (c, d). What P is, ``basis`` says:
     encoder and readout. With ``normalize``, g = P^T diag(sqrt(1 - lambda^2)) P: every mode keeps unit variance under
     white noise; otherwise g = 1.
 ``free``: P is trained as it stands, orthogonal at the start alone, as in the code published with arXiv 2305.19190.
-    With rates r = f(w), h_t = h_{t-1} + dt sigma( (u x_t + b) / dt - P^T diag(r) P h_{t-1} ): what the rates are no
-    longer decides how fast the model forgets, and a P that grows makes any of them leave the unit circle. The basis
+    With rates r = f(w), h_t = h_{t-1} + dt sigma( (u x_t + b) / dt - P^T diag(r) P h_{t-1} ): the rates alone no longer
+    decide how fast the model forgets, and a growing P makes any eigenvalue leave the unit circle. The basis
     scales Euler's increment and nothing else, so that ``euler`` is the one discretization.
 
 Letters: see memsweep.models.base.
@@ -132,13 +132,14 @@ class DenseRNN(ModalModel):
         }
 
     def layer(self, weights: Weights) -> Layer:
-        """In the basis of the modes where they stay apart."""
+        """In the basis of the modes where no activation mixes them."""
         leading, dt = leading_shape(self, weights), self.config.dt
         # before the leading dimensions are flattened: replicas may differ in their parameterization, copies may not
         flat = len(leading) - 1
         diagonal_NM, basis_NMM = self.modes(weights).flatten(0, flat), self._basis(weights).flatten(0, flat)
         weights = {name: value.flatten(0, flat) for name, value in weights.items()}
         if self.config.basis == ORTHOGONAL and self.config.activation == "linear":
+            # the basis of the modes, where the recurrence is diagonal, [N, M]: a step costs M products, not M^2
             weights, matrix = self._rotated(weights, basis_NMM), diagonal_NM - 1.0
             gain_NM = self.gain(diagonal_NM)
             encoder_NMI, bias_NM = gain_NM.unsqueeze(-1) * weights["encoder_weight"], gain_NM * weights["encoder_bias"]

@@ -1,4 +1,4 @@
-"""What linear models of independent modes share: the response to impulses, and the balanced gauge.
+"""The impulse response and the balanced gauge of linear models of independent modes.
 
 Weights have the names encoder_weight ``[N, M, I]``, encoder_bias ``[N, M]``, readout_weight ``[N, O, M]`` and
 readout_bias ``[N, O]``; see memsweep.models.base for the letters.
@@ -25,9 +25,9 @@ def modal_response(weights: Weights, eigenvalues_NM: Tensor, gain_NM: Tensor, ho
 
 
 class _ModalAnswers(torch.autograd.Function):
-    """Kernel and drift with all that leads to them, differentiated by hand.
+    """Kernel and drift from the weights, differentiated by hand.
 
-    For small models, the many small steps from weights to amplitudes and back would cost more than the answers.
+    In small models autograd's many small steps from weights to amplitudes would cost more than the products.
     Channels are every input, then the encoder bias as one more input that is always on.
     """
 
@@ -47,6 +47,7 @@ class _ModalAnswers(torch.autograd.Function):
         drive_NCM = encoder_NMI.new_empty(*leading, inputs + 1, width)
         torch.mul(encoder_NMI.mT, gain_NM.unsqueeze(-2), out=drive_NCM[..., :-1, :])
         torch.mul(bias_NM, gain_NM, out=drive_NCM[..., -1, :])
+        # one amplitude per output, channel and mode: answers are amplitudes times powers of the eigenvalues
         amplitudes_NOCM = readout_NOM.unsqueeze(-2) * drive_NCM.unsqueeze(-3)
         outputs, channels = amplitudes_NOCM.shape[-3:-1]
         answers_NOCT = (amplitudes_NOCM.flatten(-3, -2) @ powers_NMT).unflatten(-2, (outputs, channels))
@@ -66,9 +67,11 @@ class _ModalAnswers(torch.autograd.Function):
         room[..., 0, :, :-1, :horizon] = kernel_NOIT
         room[..., 0, :, -1, :horizon] = onward_NOT
         room[..., 0, :, :, horizon:] = 0.0
-        pulled = pulled_back(room.flatten(-3, -2), powers_NMT)
-        amplitudes, slopes = (part.unflatten(-2, (outputs, channels)) for part in pulled)
+        # [N, O, C, M] each: gradients by amplitudes, and by eigenvalues per unit of amplitude
+        both = pulled_back(room.flatten(-3, -2), powers_NMT)
+        amplitudes, slopes = (part.unflatten(-2, (outputs, channels)) for part in both)
         drives_NCM = (amplitudes * readout_NOM.unsqueeze(-2)).sum(-3)
+        # by encoder and bias: through the gain, which each channel shares
         gained_NCM = drives_NCM * gain_NM.unsqueeze(-2)
         gains_NM = None
         if ctx.needs_input_grad[5]:

@@ -201,7 +201,7 @@ class StableSSM(LinearModel):
         return Response(kernel=answers_NOCT[..., :-1, :], drift=drift_NOT)
 
     def balanced(self, weights: Weights) -> dict[str, Tensor]:
-        """In every channel, |encoder|^2 = |output|^2 + |readout|^2: the input side against all of the output side.
+        """Scales every channel so that |encoder|^2 = |output|^2 + |readout|^2: input side against output side.
 
         Without ``residual`` the output weights (with skip) have a free scale, too: there |output| = |readout| as well.
         The residual, whose path has no weight, pins that scale.
@@ -214,6 +214,7 @@ class StableSSM(LinearModel):
             free = alive & (output > 0)
             equal = (encoder * output * readout / math.sqrt(2.0)) ** (1.0 / 3.0)
             own = torch.where(free, equal / torch.where(free, output, 1.0), 1.0)
+        # u, c, r: norms of encoder, output and readout
         # u^2/s = c^2 + s r^2 for s, the square of the encoder's scale; the form of the root that does not cancel
         fixed, moving = (output * own).square(), encoder * readout / own
         root = fixed + (fixed.square() + 4.0 * moving.square()).sqrt()

@@ -58,6 +58,7 @@ class _DenseResponse(torch.autograd.Function):
         covectors = far[-1][..., : outer * outputs]
         ctx.save_for_backward(*near, *far)
         ctx.sizes = (outputs, channels, inner, outer, len(near))
+        # lag i + K j: row j of the covectors times column i of the vectors
         by_lag_NJOKC = torch.bmm(covectors.mT, vectors).view(-1, outer, outputs, inner, channels)
         return by_lag_NJOKC.permute(0, 2, 4, 1, 3).flatten(-2)[..., :horizon].contiguous()
 
