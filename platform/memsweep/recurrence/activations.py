@@ -59,6 +59,8 @@ _ALL = (
 )
 
 ACTIVATIONS = {activation.name: activation for activation in _ALL}
+CODES = {"linear": 0, "hardtanh": 1, "tanh": 2, "relu": 3}
+"""The numbers by which fused kernels know the activations."""
 
 
 def activation_named(name: str) -> Activation:

@@ -16,7 +16,7 @@ from memsweep import registry
 from memsweep.config.schema.canonical import to_dict
 from memsweep.learning.ensemble.flat_layout import bucket, slots
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
-from memsweep.models.base import LinearModel, Model, Part, Role, Signature, as_linear
+from memsweep.models.base import LinearModel, Model, Part, Role, Signature, Traits, as_linear
 from memsweep.streams import Stream
 
 
@@ -40,11 +40,14 @@ class ModelSuite:
     steps_alike = True
 
     def model_class(self) -> type[Model]:
-        result: type[Model] = registry.get(registry.MODEL, self.model)
-        return result
+        model: type[Model] = registry.get(registry.MODEL, self.model)
+        return model
 
     def model_config(self) -> Any:
         return self.config if self.config is not None else self.model_class().Config()
+
+    def traits(self) -> Traits:
+        return self.model_class().traits(self.model_config())
 
     def roles(self) -> Mapping[str, Role]:
         return self.model_class().roles(self.model_config())
@@ -92,7 +95,7 @@ class ModelSuite:
 
     def test_carried_states_go_on_where_a_sequence_was_cut(self) -> None:
         model, inputs = self.build(), self.inputs()
-        if not model.traits(self.model_config()).carries_states:
+        if not self.traits().carries_states:
             return
         weights = stacked(model)
         whole, last = model.outputs_from(weights, inputs, None)
@@ -136,11 +139,11 @@ class ModelSuite:
     def ensembles(self, configs: Sequence[Any]) -> list[Ensemble]:
         """A replica of each config, seeds 0, 1, ...: at fixed shapes where the model takes company."""
         replicas = [Replica(0, config, seed, 0.01) for seed, config in enumerate(configs)]
-        rows = slots if self.model_class().traits(self.model_config()).pack_fields else None
-        result = build(self.model_class(), replicas, self.signature, torch.float64, rows)
-        for ensemble in result:
+        rows = slots if self.traits().pack_fields else None
+        ensembles = build(self.model_class(), replicas, self.signature, torch.float64, rows)
+        for ensemble in ensembles:
             ensemble.model.eval()
-        return result
+        return ensembles
 
     def test_a_replica_of_an_ensemble_equals_the_model_alone(self) -> None:
         config, model_class = self.model_config(), self.model_class()
@@ -165,15 +168,15 @@ class ModelSuite:
     def relatives(self) -> list[Any]:
         """Configs that may share an ensemble with the tested one: other widths, every parameterization."""
         config = self.model_config()
-        packable = self.model_class().traits(config).pack_fields
-        result = [config]
+        packable = self.traits().pack_fields
+        relatives = [config]
         if "width" in packable:
-            result += [dataclasses.replace(config, width=width) for width in (1, config.width + 1)]
+            relatives += [dataclasses.replace(config, width=width) for width in (1, config.width + 1)]
         if "parameterization" in packable:
             for name in registry.names(registry.PARAMETERIZATION):
                 part = registry.get(registry.PARAMETERIZATION, name).Config()
-                result.append(dataclasses.replace(config, parameterization=part))
-        return result
+                relatives.append(dataclasses.replace(config, parameterization=part))
+        return relatives
 
     def test_an_ensemble_of_relatives_equals_each_alone(self) -> None:
         for ensemble in self.ensembles(self.relatives()):
@@ -192,7 +195,7 @@ class ModelSuite:
     def test_company_does_not_change_a_bit(self) -> None:
         """A replica alone at the fixed shapes of an ensemble, and in the middle of relatives."""
         config = self.model_config()
-        if not self.model_class().traits(config).pack_fields:
+        if not self.traits().pack_fields:
             return  # such a model never has company
         relatives = [other for other in self.relatives() if bucket(other.width) == bucket(config.width)]
         (company,) = self.ensembles([*relatives, config])
@@ -214,8 +217,8 @@ class ModelSuite:
     def response(self, model: Model, weights: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Kernel and drift of the one replica of a linear model."""
         assert isinstance(model, LinearModel)
-        result = model.response(weights, self.signature.horizon)
-        return result.kernel[0], result.drift[0]
+        response = model.response(weights, self.signature.horizon)
+        return response.kernel[0], response.drift[0]
 
     def test_balancing_changes_the_gauge_and_nothing_else(self) -> None:
         model = self.build()
@@ -229,7 +232,7 @@ class ModelSuite:
         parts = (Part.ENCODER, Part.READOUT)
         encoder, readout = (self.squares(balanced, part) for part in parts)
         torch.testing.assert_close(encoder, readout, rtol=1e-10, atol=1e-12)
-        if model.traits(self.model_config()).separate_modes:
+        if self.traits().separate_modes:
             encoder, readout = (self.squares_by_mode(model.modal(balanced), part) for part in parts)
             torch.testing.assert_close(encoder, readout, rtol=1e-10, atol=1e-12)
 
@@ -249,7 +252,7 @@ class ModelSuite:
     def test_modes_are_a_change_of_basis(self) -> None:
         """A model in the basis of its modes and back is the same model."""
         model = self.build()
-        if not model.traits(self.model_config()).separate_modes:
+        if not self.traits().separate_modes:
             return
         weights = stacked(model)
         back = model.modal(model.modal(weights), inverse=True)

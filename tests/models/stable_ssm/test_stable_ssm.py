@@ -17,8 +17,7 @@ from memsweep import registry
 from memsweep.models.base import LinearModel, Signature, as_linear
 from memsweep.models.parameterizations.base import build
 from memsweep.models.parameterizations.maps import Best, Direct, Relu
-from memsweep.models.stable_ssm.convolution import causal_convolution
-from memsweep.models.stable_ssm.layer import discretized, kernel, layer_norm
+from memsweep.models.stable_ssm.layer import causal_convolution, discretized, kernel, layer_norm
 from memsweep.models.stable_ssm.model import StableSSM
 from memsweep.testing import ModelSuite
 from memsweep.trial import run_trial

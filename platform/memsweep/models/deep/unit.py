@@ -41,8 +41,8 @@ class Unit(ABC):
 
     Config: ClassVar[type]
     elementwise: ClassVar[bool] = False
-    """Whether each state depends on its own past alone: dh_t/dh_{t-1} is diagonal, and exact sensitivities have the size
-    of the weights."""
+    """Whether each state depends on its own past alone: dh_t/dh_{t-1} is diagonal, and exact sensitivities are of the
+    size of the weights."""
     part_names: ClassVar[frozenset[str]]
     """Names of all parts."""
     forgetting: ClassVar[frozenset[str]] = frozenset()

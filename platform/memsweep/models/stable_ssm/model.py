@@ -37,9 +37,8 @@ from memsweep.models import initialization
 from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Traits, Weights, flattened
 from memsweep.models.parameterizations.base import build
 from memsweep.models.parameterizations.maps import Exp
-from memsweep.models.stable_ssm.convolution import causal_convolution
 from memsweep.models.stable_ssm.initial import FREE, FREQUENCIES, RELATIVE, initial_layer
-from memsweep.models.stable_ssm.layer import discretized, kernel, layer_norm
+from memsweep.models.stable_ssm.layer import causal_convolution, discretized, kernel, layer_norm
 from memsweep.registry import register_model
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

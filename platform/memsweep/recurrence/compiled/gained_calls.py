@@ -10,8 +10,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from memsweep.recurrence.activations import CODES
 from memsweep.recurrence.cell import MODRELU, Cell, CellGradients
-from memsweep.recurrence.compiled.library import CODES, Kernel, readable
+from memsweep.recurrence.compiled.library import Kernel, readable
 
 _CODES = CODES | {MODRELU: len(CODES)}
 _PLAIN, _FACTOR, _EXPONENTIAL = range(3)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from memsweep.recurrence.compiled.library import CODES, Kernel, readable
+from memsweep.recurrence.activations import CODES
+from memsweep.recurrence.compiled.library import Kernel, readable
 from memsweep.recurrence.layer import Gradients, Layer
 
 _OUTPUTS, _GRADIENTS, _LOSS, _LOSS_AND_GRADIENTS = range(4)

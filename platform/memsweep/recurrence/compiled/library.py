@@ -26,8 +26,6 @@ _REALS = {
     torch.float32: "float",
     torch.complex64: "float",
 }
-CODES = {"linear": 0, "hardtanh": 1, "tanh": 2, "relu": 3}
-"""Activations as the library numbers them."""
 _log = logging.getLogger("memsweep")
 
 

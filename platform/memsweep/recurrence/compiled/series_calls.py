@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from memsweep.recurrence.compiled.library import CODES, Kernel, readable, shares_of_rows
+from memsweep.recurrence.activations import CODES
+from memsweep.recurrence.compiled.library import Kernel, readable, shares_of_rows
 
 _DIAGONAL, _DENSE, _COMPLEX = range(3)
 

@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from memsweep.recurrence.activations import CODES
 from memsweep.recurrence.layer import Gradients, Layer, refused_layer
 
-_CODES = {"linear": 0, "hardtanh": 1, "tanh": 2, "relu": 3}
 _ELEMENTS = 1024
 """States that one program holds: eight for each of the 128 threads of Triton's four warps."""
 _WIDEST, _WIDEST_DENSE = 1024, 64
@@ -110,7 +110,7 @@ class _Launch:
         self.constants: dict[str, Any] = {
             "HORIZON": self.horizon, "WIDTH": width, "INPUTS": inputs, "OUTPUTS": outputs,
             "UNITS": units, "SEQUENCES": self.each, "PADDED_INPUTS": _power(inputs), "PADDED_OUTPUTS": _power(outputs),
-            "DENSE": dense, "SIGMA": _CODES[layer.activation], "TAU": _CODES[layer.output],
+            "DENSE": dense, "SIGMA": CODES[layer.activation], "TAU": CODES[layer.output],
             "CARRIED": layer.leak == 1.0, "num_warps": 8 if dense else 4,
         }  # fmt: skip
 

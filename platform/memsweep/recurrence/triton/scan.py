@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from memsweep.recurrence.activations import CODES
 from memsweep.recurrence.layer import refused_scan
 
-_CODES = {"linear": 0, "hardtanh": 1, "tanh": 2, "relu": 3}
 _ELEMENTS = 1024
 """States that one program holds: eight for each of the 128 threads of Triton's four warps."""
 _WIDEST = 1024
@@ -105,7 +105,7 @@ def _grid(series_NBTM: Tensor) -> tuple[int, int]:
 
 
 def _constants(kind: str, activation: str, leak: float) -> dict[str, Any]:
-    return {"DENSE": kind == "dense", "SIGMA": _CODES[activation], "CARRIED": leak == 1.0}
+    return {"DENSE": kind == "dense", "SIGMA": CODES[activation], "CARRIED": leak == 1.0}
 
 
 @functools.cache
