@@ -7,7 +7,7 @@ CUDA builds and is imported when it is needed.
 A model's bits depend neither on the other models nor on how many of them are live: the work is cut by shapes alone, and
 sums are taken in a fixed order.
 
-To check it: ``pytest tests/recurrence/triton/test_triton_layer.py``. On a machine with a GPU its tests run there;
+To check it: ``pytest tests/recurrence/test_triton_layer.py``. On a machine with a GPU its tests run there;
 elsewhere Triton's interpreter runs the kernels where triton is installed, and where it is not, the tests are skipped.
 
 Letters: see memsweep.recurrence.layer; L live models, S sequences of a launch.
