@@ -1,4 +1,4 @@
-"""Character by character through a text of one's own."""
+"""Prediction of the next character of a text file."""
 
 from __future__ import annotations
 
@@ -9,41 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memsweep.config.core.fields import setting
-from memsweep.data.api import DATA_VARIABLE, Corpus, TextTask, data_folder
+from memsweep.data.api import DATA_VARIABLE, Corpus, TextTask, data_folder, existing, published_text
 from memsweep.registry import register_task
 
 
-def _at_hand() -> str:
-    """``text.txt`` in the data folder, or the help texts that every Python brings along."""
+def _default_file() -> str:
+    """``text.txt`` in the data folder, or the help texts of the Python installation."""
     own = Path(data_folder()) / "text.txt"
-    found = None if own.is_file() else importlib.util.find_spec("pydoc_data.topics")
-    return str(own) if found is None or found.origin is None else found.origin
-
-
-def _text(path: Path) -> str:
-    """The characters of a file.
-
-    Raises:
-        ValueError: the file is not there or is no text, with a sentence that says what to do.
-    """
-    try:
-        return path.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        raise ValueError(
-            f"there is no file {path}. Put a text there (plain, in UTF-8), or say with the field file where one is"
-        ) from None
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path} is no text in UTF-8: its byte {error.start} (0x{error.object[error.start]:02x}) fits into no "
-            "character. Store the text as UTF-8, or name another file"
-        ) from None
+    topics = None if own.is_file() else importlib.util.find_spec("pydoc_data.topics")
+    return str(own) if topics is None or topics.origin is None else topics.origin
 
 
 @functools.lru_cache(maxsize=2)
 def _corpus(path: Path, changed: int, validation_share: float, test_share: float) -> Corpus:
-    text = _text(path)
+    if not path.exists():
+        raise ValueError(
+            f"there is no file {path}. Put a text there (plain, in UTF-8), or say with the field file where one is"
+        )
+    text = published_text(path, "Store the text as UTF-8, or name another file")
     validation, test = (round(len(text) * share) for share in (validation_share, test_share))
     train = max(0, len(text) - validation - test)
     try:
@@ -54,16 +37,15 @@ def _corpus(path: Path, changed: int, validation_share: float, test_share: float
 
 @register_task("char_text")
 class CharText(TextTask):
-    """Predict every next character of a text file, with the state carried on from window to window."""
+    """Predict every next character of a text file, with the state carried from window to window."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
-        """Which text, how it is split by position (training first, then validation, then test), and how long the
-        windows are through which gradients flow. Characters that the training part lacks count as one symbol, the
-        unknown."""
+        """The text, its split by position (training, then validation, then test), and the length of the windows through
+        which gradients flow. Characters that the training part lacks count as one symbol, the unknown."""
 
         file: str = setting(
-            factory=_at_hand,
+            factory=_default_file,
             doc=f"the text, UTF-8; default: text.txt in the folder ${DATA_VARIABLE} (data, where that is not set), or "
             "else the help texts that Python brings along, of some 700 000 characters",
             cosmetic=True,
@@ -75,11 +57,11 @@ class CharText(TextTask):
         test_share: float = setting(0.1, "share of the text, its end, that tests", above=0.0, below=1.0)
 
         def __post_init__(self) -> None:
-            # a worker may run in another folder than the command that was given
+            # a worker may run in another working folder than the command
             object.__setattr__(self, "file", str(Path(self.file).absolute()))
 
         def problems(self) -> Iterable[str]:
-            """What is wrong between the fields, or with the file, one sentence each."""
+            """Contradictions between the fields, and problems with the file, one sentence each."""
             if self.validation_share + self.test_share >= 1.0:
                 yield (
                     f"validation_share {self.validation_share} and test_share {self.test_share} leave nothing to "
@@ -98,7 +80,7 @@ class CharText(TextTask):
             """The text, read once for all tasks that split it alike.
 
             Raises:
-                ValueError: there is none, with a sentence that says what to do.
+                ValueError: the file does not exist or is no text.
             """
             path = Path(self.file)
             changed = path.stat().st_mtime_ns if path.is_file() else 0
@@ -106,12 +88,5 @@ class CharText(TextTask):
 
     @classmethod
     def data_files(cls, config: Config) -> list[Path]:
-        """The text, where it is there."""
-        return [path for path in [Path(config.file)] if path.is_file()]
-
-    @property
-    def horizon(self) -> int:
-        return self.config.horizon
-
-    def load(self) -> Corpus:
-        return self.config.corpus()
+        """The text, if it exists."""
+        return existing([Path(config.file)])

@@ -1,4 +1,4 @@
-"""Copying bits: read a pattern of random bits, keep it through a pause, and say it again when asked.
+"""Copying bits: read a pattern of random bits, keep it through a delay, and output it when asked.
 
 The layout of Zucchet et al. (2023, arXiv 2305.15947), for a pattern of L steps and a padding of P; a sequence has
 2L + P + 1 steps. One input more than there are bits, the control, asks for the pattern::
@@ -6,7 +6,7 @@ The layout of Zucchet et al. (2023, arXiv 2305.15947), for a pattern of L steps 
     inputs    L steps of bits | P steps of zeros | the control | L steps of zeros
     targets                                                    | the L steps of bits
 
-The published sweeps give a padding of 5 under a name that nothing reads, so that 7 is in force; 7 is our default.
+The published sweeps set a padding of 5 under a name that their code does not read, so theirs was 7, our default.
 
 Letters: N leading dimensions (replicas, copies), B batch, T time (horizon), L pattern length, K bits.
 """
@@ -20,23 +20,21 @@ import torch
 from torch import Tensor
 
 from memsweep.config.core.fields import setting
-from memsweep.data.api import Batch, Stream, Task, step_cross_entropy
+from memsweep.data.api import SURE, Batch, Stream, Task, step_cross_entropy
 from memsweep.registry import register_task
-
-SURE = 50.0  # nats by which the oracle's answer stands above the other
 
 
 @register_task("copying_bits")
 class CopyingBits(Task):
-    """Say a pattern of random bits again after a pause; cross entropy of a bit, averaged over the pattern.
+    """Output a pattern of random bits after a delay; cross entropy of a bit, averaged over the pattern.
 
-    Every bit is a class of two with a logit each. Published are 20 000 patterns to train on (``training.train_size``);
+    Every bit has two classes with a logit each. Published are 20 000 patterns to train on (``training.train_size``);
     by default every batch is new.
     """
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
-        """How long a pattern has to be kept, and how much there is of it."""
+        """The size of the pattern, and the delay for which it must be kept."""
 
         pattern_length: int = setting(20, "steps of a pattern, L", at_least=1, at_most=10_000)
         padding: int = setting(
@@ -68,14 +66,14 @@ class CopyingBits(Task):
         return Batch(read, pattern_BLK)
 
     def _asked(self, outputs: Tensor) -> Tensor:
-        """The logits that count, of a bit being 0 and being 1: ``[..., B, L, K, 2]`` of ``[..., B, T, 2K]``."""
+        """The logits of a bit being 0 and 1 in the last L steps: ``[..., B, L, K, 2]`` of ``[..., B, T, 2K]``."""
         return outputs[..., -self.config.pattern_length :, :].unflatten(-1, (self.config.bits, 2))
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return step_cross_entropy(self._asked(outputs), batch.targets).mean((-3, -2, -1))
 
     def metrics(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """``accuracy``: the share of bits that are recalled; ``pattern_accuracy``: of patterns recalled in whole."""
+        """``accuracy``: the share of bits recalled; ``pattern_accuracy``: the share of patterns recalled as a whole."""
         right = self._asked(outputs).argmax(-1) == batch.targets
         return {
             "accuracy": right.to(outputs.dtype).mean((-3, -2, -1)),
@@ -83,19 +81,19 @@ class CopyingBits(Task):
         }
 
     def chance(self) -> float:
-        """ln 2: nothing but the pattern tells its bits."""
+        """ln 2: without the pattern, each bit is 0 or 1 with probability 1/2."""
         return math.log(2.0)
 
     def memoryless_loss(self) -> float:
-        """ln 2, like chance: where the bits are asked, nothing is read."""
+        """ln 2, like chance: inputs are zero where the bits are asked."""
         return self.chance()
 
     def oracle(self, inputs: Tensor) -> Tensor:
-        """The answers of whoever waits for the control and then repeats what was read from the beginning on."""
+        """Waits for the control, and then repeats the inputs from the first step on."""
         bits = self.config.bits
         answer = inputs.new_zeros(*inputs.shape[:2], self.outputs)
         for row, sequence in enumerate(inputs):
             asked = int(sequence[:, bits].argmax()) + 1
-            for place, read in enumerate(sequence[: len(sequence) - asked, :bits].long().tolist()):
-                answer[row, asked + place, [2 * number + bit for number, bit in enumerate(read)]] = SURE
+            for step, read in enumerate(sequence[: len(sequence) - asked, :bits].long().tolist()):
+                answer[row, asked + step, [2 * number + bit for number, bit in enumerate(read)]] = SURE
         return answer

@@ -1,4 +1,4 @@
-"""Copying memory: read some symbols, keep them through a delay, and say them again in their order.
+"""Copying memory: read some symbols, keep them through a delay, and output them in their order.
 
 The layout of Arjovsky, Shah and Bengio (2016, arXiv 1511.06464), in the version of nnRNN's and the Stair RNN's code,
 for L symbols, delay D and labels 1 ... K (0 is the blank, K+1 the cue)::
@@ -21,20 +21,19 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from memsweep.config.core.fields import setting
-from memsweep.data.api import Batch, Stream, Task, mean_cross_entropy, step_accuracy
+from memsweep.data.api import SURE, Batch, Stream, Task, mean_cross_entropy, step_accuracy
 from memsweep.registry import register_task
 
 BLANK = 0
-SURE = 50.0  # nats by which the oracle's answer stands above the others
 
 
 @register_task("copying_memory")
 class CopyingMemory(Task):
-    """Say the symbols of the beginning again after a delay; cross entropy, averaged over all steps."""
+    """Output the first symbols again after a delay; cross entropy, averaged over all steps."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
-        """How many symbols have to be kept, of how many kinds, and for how long."""
+        """The number and kinds of symbols, and the delay for which they must be kept."""
 
         delay: int = setting(
             200, "steps from the last symbol to the cue that asks for them, T", at_least=1, at_most=100_000
@@ -71,12 +70,12 @@ class CopyingMemory(Task):
         rng = stream.generator(index)
         labels_BL = rng.integers(1, cue, (size, length))
         delays_B = rng.integers(1, delay + 1, size) if self.config.variable else np.full(size, delay)
-        read_BS, wanted_BS = (np.full((size, self.horizon), BLANK, dtype=np.int64) for _ in range(2))
+        read_BS, targets_BS = (np.full((size, self.horizon), BLANK, dtype=np.int64) for _ in range(2))
         read_BS[:, :length] = labels_BL
         read_BS[np.arange(size), length + delays_B - 1] = cue
         answered_BL = length + delays_B[:, None] + np.arange(length)
-        np.put_along_axis(wanted_BS, answered_BL, labels_BL, axis=1)
-        return Batch(self._encoded(torch.from_numpy(read_BS)), torch.from_numpy(wanted_BS))
+        np.put_along_axis(targets_BS, answered_BL, labels_BL, axis=1)
+        return Batch(self._encoded(torch.from_numpy(read_BS)), torch.from_numpy(targets_BS))
 
     def _encoded(self, read_BS: Tensor) -> Tensor:
         if self.config.encoding == "scalar":
@@ -87,14 +86,14 @@ class CopyingMemory(Task):
         return mean_cross_entropy(outputs, batch.targets).mean(-1)
 
     def metrics(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """``accuracy``: the share of the symbols that are recalled, 0 ... 1; the blanks do not count."""
+        """``accuracy``: the share of the symbols recalled, 0 ... 1; the blanks do not count."""
         return {"accuracy": step_accuracy(outputs, batch.targets, batch.targets != BLANK)}
 
     def chance(self) -> float:
-        """Loss of whoever knows the step but reads nothing, exact.
+        """Exact loss of the best answer that depends on the step alone.
 
-        At step s a symbol is due with probability p_s, 0 or 1 where the delay is fixed: the entropy of the answer is
-        that of p_s, and ln K more where a symbol is due.
+        At step s a symbol is due with probability p_s, 0 or 1 where the delay is fixed. The entropy of the answer is
+        that of p_s, plus p_s ln K for the symbol.
         """
         delay, length, symbols = self.config.delay, self.config.length, self.config.symbols
         if not self.config.variable:
@@ -103,25 +102,25 @@ class CopyingMemory(Task):
         first = np.arange(self.horizon) - 2 * length  # of step s, delays first+1 ... s-L ask for a symbol
         due = np.clip(first + length, 0, delay) - np.clip(first, 0, delay)
         share = due / delay
-        unsure = scipy.special.entr(share) + scipy.special.entr(1.0 - share)
-        return float((unsure + share * math.log(symbols)).mean())
+        entropy = scipy.special.entr(share) + scipy.special.entr(1.0 - share)
+        return float((entropy + share * math.log(symbols)).mean())
 
     def memoryless_loss(self) -> float:
-        """L ln K / (T + 2L): the published baseline, of whoever knows when symbols are due, and none of them.
+        """L ln K / (T + 2L): the published baseline, which knows when symbols are due and guesses them.
 
-        With a fixed delay no model that forgets what it reads does better. With a variable one it would have to
-        remember the cue to come so far.
+        With a fixed delay, no model that forgets its inputs is better. With a variable delay, a model must remember the
+        cue to reach this loss.
         """
         return self.config.length * math.log(self.config.symbols) / self.horizon
 
     def oracle(self, inputs: Tensor) -> Tensor:
-        """Looks for the cue, and answers with the symbols that were read first, one by one; blanks elsewhere."""
+        """Finds the cue, then repeats the first symbols one by one; blanks elsewhere."""
         scalar = self.config.encoding == "scalar"
         answer = inputs.new_zeros(*inputs.shape[:2], self.outputs)
         for row, sequence in enumerate(inputs):
             read = (sequence[:, 0] if scalar else sequence.argmax(-1)).long().tolist()
             asked = read.index(self.config.symbols + 1) + 1
-            said = [BLANK] * len(read)
-            said[asked : asked + self.config.length] = read[: self.config.length]
-            answer[row, range(len(said)), said] = SURE
+            labels = [BLANK] * len(read)
+            labels[asked : asked + self.config.length] = read[: self.config.length]
+            answer[row, range(len(labels)), labels] = SURE
         return answer

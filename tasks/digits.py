@@ -1,4 +1,4 @@
-"""The handwritten digits that scikit-learn ships, read as sequences, in order or not: real data, no download."""
+"""The handwritten digits that scikit-learn ships, read as sequences: real data without a download."""
 
 from __future__ import annotations
 
@@ -9,16 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from memsweep.config.core.fields import setting
-from memsweep.data.api import (
-    ORDERS,
-    TEST,
-    TRAIN,
-    VALIDATION,
-    Labelled,
-    PermutedImages,
-    SequentialImages,
-    Stream,
-)
+from memsweep.data.api import ORDERS, TEST, TRAIN, VALIDATION, Labelled, PermutedImages, SequentialImages, Stream
 from memsweep.registry import register_task
 
 HELD_OUT = 300  # images of the validation and of the test split, each; the other 1197 train
@@ -26,7 +17,7 @@ HELD_OUT = 300  # images of the validation and of the test split, each; the othe
 
 @functools.cache
 def _splits() -> Mapping[str, Labelled]:
-    from sklearn.datasets import load_digits  # takes seconds, and whoever only lists tasks does not need it
+    from sklearn.datasets import load_digits  # takes seconds, which a command that lists tasks need not wait for
 
     data = load_digits()
     everything = Labelled(data.images[..., None], data.target.astype(np.int64))
@@ -37,7 +28,7 @@ def _splits() -> Mapping[str, Labelled]:
 
 @register_task("digits")
 class Digits(SequentialImages):
-    """Say which digit an image of 8 x 8 pixels shows, after reading it row by row or pixel by pixel."""
+    """Classify the digit of an image of 8 x 8 pixels, read row by row or pixel by pixel."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
@@ -53,28 +44,20 @@ class Digits(SequentialImages):
     shape = (8, 8, 1)
     brightest = 16.0
 
-    @property
-    def order(self) -> str:
-        return self.config.order
-
-    @property
-    def permutation_seed(self) -> int:
-        return self.config.permutation_seed
-
     def load(self) -> Mapping[str, Labelled]:
         return _splits()
 
 
 @register_task("permuted_digits")
 class PermutedDigits(PermutedImages):
-    """Say which digit an image of 8 x 8 pixels shows, after reading them one by one in a fixed disorder.
+    """Classify the digit of an image of 8 x 8 pixels, read one by one in a fixed permutation.
 
-    Permuted MNIST in small, for machines without its files.
+    A small permuted MNIST, for machines without its files.
     """
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
-        """Digits of scikit-learn, 64 pixels in a fixed disorder: 1197 to train on, 300 to validate, 300 to test."""
+        """Digits of scikit-learn, 64 pixels in a fixed permutation: 1197 to train on, 300 to validate, 300 to test."""
 
         permutation_seed: int = setting(
             1234,

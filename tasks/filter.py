@@ -1,12 +1,12 @@
-"""A random transformer as the target: a causal nonlinear functional of white noise that nobody wrote down.
+"""A random transformer as the target: a causal nonlinear functional of white noise without a formula.
 
-The idea is the Filter experiment of the code that was published with arXiv 2305.19190. There the transformer got no
-mask, and its tensors in an order that makes it attend over the sequences of a batch instead of over time, with dropout
-on; here it is causal, attends over time and is deterministic.
+The idea is the Filter experiment of the code published with arXiv 2305.19190. There the transformer had no mask,
+dropout was on, and the order of its axes made it attend over the sequences of a batch instead of over time; here it is
+causal, attends over time and is deterministic.
 
-Without positions, attention is an average over the past that a step's own content weighs: its memory falls like 1/t.
-``recency`` adds the linear attention bias of ALiBi (arXiv 2108.12409), a weight e^(-recency time) on what is past: an
-exponential memory, and a target that looks the same at every time but for the start.
+Without positions, attention is an average over the past with weights by content: its memory falls like 1/t. ``recency``
+adds the linear attention bias of ALiBi (arXiv 2108.12409), a weight e^(-recency time) on the past: an exponential
+memory, and a target whose law is the same at every time except near the start.
 
 Letters: B batch, T time (horizon), M width of the target.
 """
@@ -26,7 +26,7 @@ from memsweep.data.api import Batch, FunctionalTask, Stream
 from memsweep.registry import register_task
 
 MOMENTS = 2048  # sequences on which the target's mean and variance are measured
-SCORES = 4_000_000  # attention scores that are held at a time; bounds the memory of a batch
+SCORES = 4_000_000  # attention scores held at a time: bounds the memory of a batch
 
 
 class Target(nn.Module):
@@ -70,7 +70,7 @@ class Target(nn.Module):
 
     @torch.no_grad()
     def step_by_step(self, x_BT: Tensor) -> Tensor:
-        """The same answers ``[B, T]``, written out: every step asks the keys and values that are kept of the past."""
+        """The same answers ``[B, T]``, step by step from the keys and values of the past."""
         kept: list[Past] = [[] for _ in self.body.layers]
         answers = []
         for x_B in x_BT.unbind(1):
@@ -108,7 +108,7 @@ def _attend(attention: nn.MultiheadAttention, past: Past, recency: float, h_BM: 
 
 @functools.lru_cache(maxsize=4)
 def _standardized(config: Filter.Config) -> tuple[Target, float, float]:
-    """The target with its centre and scale: those that make the weighted error of its mean at every step 1."""
+    """The target with the centre and scale for which the best constant answer at every step has weighted error 1."""
     target = Target(config.width, config.heads, config.layers, config.recency * config.dt, config.target_seed)
     task = Filter(config)
     y_BT = target(task.white_noise(Stream(config.target_seed, "moments of the target"), 0, MOMENTS))
@@ -120,12 +120,12 @@ def _standardized(config: Filter.Config) -> tuple[Target, float, float]:
 
 @register_task("filter")
 class Filter(FunctionalTask):
-    """Reproduce what a fixed random transformer makes of white noise."""
+    """Reproduce the output of a fixed random transformer on white noise."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
-        """A random transformer as the target: its size, its memory and its seed. What a seed's target remembers varies:
-        that of the defaults owes about 0.6 of its variance to the past, others less."""
+        """A random transformer as the target: its size, its memory and its seed. Memory differs between seeds: by
+        default about 0.6 of the target's variance comes from the past, with other seeds less."""
 
         horizon: int = setting(100, "sequence length T, in steps", at_least=2, at_most=10_000)
         dt: float = setting(1.0, "time between steps; the input's standard deviation, too", at_least=1e-6, at_most=1e3)
@@ -144,21 +144,9 @@ class Filter(FunctionalTask):
         )
 
         def problems(self) -> Iterable[str]:
-            """What is wrong between the fields, one sentence each."""
+            """Contradictions between the fields, one sentence each."""
             if self.width % self.heads:
                 yield f"width is {self.width}, which {self.heads} heads cannot share equally: let heads divide width"
-
-    @property
-    def horizon(self) -> int:
-        return self.config.horizon
-
-    @property
-    def weight_power(self) -> float:
-        return self.config.weight_power
-
-    @property
-    def variance(self) -> float:
-        return self.config.dt**2
 
     def draw(self, stream: Stream, index: int, size: int) -> Batch:
         target, centre, scale = _standardized(self.config)

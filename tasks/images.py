@@ -28,7 +28,7 @@ LUMA = np.array([0.299, 0.587, 0.114])  # grey of red, green and blue, ITU-R BT.
 
 @register_task("images")
 class Images(SequentialImages):
-    """Say what an image of MNIST, Fashion-MNIST or CIFAR-10 shows, after reading it row by row or pixel by pixel."""
+    """Classify an image of MNIST, Fashion-MNIST or CIFAR-10, read row by row or pixel by pixel."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(DataFolderConfig):
@@ -48,7 +48,7 @@ class Images(SequentialImages):
         grayscale: bool = setting(False, "cifar10 only: one grey number a pixel (0.299 R + 0.587 G + 0.114 B)")
 
         def problems(self) -> Iterable[str]:
-            """What is wrong between the fields, or with the files, one sentence each."""
+            """Contradictions between the fields, and problems with the files, one sentence each."""
             if self.grayscale and self.data != "cifar10":
                 yield f"grayscale is true, but the images of {self.data} have no colours: leave it out"
             if self.data in ARCHIVES:
@@ -58,21 +58,13 @@ class Images(SequentialImages):
 
     @classmethod
     def data_files(cls, config: Config) -> list[Path]:
-        """The files that the data set is read from, as far as they are there."""
+        """The existing files of the data set."""
         return archive_files(Path(config.folder) / config.data, ARCHIVES[config.data])
 
     @property
     def shape(self) -> tuple[int, int, int]:
         height, width, channels = ARCHIVES[self.config.data].shape
         return height, width, 1 if self.config.grayscale else channels
-
-    @property
-    def order(self) -> str:
-        return self.config.order
-
-    @property
-    def permutation_seed(self) -> int:
-        return self.config.permutation_seed
 
     def load(self) -> Mapping[str, Labelled]:
         return archive_splits(Path(self.config.folder) / self.config.data, ARCHIVES[self.config.data])
@@ -83,15 +75,16 @@ class Images(SequentialImages):
 
 @register_task("permuted_mnist")
 class PermutedMnist(PermutedImages):
-    """Say which digit an image of MNIST shows, after reading its 784 pixels one by one in a fixed disorder.
+    """Classify the digit of an image of MNIST, read pixel by pixel in a fixed permutation.
 
     The task of Le, Jaitly and Hinton (2015, arXiv 1504.00941), with the permutation of nnRNN's and the Stair RNN's
-    code. The 10 000 training images that validate are others than there, where numpy's generator went on.
+    code. The 10 000 training images that validate are others than there, because that code drew them from numpy's
+    global generator.
     """
 
     @dataclass(frozen=True, kw_only=True)
     class Config(DataFolderConfig):
-        """MNIST, pixel by pixel in a fixed disorder: 50 000 images to train on, 10 000 to validate, 10 000 to test."""
+        """MNIST, pixel by pixel in a fixed permutation: 50 000 images train, 10 000 validate and 10 000 test."""
 
         permutation_seed: int = setting(
             1234,
@@ -101,7 +94,7 @@ class PermutedMnist(PermutedImages):
         )
 
         def problems(self) -> Iterable[str]:
-            """What is wrong with the files, one sentence each."""
+            """Problems with the files, one sentence each."""
             return archive_problems(Path(self.folder) / "mnist", ARCHIVES["mnist"])
 
     shape = ARCHIVES["mnist"].shape
@@ -109,7 +102,7 @@ class PermutedMnist(PermutedImages):
 
     @classmethod
     def data_files(cls, config: Config) -> list[Path]:
-        """The files of MNIST, as far as they are there."""
+        """The existing files of MNIST."""
         return archive_files(Path(config.folder) / "mnist", ARCHIVES["mnist"])
 
     def load(self) -> Mapping[str, Labelled]:

@@ -25,8 +25,11 @@ from memsweep.data.api import (
     LabelledSequences,
     Sequences,
     Stream,
+    existing,
     lacks,
+    problems_of,
     published_text,
+    with_times,
 )
 from memsweep.registry import register_task
 
@@ -37,7 +40,7 @@ HELD_OUT = 0.1  # share of the training reviews that validates
 
 @dataclass(frozen=True)
 class Reviews:
-    """What is read, and what may be read: the numbers of the characters, and the sequences of each stream."""
+    """The numbers of the characters, and the sequences of each stream."""
 
     characters: Characters
     splits: Mapping[str, Sequences]
@@ -73,16 +76,16 @@ def _reviews(folders: tuple[tuple[Path, int], ...], length: int, min_count: int)
 
 @register_task("imdb")
 class Imdb(LabelledSequences):
-    """Say whether a review praises a film, after reading it character by character.
+    """Decide whether a review praises a film, after reading it character by character.
 
-    What is read is that of the code of Zucchet et al. (2023, arXiv 2305.15947), which took it from S4's: the text as it
-    is, neither lower-cased nor cleaned, cut to one character less than the horizon, then the symbol that ends it. A
-    character that occurs less than ``min_count`` times in the training files, so cut, is the unknown. Of the published
-    files that makes 134 symbols; there one more, of number 135, fills up short reviews, where ours read zeros.
+    The inputs are those of the code of Zucchet et al. (2023, arXiv 2305.15947), which follows S4's: the text without
+    changes, cut to one character less than the horizon, then the symbol that ends it. A character that occurs less than
+    ``min_count`` times in the cut training files is the unknown. The published files give 134 symbols; there one more,
+    number 135, fills up short reviews, where ours read zeros.
 
-    They validate on the test files, and so choose by what they report. Here one tenth of the training files validates,
-    the same for every seed, and the test files only test, in an order of their own in which the first ones, too, are of
-    both classes.
+    That code validates on the test files, and so selects by its reported score. Here one tenth of the training files
+    validates, the same for every seed, and the test files only test, in a permuted order, so that the first of them
+    have both classes.
     """
 
     @dataclass(frozen=True, kw_only=True)
@@ -103,34 +106,31 @@ class Imdb(LabelledSequences):
         )
 
         def problems(self) -> Iterable[str]:
-            """What is wrong with the folders, one sentence each."""
-            try:
-                self.folders()
-            except ValueError as error:
-                yield str(error)
+            """Problems with the folders, one sentence each."""
+            return problems_of(self.folders)
 
         def folders(self) -> tuple[tuple[Path, int], ...]:
-            """The four folders with reviews, and when each last changed.
+            """The four folders with reviews, and the time of the last change of each.
 
             Raises:
-                ValueError: there are no reviews, or too few, with a sentence that says what to do.
+                ValueError: there are no reviews, or too few.
             """
             top = Path(self.folder) / "aclImdb"
-            found = tuple((folder, folder.stat().st_mtime_ns) for folder in _folders(top) if folder.is_dir())
-            files = _files(found)
+            folders = with_times(existing(_folders(top)))
+            files = _files(folders)
             absent = [f"{folder.relative_to(top)}/*.txt" for folder in _folders(top) if not files.get(folder)]
             if absent:
                 raise ValueError(lacks(top, absent, "the reviews of IMDB (aclImdb_v1.tar.gz, a text for each)"))
             count = sum(len(paths) for folder, paths in files.items() if folder.parent.name == "train")
             if not round(count * HELD_OUT):
                 raise ValueError(f"the {count} training reviews in {top} are too few to hold a tenth of them out")
-            return found
+            return folders
 
         def reviews(self) -> Reviews:
             """The reviews as numbers, read once for all tasks that read them alike.
 
             Raises:
-                ValueError: a file is missing or no text, with a sentence that names it.
+                ValueError: a file is missing or no text.
             """
             return _reviews(self.folders(), self.horizon - 1, self.min_count)
 
@@ -139,7 +139,7 @@ class Imdb(LabelledSequences):
     @classmethod
     def data_files(cls, config: Config) -> list[Path]:
         """The four folders, for the names and sizes of their 50 000 files."""
-        return [folder for folder in _folders(Path(config.folder) / "aclImdb") if folder.is_dir()]
+        return existing(_folders(Path(config.folder) / "aclImdb"))
 
     @property
     def inputs(self) -> int:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from memsweep.data.api import PARAMETERS, KernelConfig, LinearFunctionalTask
 from memsweep.registry import register_task
 
@@ -22,18 +20,3 @@ class LinearFunctional(LinearFunctionalTask):
         """A linear functional of white noise: the target's memory function is the kernel."""
 
     pack_fields = frozenset({"kernel", *PARAMETERS})
-
-    @property
-    def horizon(self) -> int:
-        return self.config.horizon
-
-    @property
-    def weight_power(self) -> float:
-        return self.config.weight_power
-
-    @property
-    def variance(self) -> float:
-        return self.config.dt**2
-
-    def kernel(self) -> Tensor:
-        return self.config.memory()

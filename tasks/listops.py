@@ -1,4 +1,4 @@
-"""ListOps: read a nested operation on lists of digits symbol by symbol, and say the digit that it comes to.
+"""ListOps: read a nested operation on lists of digits symbol by symbol, and output its value, a digit.
 
 In the form of the Long Range Arena (Tay et al., 2020, arXiv 2011.04006). Its symbols are ten digits, four operations
 and the bracket that closes a list; here, as in the published code of Zucchet et al. (2023, arXiv 2305.15947), one more
@@ -37,10 +37,13 @@ from memsweep.data.api import (
     LabelledSequences,
     Sequences,
     Stream,
+    existing,
     expression_numbers,
     expression_value,
     lacks,
+    problems_of,
     published_lines,
+    with_times,
 )
 from memsweep.registry import register_task
 
@@ -49,13 +52,13 @@ STREAMS = (TRAIN, VALIDATION, TEST)
 FILES = dict(zip(STREAMS, ("basic_train.tsv", "basic_val.tsv", "basic_test.tsv"), strict=True))
 COLUMNS = ("Source", "Target")
 DIGITS = 10
-TYPICAL = 4096  # expressions by whose frequencies the levels of generated ones are told
-ATTEMPTS = 20_000  # at most, at one expression of an allowed length
-WORK = 4_000_000  # symbols that all of them may come to: a second
+TYPICAL = 4096  # generated expressions whose frequencies give chance and the memoryless loss
+ATTEMPTS = 20_000  # largest number of draws for one expression of an allowed length
+WORK = 4_000_000  # largest number of symbols in all of these draws: a second
 
 
 def _missing(folder: Path) -> str | None:
-    """The sentence that says which files are not there, or None."""
+    """The message about missing files, or None."""
     absent = [name for name in FILES.values() if not (folder / name).is_file()]
     if not absent:
         return None
@@ -67,7 +70,7 @@ def _expressions(path: Path) -> Iterator[tuple[np.ndarray, int]]:
     """The expressions of a file and their digits, one by one; a file of published length is read for many seconds.
 
     Raises:
-        ValueError: the file has another format, with a sentence that names the line.
+        ValueError: the file has another format.
     """
     lines = (line.rstrip("\r\n").split("\t") for line in published_lines(path))
     names = next(lines, [""])
@@ -106,12 +109,14 @@ def _expression(text: str, place: str) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=1)
-def _splits(files: tuple[tuple[str, Path, int], ...]) -> Mapping[str, Sequences]:
-    return {name: Sequences.of(*zip(*_expressions(path), strict=True)) for name, path, _ in files}
+def _splits(files: tuple[tuple[Path, int], ...]) -> Mapping[str, Sequences]:
+    return {
+        name: Sequences.of(*zip(*_expressions(path), strict=True)) for name, (path, _) in zip(FILES, files, strict=True)
+    }
 
 
 def _stream_of(expression: tuple[int, ...]) -> str:
-    """The stream that an expression belongs to: a third of all each, so that no two have one in common."""
+    """The stream of an expression, by a checksum: each has a third of all expressions, and no two share one."""
     return STREAMS[zlib.crc32(bytes(expression)) % len(STREAMS)]
 
 
@@ -121,34 +126,33 @@ def _sequences(expressions: list[tuple[int, ...]]) -> Sequences:
 
 @functools.lru_cache(maxsize=8)
 def _typical(law: ExpressionLaw) -> Sequences:
-    return _sequences(list(islice(law.drawn(Stream(0, "listops: typical expressions").generator()), TYPICAL)))
+    return _sequences(list(islice(law.draw(Stream(0, "listops: typical expressions").generator()), TYPICAL)))
 
 
 @functools.lru_cache(maxsize=64)
 def _in_reach(law: ExpressionLaw) -> bool:
-    """Whether the law gives an expression of an allowed length in reasonable time."""
-    return next(law.drawn(Stream(0, "listops: attempts").generator(), _attempts(law)), None) is not None
+    """Whether the law gives an expression of an allowed length within the allowed draws."""
+    return next(law.draw(Stream(0, "listops: attempts").generator(), _attempts(law)), None) is not None
 
 
 def _attempts(law: ExpressionLaw) -> int:
-    """At an expression of an allowed length, before the lengths are called out of reach."""
+    """Draws for an expression of an allowed length, after which the lengths are refused."""
     return min(ATTEMPTS, WORK // law.longest)
 
 
 @register_task("listops")
 class ListOps(LabelledSequences):
-    """Say the digit that a nested operation on lists comes to; cross entropy over ten classes.
+    """Output the value of a nested operation on lists, a digit; cross entropy over ten classes.
 
     Generated expressions are new in every batch (``training.train_size`` makes a fixed set of them), and training,
-    validation and test have none in common: a checksum of its symbols decides which of the three an expression may be
-    drawn for. The levels of chance and of a memoryless model are those of 4096 expressions that are the same always; of
-    files, those of the training file.
+    validation and test have none in common: a checksum of its symbols decides the stream of an expression. Chance and
+    the memoryless loss are those of 4096 fixed expressions; with files, those of the training file.
     """
 
     @dataclass(frozen=True, kw_only=True)
     class Config(DataFolderConfig):
-        """Expressions that are generated, or read from the published files, and how long they are. The defaults are
-        small; published: horizon 2000, min_length 501, max_depth 10, max_args 10."""
+        """The source of the expressions, and their law. The defaults are small; published: horizon 2000, min_length
+        501, max_depth 10, max_args 10."""
 
         source: str = setting(
             "generated", "where expressions come from: generated, files (the published ones)", choices=SOURCES
@@ -179,13 +183,9 @@ class ListOps(LabelledSequences):
             return ExpressionLaw(self.max_depth, self.max_args, self.min_length, self.horizon - 1)
 
         def problems(self) -> Iterable[str]:
-            """What is wrong between the fields, or with the files as far as their first lines tell: they are large."""
+            """Contradictions between the fields, and problems in the first lines of the files, which are large."""
             if self.source == "files":
-                try:
-                    for _, path, _ in self.files():
-                        next(_expressions(path))
-                except ValueError as error:
-                    yield str(error)
+                yield from problems_of(lambda: [next(_expressions(path)) for path, _ in self.files()])
             elif self.min_length > self.horizon - 1:
                 yield (
                     f"min_length is {self.min_length}, but a horizon of {self.horizon} holds expressions of at most "
@@ -198,24 +198,16 @@ class ListOps(LabelledSequences):
                     "max_args or horizon, or lower min_length"
                 )
 
-        def files(self) -> tuple[tuple[str, Path, int], ...]:
-            """The stream of each file, the file, and when it last changed.
+        def files(self) -> tuple[tuple[Path, int], ...]:
+            """The files of the three streams, and the time of the last change of each.
 
             Raises:
-                ValueError: some are missing, with a sentence that says what to do.
+                ValueError: some are missing.
             """
             folder = Path(self.folder) / "listops"
             if missing := _missing(folder):
                 raise ValueError(missing)
-            return tuple((name, folder / file, (folder / file).stat().st_mtime_ns) for name, file in FILES.items())
-
-        def splits(self) -> Mapping[str, Sequences]:
-            """The files' expressions, read once for all tasks.
-
-            Raises:
-                ValueError: a file is missing, or a line of it is not in order; the sentence names both.
-            """
-            return _splits(self.files())
+            return with_times(folder / file for file in FILES.values())
 
     classes = DIGITS
     inputs = len(EXPRESSION_SYMBOLS) + 1
@@ -223,19 +215,18 @@ class ListOps(LabelledSequences):
 
     @classmethod
     def data_files(cls, config: Config) -> list[Path]:
-        """The three files, as far as they are read and there."""
+        """The existing ones of the three files, where they are read."""
         if config.source != "files":
             return []
-        paths = [Path(config.folder) / "listops" / name for name in FILES.values()]
-        return [path for path in paths if path.is_file()]
+        return existing(Path(config.folder) / "listops" / name for name in FILES.values())
 
     def load(self) -> Mapping[str, Sequences]:
-        return self.config.splits()
+        return _splits(self.config.files())
 
     def draw(self, stream: Stream, index: int, size: int) -> Batch:
         if self.config.source == "files":
             return super().draw(stream, index, size)
-        expressions = self.config.law.drawn(stream.generator(index))
+        expressions = self.config.law.draw(stream.generator(index))
         own = (expression for expression in expressions if _stream_of(expression) == stream.name)
         return self.laid_out(_sequences(list(islice(own, size))))
 
@@ -243,7 +234,7 @@ class ListOps(LabelledSequences):
         return super().typical() if self.config.source == "files" else _typical(self.config.law)
 
     def oracle(self, inputs: Tensor) -> Tensor:
-        """The value of each expression, worked out from its symbols; of files, which may be cut, the known one."""
+        """The value of each expression, computed from its symbols; of files, where it may be cut, the known one."""
         if self.config.source == "files":
             return super().oracle(inputs)
         read = [[number for number in row if 0 <= number < self.end] for row in inputs.tolist()]

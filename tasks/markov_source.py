@@ -1,8 +1,8 @@
 """Next-symbol prediction on a random Markov source: language modelling with a known answer.
 
-A recurrent language model reads P(x_{t+1} | x_1 ... x_t) off its state and pays L = sum_t -log P: a sum over the steps.
-The source is a stationary Markov chain of order k over A symbols, so that the right probabilities, the entropy rate and
-the loss of a model that ignores its input are known exactly.
+The loss of a recurrent language model is the sum over the steps of -log P(x_{t+1} | x_1 ... x_t). The source is a
+stationary Markov chain of order k over A symbols, so the right probabilities, the entropy rate and the loss of a model
+that ignores its input are known exactly.
 
 Letters: B batch, T time (horizon), A symbols, H = A^k histories of k symbols, the latest one counting fastest.
 """
@@ -25,9 +25,7 @@ from memsweep.data.api import Batch, Stream, Task, summed_cross_entropy
 from memsweep.registry import register_task
 
 HISTORIES = 1024  # at most: the stationary law is the solution of so many linear equations
-LEAST = (
-    1e-3  # share of every law that is uniform: every symbol can follow every history, so there is one stationary law
-)
+LEAST = 1e-3  # uniform share of every law: any symbol can follow any history, so there is one stationary law
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Source:
         return following / following.sum(-1, keepdims=True)
 
     def entropy(self, seen: int) -> float:
-        """Mean entropy of the next symbol when so many before it are known, in nats."""
+        """Mean entropy of the next symbol given the ``seen`` symbols before it, in nats."""
         law = self.prefixes[min(seen, len(self.prefixes) - 1)]
         return float(law @ scipy.special.entr(self.conditional(seen)).sum(-1))
 
@@ -91,14 +89,14 @@ class MarkovSource(Task):
         concentration: float = setting(
             0.3,
             "parameter of the Dirichlet law of each row of probabilities; small: one symbol is nearly sure, "
-            "1: anything goes, large: near uniform, nothing to predict",
+            "1: all laws are equally likely, large: near uniform, nothing to predict",
             at_least=1e-2,
             at_most=1e2,
         )
         source_seed: int = setting(0, "decides the table of probabilities", at_least=0, at_most=2**31 - 1)
 
         def problems(self) -> Iterable[str]:
-            """What is wrong between the fields, one sentence each."""
+            """Contradictions between the fields, one sentence each."""
             if self.symbols**self.order > HISTORIES:
                 yield (
                     f"{self.symbols} symbols with order {self.order} make {self.symbols**self.order} histories; "
@@ -106,10 +104,6 @@ class MarkovSource(Task):
                 )
 
     reports = ("bits_per_symbol",)
-
-    @property
-    def horizon(self) -> int:
-        return self.config.horizon
 
     @property
     def inputs(self) -> int:
@@ -155,7 +149,7 @@ class MarkovSource(Task):
         return self.horizon * self.source.entropy(1)
 
     def best_loss(self) -> float:
-        """Entropy of the targets given what was read: T times the entropy rate, more where fewer than k are known."""
+        """Entropy of the targets given the inputs: T times the entropy rate, more at the first k - 1 steps."""
         return sum(self.source.entropy(seen) for seen in range(1, self.horizon + 1))
 
     def oracle(self, inputs: Tensor) -> Tensor:
@@ -168,7 +162,7 @@ class MarkovSource(Task):
         for row, sequence in enumerate(inputs.argmax(-1).tolist()):
             for t in range(self.horizon):
                 seen = tuple(sequence[max(0, t + 1 - order) : t + 1])
-                # the law of len(seen) + 1 symbols in a row, at those that were seen
+                # the joint law of len(seen) + 1 symbols in a row, at the symbols seen
                 joined = joint.sum(tuple(range(order - len(seen))))[seen]
                 answer[row, t] = torch.from_numpy(np.log(joined / joined.sum()))
         return answer

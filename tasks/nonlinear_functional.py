@@ -1,6 +1,6 @@
 """Nonlinear functionals with a known memory: y_t = sigma(sum_{s<=t} rho(s dt) x_{t-s}) of white noise x.
 
-A nonlinearity outside a linear functional leaves its memory as it is and takes away what a linear model can reach. For
+A nonlinearity outside a linear functional keeps its memory, and no linear model can represent it any more. For
 input of standard deviation dt, its argument z_t is normal with mean 0 and variance s_t^2 = dt^2 sum_{r<=t} rho_r^2; the
 best answer without input is the mean of sigma(z_t), and its loss the weighted variance.
 """
@@ -38,25 +38,25 @@ _GRID, _STEP = np.linspace(-20.0, 20.0, 1281, retstep=True)
 
 
 def _tanh_variance(deviation: np.ndarray) -> np.ndarray:
-    """E tanh^2(s n), by the trapezoidal rule on integrands that are analytic and die out: exact to rounding.
+    """E tanh^2(s n), by the trapezoidal rule, which is exact to rounding for analytic integrands that decay.
 
-    Gauss-Hermite's nodes would miss the narrow step of tanh at a large s: there the integral is 1 - E sech^2(s n), in
+    Gauss-Hermite's nodes would miss the narrow step of tanh at a large s. There the integral is 1 - E sech^2(s n), in
     the variable g = s n.
     """
-    found = np.empty_like(deviation)
+    variances = np.empty_like(deviation)
     for rows in np.array_split(np.arange(len(deviation)), len(deviation) // 4096 + 1):
         s = deviation[rows, None]
         scale = np.maximum(s, 1.0)
         density = np.exp(-0.5 * (_GRID / scale) ** 2) / (np.sqrt(2.0 * np.pi) * scale)
         narrow = (np.tanh(s * _GRID) ** 2 * density).sum(-1) * _STEP
         wide = 1.0 - (np.cosh(_GRID) ** -2 * density).sum(-1) * _STEP
-        found[rows] = np.where(s[:, 0] < 1.0, narrow, wide)
-    return found
+        variances[rows] = np.where(s[:, 0] < 1.0, narrow, wide)
+    return variances
 
 
 def _hardtanh_variance(deviation: np.ndarray) -> np.ndarray:
     """s^2 (P(|n| < 1/s) - 2/s phi(1/s)) + P(|n| > 1/s)."""
-    s = np.maximum(deviation, 1e-8)  # a silent start has variance 0, not 0/0
+    s = np.maximum(deviation, 1e-8)  # where the memory is zero at first, the variance is 0, not 0/0
     outside = scipy.special.erfc(1.0 / (s * np.sqrt(2.0)))
     density = np.sqrt(2.0 / np.pi) * np.exp(-1.0 / (2.0 * s**2)) / s
     return deviation**2 * (1.0 - outside - density) + outside
@@ -85,23 +85,8 @@ class NonlinearFunctional(KernelTask):
         )
 
     @property
-    def horizon(self) -> int:
-        return self.config.horizon
-
-    @property
-    def weight_power(self) -> float:
-        return self.config.weight_power
-
-    @property
-    def variance(self) -> float:
-        return self.config.dt**2
-
-    @property
     def nonlinearity(self) -> Nonlinearity:
         return NONLINEARITIES[self.config.nonlinearity]
-
-    def kernel(self) -> Tensor:
-        return self.config.memory()
 
     def draw(self, stream: Stream, index: int, size: int) -> Batch:
         x_BT = self.white_noise(stream, index, size)

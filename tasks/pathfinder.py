@@ -34,20 +34,24 @@ from memsweep.data.api import (
     SequentialImages,
     Stream,
     lacks,
+    problems_of,
     published_text,
+    with_times,
 )
 from memsweep.registry import register_task
 
 SIZES = (32, 64, 128, 256)
 DIFFICULTIES = ("curv_contour_length_14", "curv_contour_length_9", "curv_baseline")
 COLUMNS = "the image's folder, its file, its number, its class"
-EMPTY = "pathfinder32/curv_baseline/imgs/0/sample_172.png"  # published without content; everybody leaves it out
+EMPTY = (
+    "pathfinder32/curv_baseline/imgs/0/sample_172.png"  # published as an empty file; all published code leaves it out
+)
 HELD_OUT = 0.1  # share of the images that validates, and share that tests, as published
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What the metadata of a folder say.
+    """The content of a folder's metadata.
 
     Attributes:
         pictures: file names below the folder, ``[B]``, text.
@@ -67,9 +71,9 @@ def _metadata(folder: Path) -> list[Path]:
 
 @functools.lru_cache(maxsize=4)
 def _listing(folder: Path, files: tuple[tuple[Path, int], ...]) -> Listing:
-    found = {path: list(_lines(folder, path)) for path, _ in files}
-    pairs = [pair for each in found.values() for pair in each]
-    first = tuple(each[0][0] for each in found.values() if each)
+    by_file = [list(_lines(folder, path)) for path, _ in files]
+    pairs = [pair for each in by_file for pair in each]
+    first = tuple(each[0][0] for each in by_file if each)
     return Listing(np.array([name for name, _ in pairs]), np.array([label for _, label in pairs], np.int64), first)
 
 
@@ -77,7 +81,7 @@ def _lines(folder: Path, path: Path) -> Iterator[tuple[str, int]]:
     """Picture and class of each line.
 
     Raises:
-        ValueError: the file cannot be read, or a line is not in order.
+        ValueError: the file cannot be read, or a line has another format.
     """
     for number, line in enumerate(published_text(path).splitlines(), 1):
         words = line.split()
@@ -100,7 +104,7 @@ def _picture(path: Path, size: int) -> np.ndarray:
     """The bytes of grey of an image, ``[size, size]``.
 
     Raises:
-        ValueError: the file is not there, or holds no image of this size.
+        ValueError: the file does not exist, or has no image of this size.
     """
     try:
         with Image.open(path, formats=("PNG",)) as image:
@@ -119,11 +123,12 @@ def _picture(path: Path, size: int) -> np.ndarray:
 
 @register_task("pathfinder")
 class Pathfinder(SequentialImages):
-    """Say whether a path of dashes joins the two dots of an image, read pixel by pixel; Path-X with size 128.
+    """Decide whether a path of dashes joins the two dots of an image, read pixel by pixel; Path-X with size 128.
 
     Of the Long Range Arena (Tay et al., 2021, arXiv 2011.04006; the images of Linsley et al., 2018). Grey of 0 ... 255
     becomes -1 ... 1, as in the code of Zucchet et al. (2023). One tenth of the images validates and one tests, as
-    there; they are others, since torch's generator chose there. Images are decoded when they are drawn, and never held.
+    there, but other images, because torch's generator chose there. Images are decoded when they are drawn, and not
+    kept.
     """
 
     @dataclass(frozen=True, kw_only=True)
@@ -155,32 +160,29 @@ class Pathfinder(SequentialImages):
             return Path(self.folder) / f"pathfinder{self.size}" / self.difficulty
 
         def problems(self) -> Iterable[str]:
-            """What is wrong with the size, or with the files as far as metadata and the first image tell."""
+            """Problems with the size, the metadata or the first image."""
             if self.size not in SIZES:
                 yield f"size is {self.size}; published are {', '.join(map(str, SIZES))}"
                 return
-            try:
-                _picture(self.place / self.listing().pictures[0], self.size)
-            except ValueError as error:
-                yield str(error)
+            yield from problems_of(lambda: _picture(self.place / self.listing().pictures[0], self.size))
 
         def listing(self) -> Listing:
-            """What the metadata say, read once for all tasks.
+            """The metadata, read once for all tasks.
 
             Raises:
-                ValueError: there are none, or one is not in order, with a sentence that says what to do.
+                ValueError: there are no metadata, or a file of them has another format.
             """
             files = _metadata(self.place)
             if not files:
                 of = f"Pathfinder, {self.size} x {self.size} pixels, of the Long Range Arena (lra_release.gz)"
                 raise ValueError(lacks(self.place, ["metadata/0.npy ..."], of))
-            found = _listing(self.place, tuple((path, path.stat().st_mtime_ns) for path in files))
-            if not round(len(found.labels) * HELD_OUT):
+            listing = _listing(self.place, with_times(files))
+            if not round(len(listing.labels) * HELD_OUT):
                 raise ValueError(
-                    f"the metadata in {self.place / 'metadata'} name {len(found.labels)} images: too few to hold a "
+                    f"the metadata in {self.place / 'metadata'} name {len(listing.labels)} images: too few to hold a "
                     "tenth of them out. Get the files again"
                 )
-            return found
+            return listing
 
     brightest = 255.0
     order = "pixels"
@@ -189,21 +191,16 @@ class Pathfinder(SequentialImages):
 
     @classmethod
     def data_files(cls, config: Config) -> list[Path]:
-        """The metadata, and the first image of each file of them, which tells images that were drawn anew."""
+        """The metadata, and the first image of each metadata file, which differs between generations of the images."""
         try:
             first = config.listing().first
-        except ValueError:  # a matter of the config's problems
+        except ValueError:  # the config's problems report it
             first = ()
         return [*_metadata(config.place), *(config.place / name for name in first)]
 
     @property
     def shape(self) -> tuple[int, int, int]:
         return self.config.size, self.config.size, 1
-
-    @property
-    def answer(self) -> str:
-        answer: str = self.config.answer
-        return answer
 
     def load(self) -> Mapping[str, Labelled]:
         """The names of the images of each stream, and their classes."""
@@ -217,11 +214,11 @@ class Pathfinder(SequentialImages):
         """The images of these names, ``[B]``, as sequences ``[B, T, 1]``, float64, -1 ... 1.
 
         Raises:
-            ValueError: an image is missing or damaged; the sentence names it.
+            ValueError: an image is missing or damaged.
         """
         read = [_picture(self.config.place / name, self.config.size) for name in images]
         return 2.0 * super().sequences(np.stack(read)[..., None]) - 1.0
 
     def memoryless_loss(self) -> float:
-        """Not known: it would take all images, decoded. A pixel tells next to nothing of a path."""
+        """Unknown: it would need all images, decoded. One pixel says almost nothing about a path."""
         return math.nan

@@ -5,8 +5,8 @@ The files lie in a folder of the data folder, under one of their two names::
     <folder>/ptb/train.txt, valid.txt, test.txt
     <folder>/ptb/ptb.char.train.txt, ptb.char.valid.txt, ptb.char.test.txt
 
-A line is a sentence: its characters with a space between each two, ``_`` where a word ends. The end of a line is a
-symbol too, ``<eos>``. Nothing is downloaded. Files may be shorter than the published ones (5017, 393 and 442 thousand
+A line is a sentence: characters with a space between each two, and ``_`` where a word ends. The end of a line is a
+symbol, too, ``<eos>``. Nothing is downloaded. Files may be shorter than the published ones (5017, 393 and 442 thousand
 characters, 50 symbols).
 """
 
@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memsweep.config.core.fields import setting
-from memsweep.data.api import Corpus, DataFolderConfig, TextTask, lacks
+from memsweep.data.api import Corpus, DataFolderConfig, TextTask, existing, lacks, published_text, with_times
 from memsweep.registry import register_task
 
 PARTS = ("train", "valid", "test")
 END_OF_LINE = "<eos>"
-WORDS = {"<unk>"}  # the one symbol of several characters that a file may hold
+WORDS = {"<unk>"}  # the only symbol of several characters that a file may have
 FORMAT = (
     "the Penn Treebank at the level of characters (text in UTF-8: a sentence a line, a space between each two "
     "characters, _ between words)"
@@ -35,20 +35,8 @@ def _names(part: str) -> tuple[str, str]:
 
 
 def _paths(folder: Path) -> list[Path]:
-    """The files that are there, in their order."""
-    return [path for part in PARTS if (path := _found(folder, part))]
-
-
-def _found(folder: Path, part: str) -> Path | None:
-    return next((folder / name for name in _names(part) if (folder / name).is_file()), None)
-
-
-def _missing(folder: Path) -> str | None:
-    """The sentence that says which files are not there, or None."""
-    absent = [" or ".join(_names(part)) for part in PARTS if _found(folder, part) is None]
-    if not absent:
-        return None
-    return lacks(folder, absent, FORMAT)
+    """The existing files, in their order."""
+    return [path for part in PARTS for path in existing(folder / name for name in _names(part))[:1]]
 
 
 def _symbols(path: Path) -> list[str]:
@@ -57,15 +45,10 @@ def _symbols(path: Path) -> list[str]:
     Raises:
         ValueError: the file cannot be read, or has another format.
     """
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not {FORMAT}: its byte {error.start} fits into no character of UTF-8") from None
+    text = published_text(path)
     if text and not text.endswith("\n"):
         text += "\n"
-    # before the ends of lines become symbols: a file that holds them already is another version
+    # checked before line ends become symbols: a file that has such symbols already is another version
     if strange := sorted(symbol for symbol in set(text.split()) - WORDS if len(symbol) > 1):
         raise ValueError(
             f"{path} is not {FORMAT}: it holds {strange[0]!r}, of {len(strange[0])} characters, where one is allowed "
@@ -82,7 +65,7 @@ def _corpus(files: tuple[tuple[Path, int], ...]) -> Corpus:
 
 @register_task("ptb")
 class PennTreebank(TextTask):
-    """Predict every next character of the Penn Treebank, with the state carried on from window to window."""
+    """Predict every next character of the Penn Treebank, with the state carried from window to window."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(DataFolderConfig):
@@ -92,7 +75,7 @@ class PennTreebank(TextTask):
         horizon: int = setting(150, "symbols of a window, T, through which gradients flow", at_least=2, at_most=100_000)
 
         def problems(self) -> Iterable[str]:
-            """What is wrong with the files, one sentence each."""
+            """Problems with the files, one sentence each."""
             try:
                 corpus = self.corpus()
             except ValueError as error:
@@ -105,21 +88,17 @@ class PennTreebank(TextTask):
             """The files' symbols, read once for all tasks.
 
             Raises:
-                ValueError: files are missing or in another format, with a sentence that says what to do.
+                ValueError: files are missing or in another format.
             """
             folder = Path(self.folder) / "ptb"
-            if missing := _missing(folder):
-                raise ValueError(missing)
-            return _corpus(tuple((path, path.stat().st_mtime_ns) for path in _paths(folder)))
+            absent = [
+                " or ".join(_names(part)) for part in PARTS if not existing(folder / name for name in _names(part))
+            ]
+            if absent:
+                raise ValueError(lacks(folder, absent, FORMAT))
+            return _corpus(with_times(_paths(folder)))
 
     @classmethod
     def data_files(cls, config: Config) -> list[Path]:
-        """The three files, as far as they are there."""
+        """The existing ones of the three files."""
         return _paths(Path(config.folder) / "ptb")
-
-    @property
-    def horizon(self) -> int:
-        return self.config.horizon
-
-    def load(self) -> Corpus:
-        return self.config.corpus()

@@ -31,8 +31,10 @@ from memsweep.data.api import (
     LabelledSequences,
     Sequences,
     Stream,
+    existing,
     lacks,
     published_lines,
+    with_times,
 )
 from memsweep.registry import register_task
 
@@ -44,12 +46,12 @@ LONGEST = 2**31 - 1  # characters of a field; Python's own limit, 131 072, is le
 
 @dataclass(frozen=True)
 class Pairs(Sequences):
-    """Sequences of two documents each, put together when they are drawn: a document is in many pairs.
+    """Sequences of two documents each, joined when they are drawn, because a document is in many pairs.
 
     Attributes:
-        symbols, ends: of the documents, each of them once.
+        symbols, ends: of the documents, each stored once.
         labels: the classes of the pairs, ``[B]``.
-        members: which two documents make a pair, ``[B, 2]``.
+        members: the two documents of each pair, ``[B, 2]``.
         between: the number of the symbol between the two.
     """
 
@@ -60,22 +62,22 @@ class Pairs(Sequences):
         return len(self.labels)
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        return (self._joined(pair) for pair in self.members)
+        return (self._join(pair) for pair in self.members)
 
-    def chosen(self, rows: np.ndarray) -> Sequences:
-        """Some of the pairs, by position, put together."""
-        found = [self._joined(pair) for pair in self.members[rows]]
-        ends = np.cumsum([len(each) for each in found], dtype=np.int64)
-        return Sequences(np.concatenate(found or [self.symbols[:0]]), ends, self.labels[rows])
+    def select(self, rows: np.ndarray) -> Sequences:
+        """The pairs at these positions, joined."""
+        pairs = [self._join(pair) for pair in self.members[rows]]
+        ends = np.cumsum([len(pair) for pair in pairs], dtype=np.int64)
+        return Sequences(np.concatenate(pairs or [self.symbols[:0]]), ends, self.labels[rows])
 
-    def _joined(self, pair: np.ndarray) -> np.ndarray:
+    def _join(self, pair: np.ndarray) -> np.ndarray:
         first, second = (self.symbols[self.ends[place - 1] if place else 0 : self.ends[place]] for place in pair)
         return np.concatenate([first, np.array([self.between], self.symbols.dtype), second])
 
 
 @dataclass(frozen=True)
 class Papers:
-    """What is read, and what may be read: the numbers of the characters, and the pairs of each stream."""
+    """The numbers of the characters, and the pairs of each stream."""
 
     characters: Characters
     splits: Mapping[str, Pairs]
@@ -91,10 +93,10 @@ def _long_fields() -> Iterator[None]:
 
 
 def _pairs(path: Path, length: int) -> Iterator[tuple[int, str, str]]:
-    """The class and the two texts of each line, the texts cut to so many characters.
+    """The class and the two texts of each line, each text cut to ``length`` characters.
 
     Raises:
-        ValueError: the file cannot be read, or a line is not in order.
+        ValueError: the file cannot be read, or a line has another format.
     """
     rows = csv.reader(published_lines(path), delimiter="\t")
     while True:
@@ -130,9 +132,9 @@ def _papers(files: tuple[tuple[Path, int], ...], length: int) -> Papers:
             members.append((first, second))
         if not labels:
             raise ValueError(f"{path} holds no pairs: get the file again")
-    trained = {place for pair in read[TRAIN][1] for place in pair}
+    trained = {document for pair in read[TRAIN][1] for document in pair}
     try:
-        characters = Characters.of(text for text, place in documents.items() if place in trained)
+        characters = Characters.of(text for text, document in documents.items() if document in trained)
     except ValueError as error:
         raise ValueError(f"the texts of {files[0][0]} {error}. Get the file again") from None
     held = characters.sequences(list(documents), [0] * len(documents))
@@ -147,14 +149,14 @@ def _papers(files: tuple[tuple[Path, int], ...], length: int) -> Papers:
 
 @register_task("retrieval")
 class Retrieval(LabelledSequences):
-    """Say whether one of two papers cites the other, after reading both, character by character, one behind the other.
+    """Decide whether one of two papers cites the other, after reading both character by character, one after the other.
 
     The sequence is the first paper, a symbol between, the second paper, and a symbol that ends it: at the end a
-    recurrent model must hold what the first paper was about. So this is another, harder task than the published one of
-    the same data: there a model reads each paper by itself, and a network without memory compares the two states. Its
-    accuracies are no measure for ours. As there, each paper is cut to half of the horizon (4000 symbols with that which
-    ends it), and characters that the training file lacks are the unknown. The pairs of a file are read in another
-    order, the same for every seed, so that the first of those that test are a fair sample of all.
+    recurrent model must remember the subject of the first paper. The published task on these data is easier: there a
+    model reads each paper by itself, and a network without memory compares the two states. So the published accuracies
+    cannot be compared with ours. As there, each paper is cut to half of the horizon (4000 symbols with the symbol that
+    ends it), and characters that the training file lacks are the unknown. The pairs of a file are permuted, the same
+    for every seed, so that the first test pairs are a fair sample of all.
     """
 
     @dataclass(frozen=True, kw_only=True)
@@ -175,7 +177,7 @@ class Retrieval(LabelledSequences):
         )
 
         def problems(self) -> Iterable[str]:
-            """What is wrong with the files, as far as their first lines tell: they are large."""
+            """Problems in the first lines of the files, which are large."""
             try:
                 for path, _ in self.files():
                     if next(_pairs(path, 1), None) is None:
@@ -184,21 +186,21 @@ class Retrieval(LabelledSequences):
                 yield str(error)
 
         def files(self) -> tuple[tuple[Path, int], ...]:
-            """The three files, and when each last changed.
+            """The three files, and the time of the last change of each.
 
             Raises:
-                ValueError: some are missing, with a sentence that says what to do.
+                ValueError: some are missing.
             """
             folder = Path(self.folder) / "aan"
             if absent := [name for name in FILES.values() if not (folder / name).is_file()]:
                 raise ValueError(lacks(folder, absent, "AAN of the Long Range Arena (lra_release.gz: tsv_data)"))
-            return tuple((folder / name, (folder / name).stat().st_mtime_ns) for name in FILES.values())
+            return with_times(folder / name for name in FILES.values())
 
         def papers(self) -> Papers:
             """The pairs as numbers, read once for all tasks that read them alike.
 
             Raises:
-                ValueError: a file is missing, or a line of it is not in order; the sentence names both.
+                ValueError: a file is missing, or a line of it has another format.
             """
             return _papers(self.files(), self.horizon // 2 - 1)
 
@@ -206,9 +208,8 @@ class Retrieval(LabelledSequences):
 
     @classmethod
     def data_files(cls, config: Config) -> list[Path]:
-        """The three files, as far as they are there."""
-        paths = [Path(config.folder) / "aan" / name for name in FILES.values()]
-        return [path for path in paths if path.is_file()]
+        """The existing ones of the three files."""
+        return existing(Path(config.folder) / "aan" / name for name in FILES.values())
 
     @property
     def inputs(self) -> int:

@@ -1,4 +1,4 @@
-"""Sequential CIFAR-10: say what an image shows after reading its 1024 pixels one by one."""
+"""Sequential CIFAR-10: classify an image after reading its 1024 pixels one by one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GREY_MEAN, GREY_DEVIATION = (122.6 / 255.0,), (61.0 / 255.0,)
 
 @register_task("sequential_cifar")
 class SequentialCifar(SequentialImages):
-    """Say what an image of CIFAR-10 shows, after reading its 1024 pixels one by one, row by row.
+    """Classify an image of CIFAR-10 after reading its 1024 pixels one by one, row by row.
 
     The task of table 2 of Zucchet et al. (2023, arXiv 2305.15947), with the normalization of their code: grey is
     torchvision's (the luminance, rounded to a byte); then mean and deviation over the training images, as constants.
@@ -49,14 +49,14 @@ class SequentialCifar(SequentialImages):
         colour: bool = setting(False, "read red, green and blue at each step (3 numbers); false: one grey number")
         answer: str = setting(
             "every",
-            "where the class is asked: last (after the last pixel), every (after each pixel, as a rule that goes "
-            "forward in time wants it; the published choice)",
+            "where the class is asked: last (after the last pixel), every (after each pixel, as "
+            "rules that go forward in time need it; the published choice)",
             choices=ANSWERS,
         )
         validation_share: float = setting(0.1, "share of the training images that validates", above=0.0, below=1.0)
 
         def problems(self) -> Iterable[str]:
-            """What is wrong with the files, one sentence each."""
+            """Problems with the files, one sentence each."""
             return archive_problems(Path(self.folder) / "cifar10", CIFAR)
 
     brightest = 255.0
@@ -65,18 +65,13 @@ class SequentialCifar(SequentialImages):
 
     @classmethod
     def data_files(cls, config: Config) -> list[Path]:
-        """The files of CIFAR-10, as far as they are there."""
+        """The existing files of CIFAR-10."""
         return archive_files(Path(config.folder) / "cifar10", CIFAR)
 
     @property
     def shape(self) -> tuple[int, int, int]:
         height, width, channels = CIFAR.shape
         return height, width, channels if self.config.colour else 1
-
-    @property
-    def answer(self) -> str:
-        answer: str = self.config.answer
-        return answer
 
     def load(self) -> Mapping[str, Labelled]:
         folder = Path(self.config.folder) / "cifar10"
@@ -99,7 +94,8 @@ def _grey_splits(folder: Path, archive: Archive) -> Mapping[str, Labelled]:
 
 def grey(images: np.ndarray) -> np.ndarray:
     """Images ``[B, height, width, 3]``, bytes, as bytes of grey, rounded: ``[B, height, width, 1]``."""
-    found = np.empty(images.shape[:-1], np.uint8)
-    for picture, grey_picture in zip(images, found, strict=True):  # one by one: sums take eight times an image's memory
-        grey_picture[:] = picture @ LUMA + HALF >> 16
-    return found[..., None]
+    grey_images = np.empty(images.shape[:-1], np.uint8)
+    # one by one: the int64 sums take eight times the memory of an image
+    for image, grey_image in zip(images, grey_images, strict=True):
+        grey_image[:] = image @ LUMA + HALF >> 16
+    return grey_images[..., None]

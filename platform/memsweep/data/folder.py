@@ -1,9 +1,9 @@
-"""Where data sets lie that are not shipped: one folder, and in it one for each data set."""
+"""Published data sets: one data folder, with a folder for each data set, and how their text files are read."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def data_folder() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class DataFolderConfig:
-    """The base of a task's Config that reads published files: where they lie moves no number."""
+    """Base of the Config of a task that reads published files; their folder is no part of a trial's identity."""
 
     folder: str = setting(
         factory=data_folder,
@@ -28,18 +28,36 @@ class DataFolderConfig:
     )
 
     def __post_init__(self) -> None:
-        # a worker may run in another folder than the command that was given
+        # a worker may run in another working folder than the command
         object.__setattr__(self, "folder", str(Path(self.folder).absolute()))
 
 
+def existing(paths: Iterable[Path]) -> list[Path]:
+    """The paths that are files or folders, in their order."""
+    return [path for path in paths if path.exists()]
+
+
+def with_times(paths: Iterable[Path]) -> tuple[tuple[Path, int], ...]:
+    """Each path with the time of its last change, in nanoseconds: a cache key that a changed file does not share."""
+    return tuple((path, path.stat().st_mtime_ns) for path in paths)
+
+
+def problems_of(read: Callable[[], object]) -> Iterator[str]:
+    """The message of the ValueError that ``read`` raises, or nothing: for the ``problems`` of a Config."""
+    try:
+        read()
+    except ValueError as error:
+        yield str(error)
+
+
 def lacks(folder: Path, absent: Sequence[str], published: str, how: str = "") -> str:
-    """The sentence that says that published files are not there, and what to do.
+    """The message about published files that are missing, and how to provide them.
 
     Args:
-        folder: where they were looked for: the data set's own folder in the data folder.
-        absent: names of what is missing.
+        folder: the data set's own folder in the data folder.
+        absent: names of the missing files.
         published: name and format of the data set.
-        how: what to know before files are put there, from the comma on.
+        how: a note about the form of the files, from the comma on.
     """
     return (
         f"the folder {folder} lacks {', '.join(absent)}, of {published}. Put the published files there{how}, or say "
@@ -47,11 +65,15 @@ def lacks(folder: Path, absent: Sequence[str], published: str, how: str = "") ->
     )
 
 
-def published_text(path: Path) -> str:
+def published_text(path: Path, remedy: str = "Get the file again") -> str:
     """The content of a text file in UTF-8.
 
+    Args:
+        path: of the file.
+        remedy: what to do about a file that is no UTF-8, for the message.
+
     Raises:
-        ValueError: the file cannot be read, or holds something else.
+        ValueError: the file cannot be read, or is no UTF-8.
     """
     try:
         return path.read_bytes().decode("utf-8")
@@ -60,15 +82,15 @@ def published_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path} is no text in UTF-8: its byte {error.start} (0x{error.object[error.start]:02x}) fits into no "
-            "character. Get the file again"
+            f"character. {remedy}"
         ) from None
 
 
 def published_lines(path: Path) -> Iterator[str]:
-    """The lines of a text file in UTF-8, with their ends, read one by one: such files may be larger than the memory.
+    """The lines of a text file in UTF-8, with their line ends, read one by one: files may be larger than memory.
 
     Raises:
-        ValueError: the file cannot be read, or a line is something else; the sentence names it.
+        ValueError: the file cannot be read, or a line is no UTF-8.
     """
     try:
         with path.open("rb") as file:

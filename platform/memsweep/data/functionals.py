@@ -1,4 +1,4 @@
-"""Tasks whose target is a functional of white noise, judged by a squared error that weighs late times more.
+"""Tasks whose target is a functional of white noise, with a squared error that weighs late times more.
 
 Letters: N leading dimensions (replicas, copies), B batch, T time (horizon).
 """
@@ -6,7 +6,6 @@ Letters: N leading dimensions (replicas, copies), B batch, T time (horizon).
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 
 import numpy as np
 import torch
@@ -21,18 +20,21 @@ class FunctionalTask(Task):
     """A task whose input is white noise and whose target is a number at every step.
 
     The loss is the temporally weighted squared error mean_{b,t} w_t^2 (y^ - y)^2 with w_t proportional to
-    ((t+1)/(T+1))^p and sum_t w_t = T, so that late times, which need long memory, count more.
+    ((t+1)/(T+1))^p and sum_t w_t = T, so that late times, which need long memory, count more. The config has
+    ``weight_power`` p and ``dt``, the standard deviation of an input.
     """
 
     @property
-    @abstractmethod
     def weight_power(self) -> float:
         """Exponent p of the temporal weight."""
+        power: float = self.config.weight_power
+        return power
 
     @property
-    @abstractmethod
     def variance(self) -> float:
         """Variance of one input."""
+        deviation: float = self.config.dt
+        return deviation**2
 
     def weights(self) -> Tensor:
         """Temporal weights w: ``[T]``, float64, with sum T."""
@@ -54,11 +56,15 @@ class FunctionalTask(Task):
 
 
 class KernelTask(FunctionalTask):
-    """A functional of z_t = sum_{s<=t} rho_s x_{t-s}: what a memory function makes of the input."""
+    """A functional of z_t = sum_{s<=t} rho_s x_{t-s}, the input filtered by a memory function.
 
-    @abstractmethod
+    The config is a ``KernelConfig``, unless the task has another ``kernel``.
+    """
+
     def kernel(self) -> Tensor:
         """Memory function rho of the target at lags 0 ... T-1: ``[T]``, float64."""
+        memory: Tensor = self.config.memory()
+        return memory
 
     def filtered(self, x_BT: Tensor) -> Tensor:
         """z of the inputs: ``[B, T]``, by a zero-padded Fourier transform."""
@@ -67,7 +73,7 @@ class KernelTask(FunctionalTask):
         return torch.fft.irfft(spectrum, length)[:, : self.horizon]
 
     def filtered_slowly(self, inputs: Tensor) -> Tensor:
-        """z of inputs ``[B, T, 1]``, in that shape: the sum over the lags as it is written, for oracles."""
+        """z of inputs ``[B, T, 1]``, in that shape, as a plain sum over the lags, for oracles."""
         kernel, outputs = self.kernel().to(inputs), torch.zeros_like(inputs)
         for lag in range(self.horizon):
             outputs[:, lag:] += kernel[lag] * inputs[:, : self.horizon - lag]

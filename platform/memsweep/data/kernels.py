@@ -1,4 +1,4 @@
-"""Memory functions by name, and the configuration of tasks that are built on one.
+"""Memory functions by name, and the Config of tasks that are built on one.
 
 The kernel rho is the memory that a model must hold. Exponential kernels forget at a fixed rate; polynomial kernels
 never do, and approximating them stably is the curse of memory (arXiv 2305.19190, section 3). The formulas and the
@@ -21,7 +21,7 @@ from memsweep.config.core.fields import setting
 
 @dataclass(frozen=True)
 class Kernel:
-    """A memory function of continuous time, with the parameters that it has and their defaults."""
+    """A memory function of continuous time, with the defaults of its parameters."""
 
     formula: Callable[..., np.ndarray]
     defaults: dict[str, float]
@@ -40,7 +40,7 @@ PARAMETERS = ("rate", "exponent")
 
 @dataclass(frozen=True, kw_only=True)
 class KernelConfig:
-    """Base of the Config of a task whose target is made with a memory function: which one, how long, and the loss."""
+    """Base of the Config of a task whose target has a memory function: the function, the horizon and the loss."""
 
     kernel: str = setting(
         "exponential",
@@ -65,7 +65,7 @@ class KernelConfig:
                 object.__setattr__(self, name, value)
 
     def problems(self) -> Iterable[str]:
-        """What is wrong between the fields, one sentence each."""
+        """Contradictions between the fields, one sentence each."""
         kernel = KERNELS.get(self.kernel)
         for name in PARAMETERS:
             value = getattr(self, name)

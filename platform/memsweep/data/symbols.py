@@ -1,7 +1,7 @@
-"""Sequences of symbols, and the vectors that models read in their place.
+"""Sequences of symbols, and the one-hot vectors that models read.
 
-A batch of long texts, one-hot in float64, takes gigabytes; its symbols take two bytes a step. So symbols stay what they
-are until a few sequences are computed.
+A batch of long texts takes gigabytes as one-hot vectors in float64, and two bytes a step as symbols. So symbols become
+vectors only in the chunk of sequences that is computed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ def are_symbols(inputs: Tensor) -> bool:
 
 
 def checked(inputs: Tensor, count: int, task: str) -> Tensor:
-    """The inputs of a batch; symbols must be of an alphabet of ``count``, or -1, which stands behind a sequence's end.
+    """The inputs of a batch, after a check that symbols are 0 ... ``count - 1``, or -1 after the end of a sequence.
 
     Raises:
-        ValueError: a symbol is another number.
+        ValueError: a symbol is out of this range.
     """
     if are_symbols(inputs) and inputs.numel():
         least, most = (int(value) for value in inputs.aminmax())
@@ -32,7 +32,7 @@ def checked(inputs: Tensor, count: int, task: str) -> Tensor:
 
 
 def as_read(inputs: Tensor, size: int, dtype: torch.dtype) -> Tensor:
-    """What a model reads: numbers as they are; of symbols, one-hot vectors, zeros for -1.
+    """The inputs of a model: numbers as they are, symbols as one-hot vectors, with zeros for -1.
 
     Args:
         inputs: ``[..., T, size]`` numbers, or ``[..., T]`` symbols.

@@ -1,4 +1,4 @@
-"""What a task is.
+"""The interface of a task: a source of batches, and a loss.
 
 Letters: N leading dimensions (replicas, copies), B batch, T time (horizon), I inputs, O outputs.
 """
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences and what a model should answer.
+    """Sequences and their targets.
 
     Attributes:
-        inputs: ``[B, T, I]``; or symbols ``[B, T]``, integers 0 ... I-1, and -1 behind the end of a sequence.
-            A model reads them one-hot, where they stand for zeros alone at -1: a small form of large batches.
-        targets: ``[B, T, O]``, or whatever the task's own loss understands (``[B]`` class numbers, for instance).
+        inputs: ``[B, T, I]``; or symbols ``[B, T]``, integers 0 ... I-1, and -1 after the end of a sequence: a compact
+            form of large batches. A model reads symbols as one-hot vectors, and -1 as zeros.
+        targets: ``[B, T, O]``, or any tensor that the task's own loss reads (``[B]`` class numbers, for instance).
     """
 
     inputs: Tensor
@@ -35,30 +35,31 @@ class Batch:
 
 
 class Task(ABC):
-    """A source of batches and a loss. Owns a frozen ``Config``; knows nothing of models.
+    """A source of batches and a loss; knows nothing of models.
 
-    A task is deterministic: ``draw`` gives the same batch for the same stream and index, always.
+    Required: a frozen ``Config``, ``draw``, ``loss``, ``chance`` and ``oracle``, and ``horizon`` unless the config has
+    a field of that name. All other members have defaults. ``draw`` always gives the same batch for the same stream and
+    index.
     """
 
     Config: ClassVar[type]
     pack_fields: ClassVar[frozenset[str]] = frozenset()
     """Config fields in which the tasks of one pack may differ: the inputs must not depend on them."""
     knows_population: ClassVar[bool] = False
-    """The expected loss of a linear model has a closed form on this task (see LinearFunctionalTask)."""
+    """Whether the expected loss of a linear model has a closed form on this task (see LinearFunctionalTask)."""
     carries_states: ClassVar[bool] = False
-    """Models go on with the states in which they ended the batch before (see CarriedTask)."""
+    """Whether models start a batch from their states at the end of the batch before (see CarriedTask)."""
     reports: ClassVar[tuple[str, ...]] = ()
-    """Names of what ``metrics`` gives, in its order: a study may search for ``test_<name>`` and compare by it."""
+    """Names of the values of ``metrics``, in their order: a study may search by ``test_<name>`` and compare it."""
 
     def __init__(self, config: Any) -> None:
         self.config = config
 
     @classmethod
     def data_files(cls, config: Any) -> Sequence[Path]:
-        """The files that the task reads, in a fixed order: what is in them belongs to a trial's identity.
+        """The files that the task reads, in a fixed order; their content is part of a trial's identity.
 
-        A folder in their place stands for the names and sizes of the files in it, where they are too many to be read
-        whenever a study is planned.
+        A folder stands for the names and sizes of its files, where they are too many to be read for every plan.
         """
         return ()
 
@@ -74,24 +75,25 @@ class Task(ABC):
 
     @property
     def inputs(self) -> int:
-        """Numbers I that a model reads at a step; 1 unless the task says otherwise."""
+        """Numbers I that a model reads at a step; 1 by default."""
         return 1
 
     @property
     def outputs(self) -> int:
-        """Numbers O that a model answers at a step; 1 unless the task says otherwise."""
+        """Numbers O that a model outputs at a step; 1 by default."""
         return 1
 
     @property
-    @abstractmethod
     def horizon(self) -> int:
-        """Sequence length T."""
+        """Sequence length T; the config's field ``horizon`` by default."""
+        horizon: int = self.config.horizon
+        return horizon
 
     @abstractmethod
     def draw(self, stream: Stream, index: int, size: int) -> Batch:
         """Batch number ``index`` of a stream: ``size`` sequences, float64 or symbols, and their targets.
 
-        A task on finite data gives the sequences that it has, when they are fewer.
+        A task on finite data that has fewer sequences gives all of them.
         """
 
     @abstractmethod
@@ -99,52 +101,52 @@ class Task(ABC):
         """Loss of outputs ``[N, B, T, O]`` (any leading dimensions), averaged over the batch: ``[N]``."""
 
     def squared_weights(self) -> Tensor | None:
-        """Where the loss is a weighted squared error, sum_{b,t,o} v_t (y - target)^2 / B: v, ``[T]``, float64.
+        """The weights v, ``[T]``, float64, of a loss sum_{b,t,o} v_t (y - target)^2 / B; None for another loss.
 
-        A loss of this form, told here, is computed with its gradient in one pass. None: the loss is another one.
+        Kernels compute a loss of this form and its gradient in one pass.
         """
         return None
 
     @abstractmethod
     def chance(self) -> float:
-        """Expected loss of the best model that ignores its input: the level that errors are compared with."""
+        """Expected loss of the best model that ignores its input; errors are reported relative to it."""
 
     def memoryless_loss(self) -> float:
-        """Expected loss of the best model that sees each input and forgets it: what a memory must beat.
+        """Expected loss of the best model that sees the present input alone; nan where it is unknown.
 
-        Drawn beside every curve; nan where it is not known.
+        Figures show it beside every curve.
         """
         return math.nan
 
     def best_loss(self) -> float:
-        """Expected loss of the right answers: 0 unless the targets hold noise that no input tells."""
+        """Expected loss of the right answers: 0 unless the targets contain noise that no input determines."""
         return 0.0
 
     def metrics(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """What is worth knowing beside the loss, averaged over the batch: ``[N]`` each, by the names in ``reports``.
+        """Measures besides the loss, averaged over the batch: ``[N]`` each, by the names in ``reports``.
 
         Args:
             outputs: ``[N, B, T, O]``, any leading dimensions.
-            batch: what was asked.
+            batch: the sequences and their targets.
         """
         del outputs, batch
         return {}
 
     @abstractmethod
     def oracle(self, inputs: Tensor) -> Tensor:
-        """The right answers ``[B, T, O]`` to inputs as ``draw`` gives them, by brute force, independently of ``draw``.
+        """The right answers ``[B, T, O]`` to inputs of ``draw``, by brute force and without the code of ``draw``.
 
-        Proves in the conformance suite that the task can be solved from its inputs.
+        The conformance suite uses them to prove that the task can be solved from its inputs.
         """
 
 
 class CarriedTask(Task):
-    """Long sequences, read window by window of T steps: what a model holds at the end of one window begins the next.
+    """Long sequences, read in windows of T steps; a model's states at the end of a window start the next window.
 
-    Training goes through as many sequences as a batch has rows, side by side: batch ``index`` goes on where the one
-    before it ended, row by row, unless it ``begins``. A batch of another stream holds several windows of each of its
-    sequences: ``runs`` sequences in turn, the windows of one behind each other. The gradient stops at the beginning of
-    a window (truncated backpropagation through time).
+    A training batch has one window of each of its sequences: row r of batch ``index`` continues row r of the batch
+    before, unless the batch ``begins``. A batch of another stream holds several windows of each of its ``runs``
+    sequences, the windows of one sequence after one another. The gradient stops at the start of a window (truncated
+    backpropagation through time).
     """
 
     carries_states: ClassVar[bool] = True
@@ -177,10 +179,10 @@ class CarriedTask(Task):
 
     @abstractmethod
     def begins(self, index: int, size: int) -> bool:
-        """Whether training batch ``index`` of ``size`` rows starts over, with states of zero."""
+        """Whether training batch ``index`` of ``size`` rows starts new sequences, with states of zero."""
 
     def room(self) -> int | None:
-        """Training sequences that can be read side by side, at most; None: any number.
+        """Largest number of training sequences that can be read side by side; None: any number.
 
         Raises:
             ValueError: the task has no data.
@@ -189,4 +191,4 @@ class CarriedTask(Task):
 
     @abstractmethod
     def runs(self, size: int) -> int:
-        """Sequences in a batch of ``size`` windows that is not for training: a divisor of the windows in it."""
+        """Sequences in a validation or test batch of ``size`` windows: a divisor of the windows in it."""

@@ -73,9 +73,9 @@ def test_pixels_are_the_rows_one_by_one_and_a_permutation_is_fixed() -> None:
     assert pixels.inputs.shape == (8, 64, 1)
     assert torch.equal(rows.inputs.flatten(1), pixels.inputs.flatten(1))
     mixed = digits(order="pixels", permutation_seed=3)
-    assert torch.equal(mixed.draw(stream, 0, 8).inputs, pixels.inputs[:, mixed.places()])
-    assert sorted(mixed.places()) == list(range(64))
-    assert not np.array_equal(mixed.places(), digits(permutation_seed=4).places())
+    assert torch.equal(mixed.draw(stream, 0, 8).inputs, pixels.inputs[:, mixed.reading_order()])
+    assert sorted(mixed.reading_order()) == list(range(64))
+    assert not np.array_equal(mixed.reading_order(), digits(permutation_seed=4).reading_order())
 
 
 def test_a_linear_readout_learns_the_digits() -> None:

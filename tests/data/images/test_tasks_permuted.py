@@ -29,7 +29,7 @@ def task(name: str, **fields: object) -> Task:
 
 def test_the_default_permutation_of_mnist_is_the_published_one(tmp_path: Path) -> None:
     write_mnist(tmp_path / "mnist")
-    places = task("permuted_mnist", folder=str(tmp_path)).places()
+    places = task("permuted_mnist", folder=str(tmp_path)).reading_order()
     # the first numbers of numpy.random.RandomState(1234).permutation(784), as the published code draws it
     assert places[:10].tolist() == [529, 511, 328, 133, 532, 378, 156, 305, 143, 582]
     assert sorted(places) == list(range(784))
@@ -49,9 +49,9 @@ def test_pixels_are_those_of_the_task_in_order_at_permuted_places(
     for name in (TRAIN, VALIDATION, TEST):
         ours, theirs = (made.draw(Stream(2, name), 1, 16) for made in (mixed, ordered))
         assert torch.equal(ours.targets, theirs.targets)
-        assert torch.equal(ours.inputs, theirs.inputs[:, mixed.places()])
+        assert torch.equal(ours.inputs, theirs.inputs[:, mixed.reading_order()])
         assert not torch.equal(ours.inputs, theirs.inputs)
-    assert not np.array_equal(mixed.places(), task(permuted, permutation_seed=1).places())
+    assert not np.array_equal(mixed.reading_order(), task(permuted, permutation_seed=1).reading_order())
 
 
 def test_missing_files_are_named_with_the_place_where_they_belong(

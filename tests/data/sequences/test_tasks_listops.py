@@ -54,7 +54,7 @@ def in_pairs(text: str) -> str:
 def write_listops(folder: Path, count: int = 30) -> dict[str, list[tuple[str, int]]]:
     """The three files with so many expressions each; gives these and their values, by name."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = ExpressionLaw(6, 4, 5, 40).drawn(np.random.default_rng(5))
+    drawn = ExpressionLaw(6, 4, 5, 40).draw(np.random.default_rng(5))
     written = {}
     for name in NAMES:
         texts = [text_of(numbers) for numbers in islice(drawn, count)]
@@ -115,7 +115,7 @@ def test_lengths_follow_the_published_law() -> None:
     allowed = np.arange(longest + 1)
     length[(allowed < 6) | (allowed > 25)] = 0
     law = length / length.sum()
-    drawn = islice(ExpressionLaw(4, 4, 6, 25).drawn(np.random.default_rng(0)), count)
+    drawn = islice(ExpressionLaw(4, 4, 6, 25).draw(np.random.default_rng(0)), count)
     found = np.bincount([len(expression) for expression in drawn], minlength=longest + 1) / count
     assert np.abs(found - law).max() < 5 * np.sqrt(law.max() / count)
     assert np.all((found > 0) <= (law > 0))
@@ -125,7 +125,7 @@ def test_lengths_follow_the_published_law() -> None:
 
 
 def test_digits_and_operations_are_as_likely_as_each_other() -> None:
-    drawn = islice(ExpressionLaw(4, 4, 6, 25).drawn(np.random.default_rng(1)), 5000)
+    drawn = islice(ExpressionLaw(4, 4, 6, 25).draw(np.random.default_rng(1)), 5000)
     counts = np.bincount(np.concatenate([np.array(expression) for expression in drawn]), minlength=15)
     for kind in (counts[:10], counts[10:14]):
         share = 1 / len(kind)
@@ -220,7 +220,7 @@ def test_files_in_another_format_are_refused_by_file_and_line(content: bytes, wo
     config = LISTOPS.Config(source="files", folder=str(tmp_path))
     glance = list(config.problems())
     with pytest.raises(ValueError, match=re.escape(str(damaged))) as caught:
-        config.splits()
+        LISTOPS(config).load()
     assert words in str(caught.value)
     assert glance == (
         [] if "line 3" in words else [str(caught.value)]

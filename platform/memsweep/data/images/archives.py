@@ -8,7 +8,7 @@ The files lie in a data folder, one folder for each data set, compressed (``.gz`
 
 IDX (MNIST): a big-endian header of 32-bit numbers, magic 0x0803 (bytes, 3 axes) or 0x0801 (1 axis), then the length of
 each axis; then the bytes. CIFAR-10, binary version: records of 3073 bytes, the label and 1024 bytes each of red, green
-and blue, row by row. Nothing is downloaded. Files may hold fewer images than the published ones.
+and blue, row by row. Nothing is downloaded. Files may have fewer images than the published ones.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from pathlib import Path
 
 import numpy as np
 
-from memsweep.data.folder import lacks
+from memsweep.data.folder import lacks, problems_of
 from memsweep.data.images.classification import Labelled
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 
 
 @dataclass(frozen=True)
 class Archive:
-    """How a data set is published.
+    """The published form of a data set.
 
     Attributes:
         title: its name, and that of the format.
@@ -40,8 +40,8 @@ class Archive:
         size: bytes of the first training file, not compressed, as published.
         shape: height, width and channels of an image.
         held_out: share of the training images that validates.
-        inspect: looks at sizes and headers alone; ValueError with a sentence about a file that is not in order.
-        read: images and labels of the files of one kind; ValueError likewise.
+        inspect: checks sizes and headers alone; raises ValueError with a sentence about a damaged file.
+        read: images and labels of the files of one kind; raises ValueError likewise.
     """
 
     title: str
@@ -55,7 +55,8 @@ class Archive:
 
 
 @contextmanager
-def _blamed(path: Path) -> Iterator[None]:
+def _read_errors(path: Path) -> Iterator[None]:
+    """Errors of reading and decompressing a file, as ValueErrors with a sentence."""
     try:
         yield
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -64,9 +65,9 @@ def _blamed(path: Path) -> Iterator[None]:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _begins(path: Path, count: int) -> tuple[bytes, int]:
-    """The first bytes of a file's contents, and how many there are in all."""
-    with _blamed(path), path.open("rb") as file:
+def _first_bytes(path: Path, count: int) -> tuple[bytes, int]:
+    """The first bytes of a file's content, decompressed, and the length of the whole content."""
+    with _read_errors(path), path.open("rb") as file:
         if path.suffix != ".gz":
             return file.read(count), path.stat().st_size
         with gzip.open(file) as unpacked:
@@ -76,14 +77,14 @@ def _begins(path: Path, count: int) -> tuple[bytes, int]:
 
 
 def _contents(path: Path) -> bytes:
-    with _blamed(path):
+    with _read_errors(path):
         return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
 
 
 def _idx_lengths(path: Path, axes: int) -> list[int]:
     """The lengths of the axes of an IDX file of unsigned bytes, checked against its size."""
     magic, header = 0x0800 + axes, 4 * (axes + 1)
-    first, size = _begins(path, header)
+    first, size = _first_bytes(path, header)
     if len(first) < header or int.from_bytes(first[:4], "big") != magic:
         raise ValueError(
             f"{path} is no IDX file of unsigned bytes with {axes} axes: it begins with {first[:4].hex() or 'nothing'}, "
@@ -109,12 +110,14 @@ def _inspect_idx(paths: list[Path]) -> None:
 def _read_idx(paths: list[Path]) -> Labelled:
     _inspect_idx(paths)
     images = np.frombuffer(_contents(paths[0]), np.uint8, offset=16).reshape(-1, 28, 28, 1)
-    return _checked(Labelled(images, np.frombuffer(_contents(paths[1]), np.uint8, offset=8).astype(np.int64)), paths[1])
+    return _check_labels(
+        Labelled(images, np.frombuffer(_contents(paths[1]), np.uint8, offset=8).astype(np.int64)), paths[1]
+    )
 
 
 def _inspect_cifar(paths: list[Path]) -> None:
     for path in paths:
-        _, size = _begins(path, 1)
+        _, size = _first_bytes(path, 1)
         if not size or size % 3073:
             raise ValueError(
                 f"{path} is damaged: {size} bytes are no whole number of records of 3073 bytes (a label, then 32 x 32 "
@@ -128,27 +131,25 @@ def _read_cifar(paths: list[Path]) -> Labelled:
     for path in paths:
         records = np.frombuffer(_contents(path), np.uint8).reshape(-1, 3073)
         images = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-        parts.append(_checked(Labelled(images, records[:, 0].astype(np.int64)), path))
+        parts.append(_check_labels(Labelled(images, records[:, 0].astype(np.int64)), path))
     return Labelled(np.concatenate([part.images for part in parts]), np.concatenate([part.labels for part in parts]))
 
 
-def _checked(found: Labelled, path: Path) -> Labelled:
-    if not len(found.labels) or found.labels.max() > 9:
-        raise ValueError(
-            f"{path} holds {len(found.labels)} labels up to {found.labels.max(initial=0)}; allowed: 0 ... 9"
-        )
-    return found
+def _check_labels(data: Labelled, path: Path) -> Labelled:
+    if not len(data.labels) or data.labels.max() > 9:
+        raise ValueError(f"{path} holds {len(data.labels)} labels up to {data.labels.max(initial=0)}; allowed: 0 ... 9")
+    return data
 
 
-def _like_mnist(title: str) -> Archive:
+def _idx_archive(title: str) -> Archive:
     names = [f"{kind}-{what}" for kind in ("train", "t10k") for what in ("images-idx3-ubyte", "labels-idx1-ubyte")]
     train, test = (names[0], names[1]), (names[2], names[3])
     return Archive(f"{title} (IDX files)", train, test, 16 + 60_000 * 784, (28, 28, 1), 1 / 6, _inspect_idx, _read_idx)
 
 
 ARCHIVES = {
-    "mnist": _like_mnist("MNIST"),
-    "fashion_mnist": _like_mnist("Fashion-MNIST"),
+    "mnist": _idx_archive("MNIST"),
+    "fashion_mnist": _idx_archive("Fashion-MNIST"),
     "cifar10": Archive(
         title="CIFAR-10 (its binary version, cifar-10-binary.tar.gz)",
         train=tuple(f"data_batch_{number}.bin" for number in range(1, 6)),
@@ -163,33 +164,30 @@ ARCHIVES = {
 
 
 def archive_problems(folder: Path, archive: Archive) -> Iterator[str]:
-    """What is wrong with the files of a data set, as far as sizes and headers tell, one sentence each."""
+    """Problems with the files of a data set that sizes and headers show, one sentence each."""
     if missing := _missing(folder, archive):
         yield missing
         return
     for names in (archive.train, archive.test):
-        try:
-            archive.inspect(_paths(folder, names))
-        except ValueError as error:
-            yield str(error)
+        yield from problems_of(functools.partial(archive.inspect, _paths(folder, names)))
 
 
 def archive_files(folder: Path, archive: Archive) -> list[Path]:
-    """The files of a data set, as far as they are there, in a fixed order: those of training first."""
+    """The existing files of a data set in a fixed order, those of training first."""
     return _paths(folder, (*archive.train, *archive.test))
 
 
 def _paths(folder: Path, names: tuple[str, ...]) -> list[Path]:
-    return [path for name in names if (path := _found(folder, name))]
+    return [path for name in names if (path := _existing(folder, name))]
 
 
-def _found(folder: Path, name: str) -> Path | None:
+def _existing(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
 def _missing(folder: Path, archive: Archive) -> str | None:
-    """The sentence that says which files are not there, or None."""
-    absent = [name for name in archive.train + archive.test if _found(folder, name) is None]
+    """The message about missing files, or None."""
+    absent = [name for name in archive.train + archive.test if _existing(folder, name) is None]
     if not absent:
         return None
     how = f", as they are or compressed as .gz ({archive.train[0]} has {archive.size:,} bytes when not compressed)"
@@ -202,7 +200,7 @@ def archive_splits(folder: Path, archive: Archive) -> Mapping[str, Labelled]:
 
     Raises:
         FileNotFoundError: files are missing.
-        ValueError: a file is damaged or in another format; the sentence names it.
+        ValueError: a file is damaged or in another format.
     """
     if missing := _missing(folder, archive):
         raise FileNotFoundError(missing)

@@ -1,4 +1,4 @@
-"""Images read as sequences: one class for a whole sequence, answered at its last step or at every one.
+"""Images read as sequences, with one class for a sequence, answered at its last step or at every step.
 
 Letters: N leading dimensions (replicas, copies), B batch, T time, I inputs, C classes, P pixels, K channels.
 """
@@ -30,34 +30,30 @@ class Labelled:
     """Images and their classes.
 
     Attributes:
-        images: ``[B, height, width, K]``, bytes or whatever numbers they come in; or ``[B]``, what tells a task that
-            reads images when it draws them which they are (``sequences``).
+        images: ``[B, height, width, K]``, bytes or other numbers; or ``[B]``, names of images for a task that reads
+            them when it draws them (``sequences``).
         labels: ``[B]``, int64, 0 ... C-1.
     """
 
     images: np.ndarray
     labels: np.ndarray
 
-    def chosen(self, rows: np.ndarray) -> Labelled:
-        """Some of the images, by position."""
+    def select(self, rows: np.ndarray) -> Labelled:
+        """The images at these positions."""
         return Labelled(self.images[rows], self.labels[rows])
 
     def split(self, held_out: int, stream: Stream) -> tuple[Labelled, Labelled]:
-        """Two disjoint parts, the second of this size, by a permutation that the stream decides."""
+        """Two disjoint sets, the second with ``held_out`` members, by a permutation that the stream decides."""
         order = stream.generator().permutation(len(self.labels))
-        return self.chosen(order[held_out:]), self.chosen(order[:held_out])
+        return self.select(order[held_out:]), self.select(order[:held_out])
 
 
 class SequentialImages(Task):
     """A finite set of labelled images, read row by row or pixel by pixel; cross entropy of the answer.
 
-    The loss is that of the last step's answer, or, with ``answer`` ``every``, the mean over the steps, at each of which
-    the class is asked though only a part of the image has been read. The accuracy is that of the last step in both.
-
-    Batch ``index`` of the training stream is a piece of an epoch: every epoch is a permutation of the training images
-    that the stream decides, and what does not fill a batch is left out of that epoch. The other streams go through
-    their images in a fixed order, round and round: batch 0 is the first ``size`` images, whatever the seed. A size
-    beyond the number of images gives all of them, once.
+    The loss is that of the last step's answer, or, with ``answer`` ``every``, the mean over all steps, though most of
+    them have read only a part of the image. The accuracy is that of the last step in both. Batches are drawn as in
+    ``epoch_rows``. The config has ``order``, ``permutation_seed`` and ``answer``, unless the task defines them.
     """
 
     reports = ("accuracy",)
@@ -75,22 +71,24 @@ class SequentialImages(Task):
     @property
     @abstractmethod
     def brightest(self) -> float:
-        """The value of a full pixel, which becomes 1."""
+        """The largest value of a pixel, which becomes 1."""
 
     @property
-    @abstractmethod
     def order(self) -> str:
-        """``rows`` or ``pixels``."""
+        """How an image is read: ``rows`` or ``pixels``."""
+        order: str = self.config.order
+        return order
 
     @property
-    @abstractmethod
     def permutation_seed(self) -> int:
-        """Decides the fixed permutation of the pixels; 0 leaves them in their places."""
+        """Decides the fixed permutation of the pixels; 0: none."""
+        seed: int = self.config.permutation_seed
+        return seed
 
     @property
     def answer(self) -> str:
-        """``last`` or ``every``: at which step the class is asked; the last, unless the task says otherwise."""
-        return "last"
+        """At which steps the class is asked, ``last`` or ``every``; the last where the config has no such field."""
+        return str(getattr(self.config, "answer", "last"))
 
     @cached_property
     def splits(self) -> Mapping[str, Labelled]:
@@ -113,18 +111,17 @@ class SequentialImages(Task):
 
     def draw(self, stream: Stream, index: int, size: int) -> Batch:
         split = self.splits[stream.name]
-        rows = epoch_rows(stream, index, size, len(split.labels))
-        chosen = split.chosen(rows)
-        return Batch(self.sequences(chosen.images), torch.from_numpy(chosen.labels))
+        batch = split.select(epoch_rows(stream, index, size, len(split.labels)))
+        return Batch(self.sequences(batch.images), torch.from_numpy(batch.labels))
 
     def sequences(self, images: np.ndarray) -> Tensor:
         """Images ``[B, height, width, K]`` as sequences ``[B, T, I]``, float64, 0 ... 1, pixels permuted."""
         pixels_BPK = images.reshape(len(images), -1, images.shape[-1])
-        ordered = pixels_BPK[:, self.places()] / self.brightest
-        return torch.from_numpy(ordered.reshape(len(images), self.horizon, self.inputs).astype(np.float64))
+        read_BPK = pixels_BPK[:, self.reading_order()] / self.brightest
+        return torch.from_numpy(read_BPK.reshape(len(images), self.horizon, self.inputs).astype(np.float64))
 
-    def places(self) -> np.ndarray:
-        """Which pixel is read when, ``[P]``: the identity, or the fixed permutation."""
+    def reading_order(self) -> np.ndarray:
+        """Positions of the pixels in the order in which they are read, ``[P]``: as they are, or permuted."""
         height, width, _ = self.shape
         if self.permutation_seed == 0:
             return np.arange(height * width)
@@ -136,7 +133,7 @@ class SequentialImages(Task):
         return last_step_cross_entropy(outputs, batch.targets).mean(-1)
 
     def metrics(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """``accuracy``: the share of images whose class is answered, 0 ... 1."""
+        """``accuracy``: the share of images that are classified correctly, 0 ... 1."""
         return {"accuracy": last_step_accuracy(outputs, batch.targets)}
 
     def chance(self) -> float:
@@ -144,25 +141,25 @@ class SequentialImages(Task):
         return float(scipy.stats.entropy(np.bincount(self.splits[TRAIN].labels)))
 
     def memoryless_loss(self) -> float:
-        """Entropy of the class given the pixel that is read last, among the training images; where every step answers,
-        the mean of the entropies given each pixel. nan where a step reads more than one number."""
+        """Entropy of the class given the last pixel, among the training images; where every step answers, the mean of
+        the entropies given each pixel. nan where a step reads more than one number."""
         if self.inputs > 1:
             return math.nan
         train = self.splits[TRAIN]
         pixels_BP = train.images.reshape(len(train.labels), -1)
-        asked = self.places() if self.answer == "every" else self.places()[-1:]
+        asked = self.reading_order() if self.answer == "every" else self.reading_order()[-1:]
         asked_PB = np.ascontiguousarray(pixels_BP[:, asked].T)
-        return float(np.mean([self._unsure(read_B, train.labels) for read_B in asked_PB]))
+        return float(np.mean([self._conditional_entropy(read_B, train.labels) for read_B in asked_PB]))
 
-    def _unsure(self, read_B: np.ndarray, labels_B: np.ndarray) -> float:
-        """Entropy of the class given a number, in nats, by the frequencies of the pairs of both."""
-        whole = read_B.dtype == np.uint8  # bytes are counted as they are: to look for the different ones is to sort
-        seen = read_B.astype(np.int64) if whole else np.unique(read_B, return_inverse=True)[1]
+    def _conditional_entropy(self, read_B: np.ndarray, labels_B: np.ndarray) -> float:
+        """Entropy of the class given a number, in nats, by their joint frequencies."""
+        is_byte = read_B.dtype == np.uint8  # bytes are counted as they are; other numbers must be sorted first
+        seen = read_B.astype(np.int64) if is_byte else np.unique(read_B, return_inverse=True)[1]
         pairs, alone = np.bincount(seen * self.classes + labels_B), np.bincount(seen)
         return float(scipy.stats.entropy(pairs[pairs > 0]) - scipy.stats.entropy(alone[alone > 0]))
 
     def oracle(self, inputs: Tensor) -> Tensor:
-        """The known class of each sequence, at every step of it; found among all sequences by its numbers."""
+        """The known class of each sequence, at every step of it, looked up by the sequence's numbers."""
         known = {
             sequence.numpy().tobytes(): int(label)
             for split in self.splits.values()
@@ -172,3 +169,17 @@ class SequentialImages(Task):
         for row, sequence in enumerate(inputs.contiguous()):
             answer[row, :, known[sequence.numpy().tobytes()]] = SURE
         return answer
+
+
+class PermutedImages(SequentialImages):
+    """Images read pixel by pixel in the permutation of the published code: neighbours are far apart in time.
+
+    The permutation is the first that numpy's ``RandomState`` of the seed gives, a generator whose numbers numpy has
+    promised to keep; seed 1234 is that of the experiments with unitary and orthogonal networks.
+    """
+
+    order = "pixels"
+
+    def reading_order(self) -> np.ndarray:
+        height, width, _ = self.shape
+        return np.random.RandomState(self.permutation_seed).permutation(height * width)

@@ -1,4 +1,4 @@
-"""Sequences of symbols, of different lengths, each with a class: read an expression, a review, two papers; then answer.
+"""Sequences of symbols, of different lengths, each with a class: expressions, reviews, pairs of papers.
 
 Letters: N leading dimensions (replicas, copies), B batch, T time (horizon), I symbols, C classes, S steps in all.
 """
@@ -21,9 +21,12 @@ from memsweep.data.task import Batch, Task
 from memsweep.streams import TRAIN, Stream
 
 ANSWERS = ("last", "every")
-NOTHING = -1  # read behind the end of a sequence, and asked where no answer counts
-SURE = 50.0  # nats by which the oracle's answer stands above the others
-AT_ONCE = 256  # sequences laid out side by side while their symbols are counted
+NOTHING = -1
+"""Input after the end of a sequence, and target where no answer counts."""
+SURE = 50.0
+"""Nats by which the logit of an oracle's answer is above the others."""
+AT_ONCE = 256
+"""Sequences that are laid out at a time while their symbols are counted."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,8 @@ class Sequences:
     """Sequences of symbols and their classes.
 
     Attributes:
-        symbols: the numbers of the symbols, 0 ... I-1, one sequence behind the other, ``[S]``, in one or two bytes.
-        ends: where each sequence ends among them, ``[B]``; it begins where the one before it ends.
+        symbols: numbers of symbols, 0 ... I-1, one sequence after the other, ``[S]``, in one or two bytes.
+        ends: where each sequence ends among them, ``[B]``; it starts where the one before it ends.
         labels: the classes, ``[B]``, int64, 0 ... C-1.
     """
 
@@ -42,7 +45,7 @@ class Sequences:
 
     @staticmethod
     def of(sequences: Sequence[Sequence[int] | np.ndarray], labels: Sequence[int]) -> Sequences:
-        """These sequences, with a class each."""
+        """Build from sequences with a class each."""
         arrays = [np.asarray(sequence) for sequence in sequences]
         highest = max((int(array.max()) for array in arrays if array.size), default=0)
         kind = np.uint8 if highest < 256 else np.uint16
@@ -59,32 +62,31 @@ class Sequences:
             yield self.symbols[begin:end]
             begin = end
 
-    def chosen(self, rows: np.ndarray) -> Sequences:
-        """Some of the sequences, by position."""
+    def select(self, rows: np.ndarray) -> Sequences:
+        """The sequences at these positions."""
         begins = np.concatenate([[0], self.ends[:-1]])
         parts = [self.symbols[begins[row] : self.ends[row]] for row in rows]
         lengths = (self.ends - begins)[rows]
         return Sequences(np.concatenate(parts or [self.symbols[:0]]), np.cumsum(lengths), self.labels[rows])
 
     def split(self, held_out: int, stream: Stream) -> tuple[Sequences, Sequences]:
-        """Two disjoint parts, the second of this size, by a permutation that the stream decides."""
+        """Two disjoint sets, the second with ``held_out`` members, by a permutation that the stream decides."""
         order = stream.generator().permutation(len(self))
-        return self.chosen(order[held_out:]), self.chosen(order[:held_out])
+        return self.select(order[held_out:]), self.select(order[:held_out])
 
 
 class LabelledSequences(Task):
-    """Say the class of a sequence of symbols; cross entropy of the answer at its last step, or at every step of it.
+    """Classify a sequence of symbols; cross entropy of the answer at its last step, or at every step of it.
 
-    A sequence stands at the beginning of its T steps, and nothing behind it: the inputs are zeros there and no answer
-    counts. One that is longer than T loses its end, but for the ``end`` symbol where the task has one. With the
-    config's ``answer``
+    After the end of a sequence, inputs are zeros and no answer counts. A sequence that is longer than T loses its end,
+    except for the ``end`` symbol where the task has one. With the config's ``answer``
 
     - ``last``, the loss is that of the last step of each sequence;
-    - ``every``, the mean over all its steps, at each of which the class is asked though only a part has been read: a
-      loss at every step is what a rule that goes forward in time learns from (Zucchet et al., 2023, arXiv 2305.15947).
+    - ``every``, the mean over all its steps, though most have read only a part: rules that go forward in time learn
+      from a loss at every step (Zucchet et al., 2023, arXiv 2305.15947).
 
-    Either is averaged over the sequences, so that a short one weighs as much as a long one. The accuracy is that of the
-    last step in both. Batches are drawn as ``epoch_rows`` says.
+    Either is averaged over the sequences, so a short sequence has the weight of a long one. The accuracy is that of
+    the last step in both. Batches are drawn as in ``epoch_rows``.
 
     The config has ``horizon`` and ``answer``.
     """
@@ -95,7 +97,7 @@ class LabelledSequences(Task):
     def load(self) -> Mapping[str, Sequences]:
         """The sequences of the streams ``train``, ``validation`` and ``test``: disjoint, in a fixed order.
 
-        None of them is empty where the task has no ``end``.
+        Without an ``end`` symbol, no sequence may be empty.
         """
 
     @property
@@ -105,7 +107,7 @@ class LabelledSequences(Task):
 
     @property
     def end(self) -> int | None:
-        """Number of the symbol that ends every sequence and is in none of them; None: a sequence just stops."""
+        """Number of the symbol after every sequence, which occurs in none of them; None: there is no such symbol."""
         return None
 
     @cached_property
@@ -114,21 +116,16 @@ class LabelledSequences(Task):
         return self.load()
 
     @property
-    def horizon(self) -> int:
-        horizon: int = self.config.horizon
-        return horizon
-
-    @property
     def outputs(self) -> int:
         return self.classes
 
     def draw(self, stream: Stream, index: int, size: int) -> Batch:
-        """Symbols ``[B, T]`` and classes ``[B, T]``, both -1 where there is nothing, in two bytes each."""
+        """Symbols ``[B, T]`` and classes ``[B, T]``, both -1 after the end of a sequence, in two bytes each."""
         split = self.splits[stream.name]
-        return self.laid_out(split.chosen(epoch_rows(stream, index, size, len(split))))
+        return self.laid_out(split.select(epoch_rows(stream, index, size, len(split))))
 
     def laid_out(self, sequences: Sequences) -> Batch:
-        """Sequences as a batch: side by side, cut or followed by nothing, with what is asked at each step.
+        """A batch of sequences, each cut to T steps or followed by -1, with the targets of each step.
 
         Raises:
             ValueError: a sequence is empty, and the task has no ``end``.
@@ -151,35 +148,36 @@ class LabelledSequences(Task):
         return counted_cross_entropy(outputs, batch.targets).mean(-1)
 
     def metrics(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """``accuracy``: the share of sequences whose class is answered at their last step, 0 ... 1."""
+        """``accuracy``: the share of sequences that are classified correctly at their last step, 0 ... 1."""
         return {"accuracy": last_counted_accuracy(outputs, batch.targets)}
 
     def typical(self) -> Sequences:
-        """The sequences by whose frequencies chance and the memoryless loss are told: those of the training stream."""
+        """The sequences whose frequencies give chance and the memoryless loss: those of the training stream."""
         return self.splits[TRAIN]
 
     def chance(self) -> float:
-        """Entropy of the classes among the typical sequences, in nats, whether or not their lengths tell something."""
+        """Entropy of the classes among the typical sequences, in nats; their lengths are not used."""
         return float(scipy.stats.entropy(np.bincount(self.typical().labels)))
 
     def memoryless_loss(self) -> float:
         """Entropy of the class given the symbol of a step that counts, among the typical sequences, in nats."""
         if self.end is not None and self.config.answer == "last":
-            return self.chance()  # all read the same symbol there; and there may be gigabytes to look at
+            return self.chance()  # the last symbol is the same for all; and the sequences may take gigabytes
         typical = self.typical()
         weights_IC = np.zeros(self.inputs * self.classes)
         for first in range(0, len(typical), AT_ONCE):
-            batch = self.laid_out(typical.chosen(np.arange(first, min(first + AT_ONCE, len(typical)))))
+            batch = self.laid_out(typical.select(np.arange(first, min(first + AT_ONCE, len(typical)))))
             read_BT, asked_BT = batch.inputs.numpy().astype(np.int64), batch.targets.numpy()
             counted_BT = asked_BT != NOTHING
             pairs = (read_BT * self.classes + asked_BT)[counted_BT]
+            # each sequence has weight 1, shared by its steps
             each_BT = np.broadcast_to(1.0 / counted_BT.sum(1, keepdims=True), counted_BT.shape)
             weights_IC += np.bincount(pairs, each_BT[counted_BT], minlength=len(weights_IC))
         by_symbol = weights_IC.reshape(self.inputs, self.classes).sum(1)
         return float(scipy.stats.entropy(weights_IC) - scipy.stats.entropy(by_symbol))
 
     def oracle(self, inputs: Tensor) -> Tensor:
-        """The known class of each sequence, at every step of it; found among all sequences by its symbols."""
+        """The known class of each sequence, at every step of it, looked up by the sequence's symbols."""
         known: dict[bytes, int] = {}
         for split in self.splits.values():
             for read, label in zip(self.laid_out(split).inputs.numpy(), split.labels.tolist(), strict=True):
@@ -187,7 +185,7 @@ class LabelledSequences(Task):
         return self.sure([known[read.tobytes()] for read in inputs.contiguous().numpy()])
 
     def sure(self, classes: Sequence[int]) -> Tensor:
-        """Answers ``[B, T, C]`` that give these classes at every step, far above the others."""
+        """Logits ``[B, T, C]`` of these classes at every step."""
         answer = torch.zeros(len(classes), self.horizon, self.classes, dtype=torch.float64)
         answer[torch.arange(len(classes)), :, torch.tensor(classes)] = SURE
         return answer

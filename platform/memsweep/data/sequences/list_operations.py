@@ -1,4 +1,4 @@
-"""Nested operations on lists of digits, with one digit as their value: the expressions of ListOps.
+"""The expressions of ListOps: nested operations on lists of digits, whose value is one digit.
 
 An expression is a digit, or an operation of two or more expressions: ``[MAX 2 9 [MIN 4 7 ] 0 ]``, whose value is 9.
 The operations are those of Nangia and Bowman (2018, arXiv 1804.06028) in the choice of the Long Range Arena (Tay et
@@ -23,7 +23,7 @@ OPERATIONS: dict[str, Callable[[list[int]], int]] = {
 }
 CLOSE = "]"
 EXPRESSION_SYMBOLS = (*DIGITS, *OPERATIONS, CLOSE)
-"""The symbols of an expression; their places are their numbers, of digits the digits themselves."""
+"""The symbols of an expression. The position of a symbol is its number; for a digit it is the digit itself."""
 
 _NUMBER_OF = {symbol: number for number, symbol in enumerate(EXPRESSION_SYMBOLS)}
 _BY_NUMBER = {_NUMBER_OF[name]: operation for name, operation in OPERATIONS.items()}
@@ -36,16 +36,16 @@ def expression_numbers(symbols: Sequence[str]) -> list[int]:
     """The numbers of symbols.
 
     Raises:
-        KeyError: one of them is none of the vocabulary; it is the error's argument.
+        KeyError: a symbol is not in the vocabulary; it is the error's argument.
     """
     return [_NUMBER_OF[symbol] for symbol in symbols]
 
 
 def expression_value(numbers: Sequence[int]) -> int:
-    """The digit that an expression, given by the numbers of its symbols, comes to.
+    """The value of an expression, given by the numbers of its symbols.
 
     Raises:
-        ValueError: the symbols are no expression.
+        ValueError: the numbers are no expression.
     """
     open_lists: list[tuple[int, list[int]]] = [(_CLOSE, [])]  # the outermost holds the value of the whole
     for number in numbers:
@@ -70,11 +70,11 @@ def _text(numbers: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class ExpressionLaw:
-    """The law of random expressions, that of the Long Range Arena's generator.
+    """The law of random expressions of the Long Range Arena's generator.
 
     A node is an operation with probability 1/4, otherwise a digit, and always a digit at the greatest depth (the root
-    has depth 1). An operation, each as likely, has 2 ... ``most_arguments`` arguments, each number as likely, which are
-    nodes one deeper. Whole expressions are drawn until the length is allowed.
+    has depth 1). Operations are equally likely, and so are 2 ... ``most_arguments`` arguments, which are nodes one
+    deeper. Whole expressions are drawn until the length is allowed.
 
     Attributes:
         greatest_depth: of a node, at least 1.
@@ -87,44 +87,44 @@ class ExpressionLaw:
     shortest: int
     longest: int
 
-    def drawn(self, rng: np.random.Generator, attempts: int | None = None) -> Iterator[tuple[int, ...]]:
-        """Expressions of allowed length without end, as numbers of symbols; ends after so many attempts at one."""
+    def draw(self, rng: np.random.Generator, attempts: int | None = None) -> Iterator[tuple[int, ...]]:
+        """An endless stream of expressions of allowed length; it ends when ``attempts`` draws in a row had another."""
         uniform = _uniform(rng)
         while True:
-            tried = 0
-            while not (found := self._attempt(uniform)):
-                tried += 1
-                if tried == attempts:
+            failures = 0
+            while not (expression := self._attempt(uniform)):
+                failures += 1
+                if failures == attempts:
                     return
-            yield found
+            yield expression
 
     def _attempt(self, uniform: Iterator[float]) -> tuple[int, ...]:
-        """An expression, or nothing where its length is not allowed; it is left as soon as it is too long."""
-        found: list[int] = []
-        missing = [1]  # arguments that each open list still lacks; the outermost is the expression itself
+        """An expression, empty where its length is not allowed; drawing stops as soon as it is too long."""
+        numbers: list[int] = []
+        missing = [1]  # arguments that each open list lacks; the outermost list has one, the expression itself
         needed = 1  # symbols that are sure to follow
         while missing:
             if not missing[-1]:
                 missing.pop()
                 if missing:
-                    found.append(_CLOSE)
+                    numbers.append(_CLOSE)
                     needed -= 1
                 continue
             missing[-1] -= 1
             if len(missing) < self.greatest_depth and next(uniform) < _OPERATION:
-                found.append(_FIRST + int(next(uniform) * len(OPERATIONS)))
+                numbers.append(_FIRST + int(next(uniform) * len(OPERATIONS)))
                 arguments = 2 + int(next(uniform) * (self.most_arguments - 1))
                 missing.append(arguments)
-                needed += arguments  # and the bracket that closes them, in the place of this one
+                needed += arguments  # and the closing bracket, in place of this symbol
             else:
-                found.append(int(next(uniform) * len(DIGITS)))
+                numbers.append(int(next(uniform) * len(DIGITS)))
                 needed -= 1
-            if len(found) + needed > self.longest:
+            if len(numbers) + needed > self.longest:
                 return ()
-        return tuple(found) if len(found) >= self.shortest else ()
+        return tuple(numbers) if len(numbers) >= self.shortest else ()
 
 
 def _uniform(rng: np.random.Generator) -> Iterator[float]:
-    """Numbers of [0, 1), one by one; drawing them in blocks is many times faster."""
+    """Numbers of [0, 1), one by one; they are drawn in blocks, which is many times faster."""
     while True:
         yield from rng.random(_DRAWN_AT_ONCE).tolist()
