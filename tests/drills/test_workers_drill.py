@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import torch
 
+import engine
 from drill_study import CHECKPOINT_EVERY, STEPS, STUDY, Asked, Drill, Outcome, kill, study_text
 from memsweep.trial import RunOptions, run_pack
 from processes import wait_for
@@ -27,7 +28,7 @@ LONG = [6000, 6100]
 def crew(folder: Path, activation: str, how: str = "whole") -> list[int]:
     """Exit statuses of the two workers of a crew."""
     words = [sys.executable, str(Path(crew_work.__file__))]
-    env = environment(Path(crew_work.__file__).parent, OMP_NUM_THREADS="1")
+    env = environment(Path(engine.__file__).parent, OMP_NUM_THREADS="1")
     both = [subprocess.Popen([*words, str(rank), str(folder), activation, how], env=env) for rank in (0, 1)]
     try:
         return [process.wait(timeout=90) for process in both]
