@@ -20,9 +20,9 @@ def best(values: Mapping[int, Sequence[float]], modes: Sequence[str], top: int) 
     """
     signs = [-1.0 if mode == "max" else 1.0 for mode in modes]
     costs = {
-        number: tuple(sign * value for sign, value in zip(signs, found, strict=True))
-        for number, found in values.items()
-        if all(map(math.isfinite, found))
+        number: tuple(sign * value for sign, value in zip(signs, objectives, strict=True))
+        for number, objectives in values.items()
+        if all(map(math.isfinite, objectives))
     }
     order = sorted(front(costs) if len(modes) > 1 else costs, key=lambda number: (costs[number], number))
     if len(modes) == 1 or len(order) <= top:

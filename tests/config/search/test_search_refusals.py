@@ -151,7 +151,7 @@ REFUSED = [
     ),
     (
         "search: {training.clip: {uniform: [1, 2]}, objective: [error, margin], scheduler: asha}",
-        "with several objectives nobody is behind",
+        "with several objectives no suggestion is worse for sure",
     ),
     # schedulers
     (

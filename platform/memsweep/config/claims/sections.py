@@ -140,11 +140,11 @@ def _value_problems(column: str, values: tuple[Any, ...], path: str) -> Iterable
 
 def _kernels() -> tuple[str, ...]:
     """Every kernel that a registered task offers; empty (nothing to check against) where a task takes any text."""
-    found: dict[str, None] = {}
+    kernels: dict[str, None] = {}
     for name in registry.names(registry.TASK):
         config = part_config(registry.TASK, name)
         field = keys(config).get("kernel") if config is not None else None
         if field is not None and not field.metadata.get("choices"):
             return ()
-        found |= dict.fromkeys(field.metadata["choices"] if field is not None else ())
-    return tuple(found)
+        kernels |= dict.fromkeys(field.metadata["choices"] if field is not None else ())
+    return tuple(kernels)

@@ -259,19 +259,19 @@ def _never_suggested(at: str, domain: Domain, wanted: Sequence[Any]) -> Iterator
 
 
 def _never_there(at: str, path: str, wanted: Sequence[Any], cells: Sequence[TrialConfig], scope: str) -> Iterator[str]:
-    there: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for cell in cells:
         try:
             value = plain_at(cell, path)
         except KeyError:
             continue
-        there[show(value)] = value
-    if not there:
+        values[show(value)] = value
+    if not values:
         known = flatten(to_dict(cells[0]))
         yield sentence(at, f"names no field of any cell.{did_you_mean(path, known)} It is a path such as model.width")
-    elif never := [value for value in wanted if not any(same(one, value) for one in there.values())]:
-        yield sentence(at, f"is never {_listed(map(show, never))} in this study: it is {_listed(there)}")
-    elif scope == STUDY and len(there) > 1:
+    elif never := [value for value in wanted if not any(same(one, value) for one in values.values())]:
+        yield sentence(at, f"is never {_listed(map(show, never))} in this study: it is {_listed(values)}")
+    elif scope == STUDY and len(values) > 1:
         rule = "differs between the cells, and with scope: study a suggestion is the same in all of them"
         yield sentence(at, f"{rule}. Take scope: cell, or the condition out")
 

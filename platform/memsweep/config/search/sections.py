@@ -52,9 +52,9 @@ def read_search(data: Any, problems: list[str]) -> Search | None:
         rule = f"searches nothing. Name a field, as in {form}, or take the search out (~search on the command line)"
         problems.append(sentence(SEARCH, rule))
     first = _first(written.pop(FIRST, None), space, problems)
-    made = _settings(written, problems)
+    settings = _settings(written, problems)
     known = _known(space)
-    return None if made is INVALID or not known else Search(made, known, first)
+    return None if settings is INVALID or not known else Search(settings, known, first)
 
 
 def _known(space: Mapping[str, Domain | None]) -> dict[str, Domain]:
@@ -69,9 +69,9 @@ def read_confirm(data: Any, problems: list[str]) -> ConfirmConfig | None:
     """The section ``confirm`` of a study; None when there is none or it is wrong."""
     if data is None:
         return None
-    found: list[Problem] = []
-    confirm = build(ConfirmConfig, data, CONFIRM, found)
-    problems += map(str, found)
+    wrong: list[Problem] = []
+    confirm = build(ConfirmConfig, data, CONFIRM, wrong)
+    problems += map(str, wrong)
     return None if confirm is INVALID else confirm
 
 
@@ -165,9 +165,9 @@ def _settings(written: Mapping[str, Any], problems: list[str]) -> Any:
         data |= {key: [data[key]]} if isinstance(data.get(key), str) else {}
     if isinstance(data.get("scheduler"), str):
         data["scheduler"] = {"name": data["scheduler"]}
-    found: list[Problem] = []
-    settings = build(SearchConfig, data, SEARCH, found)
-    for problem in found:
+    wrong: list[Problem] = []
+    settings = build(SearchConfig, data, SEARCH, wrong)
+    for problem in wrong:
         place = _with_section(problem.path.removeprefix(f"{SEARCH}.")) if problem.kind == UNKNOWN else ""
         rule = f"a searched field is written with its section: {place}"
         problems.append(sentence(problem.path, rule) if place else str(problem))

@@ -121,7 +121,7 @@ def _algorithm_problems(search: Search) -> Iterator[str]:
         if len(settings.objective) > 1:
             yield sentence(at, "cma_es takes one objective. Take nsga_ii, tpe or gp", str(len(settings.objective)))
     if len(settings.objective) > 1 and settings.scheduler.name != NONE:
-        rule = "with several objectives nobody is behind for sure, and no scheduler can stop anybody early"
+        rule = "with several objectives no suggestion is worse for sure, and no scheduler can stop one early"
         yield sentence(_SCHEDULER, f"{rule}. Take none, or one objective", settings.scheduler.name)
 
 
@@ -147,8 +147,8 @@ def _metric_problems(objective: Sequence[str], trials: Sequence[TrialConfig]) ->
                 reports = tuple(getattr(registry.get(registry.TASK, task), "reports", ()))
                 if name.removeprefix(TEST) not in reports:
                     known = [f"{TEST}{metric}" for metric in reports]
-                    told = f"It reports {one_of(known)}" if known else "It reports none of its own"
-                    yield sentence(at, f"the task {task} does not report {name}.{did_you_mean(name, known)} {told}")
+                    own = f"It reports {one_of(known)}" if known else "It reports none of its own"
+                    yield sentence(at, f"the task {task} does not report {name}.{did_you_mean(name, known)} {own}")
         elif name in BALL_OF:
             lacking = [trial for trial in trials if BALL_OF[name] not in trial.perturbation.balls]
             if lacking:
@@ -159,7 +159,7 @@ def _metric_problems(objective: Sequence[str], trials: Sequence[TrialConfig]) ->
 def _scheduler_problems(search: Search, cells: Sequence[TrialConfig], resources: Any) -> Iterator[str]:
     scheduler = search.settings.scheduler
     if isinstance(resources, ResourcesConfig) and resources.workers != 1:
-        rule = f"{scheduler.name} stops trials and goes on with them, which packs of several workers cannot"
+        rule = f"{scheduler.name} stops trials and continues them, which packs of several workers cannot"
         yield sentence(_SCHEDULER, f"{rule}. Set resources.workers to 1, or the scheduler to none")
     moved = [path for path in search.space if path in _STEPS or path == "training"]
     if moved:
@@ -181,11 +181,11 @@ def _multiple_problems(at: str, value: int, cells: Sequence[TrialConfig]) -> Ite
     """The steps of decisions are steps of validations, and lie before the end."""
     every = sorted({cell.training.validate_every for cell in cells if value % cell.training.validate_every})
     if every:
-        rule = f"must be a multiple of training.validate_every, {every[0]}: only there is anything known"
+        rule = f"must be a multiple of training.validate_every, {every[0]}: objectives are known only there"
         yield sentence(at, rule, str(value))
     steps = min((cell.training.steps for cell in cells), default=None)
     if steps is not None and value >= steps:
-        yield sentence(at, f"must be below training.steps, {steps}: at the end nobody can be stopped", str(value))
+        yield sentence(at, f"must be below training.steps, {steps}: at the end no trial can be stopped", str(value))
 
 
 def _population_problems(search: Search, scheduler: SchedulerConfig) -> Iterator[str]:
@@ -200,16 +200,16 @@ def _population_problems(search: Search, scheduler: SchedulerConfig) -> Iterator
     least = math.ceil(1 / scheduler.quantile)
     if search.settings.trials < least:
         rule = f"is pbt's population: with a quantile of {scheduler.quantile:g} it must be at least {least}"
-        yield sentence("search.trials", f"{rule}, or nobody is replaced", str(search.settings.trials))
+        yield sentence("search.trials", f"{rule}, or no suggestion is replaced", str(search.settings.trials))
 
 
 def _seed_problems(confirm: ConfirmConfig, cells: Sequence[TrialConfig]) -> Iterator[str]:
     first = confirm_first_seed(cells, confirm)
     end = first + confirm.seeds
     taken = [(cell.training.first_seed, cell.training.first_seed + cell.training.seeds) for cell in cells]
-    met = [(start, stop) for start, stop in dict.fromkeys(taken) if start < end and first < stop]
-    if met:
-        start, stop = met[0]
+    overlaps = [(start, stop) for start, stop in dict.fromkeys(taken) if start < end and first < stop]
+    if overlaps:
+        start, stop = overlaps[0]
         rule = f"seeds {first} to {end - 1} are not fresh: the search has {start} to {stop - 1}"
         free = max(stop for _, stop in taken)
         yield sentence("confirm.first_seed", f"{rule}. Leave it out, or begin at {free} or later")
@@ -219,9 +219,9 @@ def _seed_problems(confirm: ConfirmConfig, cells: Sequence[TrialConfig]) -> Iter
 
 def _data_problems(confirm: ConfirmConfig, cells: Sequence[TrialConfig]) -> Iterator[str]:
     taken = {cell.training.data_seed for cell in cells}
-    met = sorted(taken & {confirm_data_seed(cell, confirm) for cell in cells})
-    if met:
-        rule = f"{met[0]} is not fresh: the search has data of training.data_seed {met[0]}"
+    used = sorted(taken & {confirm_data_seed(cell, confirm) for cell in cells})
+    if used:
+        rule = f"{used[0]} is not fresh: the search has data of training.data_seed {used[0]}"
         yield sentence("confirm.data_seed", f"{rule}. Give another one, {max(taken) + 1} say")
     elif confirm.data_seed is None and max(taken) >= _MOST_SEED:
         yield sentence("confirm.data_seed", "must be given where training.data_seed is the largest that there is")

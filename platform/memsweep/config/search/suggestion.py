@@ -1,4 +1,4 @@
-"""From a cell of the grid and a suggestion to the trial that tries it; and the same trial on fresh seeds and data."""
+"""The trial of a suggestion in a cell of the grid, and the same trial with fresh seeds and data."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def fixed_of(cell: TrialConfig, space: Mapping[str, Domain]) -> dict[str, Any]:
     Returns:
         Dotted path -> plain value; without the fields that this cell does not have.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for path in dict.fromkeys(path for domain in space.values() for path in domain.when if path not in space):
         try:
-            found[path] = plain_at(cell, path)
+            values[path] = plain_at(cell, path)
         except KeyError:
             continue
-    return found
+    return values
 
 
 def plain_at(config: Any, path: str) -> Any:

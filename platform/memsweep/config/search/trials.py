@@ -59,9 +59,9 @@ def extreme_trials(
         at_cell = dict(zip(axes, map(int, np.unravel_index(number, sizes)), strict=True)) if complete and sizes else {}
         entry = {axis: axes[axis][index] for axis, index in at_cell.items()}
         at_cell = at_cell if len(chosen) == len(cells) else {}
-        made, lines = _in_cell(cells[number], entry, space, values, causes, at_cell)
-        trials += made
-        wrong |= dict.fromkeys([*lines, *_lost(cells[number], entry, made, changed, set_fields)])
+        cell_trials, lines = _in_cell(cells[number], entry, space, values, causes, at_cell)
+        trials += cell_trials
+        wrong |= dict.fromkeys([*lines, *_lost(cells[number], entry, cell_trials, changed, set_fields)])
     problems += [*wrong, *causes.sentences()]
     return trials
 
@@ -75,7 +75,7 @@ def _in_cell(
     at_cell: Mapping[str, int],
 ) -> tuple[list[TrialConfig], list[str]]:
     """The valid trials of one cell, and sentences; what the others are refused for goes to ``causes``."""
-    base, made = written(cell), list[TrialConfig]()
+    base, trials = written(cell), list[TrialConfig]()
     for suggestion in _suggestions(space, values, fixed_of(cell, space)):
         if not suggestion:
             words = ", ".join(f"{axis}={show(value)}" for axis, value in entry.items())
@@ -84,10 +84,10 @@ def _in_cell(
         problems: list[Problem] = []
         trial = build(TrialConfig, merge(TrialConfig, base, nested_values(suggestion)), "", problems)
         if trial is not INVALID:
-            made.append(trial)
+            trials.append(trial)
         at = {path: values[path].index(value) for path, value in suggestion.items()}
         causes.add(problems, {**at, **at_cell})
-    return made, []
+    return trials, []
 
 
 def _suggestions(

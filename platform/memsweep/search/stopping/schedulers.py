@@ -81,7 +81,7 @@ def scheduler(config: SchedulerConfig, steps: int, multiple: int = 1) -> Schedul
     Raises:
         ValueError: the name is no early-stopping scheduler's.
     """
-    kinds: Mapping[str, type[Scheduler]] = {NONE: _NoStopping, ASHA: _Asha, HYPERBAND: _HyperBand, MEDIAN: _Median}
+    kinds: Mapping[str, type[Scheduler]] = {NONE: _NoStopping, ASHA: _AtOnce, HYPERBAND: _HyperBand, MEDIAN: _AtOnce}
     if config.name not in kinds:
         raise ValueError(f"{config.name!r} stops nobody early; allowed: {', '.join(kinds)}")
     # with no look before the end there is nothing to decide
@@ -112,25 +112,31 @@ class _Trial:
 
 
 class _AtOnce(Scheduler):
-    """Looks at fixed steps, and a decision at once: no suggestion waits for others."""
+    """Looks at fixed steps, and a decision at once: no suggestion waits for others.
+
+    Asynchronous successive halving (Li et al. 2020, arXiv 1810.05934) or the median stopping rule (Golovin et al. 2017,
+    Google Vizier; infinite means do not count), by Ray.
+    """
 
     def __init__(self, config: SchedulerConfig, steps: int, multiple: int = 1) -> None:
+        import_ray()
+        from ray.tune.schedulers import AsyncHyperBandScheduler, MedianStoppingRule
+
         super().__init__(config, steps, multiple)
-        self._looks = sorted({self._round(step) for step in self._milestones()} | {steps})
+        self._halves = config.name == ASHA
+        grace = self._round(config.grace)
+        common: dict[str, Any] = {"time_attr": "steps", "metric": "value", "mode": "min", "grace_period": grace}
+        self._ray = (
+            AsyncHyperBandScheduler(**common, max_t=steps, reduction_factor=config.reduction)
+            if self._halves
+            else MedianStoppingRule(**common)
+        )
+        looks, step = {steps}, float(grace)
+        while step < steps:
+            looks.add(self._round(step))
+            step = step * config.reduction if self._halves else step + config.interval
+        self._looks = sorted(looks)
         self._trials: dict[int, _Trial] = {}
-        self._ray = self._ray_scheduler()
-
-    @abstractmethod
-    def _milestones(self) -> Iterator[float]:
-        """Steps of the looks, before they are rounded."""
-
-    @abstractmethod
-    def _ray_scheduler(self) -> Any:
-        """The scheduler of Ray Tune."""
-
-    def _scaled(self, value: float) -> float:
-        """A value as Ray's scheduler gets it."""
-        return value
 
     def first(self, number: int) -> int:
         trial = self._trials[number] = _Trial(number)
@@ -141,8 +147,12 @@ class _AtOnce(Scheduler):
     def report(self, reports: Sequence[Report], more: bool = True) -> Decisions:
         decided: Decisions = {}
         for one in reports:
-            value = one.value if math.isfinite(one.value) else math.inf
-            result = {"steps": one.steps, "value": self._scaled(value)}
+            value = scaled = one.value if math.isfinite(one.value) else math.inf
+            if self._halves:
+                # Ray's cutoff interpolates between two recorded values, and is NaN where one is infinite, which stops
+                # nothing. So values are mapped into (-1, 1], in the same order.
+                scaled = 1.0 if math.isinf(value) else value / (1.0 + abs(value))
+            result = {"steps": one.steps, "value": scaled}
             action = self._ray.on_trial_result(self, self._trials[one.number], result)
             stop = action == "STOP" or math.isinf(value)
             decided[one.number] = None if stop else next((look for look in self._looks if look > one.steps), None)
@@ -151,52 +161,6 @@ class _AtOnce(Scheduler):
     def get_live_trials(self) -> list[_Trial]:
         """For Ray: the trials that wait for resources. Here none does."""
         return []
-
-
-class _Asha(_AtOnce):
-    """Asynchronous successive halving (Li et al. 2020, arXiv 1810.05934), by Ray."""
-
-    def _milestones(self) -> Iterator[float]:
-        step = float(self._round(self._config.grace))
-        while step < self._steps:
-            yield step
-            step *= self._config.reduction
-
-    def _ray_scheduler(self) -> Any:
-        import_ray()
-        from ray.tune.schedulers import AsyncHyperBandScheduler
-
-        return AsyncHyperBandScheduler(
-            time_attr="steps",
-            metric="value",
-            mode="min",
-            max_t=self._steps,
-            grace_period=self._round(self._config.grace),
-            reduction_factor=self._config.reduction,
-        )
-
-    def _scaled(self, value: float) -> float:
-        # Ray's cutoff interpolates between two recorded values, and is NaN where one is infinite, which stops nothing.
-        # So values are mapped into (-1, 1], in the same order.
-        return value / (1.0 + abs(value)) if math.isfinite(value) else 1.0
-
-
-class _Median(_AtOnce):
-    """The median stopping rule (Golovin et al. 2017, Google Vizier), by Ray; infinite means do not count."""
-
-    def _milestones(self) -> Iterator[float]:
-        step = self._round(self._config.grace)
-        while step < self._steps:
-            yield step
-            step += self._config.interval
-
-    def _ray_scheduler(self) -> Any:
-        import_ray()
-        from ray.tune.schedulers import MedianStoppingRule
-
-        return MedianStoppingRule(
-            time_attr="steps", metric="value", mode="min", grace_period=self._round(self._config.grace)
-        )
 
 
 class _HyperBand(Scheduler):

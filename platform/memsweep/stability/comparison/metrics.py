@@ -1,8 +1,8 @@
-"""What a trial is judged by, by name: one value per seed for comparisons, one median for a search.
+"""Metrics of a trial by name: one value per seed for comparisons, their median for a search.
 
 Names: the measured columns of a replica (``validation_loss``, ``error``, ``relative_error``, ``margin``,
 ``slowest_rate``), the stability radius of a ball (``radius`` for recurrent weights, ``radius_weights``,
-``radius_all``) at the verdict's smallest threshold, and ``test_<metric>`` for what the task reports beside its loss.
+``radius_all``) at the verdict's smallest threshold, and ``test_<metric>`` for what the task reports besides its loss.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SeedValue:
 
 
 def direction(name: str) -> str | None:
-    """``min`` or ``max``, whichever is better; None for ``test_<metric>``, of which the study must say it.
+    """``min`` or ``max``, whichever is better; None for ``test_<metric>``, for which the study must say it.
 
     Raises:
         MemsweepError: there is no such metric.
@@ -80,12 +80,12 @@ def per_seed(name: str, tables: Mapping[str, pd.DataFrame]) -> list[SeedValue]:
         MemsweepError: there is no such metric, or the trial did not measure it.
     """
     direction(name)
-    found = _radii(BALL_OF[name], tables["curves"]) if name in BALL_OF else _columns(name, tables["replicas"])
-    return sorted(found, key=lambda value: value.seed)
+    values = _radii(BALL_OF[name], tables["curves"]) if name in BALL_OF else _columns(name, tables["replicas"])
+    return sorted(values, key=lambda value: value.seed)
 
 
 def median(name: str, summary: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> float:
-    """The median over the replicas, which a search is told; nan and inf as they are.
+    """The median over the replicas, which a search uses; nan and inf as they are.
 
     A radius that is censored counts as its ``SeedValue.value``: above the grid, as the grid's largest radius. So a
     search cannot tell apart settings whose radii are both above the grid.
@@ -117,10 +117,12 @@ def _columns(name: str, replicas: pd.DataFrame) -> Iterator[SeedValue]:
 
 def _test_metric(name: str, replicas: pd.DataFrame) -> np.ndarray:
     """The task's first metric: the only one that the table holds for each replica."""
-    there = list(replicas["metric"].dropna().unique())
-    if there != [name.removeprefix(TEST)]:
-        kept = f"only {TEST}{there[0]}" if there else "no metric of the task"
-        raise MemsweepError(f"{name} is not kept for each replica: the results hold {kept}. Compare by another metric.")
+    kept = list(replicas["metric"].dropna().unique())
+    if kept != [name.removeprefix(TEST)]:
+        words = f"only {TEST}{kept[0]}" if kept else "no metric of the task"
+        raise MemsweepError(
+            f"{name} is not kept for each replica: the results hold {words}. Compare by another metric."
+        )
     values: np.ndarray = replicas["test_metric"].to_numpy(float)
     return values
 

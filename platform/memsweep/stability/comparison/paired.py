@@ -87,8 +87,8 @@ class CorrectedTest:
 def paired_test(metric: str, direction: str, left: Iterable[SeedValue], right: Iterable[SeedValue]) -> PairTest:
     """Test whether the left side's metric is ``greater`` or ``less`` than the right's, seed by seed.
 
-    Seeds of one side alone are left out. A figure that a diverged replica lacks (nan) counts as the worst there is;
-    of a task's own metric, of which nobody said what is good, the pair is left out.
+    Seeds of one side alone are left out. A metric that a diverged seed lacks (nan) counts as the worst value; for
+    a task's own metric, whose good direction is unknown, the pair is left out.
     """
     pairs = _pairs(metric, left, right)
     ratio = metric in POSITIVE

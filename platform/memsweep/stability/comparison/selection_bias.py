@@ -1,6 +1,6 @@
-"""The optimism of a search: how much worse its winners are on seeds and data that did not choose them.
+"""The selection bias of a search: how much worse its winners are on seeds and data that were not used to select them.
 
-The best of many noisy values is better than it will be again. Its confirmed value, over fresh seeds, has no such bias.
+The best of many noisy values is too good by chance. Its confirmed value, over fresh seeds, has no such bias.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ SMALLEST_CELLS = 3
 
 @dataclass(frozen=True)
 class Gap:
-    """A winner's value in the search beside its value on fresh seeds.
+    """A winner's value in the search and on fresh seeds.
 
     Attributes:
-        search: median over the seeds that chose it.
+        search: median over the seeds that selected it.
         confirmed: median over the fresh seeds.
         low, high: 95 % interval of the confirmed median, from order statistics: it holds whatever the distribution;
             open (infinite) below six seeds.
         gap: confirmed against search, positive where the confirmed value is worse.
-        gap_low, gap_high: interval of the gap; the search's value, which is what was reported, counts as it is.
+        gap_low, gap_high: interval of the gap; the search's value counts as exact, because papers report it.
     """
 
     search: float
@@ -67,14 +67,14 @@ def optimism(search: Sequence[float], confirmed: Sequence[float], mode: str) -> 
     """The gap of one winner.
 
     Args:
-        search: values of the seeds that chose it (or their median alone).
+        search: values of the seeds that selected it (or their median alone).
         confirmed: values of the fresh seeds; a diverged one is inf (radii: 0), and nan counts as the worst.
         mode: ``min`` or ``max``, whichever is better.
     """
     sign = -1.0 if mode == MAX else 1.0
-    told, fresh = (np.sort(_worst_for_nan(values, sign)) for values in (search, confirmed))
+    selected, fresh = (np.sort(_worst_for_nan(values, sign)) for values in (search, confirmed))
     low, high = median_interval(fresh)
-    before, after = _median(told), _median(fresh)
+    before, after = _median(selected), _median(fresh)
     ends = sorted((_gap(before, low, sign), _gap(before, high, sign)))
     return Gap(before, after, low, high, _gap(before, after, sign), ends[0], ends[1])
 
@@ -114,8 +114,8 @@ def mean_gap(gaps: Sequence[Gap], cells: Sequence[Hashable]) -> MeanGap:
 
 
 def _worst_for_nan(values: Sequence[float], sign: float) -> np.ndarray:
-    found = np.asarray(values, float)
-    return np.where(np.isnan(found), sign * math.inf, found)
+    array = np.asarray(values, float)
+    return np.where(np.isnan(array), sign * math.inf, array)
 
 
 def _median(ordered: np.ndarray) -> float:

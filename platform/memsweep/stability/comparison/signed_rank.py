@@ -23,15 +23,15 @@ def signed_rank(differences: np.ndarray) -> float:
     """P(rank sum of the positive differences at least as large), if each sign is as likely; zeros are left out."""
     import scipy.stats
 
-    there = differences[differences != 0]
-    if not there.size:
+    nonzero = differences[differences != 0]
+    if not nonzero.size:
         return 1.0
-    if there.size > MOST_EXACT:
-        found = scipy.stats.wilcoxon(there, alternative="greater", correction=True, method="asymptotic")
-        return float(found.pvalue)
-    doubled = np.rint(2 * scipy.stats.rankdata(np.abs(there))).astype(int)  # middle ranks of ties are halves
+    if nonzero.size > MOST_EXACT:
+        test = scipy.stats.wilcoxon(nonzero, alternative="greater", correction=True, method="asymptotic")
+        return float(test.pvalue)
+    doubled = np.rint(2 * scipy.stats.rankdata(np.abs(nonzero))).astype(int)  # middle ranks of ties are halves
     chances = _null(doubled)
-    return float(min(1.0, chances[int(doubled[there > 0].sum()) :].sum()))
+    return float(min(1.0, chances[int(doubled[nonzero > 0].sum()) :].sum()))
 
 
 def _null(ranks: np.ndarray) -> np.ndarray:
