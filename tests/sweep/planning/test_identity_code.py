@@ -126,7 +126,7 @@ NOT_OF_A_TRIAL = ("memsweep.registry", "memsweep.errors", "memsweep.outcome", "m
 """Rooms that a trial calls, and that its closure leaves out."""
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_all_code_that_a_trial_executes_is_in_its_closure(trials: list[TrialConfig]) -> None:
     """Measured for every registered part; so code that a condition leaves out was seen not to run."""
     kept = dict.fromkeys(CONDITIONAL, 0)
@@ -232,12 +232,12 @@ def check_mutants(every: int, rewritten: dict[Path, bytes], trials: list[TrialCo
 def test_a_changed_operator_moves_exactly_the_trials_that_run_it(
     rewritten: dict[Path, bytes], trials: list[TrialConfig]
 ) -> None:
-    """One definition in a hundred, and six trials of different kinds."""
-    some, none = check_mutants(100, rewritten, trials[:: max(1, len(trials) // 6)])
+    """One definition in fifty, and six trials of different kinds."""
+    some, none = check_mutants(50, rewritten, trials[:: max(1, len(trials) // 6)])
     assert min(some, none) > 5
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_every_changed_operator_moves_exactly_the_trials_that_run_it(
     rewritten: dict[Path, bytes], trials: list[TrialConfig]
 ) -> None:
