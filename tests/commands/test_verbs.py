@@ -79,6 +79,7 @@ def test_resume_finishes_what_is_missing_and_mends_what_is_damaged(
     assert len(children) == 4
 
 
+@pytest.mark.more
 def test_resume_of_a_finished_study_trains_nothing(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = snapshot(results / STUDY / "records")
     assert verb("resume", results, STUDY, "--inline") == 0
@@ -101,6 +102,7 @@ def test_resume_with_other_code_is_refused(results: Path, capsys: pytest.Capture
     assert snapshot(results) == before
 
 
+@pytest.mark.more
 def test_a_damaged_plan_is_read_from_its_copy(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for damaged in ("plan.json", "plan.copy.json"):
         (results / STUDY / damaged).write_text('{"schema": 2, "study": "sm')
@@ -134,6 +136,7 @@ def test_extend_adds_the_seeds_that_are_missing_and_no_others(
     assert "nothing to add" in capsys.readouterr().err
 
 
+@pytest.mark.more
 def test_extend_adds_widths_and_resume_knows_them(
     results: Path, study: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

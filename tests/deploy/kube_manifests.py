@@ -35,7 +35,7 @@ def kubectl() -> str:
 @cache
 def built(folder: Path) -> tuple[Document, ...]:
     """What ``kubectl kustomize`` makes of a folder; no cluster is asked."""
-    done = subprocess.run([kubectl(), "kustomize", str(folder)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([kubectl(), "kustomize", str(folder)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert not done.stderr, f"kustomize warns: {done.stderr}"
     return tuple(yaml.load_all(done.stdout, Loader=yaml.CSafeLoader))

@@ -174,7 +174,7 @@ def _secrets() -> dict[str, dict[str, str]]:
     environment = {"POSTGRES_PASSWORD": "p%40 'x", "AWS_ACCESS_KEY_ID": "who", "AWS_SECRET_ACCESS_KEY": "hush"}
     environment |= {"PATH": f"{Path(kubectl()).parent}:/usr/bin:/bin", "KUBECONFIG": "/dev/null"}
     script = [str(KUBERAY / "secrets.sh"), "--print"]
-    done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=600, check=True)
     made = [document for document in yaml.safe_load_all(done.stdout) if document]
     assert not [wrong for document in made for wrong in problems(document)]
     return {
@@ -204,7 +204,7 @@ def test_secrets_are_made_whole_and_random() -> None:
 def test_half_a_set_of_secrets_is_refused(given: dict[str, str], why: str) -> None:
     environment = {"PATH": "/usr/bin:/bin", **given}
     script = [str(KUBERAY / "secrets.sh"), "--print"]
-    done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode
     assert why in done.stderr
     assert not done.stdout

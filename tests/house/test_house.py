@@ -26,7 +26,7 @@ def sources() -> list[Path]:
     return sorted([*ENGINE.rglob("*.py"), *(ROOT / "tasks").rglob("*.py")])
 
 
-def python(*arguments: str, path: Path | None = None, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+def python(*arguments: str, path: Path | None = None, timeout: float = 600) -> subprocess.CompletedProcess[str]:
     """A fresh interpreter in the repository's root, ``path`` first on its module path."""
     environment = {**os.environ, "PYTHONPATH": str(path)} if path else dict(os.environ)
     return subprocess.run(
@@ -58,7 +58,7 @@ def look():
     import platform, sys
     return platform.system(), platform.__file__, os.getcwd(), sys.path
 
-print(*ray.get(look.remote(), timeout=60), sep="\\n")
+print(*ray.get(look.remote(), timeout=600), sep="\\n")
 ray.shutdown()
 """
 
@@ -247,7 +247,7 @@ def test_what_is_missing_skips_unless_it_is_required(
         env={**os.environ, "MEMSWEEP_REQUIRE": required, "MEMSWEEP_CHROMIUM": browser},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
     closing = done.stdout.strip().rpartition("\n")[2]
     counts = {word: int(count) for count, word in re.findall(r"(\d+) (skipped|failed|passed|error)", closing)}

@@ -141,11 +141,11 @@ def problems(words: list[str], workspace: Path) -> Iterator[str]:
 
 def run_make(words: list[str], workspace: Path) -> Iterator[str]:
     if words == ["make"] or "help" in words[1:]:
-        done = shell(words, ROOT, 60)
+        done = shell(words, ROOT, 600)
         if done.returncode or "make sweep" not in done.stdout:
             yield done.stdout + done.stderr
         return
-    done = shell(["make", "-n", *words[1:]], ROOT, 60)
+    done = shell(["make", "-n", *words[1:]], ROOT, 600)
     if done.returncode or not done.stdout.strip():
         yield done.stderr or "make -n prints nothing: does this target do anything?"
         return
@@ -221,7 +221,7 @@ def missing_paths(words: list[str]) -> Iterator[str]:
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_the_shell_can_parse_every_block(document: str) -> None:
     for block in blocks(document):
-        done = subprocess.run(["bash", "-n"], input=block, capture_output=True, text=True, timeout=30)
+        done = subprocess.run(["bash", "-n"], input=block, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, f"{document}:\n{block}\n{done.stderr}"
 
 

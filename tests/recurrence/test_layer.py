@@ -282,6 +282,7 @@ class TestBuild:
         with pytest.raises(build.CannotBuildError, match="yours alone"):
             build.library_path("double")
 
+    @pytest.mark.more
     def test_processes_that_start_together_compile_once(self, tmp_path, monkeypatch):
         counted = tmp_path / "counted"
         note = f"*) echo run >> {tmp_path}/runs; sleep 1"  # which code comes out is nothing to this test: -O0

@@ -62,6 +62,7 @@ def test_states_and_gradients_are_those_of_the_loop(kind, activation, leak, dtyp
         torch.testing.assert_close(one.cpu(), other, rtol=relative, atol=relative * float(other.abs().max()))
 
 
+@pytest.mark.more  # its sharper neighbour: test_triton_layer.py
 @pytest.mark.skipif(GPU, reason="the test above runs on the GPU itself")
 def test_the_interpreter_runs_the_kernels():
     """In a process of its own: Triton decides at import whether it interprets."""

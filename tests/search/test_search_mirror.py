@@ -184,7 +184,7 @@ def dashboard(url: str, log: Path) -> Iterator[str]:
     with log.open("wb") as sink:
         process = subprocess.Popen(command, stdout=sink, stderr=sink, cwd=log.parent, start_new_session=True)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while True:
             try:
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/api/meta", timeout=2).close()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def wait_for(
-    condition: Callable[[], object], ended: Callable[[], object] = lambda: None, seconds: float = 90.0
+    condition: Callable[[], object], ended: Callable[[], object] = lambda: None, seconds: float = 300.0
 ) -> None:
     last = time.monotonic() + seconds
     while not condition():
@@ -20,7 +20,7 @@ def wait_for(
 
 
 @contextlib.contextmanager
-def no_hang(seconds: int = 120) -> Iterator[None]:
+def no_hang(seconds: int = 300) -> Iterator[None]:
     """Fail a body that would never end. It says nothing of how fast the body is: other work may slow a machine down."""
 
     def fail(*_: object) -> None:

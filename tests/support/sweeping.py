@@ -46,7 +46,7 @@ def start(*words: str | Path, cwd: Path, env: Mapping[str, str]) -> subprocess.P
 
 
 def memsweep(
-    *words: str | Path, cwd: Path = ROOT, env: Mapping[str, str] | None = None, timeout: float = 240.0
+    *words: str | Path, cwd: Path = ROOT, env: Mapping[str, str] | None = None, timeout: float = 600.0
 ) -> subprocess.CompletedProcess[str]:
     """``memsweep WORDS`` from start to end; what it started is gone when this returns or raises."""
     process = start(*words, cwd=cwd, env=env or environment())
@@ -61,7 +61,7 @@ def end(process: subprocess.Popen[str]) -> None:
     """Kill what is left of a command: by now there should be nothing."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait(timeout=30)
+        process.wait(timeout=600)
 
 
 def sweep(study: Path, results: Path, *words: str) -> int:

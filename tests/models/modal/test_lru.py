@@ -328,7 +328,7 @@ def small_trial(settings: Any, steps: int, kernel: str = "polynomial") -> TrialC
     )
 
 
-@pytest.mark.parametrize("kernel", ["polynomial", "shift"])
+@pytest.mark.parametrize("kernel", ["polynomial", pytest.param("shift", marks=pytest.mark.more)])
 def test_a_trial_runs(kernel: str) -> None:
     """Training, merging, perturbation and memory; for a pure delay, which real modes miss by 0.9, modes must turn."""
     settings = config(width=6, initialization="ring" if kernel == "shift" else "spread", r_min=0.5)

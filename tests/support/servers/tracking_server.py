@@ -11,7 +11,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-_START_SECONDS = 90.0
+_START_SECONDS = 600.0
 
 
 def free_port() -> int:

@@ -190,7 +190,7 @@ print(summary.interrupted, summary.done, len(summary.failed))
             os.killpg(process.pid, signal.SIGINT)  # a terminal signals the whole group
         else:
             process.send_signal(signal.SIGTERM)
-        shown, _ = process.communicate(timeout=120)
+        shown, _ = process.communicate(timeout=600)
     finally:
         process.kill()
     assert shown.strip() == "True 1 0"

@@ -314,10 +314,10 @@ def test_of_eight_threads_that_claim_a_lease_at_once_one_gets_it(tmp_path: Path)
         start.wait()
         try:
             with lease.held(place, lambda: None):
-                settled.wait(timeout=60)
+                settled.wait(timeout=600)
                 return "won"
         except lease.HeldError as refused:
-            settled.wait(timeout=60)
+            settled.wait(timeout=600)
             return str(refused)
 
     with ThreadPoolExecutor(8) as threads:

@@ -324,9 +324,9 @@ def test_two_processes_may_write_the_same_results(tmp_path: Path) -> None:
     writers = [context.Process(target=_write_many, args=(tmp_path, identities, won)) for _ in range(2)]
     for writer in writers:
         writer.start()
-    counts = [won.get(timeout=60) for _ in writers]
+    counts = [won.get(timeout=600) for _ in writers]
     for writer in writers:
-        writer.join(timeout=60)
+        writer.join(timeout=600)
         assert writer.exitcode == 0
     assert sum(counts) >= len(identities)
     assert Store(tmp_path).identities() == set(identities)

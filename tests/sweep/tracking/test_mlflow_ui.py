@@ -74,7 +74,7 @@ def page_address(tmp_path: Path) -> Iterator[str]:
 
 
 def wait_until_healthy(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         try:
             urllib.request.urlopen(address, timeout=2).close()
