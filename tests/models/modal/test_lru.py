@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from scipy import stats
@@ -151,25 +150,6 @@ def test_copies_of_replicas() -> None:
         torch.testing.assert_close(outputs[row, copy], one(inputs), rtol=1e-12, atol=1e-13)
         kernel = one.response(engine.weights_of(one), 9).kernel[0]
         torch.testing.assert_close(response.kernel[row, copy], kernel, rtol=1e-12, atol=1e-13)
-
-
-def test_a_replica_has_the_same_bits_in_any_company() -> None:
-    signature = Signature(1, 1, 40)
-    made = [model(config(width=8), signature, seed) for seed in range(16)]
-    others = [model(config(width=8), signature, seed + 50) for seed in range(16)]
-    inputs = torch.from_numpy(np.random.default_rng(3).standard_normal((5, 40, 1)))
-    together = LRU.ensemble_of([config(width=8)] * 16, signature)
-    first, second = engine.weights_of(*made), engine.weights_of(*others[:11], made[3], *others[12:])
-    assert torch.equal(together.outputs(first, inputs)[3], together.outputs(second, inputs)[11])
-    gradients = []
-    for weights, row in ((first, 3), (second, 11)):
-        leaves = {name: value.requires_grad_() for name, value in weights.items()}
-        kernel = together.response(leaves, 40).kernel
-        kernel.square().sum().backward()
-        gradients.append(
-            [kernel[row].detach(), *(value.grad[row] for value in leaves.values() if value.grad is not None)]
-        )
-    assert all(torch.equal(mine, again) for mine, again in zip(*gradients, strict=True))
 
 
 @pytest.mark.parametrize(("r_min", "r_max", "max_phase"), [(0.0, 1.0, 6.28), (0.9, 0.999, 0.3)])
@@ -339,19 +319,6 @@ def test_a_trial_runs(kernel: str) -> None:
         assert np.isfinite(curve["error"]).all()
         assert curve["error"].is_monotonic_increasing
         assert curve["error"].iloc[-1] > curve["error"].iloc[0]
-
-
-def test_a_trial_has_the_same_bits_alone_and_in_a_pack() -> None:
-    tried = [small_trial(config(width=width), steps=30) for width in (3, 5, 9)]
-    for one, together in zip(tried, trial.run_pack(tried), strict=True):
-        (alone,) = trial.run_pack([one])
-        assert together.summary == alone.summary
-        for name, table in alone.tables.items():
-            pd.testing.assert_frame_equal(together.tables[name], table, check_exact=True)
-
-
-class TestDefault(ModelSuite):
-    model = "lru"
 
 
 class TestTrainedGamma(ModelSuite):

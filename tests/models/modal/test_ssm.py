@@ -7,7 +7,6 @@ import itertools
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch import Tensor
@@ -160,24 +159,6 @@ def test_copies_of_replicas(form: str, basis: str) -> None:
         torch.testing.assert_close(eigenvalues[row, copy], expected, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("activation", ["linear", "tanh"])
-def test_a_replica_has_the_same_bits_in_any_company(activation: str) -> None:
-    configs = [config(activation=activation, width=8)] * 16
-    made = [model(one, Signature(1, 1, 40), seed) for seed, one in enumerate(configs)]
-    others = [model(one, Signature(1, 1, 40), seed + 50) for seed, one in enumerate(configs)]
-    inputs = torch.from_numpy(np.random.default_rng(3).standard_normal((5, 40, 1)))
-    together = SSM.ensemble_of(configs, Signature(1, 1, 40))
-    first = together.outputs(engine.weights_of(*made), inputs)
-    second = together.outputs(engine.weights_of(*others[:11], made[3], *others[12:]), inputs)
-    assert torch.equal(first[3], second[11])
-    if activation == "linear":
-        first, second = (
-            together.response(weights, 40).kernel
-            for weights in (engine.weights_of(*made), engine.weights_of(*others[:11], made[3], *others[12:]))
-        )
-        assert torch.equal(first[3], second[11])
-
-
 def test_eigenvalues_of_a_free_basis() -> None:
     settings = config(basis="free", dt=0.7)
     at_start = SSM(settings, WIDE, np.random.default_rng(0))
@@ -325,19 +306,6 @@ def test_a_trial_runs(fields: dict[str, Any]) -> None:
         assert np.isfinite(curve["error"]).all()
         assert curve["error"].is_monotonic_increasing
         assert curve["error"].iloc[-1] > curve["error"].iloc[0]
-
-
-@pytest.mark.parametrize("activation", ["linear", "tanh"])
-def test_a_trial_has_the_same_bits_alone_and_in_a_pack(activation: str) -> None:
-    tried = [
-        small_trial(config(name, width=width, activation=activation), steps=30)
-        for name, width in (("exp", 3), ("softplus", 5), ("direct", 9))
-    ]
-    for one, together in zip(tried, trial.run_pack(tried), strict=True):
-        (alone,) = trial.run_pack([one])
-        assert together.summary == alone.summary
-        for name, table in alone.tables.items():
-            pd.testing.assert_frame_equal(together.tables[name], table, check_exact=True)
 
 
 class TestTanh(ModelSuite):
