@@ -21,8 +21,7 @@ from memsweep.sweep.planning.plan import Plan, PlannedTrial, pack_of
 from memsweep.sweep.planning.resources import local_cpus
 from memsweep.sweep.ray.backend import ray_backend
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.journal import Journal
-from memsweep.sweep.store.journal import Row as JournalRow
+from memsweep.sweep.store.journal import Journal, TrialStatus
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.execute import PackJob, PackReport, Progress
 
@@ -94,7 +93,7 @@ def drive(packs: int, members: int, slots: int, reports: bool = False, where: st
     with tempfile.TemporaryDirectory(prefix="memsweep-events-") as folder:
         store = Store(Location.at(where or folder) / f"events-{packs}-{members}-{slots}-{int(reports)}")
         with ray_backend(telling if reports else silent, plan.resources, None) as backend:
-            journal = Journal(store.location, {trial.identity: JournalRow() for trial in plan.trials})
+            journal = Journal(store.location, {trial.identity: TrialStatus() for trial in plan.trials})
             before = resident()
             course = PackScheduler(plan, ROOT, store, journal, watch, lambda name: None)
             course.run(backend)

@@ -24,13 +24,12 @@ from memsweep import report
 from memsweep.config.load.study import load_study
 from memsweep.report.analysis.live_verdicts import LiveVerdicts
 from memsweep.sweep.driver import scheduler
-from memsweep.sweep.driver.result_listener import delivery
+from memsweep.sweep.driver.result_listener import listen
 from memsweep.sweep.planning.plan import Plan, identified, make_plan, pack_of
 from memsweep.sweep.planning.plan_file import write_plan
 from memsweep.sweep.planning.reuse import find_reusable
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.journal import Journal, State, read_rows
-from memsweep.sweep.store.journal import Row as JournalRow
+from memsweep.sweep.store.journal import Journal, State, TrialStatus, read_statuses
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker import crash_report
 
@@ -66,7 +65,7 @@ class _Count:
         plan, store = self._plan, self._store
         names = [trial.identity for trial in plan.trials]
         write_plan(store.location, plan, {}, {"params": {"trials": self._trials}, "tags": {}})
-        journal = Journal(store.location, {name: JournalRow() for name in names})
+        journal = Journal(store.location, {name: TrialStatus() for name in names})
         live = LiveVerdicts(((trial.identity, trial.config) for trial in plan.trials), store.tables)
         steps: list[tuple[str, str, Callable[[], Any]]] = [
             ("worker: a trial's files", "trial", self._work),
@@ -106,10 +105,10 @@ class _Count:
             crash_report.pop(self._store, pack.identity)
             journal.note([trial.identity for trial in pack.trials], State.RUNNING)
             journal.flush()
-        read_rows(self._store.location)
+        read_statuses(self._store.location)
 
     def _deliver(self, names: list[str]) -> None:
-        with delivery(self._store, lambda record, tables: None) as deliver:
+        with listen(self._store, lambda record, tables: None) as deliver:
             for name in names:
                 deliver(name)
 

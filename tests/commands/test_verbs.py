@@ -12,7 +12,7 @@ import pytest
 from memsweep.cli import main
 from memsweep.config.load.study import load_study
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.journal import POISONED_AFTER, Journal, Row, State, read_rows
+from memsweep.sweep.store.journal import GIVE_UP_AFTER, Journal, State, TrialStatus, read_statuses
 from memsweep.sweep.store.lease import held
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import TABLES
@@ -166,10 +166,11 @@ def test_what_failed_three_times_in_one_way_is_left_alone_until_forced(
     bad, other = sorted(store.identities())[:2]
     for name in (bad, other):
         store.set_aside(name)
-    rows = read_rows(store.location)
+    rows = read_statuses(store.location)
     way = "failed: ValueError: #"
     Journal(
-        store.location, rows | {bad: Row(State.FAILED, "", POISONED_AFTER, way), other: Row(State.FAILED, "", 1, way)}
+        store.location,
+        rows | {bad: TrialStatus(State.FAILED, "", GIVE_UP_AFTER, way), other: TrialStatus(State.FAILED, "", 1, way)},
     )
     store.fail(bad, {"outcome": "failed", "error": "ValueError: 1", "time": "2026-01-01T00:00:00+00:00"})
     assert verb("status", results, STUDY) == 0
@@ -184,7 +185,7 @@ def test_what_failed_three_times_in_one_way_is_left_alone_until_forced(
     assert not store.has(bad)
     assert verb("retry", results, STUDY, "--force", "--inline") == 0
     assert store.has(bad)
-    assert read_rows(store.location)[bad].failures == 0
+    assert read_statuses(store.location)[bad].failures == 0
 
 
 def test_retry_runs_what_failed_and_nothing_else(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,8 +193,8 @@ def test_retry_runs_what_failed_and_nothing_else(results: Path, capsys: pytest.C
     failed, waiting = sorted(store.identities())[:2]
     for name in (failed, waiting):
         store.set_aside(name)
-    rows = read_rows(store.location)
-    Journal(store.location, rows | {failed: Row(State.FAILED, "", 1, "x"), waiting: Row(State.QUEUED)})
+    rows = read_statuses(store.location)
+    Journal(store.location, rows | {failed: TrialStatus(State.FAILED, "", 1, "x"), waiting: TrialStatus(State.QUEUED)})
     assert verb("retry", results, STUDY, "--inline") == 0
     assert "1 to run in 1 pack, 1 not now (memsweep resume small)" in capsys.readouterr().out
     assert (store.has(failed), store.has(waiting)) == (True, False)
@@ -207,7 +208,7 @@ def test_status_counts_rows_as_a_new_driver_would_find_them(results: Path, capsy
     store = Store(results / STUDY)
     ran = sorted(store.identities())[0]
     store.set_aside(ran)
-    Journal(store.location, read_rows(store.location) | {ran: Row(State.RUNNING)})
+    Journal(store.location, read_statuses(store.location) | {ran: TrialStatus(State.RUNNING)})
     before = snapshot(results)
     assert verb("status", results, STUDY) == 0
     told = capsys.readouterr().out

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from drill_study import CHECKPOINT_EVERY, STEPS, STUDY, Asked, Drill, Moment, Outcome, kill, study_text
-from memsweep.sweep.store.journal import State, read_rows
+from memsweep.sweep.store.journal import State, read_statuses
 from tally import Tally
 
 pytestmark = pytest.mark.drill
@@ -155,7 +155,7 @@ def test_broken_again_and_again_a_sweep_ends_as_if_nothing_had_happened(
         costs.append(drill.cost_since(before))
         before = drill.now()
         if kind in (MIDDLE, CUT):  # a dead driver's own word is that some rows still run
-            assert State.RUNNING in {row.state for row in read_rows(drill.store.location).values()}
+            assert State.RUNNING in {row.state for row in read_statuses(drill.store.location).values()}
             looked = drill.command("status", STUDY)
             assert looked.returncode == 0, looked.stderr
             assert "not running" in looked.stdout

@@ -152,7 +152,7 @@ def test_extend_prolongs_the_search_and_its_confirmation(
     assert verb("extend", results, str(file), "search.trials=7") == 1
     assert "nothing to add" in capsys.readouterr().err
     assert verb("extend", results, str(file), "search.algorithm=random") == 1
-    assert "is another one than the stored one" in capsys.readouterr().err
+    assert "differs from the stored one" in capsys.readouterr().err
 
 
 def _seeds(results: Path, name: str) -> int:

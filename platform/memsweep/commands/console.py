@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from memsweep.sweep.planning.plan_file import StoredPlan
     from memsweep.sweep.planning.reuse import Reason, Reuse
     from memsweep.sweep.store.filesystem import Location
-    from memsweep.sweep.store.journal import Row
+    from memsweep.sweep.store.journal import TrialStatus
     from memsweep.sweep.store.lease import Holder
     from memsweep.sweep.worker.timing import Profile
 
@@ -164,7 +164,7 @@ def _print_resources(resources: ResourcesConfig) -> None:
     print(f"each pack asks for {asked}" + (f" for each of {resources.workers} workers" * (resources.workers > 1)))
 
 
-def print_difference(trials: Trials, rows: Mapping[str, Row]) -> None:
+def print_difference(trials: Trials, statuses: Mapping[str, TrialStatus]) -> None:
     """Prints what a run is about to do, compared with the journal of the study; before it does it."""
     from memsweep.sweep.store.journal import State
 
@@ -177,10 +177,10 @@ def print_difference(trials: Trials, rows: Mapping[str, Row]) -> None:
     parts += [f"{left} to run in {counted(len(plan.packs), 'pack')}" if left else "nothing to run"]
     parts += [f"{trials.postponed} not now (memsweep resume {study})"] if trials.postponed else []
     print(f"{plan.study}: {counted(len(planned), 'trial')}: {', '.join(parts)}")
-    new = len(planned - rows.keys()) if rows else 0
-    removed = sum(name not in planned and row.state is not State.CANCELLED for name, row in rows.items())
-    stopped = sum(name in planned and row.state is State.RUNNING for name, row in rows.items())
-    again = [name for name in planned - reuse.all - trials.gave_up if name in rows and rows[name].failures]
+    new = len(planned - statuses.keys()) if statuses else 0
+    removed = sum(name not in planned and status.state is not State.CANCELLED for name, status in statuses.items())
+    stopped = sum(name in planned and status.state is State.RUNNING for name, status in statuses.items())
+    again = [name for name in planned - reuse.all - trials.gave_up if name in statuses and statuses[name].failures]
     if new:
         print(f"  {counted(new, 'trial')} added to the plan")
     if removed:
@@ -192,7 +192,9 @@ def print_difference(trials: Trials, rows: Mapping[str, Row]) -> None:
     for name, fault in reuse.damaged.items():
         print(f"  {name}: damaged, recomputed: {fault}")
     for name in sorted(trials.gave_up):
-        print(f"  {name}: gave up after {rows[name].failures} failures in the same way: {rows[name].way[:200]}")
+        print(
+            f"  {name}: gave up after {statuses[name].failures} failures in the same way: {statuses[name].kind[:200]}"
+        )
     if trials.gave_up:
         print(f"  to try anyway: memsweep retry {study} --force")
     if trials.warm_start:
@@ -201,19 +203,19 @@ def print_difference(trials: Trials, rows: Mapping[str, Row]) -> None:
 
 def print_status(
     plan: StoredPlan,
-    rows: Mapping[str, Row],
+    statuses: Mapping[str, TrialStatus],
     who: tuple[Holder, float] | None,
     failures: Mapping[str, Any],
     damaged: Mapping[str, StoreError],
     search: SearchHistory | None = None,
 ) -> None:
     """Prints the trials in each state, the progress of a search, failed and damaged trials, and the running process."""
-    from memsweep.sweep.store.journal import Row, State
+    from memsweep.sweep.store.journal import State, TrialStatus
 
-    of_plan = {name: rows.get(name, Row()) for name in plan.rows}
-    counts = Counter(row.state for row in of_plan.values())
-    cancelled = sum(row.state is State.CANCELLED for name, row in rows.items() if name not in of_plan)
-    done = sum(row.state.has_result for row in of_plan.values())
+    of_plan = {name: statuses.get(name, TrialStatus()) for name in plan.rows}
+    counts = Counter(status.state for status in of_plan.values())
+    cancelled = sum(status.state is State.CANCELLED for name, status in statuses.items() if name not in of_plan)
+    done = sum(status.state.has_result for status in of_plan.values())
     print(f"{plan.study}: {done} of {counted(len(of_plan), 'trial')} have a result")
     for state in State:
         if count := counts[state] + (cancelled if state is State.CANCELLED else 0):

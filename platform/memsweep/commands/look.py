@@ -28,7 +28,7 @@ def plan(args: argparse.Namespace) -> int:
     from memsweep.sweep.estimate.expected_load import waves
     from memsweep.sweep.planning.plan import identified, make_plan
     from memsweep.sweep.planning.reuse import reasons
-    from memsweep.sweep.store.journal import read_rows
+    from memsweep.sweep.store.journal import read_statuses
 
     study = load_study(args.study, args.overrides, Path(args.workspace))
     results = Location.at(args.results)
@@ -42,7 +42,7 @@ def plan(args: argparse.Namespace) -> int:
         why = (
             {}
             if args.no_reuse
-            else reasons(trials, reuse.all, store, results, reuse.damaged, read_rows(store.location))
+            else reasons(trials, reuse.all, store, results, reuse.damaged, read_statuses(store.location))
         )
         made = make_plan(study, trials, reuse.all)
         console.print_plan(made, reuse, why, verbose=args.verbose)
@@ -76,7 +76,7 @@ def _bytes_of_a_trial(store: Store) -> float:
 def status(args: argparse.Namespace) -> int:
     """Prints the state of every trial of a study, and which process runs it. Writes nothing."""
     from memsweep.search import history
-    from memsweep.sweep.store.journal import read_rows, settled
+    from memsweep.sweep.store.journal import read_statuses, recovered_statuses
     from memsweep.sweep.store.lease import holder
 
     store = find_study(args.study, Location.at(args.results))
@@ -84,10 +84,10 @@ def status(args: argparse.Namespace) -> int:
     stored = store.identities() & made.rows.keys()
     damaged, failures = store.faults(stored), store.failures()
     outcomes = store.outcomes(stored - damaged.keys())
-    rows, who = read_rows(store.location), holder(store.location)
+    statuses, who = read_statuses(store.location), holder(store.location)
     if who is None:  # trials that a dead driver left running do not run
-        rows = settled(rows, made.rows, outcomes, failures)
-    console.print_status(made, rows, who, failures, damaged, history.read(store.location, made))
+        statuses = recovered_statuses(statuses, made.rows, outcomes, failures)
+    console.print_status(made, statuses, who, failures, damaged, history.read(store.location, made))
     return 0
 
 
@@ -136,8 +136,8 @@ def sync(args: argparse.Namespace) -> int:
 def _ending(store: Store, made: StoredPlan) -> str:
     """How a sweep ended; a search between two rounds counts as interrupted."""
     from memsweep.search import history
-    from memsweep.sweep.store.journal import ending, read_rows
+    from memsweep.sweep.store.journal import ending, read_statuses
 
     search = history.read(store.location, made)
-    ended = ending(read_rows(store.location), made.rows)
+    ended = ending(read_statuses(store.location), made.rows)
     return "interrupted" if ended == "done" and search is not None and not search.ended else ended

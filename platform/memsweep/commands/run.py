@@ -16,7 +16,7 @@ from memsweep.commands.locations import join_cluster, refuse_lost, store_of, sto
 from memsweep.commands.trials import GridTrials, Request, SearchTrials, Trials
 from memsweep.errors import MemsweepError
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.journal import ending, read_rows
+from memsweep.sweep.store.journal import ending, read_statuses
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,14 +127,14 @@ class Run:
             raise MemsweepError(
                 "another command has changed the plan of this study just now. Run the same command again."
             )
-        rows = read_rows(store.location)
+        statuses = read_statuses(store.location)
         retry_all = request.retry_all or request.no_reuse
-        failed_often = frozenset(name for name, row in rows.items() if row.poisoned and not retry_all)
+        failed_often = frozenset(name for name, status in statuses.items() if status.given_up and not retry_all)
         if self._sweep.search is None:
             self._trials = GridTrials(request, store, self._results, failed_often)
         else:
             self._trials = SearchTrials(request, store, self._results, failed_often, self._args.optuna)
-        console.print_difference(self._trials, rows)
+        console.print_difference(self._trials, statuses)
         revision = code_revision(self._workspace)
         self._provenance = {"started": now(), "code_revision": revision}
         new = {"params": _sweep_params(self._sweep), "tags": {"code_revision": revision}}
@@ -237,7 +237,7 @@ class Run:
         trials, tracker = self._trials, self._tracker
         names = {trial.identity for trial in trials.all}
         tracker.log_report(paths.folder)
-        ended = ending(read_rows(self._store.location), names)
+        ended = ending(read_statuses(self._store.location), names)
         complaint = tracker.finish("interrupted" if ended == "done" and not trials.complete else ended)
         console.print_end(len(names), len(trials.stored), summary, paths, seconds)
         console.print_tracking(tracker.uri, self._results, tracker.experiment_id)

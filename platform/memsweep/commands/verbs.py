@@ -15,7 +15,7 @@ from memsweep.config.load.study import load_study
 from memsweep.errors import MemsweepError
 from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.journal import State, read_rows
+from memsweep.sweep.store.journal import State, read_statuses
 from memsweep.sweep.store.results import folder_name
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def retry(args: argparse.Namespace) -> int:
     """Runs the trials of a study that failed, and no others."""
     store, plan = _stored(args)
     study = _unchanged(plan)
-    rows, stored = read_rows(store.location), store.identities()
+    statuses, stored = read_statuses(store.location), store.identities()
     ended_badly = {State.FAILED, State.OUT_OF_MEMORY}
-    failed = {name for name, row in rows.items() if row.state in ended_badly} | store.failures().keys()
+    failed = {name for name, status in statuses.items() if status.state in ended_badly} | store.failures().keys()
     only = frozenset(failed - stored)
     request = Request(study, _trials(study), only, retry_all=args.force, tracking=plan.tracking, plan=plan)
     return Run(request, args, store.location.parent).execute()

@@ -16,7 +16,7 @@ from memsweep.sweep.driver.limits import LIMIT_REACHED, Limits
 from memsweep.sweep.driver.progress import Snapshot
 from memsweep.sweep.driver.runner import Launch, RunSummary, run
 from memsweep.sweep.planning.plan import Plan
-from memsweep.sweep.store.journal import State, read_rows
+from memsweep.sweep.store.journal import State, read_statuses
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.execute import PackJob, PackReport, Progress, execute_pack
 from paths import ROOT, python_path
@@ -66,7 +66,7 @@ def check_rounds(folder: Path, launch: Launch, between: Callable[[], object] = l
     assert (seen[-1].finished, seen[-1].failed, seen[-1].reused, seen[-1].fraction) == (4, 1, 0, pytest.approx(1.0))
     store = Store(folder / "demo")
     assert store.identities() == set(summary.finished)
-    assert sorted(row.state for row in read_rows(store.location).values()) == ["done"] * 4 + ["failed"]
+    assert sorted(row.state for row in read_statuses(store.location).values()) == ["done"] * 4 + ["failed"]
 
 
 def test_plans_follow_one_another(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_so_many_rows_get_a_result_and_the_same_command_goes_on(tmp_path: Path) 
     assert len(first.finished) == 4  # the pack with the row that fails was cut, and its lack made good
     assert first.interrupted
     assert "--max-trials 4" in first.limit
-    rows = read_rows(Store(tmp_path / "demo").location)
+    rows = read_statuses(Store(tmp_path / "demo").location)
     assert sorted(row.state for row in rows.values()) == ["done"] * 4 + ["failed", "queued"]
 
     left = replace(plan, done=frozenset(first.finished), packs=plan.packs[-1:])
@@ -120,7 +120,7 @@ def test_a_limit_holds_across_the_plans_that_follow(tmp_path: Path) -> None:
     )
     assert len(summary.finished) == 3
     assert "--max-trials 3" in summary.limit
-    states = [row.state for row in read_rows(Store(tmp_path / "demo").location).values()]
+    states = [row.state for row in read_statuses(Store(tmp_path / "demo").location).values()]
     assert sorted(states) == ["done"] * 3 + ["queued"] * 2
 
     last = Rounds([tiny(0), tiny(1)], [tiny(2)])
@@ -138,7 +138,7 @@ def check_failures(folder: Path, launch: Launch) -> None:
     assert "--max-failures 2: 2 failed for good" in summary.limit
     assert len(summary.failed) == 2
     assert len(summary.finished) < 4
-    states = {row.state for row in read_rows(Store(folder / "demo").location).values()}
+    states = {row.state for row in read_statuses(Store(folder / "demo").location).values()}
     assert states <= {State.FAILED, State.QUEUED, State.PREEMPTED, State.DONE}
 
 
@@ -173,7 +173,7 @@ def check_hours(folder: Path, launch: Launch, hours: float) -> None:
     assert (summary.interrupted, len(summary.failed)) == (True, 0)
     assert "--max-hours" in summary.limit
     store = Store(folder / "demo")
-    states = [row.state for row in read_rows(store.location).values()]
+    states = [row.state for row in read_statuses(store.location).values()]
     assert states.count(State.DONE) == len(summary.finished) == len(store.identities()) <= 1
     assert State.PREEMPTED in states or not list(folder.glob("busy-*"))  # on a busy machine Ray may start too late
     assert State.RUNNING not in states
@@ -196,7 +196,7 @@ def test_when_the_hours_are_over_what_runs_is_stopped(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(threading, "Timer", HoursUntilSomethingRuns)
     check_hours(tmp_path, INLINE, 1.0)
-    states = [row.state for row in read_rows(Store(tmp_path / "demo").location).values()]
+    states = [row.state for row in read_statuses(Store(tmp_path / "demo").location).values()]
     assert sorted(states) == sorted([State.DONE, State.PREEMPTED, State.QUEUED, State.QUEUED])
 
 
@@ -215,7 +215,7 @@ def test_hours_that_are_over_start_nothing(tmp_path: Path) -> None:
     summary = run(plan, workspace=ROOT, results=tmp_path, launch=INLINE, work=note, limits=Limits(hours=1e-9))
     assert (summary.interrupted, len(summary.finished), started) == (True, 0, [])
     assert "--max-hours" in summary.limit
-    assert [row.state for row in read_rows(Store(tmp_path / "demo").location).values()] == [State.QUEUED]
+    assert [row.state for row in read_statuses(Store(tmp_path / "demo").location).values()] == [State.QUEUED]
 
 
 STUDY = f"# Four small trials.\n{BASE}grid: {{model.width: [2, 3], task.horizon: [8, 10]}}\n"

@@ -49,7 +49,7 @@ def test_rows_whose_node_is_lost_again_and_again_go_on_side_by_side(tmp_path: Pa
     ran, spot, journal = run(tmp_path, losses=14)
     assert ran.failures == {}
     assert len(ran.results) == 3
-    assert {row.failures for row in journal.rows.values()} == {0}
+    assert {row.failures for row in journal.trials.values()} == {0}
     assert set(spot.widths) == {spot.slots}
 
 

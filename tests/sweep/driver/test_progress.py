@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from memsweep.sweep.driver.progress import Ledger, Snapshot
+from memsweep.sweep.driver.progress import Snapshot, WorkCounter
 from memsweep.sweep.driver.progress_view import PLAIN_INTERVAL, LiveView, PlainView, describe, duration, open_view
 from memsweep.sweep.worker.timing import report_interval, throttled
 
@@ -31,7 +31,7 @@ def snapshot(**changes: object) -> Snapshot:
 
 def test_costs_weigh_the_fraction_and_the_remaining_time() -> None:
     clock = Clock()
-    ledger = Ledger(total=5, reused=1, work=40.0, clock=clock)
+    ledger = WorkCounter(total=5, reused=1, work=40.0, clock=clock)
     ledger.started("long", 30.0)
     assert ledger.snapshot().eta is None
     clock.now += 10.0
@@ -44,7 +44,7 @@ def test_costs_weigh_the_fraction_and_the_remaining_time() -> None:
 
 def test_the_end_is_not_before_the_slowest_running_pack() -> None:
     clock = Clock()
-    ledger = Ledger(total=2, reused=0, work=20.0, clock=clock)
+    ledger = WorkCounter(total=2, reused=0, work=20.0, clock=clock)
     ledger.started("a", 10.0)
     ledger.started("b", 10.0)
     clock.now += 10.0
@@ -54,7 +54,7 @@ def test_the_end_is_not_before_the_slowest_running_pack() -> None:
 
 
 def test_a_failed_pack_gives_its_work_back_and_a_settled_trial_keeps_its_share() -> None:
-    ledger = Ledger(total=4, reused=0, work=4.0, clock=Clock())
+    ledger = WorkCounter(total=4, reused=0, work=4.0, clock=Clock())
     ledger.started("pack", 4.0)
     ledger.advanced("pack", 0.9)
     ledger.ended("pack")
@@ -66,7 +66,7 @@ def test_a_failed_pack_gives_its_work_back_and_a_settled_trial_keeps_its_share()
 
 
 def test_a_fraction_never_goes_back_nor_above_one() -> None:
-    ledger = Ledger(total=1, reused=0, work=1.0, clock=Clock())
+    ledger = WorkCounter(total=1, reused=0, work=1.0, clock=Clock())
     ledger.started("p", 1.0)
     seen = []
     for fraction in (0.5, 0.2, 7.0):

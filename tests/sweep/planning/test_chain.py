@@ -23,7 +23,7 @@ from memsweep.sweep.driver.scheduler import PackScheduler
 from memsweep.sweep.planning.identity import identity, pack_identity
 from memsweep.sweep.planning.plan import Plan, identified, make_plan
 from memsweep.sweep.planning.plan_file import write_plan
-from memsweep.sweep.store.journal import Journal, Row
+from memsweep.sweep.store.journal import Journal, TrialStatus
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.execute import PackJob, PackReport, Progress, execute_pack
 from memsweep.trial import RunOptions, run_pack, run_trial
@@ -363,13 +363,13 @@ def test_a_chain_that_lacked_memory_beside_others_goes_on_alone(tmp_path: Path) 
 
         return execute_pack(job, reached)
 
-    journal = Journal(store.location, {trial.identity: Row() for trial in plan.trials})
+    journal = Journal(store.location, {trial.identity: TrialStatus() for trial in plan.trials})
     course = PackScheduler(plan, ROOT, store, journal, lambda snapshot: notes.append(snapshot.note), lambda name: None)
     course.run(TwoAtOnce(hungry))
     assert tries == [[2, 3, 4], [3, 4]]
     assert list(course.results) == [trial.identity for trial in plan.trials]
     assert not course.failures
-    assert all(row.state.has_result for row in journal.rows.values())
+    assert all(row.state.has_result for row in journal.trials.values())
     assert "2 trials again, one at a time, after a failure" in notes
 
 

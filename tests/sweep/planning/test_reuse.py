@@ -18,7 +18,7 @@ from memsweep.sweep.planning.identity import identity, identity_of
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.reuse import Reason, Why, by_reason, examples, find_reusable, reasons
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.journal import Row, State
+from memsweep.sweep.store.journal import State, TrialStatus
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker import provenance
 from memsweep.sweep.worker.execute import PackJob, execute_pack
@@ -63,7 +63,7 @@ def change(results: Path, width: int, **fields: Any) -> None:
 
 
 def why(
-    results: Path, configs: list[TrialConfig], study: str = "new", rows: dict[str, Row] | None = None
+    results: Path, configs: list[TrialConfig], study: str = "new", rows: dict[str, TrialStatus] | None = None
 ) -> list[Reason | None]:
     trials = identified(SweepConfig(name=study, rows=tuple(configs), grid={}, resources=ResourcesConfig()))
     store, place = Store(results / study), Location.at(results)
@@ -140,7 +140,7 @@ def test_damaged_failed_and_set_aside_rows_say_so(results: Path) -> None:
     store.set_aside(names[1])
     store.fail(names[2], {"outcome": "failed", "error": "ValueError: no\nmore", "traceback": ""})
     store.fail(names[3], {"outcome": "out_of_memory", "error": "MemoryError: 4 TiB", "traceback": ""})
-    found = why(results, configs, "old", {names[3]: Row(State.OUT_OF_MEMORY, failures=3)})
+    found = why(results, configs, "old", {names[3]: TrialStatus(State.OUT_OF_MEMORY, failures=3)})
     assert [reason.why for reason in found] == [Why.DAMAGED, Why.ASIDE, Why.FAILED, Why.FAILED]
     assert "curves" in found[0].text
     assert ".set-aside" in found[1].text

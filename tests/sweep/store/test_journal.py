@@ -10,13 +10,21 @@ import pytest
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.journal import POISONED_AFTER, Journal, Row, State, read_rows, settled, way_of
+from memsweep.sweep.store.journal import (
+    GIVE_UP_AFTER,
+    Journal,
+    State,
+    TrialStatus,
+    failure_kind,
+    read_statuses,
+    recovered_statuses,
+)
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 RAISED = {"outcome": "failed", "error": "ValueError: 17 is too much", "traceback": "..."}
 
 
-def states(rows: dict[str, Row]) -> dict[str, str]:
+def states(rows: dict[str, TrialStatus]) -> dict[str, str]:
     return {name: row.state.value for name, row in rows.items()}
 
 
@@ -28,40 +36,40 @@ def test_every_outcome_is_a_state_and_every_state_explains_itself() -> None:
 
 def test_rows_are_there_before_anything_runs_and_come_back_as_they_were_noted(tmp_path: Path) -> None:
     place = Location.at(tmp_path)
-    journal = Journal(place, {A: Row(), B: Row()})
-    assert states(read_rows(place)) == {A: "queued", B: "queued"}
+    journal = Journal(place, {A: TrialStatus(), B: TrialStatus()})
+    assert states(read_statuses(place)) == {A: "queued", B: "queued"}
     journal.note([A, B], State.RUNNING)
     journal.note([A], State.DONE)
     journal.note([B], State.FAILED, failure=RAISED)
     journal.flush()
-    assert read_rows(place) == journal.rows
-    assert states(journal.rows) == {A: "done", B: "failed"}
-    assert journal.rows[B].way == "failed: ValueError: # is too much"
+    assert read_statuses(place) == journal.trials
+    assert states(journal.trials) == {A: "done", B: "failed"}
+    assert journal.trials[B].kind == "failed: ValueError: # is too much"
 
 
 def test_three_failures_of_one_kind_are_enough_and_a_result_forgets_them() -> None:
-    row = Row()
+    row = TrialStatus()
     for error in ("17 is too much", "18 is too much"):
-        row = row.to(State.FAILED, way_of(RAISED | {"error": error})).to(State.QUEUED)
-    assert (row.failures, row.poisoned) == (POISONED_AFTER - 1, False)
-    assert row.to(State.FAILED, way_of(RAISED | {"error": "19 is too much"})).poisoned
-    other = row.to(State.FAILED, way_of(RAISED | {"error": "no such file"}))
-    assert (other.failures, other.poisoned) == (1, False)
-    assert row.to(State.DONE) == Row(State.DONE, row.to(State.DONE).since)
+        row = row.to(State.FAILED, failure_kind(RAISED | {"error": error})).to(State.QUEUED)
+    assert (row.failures, row.given_up) == (GIVE_UP_AFTER - 1, False)
+    assert row.to(State.FAILED, failure_kind(RAISED | {"error": "19 is too much"})).given_up
+    other = row.to(State.FAILED, failure_kind(RAISED | {"error": "no such file"}))
+    assert (other.failures, other.given_up) == (1, False)
+    assert row.to(State.DONE) == TrialStatus(State.DONE, row.to(State.DONE).since)
 
 
 def test_a_new_driver_queues_what_a_dead_one_left_running_and_believes_the_store() -> None:
     rows = {
-        "running": Row(State.RUNNING, failures=1, way="w"),
-        "stopped": Row(State.PREEMPTED),
-        "lost": Row(State.DONE),
-        "failed": Row(State.FAILED, failures=2, way="w"),
-        "stored": Row(State.RUNNING),
-        "gone": Row(State.RUNNING),
-        "back": Row(State.CANCELLED),
+        "running": TrialStatus(State.RUNNING, failures=1, kind="w"),
+        "stopped": TrialStatus(State.PREEMPTED),
+        "lost": TrialStatus(State.DONE),
+        "failed": TrialStatus(State.FAILED, failures=2, kind="w"),
+        "stored": TrialStatus(State.RUNNING),
+        "gone": TrialStatus(State.RUNNING),
+        "back": TrialStatus(State.CANCELLED),
     }
     planned = ["running", "stopped", "lost", "failed", "stored", "back", "new"]
-    found = settled(rows, planned, {"stored": "diverged"})
+    found = recovered_statuses(rows, planned, {"stored": "diverged"})
     assert states(found) == {
         **dict.fromkeys(("running", "stopped", "lost", "back", "new"), "queued"),
         "failed": "failed",
@@ -74,13 +82,13 @@ def test_a_new_driver_queues_what_a_dead_one_left_running_and_believes_the_store
 def test_a_long_journal_is_many_small_files_and_old_drivers_are_forgotten(tmp_path: Path) -> None:
     place = Location.at(tmp_path)
     for _ in range(4):
-        journal = Journal(place, {f"{number:032x}": Row() for number in range(700)})
-        for number, name in enumerate(journal.rows):
+        journal = Journal(place, {f"{number:032x}": TrialStatus() for number in range(700)})
+        for number, name in enumerate(journal.trials):
             journal.note([name], State.RUNNING)
             if number % 50 == 0:
                 journal.flush()
         journal.flush()
-        assert read_rows(place) == journal.rows
+        assert read_statuses(place) == journal.trials
     drivers = {path.name[:6] for path in (tmp_path / "journal").iterdir()}
     assert drivers == {"000002", "000003"}
     assert max(len(path.read_text().splitlines()) for path in (tmp_path / "journal").glob("*.00000[1-9].*")) <= 500 + 50
@@ -90,11 +98,11 @@ def test_a_long_journal_is_many_small_files_and_old_drivers_are_forgotten(tmp_pa
 def test_damaged_files_cost_the_lines_that_are_damaged_and_no_more(tmp_path: Path, seed: int) -> None:
     """Whatever is cut off, zeroed or flipped: reading never raises and never invents a row or a state."""
     place, chance = Location.at(tmp_path), random.Random(seed)
-    journal = Journal(place, {A: Row(), B: Row()})
+    journal = Journal(place, {A: TrialStatus(), B: TrialStatus()})
     journal.note([A], State.RUNNING)
     journal.note([A], State.DONE)
     journal.flush()
-    again = Journal(place, journal.rows | {C: Row()})
+    again = Journal(place, journal.trials | {C: TrialStatus()})
     again.note([C], State.RUNNING)
     again.flush()
     newest = sorted((tmp_path / "journal").iterdir())[-chance.choice([1, 2])]
@@ -102,18 +110,18 @@ def test_damaged_files_cost_the_lines_that_are_damaged_and_no_more(tmp_path: Pat
     cut = chance.randrange(len(data))
     harm = [data[:cut], data[:cut] + bytes(len(data) - cut), data[:cut] + bytes([data[cut] ^ 255]) + data[cut + 1 :]]
     newest.write_bytes(chance.choice(harm))
-    rows = read_rows(place)
+    rows = read_statuses(place)
     assert rows.keys() <= {A, B, C}
     assert rows[A].state is State.DONE  # the driver before had written it, too
     assert rows[B].state is State.QUEUED
-    assert rows.get(C, Row()).state in (State.QUEUED, State.RUNNING)
-    Journal(place, settled(rows, [A, B, C], {A: "done"}))
-    assert states(read_rows(place)) == {A: "done", B: "queued", C: "queued"}
+    assert rows.get(C, TrialStatus()).state in (State.QUEUED, State.RUNNING)
+    Journal(place, recovered_statuses(rows, [A, B, C], {A: "done"}))
+    assert states(read_statuses(place)) == {A: "done", B: "queued", C: "queued"}
 
 
 def test_a_journal_that_cannot_be_written_says_so_and_goes_on(tmp_path: Path) -> None:
     place = Location.at(tmp_path)
-    journal = Journal(place, {A: Row()})
+    journal = Journal(place, {A: TrialStatus()})
     folder = tmp_path / "journal"
     folder.rename(tmp_path / "elsewhere")
     folder.write_text("in the way")
@@ -125,8 +133,8 @@ def test_a_journal_that_cannot_be_written_says_so_and_goes_on(tmp_path: Path) ->
     journal.note([A], State.DONE)
     journal.flush()
     assert journal.trouble == ""
-    assert states(read_rows(place)) == {A: "done"}
+    assert states(read_statuses(place)) == {A: "done"}
     folder.rename(tmp_path / "elsewhere")
     folder.write_text("in the way")
     with pytest.raises(StoreError, match="cannot"):
-        Journal(place, {A: Row()})
+        Journal(place, {A: TrialStatus()})

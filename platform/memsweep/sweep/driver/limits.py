@@ -1,4 +1,4 @@
-"""Limits of one run: after so many hours, results or failures it stops as Ctrl-C would stop it."""
+"""Limits of one run: after so many hours, results or failures it stops as after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ LIMIT_REACHED = 3
 
 @dataclass(frozen=True)
 class Limits:
-    """How much one run may do; None for no limit. They are the run's, never the study's.
+    """How much one run may do; None for no limit. They belong to the run, never to the study.
 
     Attributes:
         hours: wall-clock hours, the start of Ray included.
-        trials: rows that get a result.
-        failures: rows that fail for good.
+        trials: trials that get a result.
+        failures: trials that fail for good.
     """
 
     hours: float | None = None
@@ -29,8 +29,8 @@ class Limits:
     failures: int | None = None
 
 
-class Bound:
-    """The limits of a run that has begun.
+class ActiveLimits:
+    """The limits of a run that has started.
 
     Args:
         limits: what it may do.
@@ -46,7 +46,7 @@ class Bound:
         self._end = None if limits.hours is None else clock() + 3600.0 * limits.hours
 
     def room(self, results: int) -> int | None:
-        """How many more rows may get a result; None for any number."""
+        """How many more trials may get a result; None for any number."""
         return None if self._limits.trials is None else max(0, self._limits.trials - results)
 
     def over(self, results: int, failures: int) -> bool:
@@ -55,16 +55,16 @@ class Bound:
         if self._end is not None and self._clock() >= self._end:
             self.reached = self.reached or _hours(limits.hours or 0.0)
         elif limits.trials is not None and results >= limits.trials:
-            self.reached = self.reached or f"--max-trials {limits.trials}: so many rows have got a result in this run"
+            self.reached = self.reached or f"--max-trials {limits.trials}: so many trials got a result in this run"
         elif limits.failures is not None and failures >= limits.failures:
             self.reached = self.reached or f"--max-failures {limits.failures}: {failures} failed for good in this run"
         return bool(self.reached)
 
     def stop(self) -> None:
-        """End what runs, as Ctrl-C would; to be called inside ``watch``.
+        """Stops the run, as Ctrl-C would; to be called inside ``watch``.
 
         Raises:
-            KeyboardInterrupt: in a thread that hears no signals, at once; else where the main thread hears of it.
+            KeyboardInterrupt: at once in a thread other than the main one; else in the main thread, by a signal.
         """
         if threading.current_thread() is not threading.main_thread():
             raise KeyboardInterrupt
@@ -72,9 +72,9 @@ class Bound:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """While it lasts, the end of the hours stops the main thread, where it runs, as Ctrl-C would.
+        """Stops the body in the main thread when the hours are over, as Ctrl-C would.
 
-        Where another thread runs, only ``over`` tells. SIGTERM must be handled (``terminate_like_ctrl_c``).
+        In another thread only ``over`` reports it. SIGTERM must be handled (``terminate_like_ctrl_c``).
         """
         if self._end is None or threading.current_thread() is not threading.main_thread():
             yield
@@ -86,7 +86,7 @@ class Bound:
             yield
         finally:
             timer.cancel()
-            timer.join()  # a signal that it sent comes while somebody still hears it
+            timer.join()  # so that its signal comes while the handler is installed
 
     def _out_of_time(self) -> None:
         self.reached = self.reached or _hours(self._limits.hours or 0.0)
@@ -94,8 +94,8 @@ class Bound:
 
 
 @contextmanager
-def interrupts_kept() -> Iterator[None]:
-    """What SIGINT did before the body, it does after it.
+def sigint_restored() -> Iterator[None]:
+    """Restores the handler of SIGINT after the body.
 
     Tune leaves its own handler behind, which does nothing once its experiment is over: Ctrl-C, and the end of the
     hours, would be lost between two experiments.

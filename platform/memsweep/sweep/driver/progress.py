@@ -1,4 +1,4 @@
-"""How far a run is: what is settled, what is running, and when it should end."""
+"""The progress of a run: finished, failed and running work, and the estimated end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Snapshot:
         running: packs that run now.
         fraction: part of this run's work that is done, in [0, 1], weighted by estimated cost.
         eta: seconds until the end, or None while nothing is known yet.
-        note: what is unusual now (members of a failed pack that run again), or an empty string.
+        note: what is retried now, or an empty string.
     """
 
     total: int
@@ -32,7 +32,7 @@ class Snapshot:
     note: str = ""
 
 
-class Ledger:
+class WorkCounter:
     """Counts the work of a run; costs are in any one unit, only their ratios matter.
 
     Args:
@@ -51,8 +51,8 @@ class Ledger:
         self._settled = 0.0
         self.note = ""
 
-    def grown(self, total: int, reused: int, work: float) -> None:
-        """The plan has become another: trials and reused ones now, and the cost of what has been added."""
+    def grow(self, total: int, reused: int, work: float) -> None:
+        """The plan has grown: its trials and reused trials now, and the cost of the added ones."""
         self._total, self._reused, self._work = total, reused, self._work + work
 
     def started(self, job: str, cost: float) -> None:
@@ -68,11 +68,11 @@ class Ledger:
             running.fraction = max(running.fraction, min(fraction, 1.0))
 
     def ended(self, job: str) -> None:
-        """A job is over; what became of its trials is told by ``settled``."""
+        """A job is over; ``settled`` counts its trials."""
         self._running.pop(job, None)
 
     def settled(self, cost: float, *, failed: bool = False) -> None:
-        """One trial has its final outcome, and its share of the work is done."""
+        """One trial has its final outcome, and its part of the work is done."""
         self._settled += cost
         if failed:
             self._failed += 1

@@ -1,4 +1,4 @@
-"""Hands finished results to whoever wants to see them, beside the run and never in its way."""
+"""Passes finished results to a callback in a thread of its own, so that the run never waits for it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _AT_ONCE = 16
 
 
 @contextmanager
-def delivery(store: Store, on_result: OnResult) -> Iterator[Callable[[str], None]]:
-    """Gives a function that takes an identity and returns at once; a thread reads the results and delivers them.
+def listen(store: Store, on_result: OnResult) -> Iterator[Callable[[str], None]]:
+    """Yields a function that takes an identity and returns at once; a thread reads the result and calls ``on_result``.
 
-    Results arrive in the order in which they were given, in one thread. At the end all are delivered; then the first
-    error that a delivery met is raised, unless the body raised its own.
+    Calls come in the order of the identities, in one thread. At the end all have been made; then the first error that
+    a call raised is raised, unless the body raised its own.
     """
     waiting: SimpleQueue[str | None] = SimpleQueue()
     errors: list[Exception] = []
@@ -42,7 +42,7 @@ def delivery(store: Store, on_result: OnResult) -> Iterator[Callable[[str], None
                     if isinstance(result, Exception):
                         raise result
                     on_result(*result)
-                except Exception as error:  # the others are delivered all the same
+                except Exception as error:  # the other results are passed on all the same
                     errors.append(error)
 
     thread = Thread(target=deliver, name="results", daemon=True)
@@ -64,7 +64,7 @@ def _read(store: Store, identity: str) -> tuple[dict[str, Any], dict[str, pd.Dat
 
 
 def _next(waiting: SimpleQueue[str | None]) -> list[str | None]:
-    """What waits, at least one and not too many."""
+    """The waiting identities: at least one, at most ``_AT_ONCE``."""
     names = [waiting.get()]
     while len(names) < _AT_ONCE and names[-1] is not None:
         try:

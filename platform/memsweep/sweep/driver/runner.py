@@ -1,4 +1,4 @@
-"""Runs plans, one after another: all packs, then the members of packs that failed, each alone, to find the culprit."""
+"""Runs a plan, and the plans that follow it, on Ray or inline, until nothing is left or the run is stopped."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from memsweep.outcome import Outcome
 from memsweep.sweep.backend import Backend, ClusterLost, Work
 from memsweep.sweep.driver.inline import InlineBackend
-from memsweep.sweep.driver.limits import Bound, Limits
+from memsweep.sweep.driver.limits import ActiveLimits, Limits
 from memsweep.sweep.driver.progress import Snapshot
-from memsweep.sweep.driver.result_listener import OnResult, delivery
+from memsweep.sweep.driver.result_listener import OnResult, listen
 from memsweep.sweep.driver.scheduler import PackScheduler
 from memsweep.sweep.planning.resources import slots, this_machine
 from memsweep.sweep.signals import terminate_like_ctrl_c
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.journal import Journal, read_rows, settled
+from memsweep.sweep.store.journal import Journal, read_statuses, recovered_statuses
 from memsweep.sweep.store.results import Store, folder_name
 from memsweep.sweep.worker.execute import Failure, execute_pack
 from memsweep.sweep.worker.gpu_memory import fitted
@@ -77,7 +77,7 @@ class RunSummary:
 
 
 NextPlan = Callable[[RunSummary], "Plan | None"]
-"""Asked for the next plan when all packs of the last have ended; told what the run has done so far.
+"""Called when all packs of a plan have ended, with what the run has done so far; returns the next plan.
 
 A plan that follows has all trials so far and more, of the same study and with the same resources; its packs are what
 is still to run, its ``done`` what has a result. None: that was all.
@@ -96,7 +96,7 @@ def run(
     limits: Limits | None = None,
     next_plan: NextPlan = lambda summary: None,
 ) -> RunSummary:
-    """Run everything in a plan that has no result yet, and in the plans that follow it.
+    """Runs every trial of a plan that has no result yet, and of the plans that follow it.
 
     Args:
         plan: what to run.
@@ -126,10 +126,10 @@ def run(
                 _journal(plan, store)
             return RunSummary()
         plan = following
-    course: PackScheduler | None = None
+    scheduler: PackScheduler | None = None
     ended, interrupted, lost, slots_there = False, False, "", 1
-    bound = Bound(limits or Limits())
-    with delivery(store, on_result) as deliver:
+    active = ActiveLimits(limits or Limits())
+    with listen(store, on_result) as deliver:
         began = time.monotonic()
         try:
             # Twice: Ray's native code takes SIGTERM for itself while it starts.
@@ -139,38 +139,41 @@ def run(
                 terminate_like_ctrl_c(),
             ):
                 slots_there = backend.slots
-                course = PackScheduler(plan, workspace, store, _journal(plan, store), on_progress, deliver, bound)
-                with bound.watch():
-                    _all_plans(course, backend, next_plan)
+                scheduler = PackScheduler(plan, workspace, store, _journal(plan, store), on_progress, deliver, active)
+                with active.watch():
+                    _all_plans(scheduler, backend, next_plan)
                     ended = True
         except KeyboardInterrupt as interruption:
-            interrupted = not (ended and bound.reached)  # hours that were over when all had ended stopped nothing
+            interrupted = not (ended and active.reached)  # hours that were over when all had ended stopped nothing
             lost = str(interruption) if isinstance(interruption, ClusterLost) else ""
-        if course is None:
+        if scheduler is None:
             return RunSummary(interrupted=True)
-        course.ended(interrupted=interrupted)
-        profile = Profile(course.phases.seconds, slots_there, time.monotonic() - began)
-    limit = bound.reached if interrupted and not lost else ""
-    return RunSummary(course.results, course.failures, interrupted, limit, lost, profile)
+        scheduler.ended(interrupted=interrupted)
+        profile = Profile(scheduler.phases.seconds, slots_there, time.monotonic() - began)
+    limit = active.reached if interrupted and not lost else ""
+    return RunSummary(scheduler.results, scheduler.failures, interrupted, limit, lost, profile)
 
 
-def _all_plans(course: PackScheduler, backend: Backend, next_plan: NextPlan) -> None:
+def _all_plans(scheduler: PackScheduler, backend: Backend, next_plan: NextPlan) -> None:
     following: Plan | None
     while True:
-        course.run(backend)
-        following = next_plan(RunSummary(dict(course.results), dict(course.failures)))
+        scheduler.run(backend)
+        following = next_plan(RunSummary(dict(scheduler.results), dict(scheduler.failures)))
         if following is None:
             return
-        course.add(following)
+        scheduler.add(following)
 
 
 def _journal(plan: Plan, store: Store) -> Journal:
-    """The journal, with every row of the plan, before any of them runs."""
-    rows = read_rows(store.location)
-    unknown = [name for name in plan.done if name not in rows or not rows[name].state.has_result]
-    stored = {name: rows[name].state.value for name in plan.done.difference(unknown)}
+    """The journal with every trial of the plan, written before any of them runs."""
+    statuses = read_statuses(store.location)
+    unknown = [name for name in plan.done if name not in statuses or not statuses[name].state.has_result]
+    stored = {name: statuses[name].state.value for name in plan.done.difference(unknown)}
     stored |= store.outcomes(unknown)
-    return Journal(store.location, settled(rows, (trial.identity for trial in plan.trials), stored, store.failures()))
+    return Journal(
+        store.location,
+        recovered_statuses(statuses, (trial.identity for trial in plan.trials), stored, store.failures()),
+    )
 
 
 @contextmanager
@@ -179,7 +182,7 @@ def _backend(plan: Plan, workspace: Path, work: Work, launch: Launch) -> Iterato
         yield InlineBackend(work)
         return
     if launch.address is None:
-        # What this machine can never hold is refused before any process starts.
+        # A pack that this machine can never hold is refused before any process starts.
         slots(plan.resources, [this_machine(plan.resources)])
     from memsweep.sweep.ray.backend import ray_backend
 

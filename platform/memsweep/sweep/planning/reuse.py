@@ -20,7 +20,7 @@ from memsweep.sweep.store.results import SET_ASIDE, Store, find_elsewhere
 
 if TYPE_CHECKING:
     from memsweep.sweep.planning.plan import PlannedTrial
-    from memsweep.sweep.store.journal import Row
+    from memsweep.sweep.store.journal import TrialStatus
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def reasons(
     store: Store,
     results: Location,
     damaged: Mapping[str, str],
-    rows: Mapping[str, Row],
+    statuses: Mapping[str, TrialStatus],
 ) -> dict[str, Reason]:
     """Says why trials have no result to reuse. Reads every record of the results folder once, if any is missing.
 
@@ -107,7 +107,7 @@ def reasons(
         store: the study's results.
         results: the folder of all studies.
         damaged: identities stored in this study, but not as they were written -> what is wrong.
-        rows: the journal's state of each trial.
+        statuses: the journal's state of each trial.
 
     Returns:
         Identity -> reason, for each trial that is not reused, in the order of the trials.
@@ -127,7 +127,7 @@ def reasons(
         if name in damaged:
             why[name] = Reason(Why.DAMAGED, damaged[name])
         elif name in failures:
-            why[name] = Reason(Why.FAILED, _failed(failures[name], rows.get(name)))
+            why[name] = Reason(Why.FAILED, _failed(failures[name], statuses.get(name)))
         elif name in aside:
             why[name] = Reason(Why.ASIDE, f"its last result lies in {store.location}/{SET_ASIDE}")
     unexplained = [trial for trial in missing if trial.identity not in why]
@@ -151,8 +151,8 @@ def examples(reason_of: Mapping[str, Reason], each: int = 3) -> list[str]:
     return [line for of_reason in lines.values() for line in of_reason[:each]]
 
 
-def _failed(failure: Mapping[str, Any], row: Row | None) -> str:
-    times = f"{row.failures} times in the same way, " if row is not None and row.failures > 1 else ""
+def _failed(failure: Mapping[str, Any], status: TrialStatus | None) -> str:
+    times = f"{status.failures} times in the same way, " if status is not None and status.failures > 1 else ""
     lines = str(failure.get("error") or "").splitlines() or [""]
     return f"{times}{failure.get('outcome', 'failed')}: {lines[0][:300]}"
 

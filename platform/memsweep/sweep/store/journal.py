@@ -1,8 +1,8 @@
-"""The journal of a study: the state of every row of its plan, written by the one driver that holds its lease.
+"""The journal of a study: the state of every trial of its plan, written by the one driver that holds its lease.
 
 Lines of JSON in numbered segments, each a small file that is written whole: a bucket cannot append. Every driver
-begins with one line for each row, so older segments can go. A damaged line is passed over: what the store holds
-decides anyway, and the journal adds what the store cannot know (what waits, what runs, how often something failed).
+begins with one line for each trial, so older segments can go. A damaged line is passed over: the store
+decides which results exist, and the journal adds which trials wait, run or failed, and how often.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from memsweep.outcome import Outcome
 from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.record import now
 
-POISONED_AFTER = 3
-"""A row that has failed so many times in the same way is not tried again by itself."""
+GIVE_UP_AFTER = 3
+"""A trial that has failed so many times in the same way runs again only when a person asks for it."""
 
 _FOLDER = "journal"
 _NAME = re.compile(r"\d{6,}\.\d{6}\.jsonl")
@@ -32,7 +32,7 @@ _KEPT_DRIVERS = 2  # segments of so many drivers stay, so that a damaged newest 
 
 
 class State(enum.StrEnum):
-    """Where a row stands; an ended one is in the state of its outcome."""
+    """The state of a trial; an ended one is in the state of its outcome."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -46,12 +46,12 @@ class State(enum.StrEnum):
 
     @property
     def explanation(self) -> str:
-        """What it means, and what to do."""
+        """The meaning of the state, and what to do."""
         return _WAITING.get(self) or Outcome(self.value).explanation
 
     @property
     def has_result(self) -> bool:
-        """Whether the store holds a result of a row in this state."""
+        """Whether the store holds a result of a trial in this state."""
         return self in (State.DONE, State.DIVERGED, State.STOPPED_EARLY)
 
 
@@ -63,81 +63,81 @@ _WAITING = {
 
 
 @dataclass(frozen=True)
-class Row:
-    """What the journal knows of one row.
+class TrialStatus:
+    """The journal's entry of one trial.
 
     Attributes:
-        state: where it stands.
-        since: when it came there, UTC, ISO 8601.
-        failures: how often in a row it has failed in the same way.
-        way: the way it failed last, see ``way_of``.
+        state: the present one.
+        since: when the trial came into it, UTC, ISO 8601.
+        failures: how many times in succession it failed in the same way.
+        kind: of the last failure, see ``failure_kind``.
     """
 
     state: State = State.QUEUED
     since: str = ""
     failures: int = 0
-    way: str = ""
+    kind: str = ""
 
     @property
-    def poisoned(self) -> bool:
-        """Whether it has failed so often in the same way that trying again by itself would be in vain."""
-        return self.failures >= POISONED_AFTER
+    def given_up(self) -> bool:
+        """Whether it failed so often in the same way that it is not tried again without being asked for."""
+        return self.failures >= GIVE_UP_AFTER
 
-    def to(self, state: State, way: str = "") -> Row:
-        """The row in another state; a failure counts, a result ends the count."""
-        failures, last = self.failures, self.way
-        if way:
-            failures, last = (failures + 1 if way == self.way else 1), way
+    def to(self, state: State, kind: str = "") -> TrialStatus:
+        """The trial in another state; a failure of this kind counts, a result ends the count."""
+        failures, last = self.failures, self.kind
+        if kind:
+            failures, last = (failures + 1 if kind == self.kind else 1), kind
         elif state.has_result:
             failures, last = 0, ""
-        return Row(state, now(), failures, last)
+        return TrialStatus(state, now(), failures, last)
 
 
-def way_of(failure: Mapping[str, Any]) -> str:
-    """The way in which a trial failed: outcome and error without the numbers, which differ from try to try.
+def failure_kind(failure: Mapping[str, Any]) -> str:
+    """The kind of a failure: outcome and error without the numbers, which differ from try to try.
 
-    Empty for a trial that had nothing to begin with because its chain was broken: that is no failure of its own.
+    Empty for a trial whose chain broke at an earlier trial: that one failed.
     """
     if str(failure.get("error", "")).startswith(BrokenChainError.__name__):
         return ""
     return re.sub(r"[0-9]+", "#", f"{failure.get('outcome')}: {failure.get('error', '')}")[:300]
 
 
-def read_rows(place: Location) -> dict[str, Row]:
-    """The rows of a study as the last driver left them; empty where none has been. Damaged lines are passed over.
+def read_statuses(place: Location) -> dict[str, TrialStatus]:
+    """Reads the state of every trial as the last driver left it; empty without a journal. Skips damaged lines.
 
     Raises:
         StoreError: the storage cannot be read.
     """
-    rows: dict[str, Row] = {}
+    statuses: dict[str, TrialStatus] = {}
     with storage_errors("read", place / _FOLDER):
         for name in sorted(filter(_NAME.fullmatch, place.names(_FOLDER))):
-            with contextlib.suppress(FileNotFoundError):  # a driver that begins just now has no more use for it
+            with contextlib.suppress(FileNotFoundError):  # a driver that starts just now has deleted it
                 for line in place.read(f"{_FOLDER}/{name}").splitlines():
-                    _apply(line, rows)
-    return rows
+                    _apply(line, statuses)
+    return statuses
 
 
 class Journal:
-    """What a driver writes. A journal that cannot be written costs a sentence, never a result.
+    """Writes the journal. A journal that cannot be written costs a warning, never a result.
 
     Args:
         place: the study's folder.
-        rows: every row with its state at the start.
+        trials: every trial with its state at the start.
 
     Attributes:
-        rows: every row as it stands.
-        trouble: why the last lines are not written; empty while all is well.
+        trials: every trial with its present state.
+        trouble: why the last lines are not written; empty when they are.
 
     Raises:
-        StoreError: the first segment, with all rows, cannot be written.
+        StoreError: the first segment, with all trials, cannot be written.
     """
 
-    def __init__(self, place: Location, rows: Mapping[str, Row]) -> None:
-        self.rows = dict(rows)
+    def __init__(self, place: Location, trials: Mapping[str, TrialStatus]) -> None:
+        self.trials = dict(trials)
         self.trouble = ""
         self._place = place
-        self._segment, self._lines = 0, [_line(name, row) for name, row in rows.items()]
+        self._segment, self._lines = 0, [_line(name, status) for name, status in trials.items()]
         self._flushed = time.monotonic()
         with storage_errors("write", place / _FOLDER):
             old = sorted(filter(_NAME.fullmatch, place.names(_FOLDER)))
@@ -150,19 +150,21 @@ class Journal:
         self._segment, self._lines = 1, []
 
     def note(self, names: Iterable[str], state: State, *, failure: Mapping[str, Any] | None = None) -> None:
-        """Rows have come into a state; on the disk within about a second, as long as notes come in."""
+        """Notes that trials came into a state; written within about a second, as long as notes come in."""
         for name in names:
-            self.rows[name] = self.rows.get(name, Row()).to(state, way_of(failure) if failure is not None else "")
-            self._lines.append(_line(name, self.rows[name]))
+            self.trials[name] = self.trials.get(name, TrialStatus()).to(
+                state, failure_kind(failure) if failure is not None else ""
+            )
+            self._lines.append(_line(name, self.trials[name]))
         self.flush_if_due()
 
     def flush_if_due(self) -> None:
-        """Write what has been noted, if the last time is a while ago."""
+        """Writes the notes, if the last time is a second ago."""
         if time.monotonic() - self._flushed >= _FLUSH_SECONDS:
             self.flush()
 
     def flush(self) -> None:
-        """Write what has been noted."""
+        """Writes the notes."""
         if not self._lines:
             return
         self._flushed = time.monotonic()
@@ -180,43 +182,44 @@ class Journal:
         self._place.write(f"{_FOLDER}/{name}", ("\n".join(self._lines) + "\n").encode("utf-8", "surrogatepass"))
 
 
-def settled(
-    rows: Mapping[str, Row],
+def recovered_statuses(
+    statuses: Mapping[str, TrialStatus],
     planned: Iterable[str],
     results: Mapping[str, str],
     failures: Mapping[str, Mapping[str, Any]] | None = None,
-) -> dict[str, Row]:
-    """The rows as a new driver finds them: what a dead driver left running waits again, and the store decides.
+) -> dict[str, TrialStatus]:
+    """The states with which a new driver starts: trials that a dead driver left running wait again.
 
     Args:
-        rows: as ``read_rows`` gives them.
-        planned: identities of the plan; other rows of the journal are cancelled.
+        statuses: as ``read_statuses`` gives them.
+        planned: identities of the plan; other trials of the journal are cancelled.
         results: identity -> outcome of each stored result.
-        failures: identity -> the last failure of a trial without a result. One that is younger than the row's state
+        failures: identity -> the last failure of a trial without a result. One that is younger than the trial's state
             has not been counted: its driver went down with the trial.
     """
-    wanted = list(planned)
-    found = {}
-    for name in wanted:
-        row = rows.get(name, Row(since=now()))
+    states = {}
+    for name in planned:
+        status = statuses.get(name, TrialStatus(since=now()))
         if name in results:
             state = State(results[name])
-            found[name] = row if row.state is state else row.to(state)
-        elif row.state is State.RUNNING and str((failures or {}).get(name, {}).get("time", "")) >= row.since > "":
+            states[name] = status if status.state is state else status.to(state)
+        elif status.state is State.RUNNING and str((failures or {}).get(name, {}).get("time", "")) >= status.since > "":
             failure = (failures or {})[name]
-            found[name] = row.to(State(failure["outcome"]), way_of(failure))
-        elif row.state in (State.RUNNING, State.PREEMPTED, State.CANCELLED) or row.state.has_result:
-            found[name] = replace(row, state=State.QUEUED, since=now())
+            states[name] = status.to(State(failure["outcome"]), failure_kind(failure))
+        elif status.state in (State.RUNNING, State.PREEMPTED, State.CANCELLED) or status.state.has_result:
+            states[name] = replace(status, state=State.QUEUED, since=now())
         else:
-            found[name] = row
-    gone = {name: row for name, row in rows.items() if name not in found}
-    cancelled = {n: row if row.state is State.CANCELLED else row.to(State.CANCELLED) for n, row in gone.items()}
-    return found | cancelled
+            states[name] = status
+    gone = {name: status for name, status in statuses.items() if name not in states}
+    cancelled = {
+        n: status if status.state is State.CANCELLED else status.to(State.CANCELLED) for n, status in gone.items()
+    }
+    return states | cancelled
 
 
-def ending(rows: Mapping[str, Row], planned: Iterable[str]) -> str:
-    """How a sweep of these rows ended: done, failed (some have no result and do not wait), or interrupted."""
-    states = {rows[name].state if name in rows else State.QUEUED for name in planned}
+def ending(statuses: Mapping[str, TrialStatus], planned: Iterable[str]) -> str:
+    """How a sweep of these trials ended: done, failed (some have no result and do not wait), or interrupted."""
+    states = {statuses[name].state if name in statuses else State.QUEUED for name in planned}
     if all(state.has_result for state in states):
         return "done"
     return "interrupted" if states & {State.QUEUED, State.RUNNING, State.PREEMPTED} else "failed"
@@ -226,16 +229,18 @@ def _driver_of(segment: str) -> int:
     return int(segment.partition(".")[0])
 
 
-def _line(name: str, row: Row) -> str:
+def _line(name: str, status: TrialStatus) -> str:
     return json.dumps(
-        {"row": name, "state": row.state, "since": row.since, "failures": row.failures, "way": row.way},
+        {"trial": name, "state": status.state, "since": status.since, "failures": status.failures, "kind": status.kind},
         ensure_ascii=False,
     )
 
 
-def _apply(line: bytes, rows: dict[str, Row]) -> None:
+def _apply(line: bytes, statuses: dict[str, TrialStatus]) -> None:
     try:
         data = json.loads(line)
-        rows[str(data["row"])] = Row(State(data["state"]), str(data["since"]), int(data["failures"]), str(data["way"]))
+        statuses[str(data["trial"])] = TrialStatus(
+            State(data["state"]), str(data["since"]), int(data["failures"]), str(data["kind"])
+        )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return
