@@ -130,11 +130,7 @@ class LiveView:
         self._progress.stop()
 
     def update(self, snapshot: Snapshot) -> None:
-        self.show(describe(snapshot), snapshot.fraction)
-
-    def show(self, words: str, fraction: float = 0.0) -> None:
-        """Show these words and this fraction, in [0, 1]."""
-        self._progress.update(self._task, completed=fraction, words="starting")
+        self._progress.update(self._task, completed=snapshot.fraction, words=describe(snapshot))
 
     def say(self, line: str) -> None:
         self._progress.console.print(line, markup=False, highlight=False)
