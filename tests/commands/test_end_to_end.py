@@ -33,8 +33,8 @@ grid:
   model.width: [2, 3]
 """
 VERDICT_COLUMNS = (
-    "kernel,rate,exponent,model,activation,parameterization,normalize,ball,threshold,verdict,slope_width,"
-    "slope_width_low,slope_width_high,slope_horizon,slope_horizon_low,slope_horizon_high,deciding,reasons"
+    "task,task.kernel,model,model.parameterization,ball,verdict,slope_horizon,slope_horizon_low,slope_horizon_high,"
+    "slope_width,slope_width_low,slope_width_high,threshold,deciding,reasons"
 )
 TABLES = ("curves", "replicas", "memory", "history", "alignment")
 
@@ -91,6 +91,7 @@ def test_the_files_that_others_rely_on(on_ray: tuple[Path, CompletedProcess[str]
     assert {path.name for path in report.iterdir()} == {
         "index.html",
         "verdicts.csv",
+        "slopes.csv",
         "radii.csv",
         "curves.parquet",
         "figures",
@@ -99,7 +100,7 @@ def test_the_files_that_others_rely_on(on_ray: tuple[Path, CompletedProcess[str]
 
     assert (report / "verdicts.csv").read_text().splitlines()[0] == VERDICT_COLUMNS
     verdicts = pd.read_csv(report / "verdicts.csv")
-    assert sorted(zip(verdicts["parameterization"], verdicts["ball"], strict=True)) == [
+    assert sorted(zip(verdicts["model.parameterization"], verdicts["ball"], strict=True)) == [
         (part, ball) for part in ("direct", "exp") for ball in ("all", "recurrent")
     ]
     assert set(verdicts["verdict"]) <= {"stable", "unstable", "inconclusive"}

@@ -36,7 +36,7 @@ def quickstart(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Complete
 def recurrent(quickstart: tuple[Path, CompletedProcess[str]]) -> pd.DataFrame:
     """verdicts.csv for the recurrent ball, by kernel and parameterization."""
     verdicts = pd.read_csv(quickstart[0] / "verdicts.csv")
-    return verdicts[verdicts["ball"] == "recurrent"].set_index(["kernel", "parameterization"])
+    return verdicts[verdicts["ball"] == "recurrent"].set_index(["task.kernel", "model.parameterization"])
 
 
 def test_every_trial_finishes_and_nothing_is_said_on_stderr(quickstart: tuple[Path, CompletedProcess[str]]) -> None:

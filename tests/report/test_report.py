@@ -16,10 +16,10 @@ from memsweep.report import assemble
 from memsweep.report.export.csv import write_csv
 from report_study import HORIZONS, SEEDS, THEORY, WIDTHS, Condition, write_study
 
+CONDITION = ["task", "task.kernel", "model", "model.parameterization"]
 VERDICT_COLUMNS = [
-    *("kernel", "rate", "exponent", "model", "activation", "parameterization", "normalize", "ball"),
-    *("threshold", "verdict", "slope_width", "slope_width_low", "slope_width_high"),
-    *("slope_horizon", "slope_horizon_low", "slope_horizon_high", "deciding", "reasons"),
+    *("ball", "verdict", "slope_horizon", "slope_horizon_low", "slope_horizon_high"),
+    *("slope_width", "slope_width_low", "slope_width_high", "threshold", "deciding", "reasons"),
 ]
 
 
@@ -33,13 +33,13 @@ def theory(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
 
 def test_the_verdict_table_holds_the_constructed_slopes(theory: report.ReportPaths) -> None:
     table = pd.read_csv(theory.verdicts)
-    assert list(table.columns) == VERDICT_COLUMNS
+    assert list(table.columns) == [*CONDITION, "task.exponent", "task.rate", *VERDICT_COLUMNS]
     assert len(table) == 2 * len(THEORY)
     for condition in THEORY:
         for ball in ("recurrent", "all"):
             row = table[
-                (table["kernel"] == condition.kernel)
-                & (table["parameterization"] == condition.parameterization)
+                (table["task.kernel"] == condition.kernel)
+                & (table["model.parameterization"] == condition.parameterization)
                 & (table["ball"] == ball)
             ]
             assert len(row) == 1
@@ -54,8 +54,8 @@ def test_the_radius_table_inverts_the_constructed_error(theory: report.ReportPat
     table = pd.read_csv(theory.radii, keep_default_na=False, na_values=[""])
     assert len(table) == len(THEORY) * len(HORIZONS) * len(WIDTHS) * SEEDS * 3 * 2
     row = table[
-        (table["kernel"] == "polynomial")
-        & (table["parameterization"] == "direct")
+        (table["task.kernel"] == "polynomial")
+        & (table["model.parameterization"] == "direct")
         & (table["ball"] == "recurrent")
         & (table["threshold"] == 0.1)
         & (table["horizon"] == 400)
@@ -131,7 +131,7 @@ def test_a_swept_training_field_becomes_a_column_and_splits_the_verdicts(tmp_pat
     fast = Condition(parameterization="exp", base=0.5, slope_horizon=-0.6, training={"learning_rate": 0.1})
     write_study(tmp_path, [slow, fast], balls=["recurrent"])
     table = pd.read_csv(report.build(tmp_path).verdicts)
-    assert list(table.columns) == [*VERDICT_COLUMNS, "training.learning_rate"]
+    assert list(table.columns) == [*CONDITION, "training.learning_rate", *VERDICT_COLUMNS]
     recurrent = table[table["ball"] == "recurrent"].set_index("training.learning_rate")["verdict"]
     assert recurrent.to_dict() == {0.001: "stable", 0.1: "unstable"}
 
@@ -144,7 +144,7 @@ def test_a_field_tied_to_width_does_not_split_a_condition(tmp_path: Path) -> Non
         path.write_text(json.dumps(record))
     paths = report.build(tmp_path)
     table = pd.read_csv(paths.verdicts)
-    assert list(table.columns) == VERDICT_COLUMNS
+    assert list(table.columns) == [*CONDITION, *VERDICT_COLUMNS]
     assert len(table) == 1
     assert "training.steps" in paths.page.read_text()  # not silently: the slopes contain its effect
 
@@ -153,15 +153,15 @@ def test_a_task_without_a_kernel_is_reported(tmp_path: Path) -> None:
     condition = Condition(kernel=None, task="copy", activation=None, normalize=None, base=0.5)
     write_study(tmp_path, [condition], horizons=[50], balls=["all"])
     table = pd.read_csv(report.build(tmp_path).verdicts)
-    assert table["kernel"].isna().all()
+    assert "task.kernel" not in table
     assert (table["verdict"] == "inconclusive").all()
     assert table["slope_width"].abs().max() < 0.03
 
 
-def test_two_tasks_are_told_apart_although_no_fixed_column_names_the_task(tmp_path: Path) -> None:
+def test_two_tasks_are_told_apart(tmp_path: Path) -> None:
     write_study(tmp_path, [Condition(task="one"), Condition(task="two")], horizons=[50], widths=[2, 3], balls=["all"])
     table = pd.read_csv(report.build(tmp_path).verdicts)
-    assert sorted(table["task.name"].unique()) == ["one", "two"]
+    assert sorted(table["task"].unique()) == ["one", "two"]
     assert len(table) == 2
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,9 +15,13 @@ import pytest
 from memsweep import report
 from memsweep.report.analysis.learning_rates import RATE, rate_studies
 from memsweep.report.analysis.losses import Spread, loss_rows
+from memsweep.report.figures.galleries import galleries_of
 from memsweep.report.naming.conditions import Grouping
 from memsweep.report.naming.labels import Labels
+from memsweep.report.page.page import render
 from memsweep.report.read.study import load_study
+from memsweep.report.rows.table import Column
+from memsweep.report.terminal.text import report_text
 from report_study import Condition, rate_conditions, write_study
 
 
@@ -29,7 +35,7 @@ def rates(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
 
 def test_losses_metrics_and_divergence_are_tabled_by_condition(rates: report.ReportPaths) -> None:
     assert rates.losses is not None
-    table = pd.read_csv(rates.losses).set_index(["parameterization", RATE])
+    table = pd.read_csv(rates.losses).set_index(["model.parameterization", RATE])
     assert len(table) == 10
     assert table["diverged"].to_dict() == {
         (name, rate): {0.5: 2, 5.0: 5}.get(rate, 0) if name == "direct" else 0 for name, rate in table.index.to_list()
@@ -44,6 +50,25 @@ def test_losses_metrics_and_divergence_are_tabled_by_condition(rates: report.Rep
     assert np.isinf(table.loc["direct", 5.0]["loss"])
 
 
+def test_a_number_is_one_column_that_page_terminal_and_csv_show(rates: report.ReportPaths) -> None:
+    """The best step is such a column; a further one needs no edit elsewhere."""
+    assert rates.losses is not None
+    assert set(pd.read_csv(rates.losses)["best_step"]) == {2450}
+    page = rates.page.read_text()
+    assert "<th>best step</th>" in page[page.index('id="losses"') :]
+    assert "best step 2450" in " ".join(report.table_text(rates, colour=False).split())
+    margin = Column[Any]("margin", lambda row: row.spread("margin"), unit="1/step", key="margin", ends=True)
+    tables = rates.tables
+    tables = replace(tables, losses=replace(tables.losses, columns=[*tables.losses.columns, margin]))
+    assert set(tables.losses.frame()["margin_low"]) == {0.1}
+    for text in (
+        render(rates.contents, tables, galleries_of(rates.contents)),
+        report_text(rates.contents, tables, width=200, colour=False),
+    ):
+        assert "margin (1/step)" in text
+        assert text.count("0.1") >= 10
+
+
 def test_no_verdict_is_forced(rates: report.ReportPaths) -> None:
     assert pd.read_csv(rates.verdicts).empty
     page = rates.page.read_text()
@@ -53,7 +78,7 @@ def test_no_verdict_is_forced(rates: report.ReportPaths) -> None:
     text = report.table_text(rates, colour=False)
     assert text.startswith("No verdict: this study asks no question of stability.")
     assert re.search(r"loss .* accuracy .* diverged", text)
-    assert "0.88 [" in text
+    assert "88.0 [" in text
     assert "5 of 5" in text
 
 
@@ -70,9 +95,9 @@ def test_learning_rates_are_one_figure_with_a_line_per_parameterization(rates: r
     assert "∞" not in criterion
     assert "2 of 5 diverged" in section
     assert "accuracy 88.0 %" in section
-    assert [
-        rate for rate in ("0.0005", "0.005", "0.05", "0.5", "5") if f'<th class="nowrap">{rate}</th>' in section
-    ] == [*("0.0005", "0.005", "0.05", "0.5", "5")]
+    assert [rate for rate in ("0.0005", "0.005", "0.05", "0.5", "5") if f"<th>{rate}</th>" in section] == [
+        *("0.0005", "0.005", "0.05", "0.5", "5")
+    ]
 
 
 def test_a_study_of_rates_on_a_kernel_keeps_its_verdicts_apart(tmp_path: Path) -> None:
@@ -144,6 +169,6 @@ def test_the_spread_of_infinities_is_a_number() -> None:
 def test_an_empty_study_has_no_rows(tmp_path: Path) -> None:
     write_study(tmp_path, [Condition()], horizons=[50], widths=[2], skip=[0], memory=False)
     study = load_study(tmp_path)
-    grouping = Grouping(extra={}, columns=(), coupled=())
+    grouping = Grouping(conditions={}, columns=(), coupled=(), fixed={})
     assert loss_rows(study, grouping) == []
     assert rate_studies([], Labels([])) == []

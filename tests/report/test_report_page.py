@@ -93,7 +93,7 @@ def test_every_picture_names_the_trials_that_it_is_drawn_from(hostile: report.Re
 
 def test_missing_rows_are_named_with_their_reason(hostile: report.ReportPaths) -> None:
     page = Page(hostile.page)
-    assert "2 planned rows without a result" in page.text
+    assert "2 planned trials without a result" in page.text
     assert "not run" in page.text
     assert "ValueError: bad" in page.text
     assert "The task's or the model's code raised" in page.text

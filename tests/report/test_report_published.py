@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 
 from memsweep import registry, report
-from memsweep.report.analysis.findings import find
+from memsweep.report.analysis.findings import judge_conditions
 from memsweep.report.analysis.published import compare
 from memsweep.report.analysis.summary import MOVES
-from memsweep.report.export.csv import verdict_frame
 from memsweep.report.naming.conditions import find_grouping
 from memsweep.report.read.study import load_study
 from paths import ROOT
@@ -48,7 +47,7 @@ def test_each_claim_stands_beside_every_verdict_that_it_speaks_of(paths: report.
     assert paths.published is not None
     table = pd.read_csv(paths.published)
     recurrent = table[table["ball"] == "recurrent"]
-    rows = recurrent[["published", "claimed_kernel", "claimed", "parameterization", "verdict", "agreement"]]
+    rows = recurrent[["published", "claimed_kernel", "claimed", "model.parameterization", "verdict", "agreement"]]
     assert rows.values.tolist() == [
         ["Plain", "exponential", "stable", "direct", "stable", "agrees"],
         ["Plain", "polynomial", "stable", "direct", "unstable", "disagrees"],
@@ -63,9 +62,8 @@ def test_each_claim_stands_beside_every_verdict_that_it_speaks_of(paths: report.
 
 def test_the_verdicts_are_the_same_with_and_without_claims(paths: report.ReportPaths) -> None:
     study = load_study(paths.folder.parent)
-    findings = find(replace(study, claims=None), find_grouping(study.records, study.tables["replicas"]))
-    alone = verdict_frame(findings, ())
-    assert pd.read_csv(paths.verdicts)["verdict"].tolist() == alone["verdict"].tolist()
+    findings = judge_conditions(replace(study, claims=None), find_grouping(study.records, study.tables["replicas"]))
+    assert pd.read_csv(paths.verdicts)["verdict"].tolist() == [finding.judgement.verdict for finding in findings]
     assert compare(None, findings) == []
 
 
@@ -85,10 +83,9 @@ def test_the_page_and_the_terminal_show_claim_verdict_interval_and_agreement(pat
     assert shown in section
     text = report.table_text(paths, colour=False)
     assert max(map(len, text.splitlines())) <= 110
-    published = text[text.index("Published table. When the recurrent weights move: 2 agree,") :]
-    assert f"✗ ▲ T {shown}" in published
-    assert f"✓ ▲ T {shown}" in published
-    assert "claimed unstable" in published
+    published = text[text.index("Published table. When the recurrent weights move (ball: recurrent): 2 agree,") :]
+    assert f"stable    direct                     ▲ T {shown}  ✗ disagrees" in published
+    assert f"unstable  direct                     ▲ T {shown}  ✓ agrees" in published
     for narrow in (60, 40):
         assert max(map(len, report.table_text(paths, width=narrow, colour=False).splitlines())) <= narrow
 

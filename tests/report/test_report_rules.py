@@ -21,18 +21,19 @@ from config_study import load
 from memsweep import report
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.search import CHOICE, GRID, UNIFORM, Domain
-from memsweep.report.analysis.findings import find
+from memsweep.report.analysis.findings import judge_conditions
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
 from memsweep.report.analysis.learning_rates import RATE, rate_studies
 from memsweep.report.analysis.live_verdicts import LiveVerdicts
-from memsweep.report.analysis.losses import Spread, largest, loss_rows
-from memsweep.report.analysis.rule_ranking import RULE, orders, sentence
+from memsweep.report.analysis.losses import largest, loss_rows
+from memsweep.report.analysis.rule_ranking import RULE, rankings, sentence
 from memsweep.report.analysis.search.searched import read_searched, scan_of
 from memsweep.report.figures.alignment import alignment_along, alignment_gallery, varied
 from memsweep.report.naming.conditions import find_grouping
 from memsweep.report.naming.labels import Labels
 from memsweep.report.read.study import Study, load_study
-from memsweep.report.rows.alignment import alignment_table
+from memsweep.report.rows.losses import alignment_table
+from memsweep.report.rows.table import PAGE
 from memsweep.sweep.store.tables import ALIGNMENT, columns
 from memsweep.trial import run_trial
 from report_study import SEEDS, Condition, write_study
@@ -111,18 +112,18 @@ def test_a_step_without_a_true_gradient_does_not_count(tmp_path: Path) -> None:
     assert np.isnan(row.layers["1"]["cosine"].middle)
     for panel in alignment_gallery([row], labels, "alignment").panels:
         assert len(lines_of(panel.draw)) == 3  # that of layer 1 is empty, and drawing it is no fault
-    (line,) = alignment_table([row], labels)["rows"]
-    assert line["cells"][2]["cosine"].startswith("–")
+    ((_, lines),) = alignment_table([row], (), labels).view(PAGE).groups
+    assert lines[2].cells[-2].text == "–"
 
 
 def test_page_and_terminal_say_the_alignment_and_the_order_of_the_rules(compared: report.ReportPaths) -> None:
     page = compared.page.read_text()
     section = page.split('id="alignment"')[1].split("</section>")[0]
-    cells = re.findall(r'<td class="nowrap">([^<]*)<span class="flag nowrap">([^<]*)</span>', section)
-    assert cells[:3] == [
-        ("0.58 [0.56, 0.6]", "norm 0.84 [0.7, 0.98]"),
-        ("0.18 [0.16, 0.2]", "norm 0.48 [0.4, 0.56]"),
-        ("0.88 [0.86, 0.9]", "norm 1.2 [1, 1.4]"),
+    cells = re.findall(r">([^<]*)\n*</td><td[^>]*>([^<]*)\n*</td><td[^>]*>([^<]*)\n*</td></tr>", section)
+    assert [tuple(map(str.strip, texts)) for texts in cells[:3]] == [
+        ("all weights", "0.58 [0.56, 0.6]", "0.84 [0.7, 0.98]"),
+        ("layer 0", "0.18 [0.16, 0.2]", "0.48 [0.4, 0.56]"),
+        ("layer 1", "0.88 [0.86, 0.9]", "1.2 [1, 1.4]"),
     ]
     assert len(cells) == 6
     assert "bptt" not in re.findall(r'<td class="name" title="([^"]*)"', section)
@@ -233,20 +234,20 @@ def test_an_order_is_by_loss_where_no_accuracy_is_known_and_divergence_is_the_wo
     write_study(tmp_path, conditions, horizons=[48], widths=[16], balls=())
     study = load_study(tmp_path)
     rows = loss_rows(study, find_grouping(study.records, study.tables["replicas"]))
-    (order,) = orders(rows, Labels([row.condition for row in rows]))
-    assert [(place.rule, place.better, place.seeds) for place in order.places] == [
+    (order,) = rankings(rows, Labels([row.condition for row in rows]))
+    assert [(rank.rule, rank.better, rank.seeds) for rank in order.ranks] == [
         ("bptt", 3, SEEDS),  # the fourth seed diverged under bptt alone, the fifth under both
         ("online_spatial", 0, 0),
     ]
     assert sentence(order).startswith("On copying_bits (residual_stack), rules by loss, best first: bptt 0.36 [0.3, ∞]")
     accuracies = {0: 0.5, 1: math.nan, 2: math.nan}, {0: 0.6, 1: 0.6, 2: math.nan}
     by_accuracy = [
-        replace(row, metric="accuracy", value=Spread.of([*values.values()]), value_of=values)
+        replace(row, replicas=row.replicas.head(3).assign(metric="accuracy", test_metric=[*values.values()]))
         for row, values in zip(rows, accuracies, strict=True)
     ]
-    (order,) = orders(by_accuracy, Labels([row.condition for row in rows]))
-    assert (order.places[0].rule, order.places[0].better, order.places[0].seeds) == ("bptt", 2, 3)
-    assert orders(rows[:1], Labels([rows[0].condition])) == []
+    (order,) = rankings(by_accuracy, Labels([row.condition for row in rows]))
+    assert (order.ranks[0].rule, order.ranks[0].better, order.ranks[0].seeds) == ("bptt", 2, 3)
+    assert rankings(rows[:1], Labels([rows[0].condition])) == []
 
 
 def test_learning_rates_have_a_line_per_rule(tmp_path: Path) -> None:
@@ -292,8 +293,8 @@ def test_each_rule_is_a_condition_with_all_its_sizes(tmp_path: Path) -> None:
     of_rules = [stack(rule, **kernel) for rule in rules]
     names = write_study(tmp_path, of_rules, widths=(2, 3), horizons=(50, 100), balls=("recurrent",), memory=False)
     study = load_study(tmp_path)
-    found = find(study, find_grouping(study.records, study.tables["replicas"]))
-    assert [(finding.condition[RULE], finding.asked) for finding in found] == [(rule, True) for rule in rules]
+    found = judge_conditions(study, find_grouping(study.records, study.tables["replicas"]))
+    assert [(finding.condition[RULE], finding.needs_verdict) for finding in found] == [(rule, True) for rule in rules]
     half = len(names) // 2
     assert [set(finding.curves["identity"]) for finding in found] == [set(names[:half]), set(names[half:])]
 
@@ -315,10 +316,9 @@ grid: {training.rule: [bptt, online_full], model.layers: [1, 2]}
 
 
 def test_names_say_unit_rule_and_depth() -> None:
-    shared = {"task": "copying_bits", "kernel": None, "rate": None, "exponent": None, "model": "residual_stack"}
-    shared |= {"activation": None, "parameterization": None, "normalize": None}
+    shared = {"task": "copying_bits", "model": "residual_stack"}
     conditions = [
-        {**shared, "model.layers": depth, "model.unit.name": unit, RATE: rate, RULE: rule}
+        {**shared, "model.layers": depth, "model.unit": unit, RATE: rate, RULE: rule}
         for depth in (1, 4)
         for unit in ("lru", "gru")
         for rule, rate in (("bptt", 0.1), ("online_snap1", 0.2))

@@ -18,18 +18,17 @@ from config_study import BASE, load
 from memsweep import report
 from memsweep.config.claims.types import Comparison
 from memsweep.config.schema.search import CHOICE, UNIFORM, Domain
-from memsweep.report.analysis.findings import find
+from memsweep.report.analysis.findings import judge_conditions
 from memsweep.report.analysis.live_verdicts import LiveVerdicts
 from memsweep.report.analysis.losses import loss_rows
-from memsweep.report.analysis.search.searched import Searched, better, on_front, part_of, read_searched
+from memsweep.report.analysis.search.searched import Searched, better, on_front, read_searched, winners_part
 from memsweep.report.assemble import report_on
-from memsweep.report.export.search import search_frame, winners_frame
 from memsweep.report.figures.search.stopping import curve_gallery, lineage, population_gallery
 from memsweep.report.figures.search.suggestions import field_gallery, progress_gallery
 from memsweep.report.figures.search.winners import front_gallery, transfer_gallery
 from memsweep.report.naming.conditions import find_grouping
 from memsweep.report.read.study import Study, load_study
-from memsweep.report.rows.search import gap_text, sentences
+from memsweep.report.rows.search import gap_text, sentences, suggestion_table, winner_table
 from memsweep.search.suggest.importance import LEAST as LEAST_SUGGESTIONS
 from memsweep.search.suggest.importance import importance
 from memsweep.search.suggestions import Suggestion, SuggestionRecord, SuggestionState
@@ -54,37 +53,37 @@ def test_the_winner_of_each_cell_is_the_best_and_its_gap_is_the_optimism(tmp_pat
     for winner in found.winners:
         values = [m.values[0] for m in found.of_cell(winner.cell) if m.values]
         (worth,) = winner.worth
-        assert worth.found.search == min(values)
+        assert worth.values.search == min(values)
         of_seeds = [1 + 0.1 * seed for seed in range(FRESH)]
         base = min(values) / (1 + 0.1 * (SEEDS - 1) / 2) * OPTIMISM
-        assert worth.found.confirmed == pytest.approx(base * float(np.median(of_seeds)))
-        assert (worth.found.low, worth.found.high) == pytest.approx((base * of_seeds[0], base * of_seeds[-1]))
-        assert worth.found.gap == pytest.approx(worth.found.confirmed - min(values))
-        assert worth.found.gap > 0
+        assert worth.values.confirmed == pytest.approx(base * float(np.median(of_seeds)))
+        assert (worth.values.low, worth.values.high) == pytest.approx((base * of_seeds[0], base * of_seeds[-1]))
+        assert worth.values.gap == pytest.approx(worth.values.confirmed - min(values))
+        assert worth.values.gap > 0
         assert (worth.search_seeds, worth.seeds) == (SEEDS, FRESH)
 
 
 def test_verdicts_and_losses_come_from_confirmed_winners_alone(tmp_path: Path) -> None:
     study, found = searched(tmp_path, SearchedFolder("asha", ("error",), ("direct",), WIDTHS, suggestions=4, confirm=2))
-    measured = part_of(study, found)
+    measured = winners_part(study, found)
     assert list(measured.records) == [found.history.confirmed[cell, 1] for cell in range(4)]
     grouping = find_grouping(measured.records, measured.tables["replicas"], found.ignored)
-    assert grouping.columns == ()
+    assert not {*found.history.space} & {*grouping.columns}
     assert grouping.coupled == ()
     assert [row.seeds for row in loss_rows(measured, grouping)] == [FRESH] * 4
-    (finding,) = find(measured, grouping)
+    (finding,) = judge_conditions(measured, grouping)
     assert finding.judgement.verdict == "unstable"  # the slope is -1.5, and what the winners' weight decays make of it
 
 
 def test_without_a_confirmation_the_winners_search_rows_speak_and_the_report_says_so(tmp_path: Path) -> None:
     study, found = searched(tmp_path, SearchedFolder("asha", widths=(2,), suggestions=5, confirm=0, running=(4,)))
-    measured = part_of(study, found)
+    measured = winners_part(study, found)
     assert list(measured.records) == [winner.chosen for winner in found.winners]
     assert len(found.winners) == 2
     assert {record["config"]["training"]["until"] for record in measured.records.values()} == {0}
     assert all(winner.member.state is SuggestionState.DONE and not winner.worth[0].seeds for winner in found.winners)
     said = " ".join(sentences(found))
-    assert "have not been measured anew" in said
+    assert "have not been retrained" in said
     assert "The search is not over." in said
 
 
@@ -92,9 +91,9 @@ def test_a_searched_parameterization_is_one_condition_whatever_the_winners_took(
     study, found = searched(tmp_path, SearchedFolder(widths=(2, 4), suggestions=3))
     space = {"model.parameterization": Domain(CHOICE, values=("direct", "exp"))}
     found = read_searched(study, replace(found.history, space=space))
-    measured = part_of(study, found)
-    assert set(measured.tables["curves"]["parameterization"]) == {"searched"}
-    assert set(study.tables["curves"]["parameterization"]) == {"direct", "exp"}
+    measured = winners_part(study, found)
+    grouping = find_grouping(measured.records, measured.tables["replicas"], found.ignored)
+    assert {values["model.parameterization"] for values in grouping.conditions.values()} == {"searched"}
 
 
 def test_cost_and_endings_are_counted(tmp_path: Path) -> None:
@@ -104,20 +103,20 @@ def test_cost_and_endings_are_counted(tmp_path: Path) -> None:
     spent = 2 * STEPS + 6 * RUNG  # 3 and 6 to the end, 0 failed, the others at the rung
     assert f"{spent:,} optimizer steps were trained, {100 * spent / (8 * STEPS):.3g} % of the {8 * STEPS:,}" in said
     assert "1 trained to the end, 6 stopped early, 1 diverged and 1 failed" in said
-    frame = search_frame(found)
+    frame = suggestion_table(found).frame()
     assert len(frame) == 9
     assert list(frame["number"]) == list(range(9))
     assert frame["state"].value_counts().to_dict() == {"stopped early": 6, "done": 1, "diverged": 1, "failed": 1}
     assert frame.loc[0, "error"] is None or math.isnan(frame.loc[0, "error"])
-    assert list(winners_frame(found)["number"]) == [6]
+    assert list(winner_table(found).frame()["number"]) == [6]
 
 
 def test_a_suggestion_for_all_cells_is_one_row_and_each_cell_has_its_own_search_value(tmp_path: Path) -> None:
     _, found = searched(tmp_path, SearchedFolder(widths=(2, 8), suggestions=3, shared=True))
     assert found.shared
-    assert len(search_frame(found)) == 3
-    assert set(search_frame(found)["cell"]) == {"all cells"}
-    seen = [winner.worth[0].found.search for winner in found.winners]
+    assert len(suggestion_table(found).frame()) == 3
+    assert set(suggestion_table(found).frame()["cell"]) == {"all cells"}
+    seen = [winner.worth[0].values.search for winner in found.winners]
     assert len({winner.member.suggestion.number for winner in found.winners}) == 1
     assert len(set(seen)) > 1
     assert (np.mean(seen),) == pytest.approx(found.winners[0].member.values)
@@ -157,8 +156,8 @@ def test_the_front_holds_whom_nothing_surpasses(tmp_path: Path) -> None:
     written = SearchedFolder(objective=("error", "radius"), widths=(2,), suggestions=8, confirm=3)
     _, found = searched(tmp_path, written)
     assert len(front_gallery(found, "f").panels) == 1
-    assert len(winners_frame(found)) == 2 * 3 * 2
-    gaps = [winner.worth[1].found for winner in found.winners]
+    assert len(winner_table(found).frame()) == 2 * 3 * 2
+    gaps = [winner.worth[1].values for winner in found.winners]
     assert all(abs(gap.confirmed / gap.search - 1) < 0.05 for gap in gaps)  # fresh seeds have the same radii
 
 
@@ -226,8 +225,8 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
 def test_the_page_says_what_was_searched_and_what_it_is_worth(paths: report.ReportPaths) -> None:
     page = paths.page.read_text()
     for text in (
-        *paths.said[1:2],
-        "Winners, measured anew",
+        sentences(paths.contents.searched)[1],
+        "Winners, retrained with fresh seeds",
         "error(exp) &lt; error(direct)",
         "learning rate 0.0001 to 1",
     ):

@@ -1,4 +1,4 @@
-"""How every picture looks: colours that survive colour blindness and grey print, markers, ticks, numbers."""
+"""The look of every picture: colours for colour-blind readers and grey print, markers, axes, ticks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from memsweep.stability.verdict.slopes import Slope
 
 INK, MUTED, FAINT = "#1d2530", "#5b6673", "#d5dae0"
 SETTINGS: dict[str, Any] = {
@@ -79,11 +77,6 @@ def ordered_styles(values: Sequence[float]) -> dict[float, LineStyle]:
     }
 
 
-def clean(text: str) -> str:
-    """Text without characters that no XML file may hold."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
-
-
 def power_of_ten(value: float, _position: object = None) -> str:
     """A tick label: plain from 0.001 to 1000, 10 with a superscript exponent further out."""
     if value <= 0:
@@ -116,34 +109,3 @@ def value_axis(ax: Axes, values: Sequence[float]) -> None:
     ax.set_xticks(shown, [f"{value:g}" for value in shown])
     ax.set_xticks([], minor=True)
     ax.set_xlim(ranked[0] / 1.25, ranked[-1] * 1.25)
-
-
-def number(value: float, digits: int = 2) -> str:
-    """A signed number for readers: true minus sign, ∞, and a dash for what is not available."""
-    if math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    text = f"{value:+.{digits}f}"
-    if float(text) == 0:
-        text = text[1:]  # neither +0.00 nor -0.00: rounding has left no sign to tell
-    return text.replace("-", "−")
-
-
-def figure(value: float, digits: int = 3) -> str:
-    """A number of few significant digits for readers; a dash for nan, and ∞."""
-    return "–" if math.isnan(value) else "∞" if math.isinf(value) else f"{value:.{digits}g}"
-
-
-def with_interval(value: float, low: float, high: float) -> str:
-    """``0.12 [0.1, 0.2]``; where the interval is the whole line, there were too few seeds for one."""
-    if low == -math.inf and high == math.inf:
-        return f"{figure(value)} [too few seeds]"
-    return f"{figure(value)} [{figure(low)}, {figure(high)}]"
-
-
-def slope_text(slope: Slope) -> str:
-    """``−0.59 [−0.66, −0.55]``; a dash with an infinite interval where censoring hides it; or ``not available``."""
-    if all(map(math.isnan, (slope.estimate, slope.low, slope.high))):
-        return "not available"
-    return f"{number(slope.estimate)} [{number(slope.low)}, {number(slope.high)}]"

@@ -21,10 +21,10 @@ import pytest
 from benchmarks import noop
 from memsweep.commands import console
 from memsweep.config.load.study import load_study
+from memsweep.report.analysis.contents import analyse
 from memsweep.report.analysis.live_verdicts import LiveVerdicts
-from memsweep.report.assemble import _contents
-from memsweep.report.page import page
 from memsweep.report.read.study import load_study as load_stored
+from memsweep.report.rows.report import tables_of
 from memsweep.sweep.driver.runner import Launch, RunSummary, run
 from memsweep.sweep.planning.plan import Plan, identified, make_plan, pack_of
 from memsweep.sweep.planning.plan_file import write_plan
@@ -101,10 +101,9 @@ def _stages(folder: Path, rates: int) -> Iterator[tuple[str, Count]]:
 
     def report() -> None:
         study = load_stored(store.folder)
-        contents = _contents(study)
+        contents = analyse(study)
         assert len(contents.findings) == 5 * rates
-        assert page._head(contents)
-        assert page._tables(contents)
+        assert all(not table.frame().empty for table in tables_of(contents).exported)
 
     yield "report", counted(report)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from memsweep.report.analysis.bounds import all_exact, bound_of
-from memsweep.report.naming.conditions import CONDITION, Grouping, group
+from memsweep.report.naming.conditions import KERNEL, Grouping, fields_of, group
 from memsweep.report.read.study import Study
 from memsweep.stability.verdict.evidence import analytic_modulus, distance_bound
 from memsweep.stability.verdict.radius import stability_radii
@@ -29,11 +29,12 @@ class Finding:
     """What the study says about one condition when the weights of one ball move.
 
     Attributes:
-        condition: column -> value: task, CONDITION, and the study's extra columns (None: the part has no such field).
+        condition: column -> value (None: the trial has no such field).
         ball: one of BALLS.
         radii: the table of ``memsweep.stability.verdict.radius.stability_radii``, with the identity of each row's
-        trial. curves, replicas, memory: the rows of this condition.
-        model: canonical form of the model's config, of the condition's first trial.
+            trial.
+        curves, replicas, memory: the rows of this condition.
+        config: canonical config of the condition's first trial.
     """
 
     condition: Mapping[str, Any]
@@ -43,15 +44,16 @@ class Finding:
     curves: pd.DataFrame
     replicas: pd.DataFrame
     memory: pd.DataFrame
-    model: Mapping[str, Any]
+    config: Mapping[str, Any]
 
     @property
     def analytic_modulus(self) -> float:
         """The parameterization's modulus at the judgement's small radius; nan where there is none."""
-        part = self.model.get("parameterization")
+        model = self.config["model"]
+        part = model.get("parameterization")
         if part is None:
             return math.nan
-        kind = {"discretization": d} if isinstance(d := self.model.get("discretization"), str) else {}
+        kind = {"discretization": d} if isinstance(d := model.get("discretization"), str) else {}
         canonical = {"name": part} if isinstance(part, str) else part
         return analytic_modulus(canonical, self.judgement.small_radius, **kind)
 
@@ -59,12 +61,17 @@ class Finding:
     def bound(self) -> str:
         """Why the measured errors are lower bounds of the worst case (see ``memsweep.report.analysis.bounds``); may be
         empty."""
-        return bound_of(self.curves, self.ball, self.model)
+        return bound_of(self.curves, self.ball, self.config["model"])
 
     @property
-    def asked(self) -> bool:
-        """Whether there is a question of stability (see ``asks``)."""
-        return asks(self.condition["kernel"], self.radii)
+    def fields(self) -> dict[str, Any]:
+        """Dotted path -> value of the config."""
+        return fields_of(self.config)
+
+    @property
+    def needs_verdict(self) -> bool:
+        """Whether there is a question of stability (see ``needs_verdict``)."""
+        return needs_verdict(self.condition, self.radii)
 
     @property
     def deciding(self) -> tuple[str, Slope]:
@@ -115,15 +122,15 @@ class Finding:
         return float(self.judgement.width or self.radii["width"].max())
 
 
-def asks(kernel: Any, sizes: pd.DataFrame) -> bool:
-    """Whether trials ask for a verdict: there is a memory to hold, or more than one ``width`` or ``horizon``."""
-    return kernel is not None or len(sizes[["width", "horizon"]].drop_duplicates()) > 1
+def needs_verdict(condition: Mapping[str, Any], sizes: pd.DataFrame) -> bool:
+    """Whether a verdict answers something: the task has a target kernel, or there are several widths or horizons."""
+    return condition.get(KERNEL) is not None or len(sizes[["width", "horizon"]].drop_duplicates()) > 1
 
 
-def find(study: Study, grouping: Grouping) -> list[Finding]:
+def judge_conditions(study: Study, grouping: Grouping) -> list[Finding]:
     """Judge every condition and ball of a study.
 
-    Trials without a width or a horizon have no place on the axes of a verdict and are left out.
+    Trials without a width or a horizon are left out: they are not on the axes of a slope.
 
     Returns:
         The recurrent ball's findings first, conditions in the order of the plan.
@@ -132,11 +139,10 @@ def find(study: Study, grouping: Grouping) -> list[Finding]:
     if curves.empty:
         return []
     curves = curves.dropna(subset=["width", "horizon"])
-    by_condition = ["task", *CONDITION, *grouping.columns]
-    of_condition = {tuple(condition.values()): part for condition, part in group(replicas, by_condition)}
+    trained_by_condition = {tuple(values.values()): part for values, part in group(replicas, grouping.columns)}
     findings = []
-    for condition, part in group(curves, by_condition):
-        trained = of_condition[tuple(condition.values())]
+    for condition, part in group(curves, grouping.columns):
+        trained = trained_by_condition[tuple(condition.values())]
         remembered = memory[memory["identity"].isin(trained["identity"])] if not memory.empty else memory
         for ball, curve in _by_ball(part):
             finding = Finding(
@@ -147,7 +153,7 @@ def find(study: Study, grouping: Grouping) -> list[Finding]:
                 curves=curve,
                 replicas=trained,
                 memory=remembered,
-                model=study.records[trained["identity"].iloc[0]]["config"]["model"],
+                config=study.records[trained["identity"].iloc[0]]["config"],
             )
             findings.append(finding)
     return sorted(findings, key=lambda finding: BALLS.index(finding.ball))

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from memsweep.report.analysis.losses import LossRow
 from memsweep.report.analysis.rule_ranking import RULE
-from memsweep.report.naming.labels import BETWEEN, Labels, masked, show
+from memsweep.report.naming.conditions import PARAMETERIZATION
+from memsweep.report.naming.labels import BETWEEN, Labels, masked
+from memsweep.report.naming.numbers import show
 
 RATE = "training.learning_rate"
-_LINES = ("parameterization", RULE)
+_LINES = (PARAMETERIZATION, RULE)
 
 
 @dataclass(frozen=True)
@@ -47,19 +49,22 @@ def rate_studies(rows: Sequence[LossRow], labels: Labels) -> list[RateStudy]:
     if not rows or RATE not in rows[0].condition:
         return []
     names = _line_names(rows)
-    shared = labels.without(RATE, *names)
+    inner = [name for name in rows[0].condition if name.startswith(f"{PARAMETERIZATION}.")]
+    names += [name for name in labels.machine_fields if name in inner]  # two of one name: told apart by their fields
+    hidden = (RATE, *names, *inner)
+    shared = labels.without(*hidden)
     sizes = {(row.width, row.horizon) for row in rows}
     grouped: dict[tuple[object, ...], dict[str, list[LossRow]]] = {}
     for row in rows:
-        rest = masked(row.condition, (RATE, *names))
+        rest = masked(row.condition, hidden)
         key = (*rest.values(), row.width, row.horizon)
-        parts = [str(row.condition[name]) for name in names if row.condition[name] is not None]
+        parts = [str(row.condition[name]) for name in names if row.condition.get(name) is not None]
         line = BETWEEN.join(parts) or shared.machine(rest)
         grouped.setdefault(key, {}).setdefault(line, []).append(row)
     studies = []
     for lines in grouped.values():
         first = next(iter(lines.values()))[0]
-        rest = masked(first.condition, (RATE, *names))
+        rest = masked(first.condition, hidden)
         title = ", ".join([shared.machine(rest), *(_size(first) if len(sizes) > 1 else [])])
         ordered = {name: tuple(sorted(members, key=rate_of)) for name, members in lines.items()}
         study = RateStudy(shared.memory(rest), title, ordered)

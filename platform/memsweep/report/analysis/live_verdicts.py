@@ -21,7 +21,7 @@ _NEEDED = ("curves", "replicas")
 class LiveVerdicts:
     """Notes what has finished and judges a condition when it is complete.
 
-    Of a search, only what measures its winners anew is judged: those trials alone are given, when they are known.
+    Of a search, only the retrained winners are judged: those trials are given, once they are known.
 
     Args:
         trials: identity and config of every trial that verdicts are made from.
@@ -40,19 +40,22 @@ class LiveVerdicts:
         self._read = read
         self._group: dict[str, Key] = {}
         self._waiting: dict[Key, set[str]] = {}
-        found: dict[Key, Mapping[str, Any]] = {}
+        named: dict[Key, Mapping[str, Any]] = {}
         for identity, condition in _conditions(dict(listed), searched).items():
             group = tuple(map(repr, condition.values()))
             self._group[identity] = group
             self._waiting.setdefault(group, set()).add(identity)
-            found.setdefault(group, condition)
-        labels = Labels(list(found.values()))
-        self._names = {group: f"{labels.memory(named)} {labels.machine(named)}" for group, named in found.items()}
+            named.setdefault(group, condition)
+        labels = Labels(list(named.values()))
+        self._conditions = named
+        self._names = {
+            group: f"{labels.memory(condition)} {labels.machine(condition)}" for group, condition in named.items()
+        }
         self._members: dict[Key, list[str]] = {}
         self._given: dict[str, Mapping[str, pd.DataFrame]] = {}
 
     def add(self, identity: str, tables: Mapping[str, pd.DataFrame] | None = None) -> list[str]:
-        """Take one result.
+        """Add one result.
 
         Args:
             identity: whose.
@@ -73,48 +76,42 @@ class LiveVerdicts:
             return []
         members, read = self._members.pop(group), self._read
         if read is None:
-            return self._judge(self._names[group], [self._given.pop(member) for member in members])
-        return self._judge(self._names[group], at_once(lambda member: read(member, _NEEDED), members))
+            return self._judge(group, [self._given.pop(member) for member in members])
+        return self._judge(group, at_once(lambda member: read(member, _NEEDED), members))
 
-    def _judge(self, name: str, results: list[Mapping[str, pd.DataFrame]]) -> list[str]:
+    def _judge(self, group: Key, results: list[Mapping[str, pd.DataFrame]]) -> list[str]:
         import pandas as pd
 
-        from memsweep.report.analysis.findings import asks
-        from memsweep.report.naming.conditions import plain_value
+        from memsweep.report.analysis.findings import needs_verdict
         from memsweep.stability.verdict.rule import judge
 
         curves, replicas = (pd.concat([tables[name] for tables in results]) for name in _NEEDED)
         curves = curves.dropna(subset=["width", "horizon"]) if not curves.empty else curves
         if curves.empty:  # no perturbation was measured
             return []
-        if not asks(plain_value(curves["kernel"].iloc[0]), curves):
+        if not needs_verdict(self._conditions[group], curves):
             return []
         lines = []
         for ball, part in curves.groupby("ball", sort=False):
             judgement = judge(part, replicas)
             slope = f"radius slope {judgement.slope_horizon} in horizon"
-            lines.append(f"{name}, {ball} weights: {judgement.verdict} ({slope})")
+            lines.append(f"{self._names[group]}, {ball} weights: {judgement.verdict} ({slope})")
         return lines
 
 
-def _conditions(trials: Mapping[str, TrialConfig], searched: Collection[str]) -> dict[str, dict[str, Any]]:
+def _conditions(trials: Mapping[str, TrialConfig], searched: Collection[str]) -> Mapping[str, Mapping[str, Any]]:
     """identity -> the condition that the report will put this trial into: column -> value."""
     import pandas as pd
 
     from memsweep.config.schema.canonical import to_dict
-    from memsweep.report.naming.conditions import CONDITION, OF_A_SEARCH, find_grouping, of_winners
-    from memsweep.trial import conditions
+    from memsweep.report.naming.conditions import OF_A_SEARCH, find_grouping
 
-    ignored = {*searched, *OF_A_SEARCH} if searched else ()
-    rows = {identity: of_winners(conditions(config), ignored) for identity, config in trials.items()}
+    records = {identity: {"config": to_dict(config)} for identity, config in trials.items()}
     replicas = [
-        {"identity": identity, **rows[identity], "seed": config.training.first_seed + index}
+        {"identity": identity, "seed": config.training.first_seed + index}
+        | {"width": getattr(config.model, "width", None), "horizon": getattr(config.task, "horizon", None)}
         for identity, config in trials.items()
         for index in range(config.training.seeds)
     ]
-    records = {identity: {"config": to_dict(config)} for identity, config in trials.items()}
-    grouping = find_grouping(records, pd.DataFrame(replicas), ignored)
-    return {
-        identity: {**{name: row[name] for name in ("task", *CONDITION)}, **grouping.extra[identity]}
-        for identity, row in rows.items()
-    }
+    ignored = {*searched, *OF_A_SEARCH} if searched else ()
+    return find_grouping(records, pd.DataFrame(replicas), ignored).conditions

@@ -1,4 +1,4 @@
-"""A published table beside our verdicts: what was claimed, what was found, and whether the two agree."""
+"""A published table beside our verdicts: the claim, the verdict, and whether the two agree."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
-
 from memsweep.config.claims.types import Claim, Claims
 from memsweep.report.analysis.findings import Finding
-from memsweep.report.export.csv import VERDICT_COLUMNS, verdict_row
+from memsweep.report.naming.conditions import KERNEL
 from memsweep.stability.verdict.rule import Verdict
-
-PUBLISHED_COLUMNS = ("published", "claimed_kernel", "claimed", "agreement", *VERDICT_COLUMNS)
 
 
 class Agreement(enum.StrEnum):
@@ -55,31 +51,25 @@ def compare(claims: Claims | None, findings: Sequence[Finding]) -> list[ClaimedV
     comparisons = []
     for claim in claims.rows if claims is not None else ():
         for kernel in claim.verdicts:
-            spoken_of: list[Finding | None] = [
-                f for f in findings if f.condition["kernel"] == kernel and claim.covers(f.condition)
+            covered: list[Finding | None] = [
+                f for f in findings if f.condition.get(KERNEL) == kernel and claim.covers(_columns(f))
             ]
-            comparisons += [ClaimedVerdict(claim, kernel, finding) for finding in spoken_of or [None]]
+            comparisons += [ClaimedVerdict(claim, kernel, finding) for finding in covered or [None]]
     return comparisons
+
+
+def _columns(finding: Finding) -> dict[str, Any]:
+    """The fields by the names that claims have for them: without ``task`` and ``model`` before the dot."""
+    fields = {"task": finding.condition["task"], "model": finding.condition["model"]}
+    return fields | {path.removeprefix("task.").removeprefix("model."): v for path, v in finding.fields.items()}
 
 
 def counted(kinds: Sequence[Agreement]) -> str:
     """``12 agree, 3 disagree, 5 undecided``."""
-    counts = {kind: sum(found is kind for found in kinds) for kind in Agreement}
+    counts = {kind: sum(other is kind for other in kinds) for kind in Agreement}
     return ", ".join(f"{count} {_words(kind, count)}" for kind, count in counts.items() if count)
 
 
 def _words(kind: Agreement, count: int) -> str:
     verb = kind in (Agreement.AGREES, Agreement.DISAGREES)
     return kind.value.removesuffix("s") if verb and count != 1 else kind.value
-
-
-def published_frame(comparisons: Sequence[ClaimedVerdict], extra: Sequence[str]) -> pd.DataFrame:
-    """One row per comparison: PUBLISHED_COLUMNS, then the study's extra columns."""
-    rows = [_row(comparison) for comparison in comparisons]
-    return pd.DataFrame(rows, columns=[*PUBLISHED_COLUMNS, *extra])
-
-
-def _row(comparison: ClaimedVerdict) -> dict[str, Any]:
-    row: dict[str, Any] = {"published": comparison.claim.name, "claimed_kernel": comparison.kernel}
-    row |= {"claimed": comparison.claimed, "agreement": comparison.agreement.value}
-    return row | (verdict_row(comparison.finding) if comparison.finding is not None else {})

@@ -1,31 +1,31 @@
-"""Learning rules from best to worst, and in how many seeds each is better than the next: a count, not a test.
+"""Learning rules from best to worst, and in how many seeds each is better than the next.
 
-The comparisons of a study (``claims: compare``) test such an order; this says what it is.
+This is a count. A claim of the study (``claims: compare``) tests an order.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memsweep.report.analysis.losses import LossRow, Spread
-from memsweep.report.naming.labels import Labels, masked, show
-from memsweep.report.style import figure
+from memsweep.report.naming.labels import Labels, masked
+from memsweep.report.naming.numbers import figure, show
 
 RULE = "training.rule"
 ACCURACY, LOSS = "accuracy", "loss"
 
 
 @dataclass(frozen=True)
-class Place:
-    """One rule in its order.
+class Rank:
+    """One rule in its ranking.
 
     Attributes:
         rule: its name.
-        by: over the seeds, what the order is by.
-        better: seeds in which it is better than the next rule; of the last one, 0.
-        seeds: that both have, the same initial weights and data; of the last one, 0.
+        by: the ranked value over the seeds.
+        better: seeds in which it is better than the next rule; 0 for the last one.
+        seeds: those of both rules, with the same initial weights and data; 0 for the last one.
     """
 
     rule: str
@@ -35,7 +35,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Order:
+class Ranking:
     """Rules that trained the same models on the same task, best first.
 
     Attributes:
@@ -46,11 +46,11 @@ class Order:
     memory: str
     machine: str
     by: str
-    places: tuple[Place, ...]
+    ranks: tuple[Rank, ...]
 
 
-def orders(rows: Sequence[LossRow], labels: Labels) -> list[Order]:
-    """An order per condition and size that several rules have; none where a study has one rule."""
+def rankings(rows: Sequence[LossRow], labels: Labels) -> list[Ranking]:
+    """A ranking for each condition and size that was trained by several rules."""
     if not rows or RULE not in rows[0].condition:
         return []
     apart = labels.without(RULE)
@@ -59,53 +59,52 @@ def orders(rows: Sequence[LossRow], labels: Labels) -> list[Order]:
     for row in rows:
         key = (*masked(row.condition, (RULE,)).values(), row.width, row.horizon)
         grouped.setdefault(key, []).append(row)
-    found = []
+    ranked = []
     for members in grouped.values():
         if len(members) > 1:
             first = members[0]
             rest = masked(first.condition, (RULE,))
             where = f", width {show(first.width)}, horizon {show(first.horizon)}" if sizes else ""
             by = first.metric if _by_metric(members) else LOSS
-            found.append(Order(apart.memory(rest), apart.machine(rest) + where, by, _places(members)))
-    return found
+            ranked.append(Ranking(apart.memory(rest), apart.machine(rest) + where, by, _ranks(members)))
+    return ranked
 
 
-def sentence(order: Order) -> str:
+def sentence(ranking: Ranking) -> str:
     """``On copying_bits, rules by accuracy, best first: bptt 0.98 [...], better than the next in 4 of 5 seeds; ...``"""
     parts: list[str] = []
-    for place in order.places:
-        spread = place.by
-        text = f"{place.rule} {figure(spread.middle)} [{figure(spread.low)}, {figure(spread.high)}]"
-        if place.seeds:
+    for rank in ranking.ranks:
+        spread = rank.by
+        text = f"{rank.rule} {figure(spread.middle)} [{figure(spread.low)}, {figure(spread.high)}]"
+        if rank.seeds:
             than = "better than the next in " if not parts else "in "
-            text += f", {than}{place.better} of {place.seeds} seeds"
+            text += f", {than}{rank.better} of {rank.seeds} seeds"
         parts.append(text)
-    by = order.by.replace("_", " ")
-    return f"On {order.memory} ({order.machine}), rules by {by}, best first: {'; '.join(parts)}."
+    by = ranking.by.replace("_", " ")
+    return f"On {ranking.memory} ({ranking.machine}), rules by {by}, best first: {'; '.join(parts)}."
 
 
 def _by_metric(rows: Sequence[LossRow]) -> bool:
-    """Whether the order is by the task's metric: an accuracy, of which everybody knows that more is better."""
+    """Whether the ranking is by the task's metric, which it is for an accuracy: there more is better."""
     return all(ACCURACY in row.metric and not math.isnan(row.value.middle) for row in rows)
 
 
-def _places(rows: Sequence[LossRow]) -> tuple[Place, ...]:
+def _ranks(rows: Sequence[LossRow]) -> tuple[Rank, ...]:
     by_metric = _by_metric(rows)
     ranked = sorted(rows, key=lambda row: -row.value.middle if by_metric else _worst_for_nan(row.loss.middle))
-    places = []
+    ranks = []
     for row, following in zip(ranked, [*ranked[1:], None], strict=True):
         mine, others = (_costs(one, by_metric) if one is not None else {} for one in (row, following))
         both = mine.keys() & others.keys()
         better = sum(mine[seed] < others[seed] for seed in both)
-        places.append(Place(str(row.condition[RULE]), row.value if by_metric else row.loss, better, len(both)))
-    return tuple(places)
+        ranks.append(Rank(str(row.condition[RULE]), row.value if by_metric else row.loss, better, len(both)))
+    return tuple(ranks)
 
 
-def _costs(row: LossRow, by_metric: bool) -> Mapping[int, float]:
-    """seed -> what is the better the less it is; a replica that diverged is the worst there is."""
-    if by_metric:
-        return {seed: _worst_for_nan(-value) for seed, value in row.value_of.items()}
-    return {seed: _worst_for_nan(value) for seed, value in row.loss_of.items()}
+def _costs(row: LossRow, by_metric: bool) -> dict[int, float]:
+    """seed -> its cost, the less the better; a seed that diverged costs infinity."""
+    values = {seed: -value for seed, value in row.value_by_seed.items()} if by_metric else row.loss_by_seed
+    return {seed: _worst_for_nan(value) for seed, value in values.items()}
 
 
 def _worst_for_nan(cost: float) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from memsweep.report.analysis.findings import BALLS, Finding
 from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.numbers import joined
 from memsweep.stability.verdict.rule import Verdict
 
 MOVES = {
@@ -13,7 +14,7 @@ MOVES = {
     "weights": "all weights but the biases move",
     "all": "all weights move",
 }
-NOTHING = "No verdict yet: no trial of this study has finished."
+NOT_FINISHED = "No verdict yet: no trial of this study has finished."
 NOT_ASKED = "No verdict: this study asks no question of stability; its losses are below."
 _MOST_NAMED = 12
 _ORDER = (Verdict.UNSTABLE, Verdict.STABLE, Verdict.INCONCLUSIVE)
@@ -23,7 +24,7 @@ def answers(findings: Sequence[Finding], labels: Labels, *, finished: bool) -> l
     """One sentence per ball that was measured, the recurrent ball first; one that says so when there is none.
 
     Args:
-        findings: those that ask for a verdict.
+        findings: those that need a verdict.
         labels: of the study.
         finished: whether any trial has a result.
     """
@@ -32,7 +33,7 @@ def answers(findings: Sequence[Finding], labels: Labels, *, finished: bool) -> l
         part = [finding for finding in findings if finding.ball == ball]
         if part:
             sentences.append(_sentence(part, labels, MOVES[ball]))
-    return sentences or [NOT_ASKED if finished else NOTHING]
+    return sentences or [NOT_ASKED if finished else NOT_FINISHED]
 
 
 def _sentence(findings: Sequence[Finding], labels: Labels, when: str) -> str:
@@ -62,8 +63,3 @@ def _counts(findings: Sequence[Finding]) -> str:
     if len(parts) == 1:
         return f"{parts[0].partition(' ')[0]} under all {len(findings)} models"
     return f"{joined(parts)} of {len(findings)} models"
-
-
-def joined(words: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

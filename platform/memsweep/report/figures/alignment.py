@@ -18,8 +18,9 @@ from matplotlib.ticker import MaxNLocator
 from memsweep.report.analysis.gradient_alignment import ALL, MEASURES, AlignmentRow, layer_name, layers_of
 from memsweep.report.analysis.losses import largest
 from memsweep.report.figures.panels import Gallery, Panel
-from memsweep.report.naming.labels import Labels, field_name, masked, show
-from memsweep.report.style import INK, MUTED, LineStyle, clean, log_axis, ordered_styles
+from memsweep.report.naming.labels import Labels, field_name, masked
+from memsweep.report.naming.numbers import clean, show
+from memsweep.report.style import INK, MUTED, LineStyle, log_axis, ordered_styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,8 @@ from matplotlib.patches import Rectangle
 
 from memsweep.report.analysis.findings import Finding
 from memsweep.report.figures.panels import Gallery, Panel
-from memsweep.report.naming.labels import Labels, show
+from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.numbers import show
 from memsweep.report.style import FAINT, MUTED, LineStyle, log_axis, ordered_styles
 from memsweep.stability.verdict.radius import THRESHOLDS
 

@@ -11,7 +11,8 @@ from matplotlib.ticker import MaxNLocator
 
 from memsweep.report.analysis.losses import LossRow, largest
 from memsweep.report.figures.panels import Gallery, Panel
-from memsweep.report.naming.labels import Labels, show
+from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.numbers import show
 from memsweep.report.style import LineStyle, log_axis
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ def rate_gallery(studies: Sequence[RateStudy], name: str) -> Gallery:
     panels = []
     for study in studies:
         panels.append(_panel(study, styles, "test loss", _draw_loss))
-        if any(row.criteria[_CRITERION].middle > 0 for rows in study.lines.values() for row in rows):
+        if any(row.spread(_CRITERION).middle > 0 for rows in study.lines.values() for row in rows):
             panels.append(_panel(study, styles, "largest gradient over weight", _draw_criterion))
     return Gallery(name=name, panels=tuple(panels), legend=tuple(styles.items()), columns=2)
 
@@ -80,12 +80,12 @@ def _draw_loss(ax: Axes, study: RateStudy, styles: Mapping[str, LineStyle]) -> N
 
 
 def _draw_criterion(ax: Axes, study: RateStudy, styles: Mapping[str, LineStyle]) -> None:
-    spreads = [row.criteria[_CRITERION] for line in study.lines.values() for row in line]
+    spreads = [row.spread(_CRITERION) for line in study.lines.values() for row in line]
     finite = [v for s in spreads for v in (s.low, s.middle, s.high) if math.isfinite(v) and v > 0]
     high = max(finite) * 1.5
     _axes(ax, study, min(finite) / 1.5, max(high, min(finite) * 10))
     for name, line in study.lines.items():
-        _line(ax, line, [row.criteria[_CRITERION] for row in line], styles[name], high)
+        _line(ax, line, [row.spread(_CRITERION) for row in line], styles[name], high)
     ax.set_ylabel("max |gradient| / |weight|")
 
 

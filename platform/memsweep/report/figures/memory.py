@@ -12,7 +12,8 @@ from matplotlib.ticker import MaxNLocator
 
 from memsweep.report.analysis.findings import Finding
 from memsweep.report.figures.panels import Gallery, Panel
-from memsweep.report.naming.labels import Labels, show
+from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.numbers import show
 from memsweep.report.style import INK, LineStyle, log_axis
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from memsweep.report.style import SETTINGS, LineStyle, clean
+from memsweep.report.naming.numbers import clean
+from memsweep.report.style import SETTINGS, LineStyle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

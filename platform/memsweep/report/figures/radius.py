@@ -12,8 +12,9 @@ from matplotlib.lines import Line2D
 
 from memsweep.report.analysis.findings import Finding
 from memsweep.report.figures.panels import Gallery, Panel
-from memsweep.report.naming.labels import Labels, show
-from memsweep.report.style import FAINT, LineStyle, category_styles, clean, log_axis, slope_text, value_axis
+from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.numbers import clean, show, slope_text
+from memsweep.report.style import FAINT, LineStyle, category_styles, log_axis, value_axis
 from memsweep.stability.verdict.radius import THRESHOLDS
 from memsweep.stability.verdict.slopes import Slope
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memsweep.config.schema.canonical import flatten
-from memsweep.report.naming.labels import show
+from memsweep.report.naming.numbers import show
 
 ALONE = "the study"
 """Name of the only cell of a study without a grid."""

@@ -1,4 +1,4 @@
-"""Which columns tell one condition from another: the fixed ones, and the config fields that this study varies."""
+"""Which columns tell one condition of a study from another: task and model, and the config fields that differ."""
 
 from __future__ import annotations
 
@@ -10,26 +10,24 @@ from typing import Any
 
 import pandas as pd
 
-from memsweep.config.claims.sections import COLUMNS
+from memsweep.config.schema.canonical import flatten
 
-CONDITION = tuple(column for column in COLUMNS if column != "task")
-"""The columns that always name a condition, in the order of ``verdicts.csv``."""
+KERNEL, PARAMETERIZATION = "task.kernel", "model.parameterization"
+ALWAYS = ("task", KERNEL, "model", PARAMETERIZATION)
+"""Columns that name a condition in every study whose configs have the field, whether they differ or not."""
+SIZES = {"width": "model.width", "horizon": "task.horizon"}
+"""The axes of a slope: they tell no conditions apart."""
+SEARCHED = "searched"
+"""The value of a column of ALWAYS whose field was searched: the winners of all sizes are one condition."""
 
-_SHOWN_ELSEWHERE = (
-    *("task.kernel", "task.rate", "task.exponent", "task.horizon"),
-    *("model.name", "model.width", "model.activation", "model.normalize", "model.parameterization"),
-    "chain.earlier",  # follows from the width, or whatever the chain runs along
-    "training.checkpoint_every",  # cosmetic: it cannot change a number
+_NEVER = (
+    *SIZES.values(),
+    "chain.earlier",  # follows from the width, or from another axis that the chain runs along
+    "training.checkpoint_every",  # cannot change a number
 )
 _SEEDS = ("training.seeds", "training.first_seed")
 OF_A_SEARCH = ("training.until", "training.turns", *_SEEDS, "training.data_seed")
-"""Fields of a search's rows that tell no conditions apart, beside what is searched."""
-
-_COLUMN_FIELDS = {
-    **{name: f"model.{name}" for name in ("activation", "parameterization", "normalize")},
-    **{"rate": "task.rate", "exponent": "task.exponent"},
-}
-_SEARCHED = dict.fromkeys(("activation", "parameterization"), "searched")
+"""Fields that tell no conditions of a search apart, besides the searched ones."""
 
 
 @dataclass(frozen=True)
@@ -37,58 +35,67 @@ class Grouping:
     """How the trials of a study fall into conditions.
 
     Attributes:
-        extra: identity -> {dotted field: value}, for the fields beyond CONDITION that tell conditions apart.
-        columns: the names of these fields, sorted.
-        coupled: fields that change only together with width or horizon: part of the slopes, not of the grouping.
+        conditions: identity -> {column: value}, None where a trial's config lacks the field.
+        columns: the columns: dotted paths of config fields; a part's name stands at the part's own path.
+        coupled: fields that change only together with width or horizon, whose effect is part of the slopes.
+        fixed: the fields of task and model that have one value throughout.
     """
 
-    extra: Mapping[str, Mapping[str, Any]]
+    conditions: Mapping[str, Mapping[str, Any]]
     columns: tuple[str, ...]
     coupled: tuple[str, ...]
+    fixed: Mapping[str, Any]
 
     def attach(self, table: pd.DataFrame) -> pd.DataFrame:
-        """The table with one column per extra field."""
+        """The table with a column per condition column."""
         if table.empty:
             return table
-        values = {name: [self.extra[identity][name] for identity in table["identity"]] for name in self.columns}
-        return table.assign(**values)
+        rows = [self.conditions[identity] for identity in table["identity"]]
+        return table.assign(**{name: [row[name] for row in rows] for name in self.columns})
+
+
+def fields_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted path -> value of a canonical config; a part's name stands at the part's own path, a list is JSON."""
+    return {path.removesuffix(".name"): _hashable(value) for path, value in flatten(config).items()}
 
 
 def find_grouping(
     records: Mapping[str, Mapping[str, Any]], replicas: pd.DataFrame, ignored: Collection[str] = ()
 ) -> Grouping:
-    """Find the fields that vary within a study beside its condition columns.
+    """Find the fields whose values tell the conditions of a study apart.
 
-    A field becomes a column when it differs between trials of one width and horizon, or between conditions. One
-    that is tied to width or horizon (fewer steps for wide models) stays out: as a column it would leave each
-    condition a single width. Seeds are pooled, unless two trials would then claim the same seed.
+    A field becomes a column when it differs between trials of one width and horizon, or between conditions. A field
+    that is tied to width or horizon (fewer steps for wide models) is no column, which would leave each condition a
+    single width. Seeds are pooled, unless two trials of a condition and size have the same seed.
 
     Args:
         records: identity -> record; of each, its config.
-        replicas: the table of all of them.
-        ignored: dotted paths of fields that tell nothing apart, whatever they do: those that a search has set.
+        replicas: columns identity, width, horizon and seed, a row per trained seed.
+        ignored: dotted paths of fields that tell nothing apart: the searched ones.
     """
-    from memsweep.config.schema.canonical import flatten
-
-    flat = {identity: {k: _hashable(v) for k, v in flatten(r["config"]).items()} for identity, r in records.items()}
-    points = _points(replicas)
-    names = sorted(
-        {name for fields in flat.values() for name in fields if not _fixed(name) and not _within(name, ignored)}
-    )
-    columns: list[str] = []
+    fields = {identity: fields_of(record["config"]) for identity, record in records.items()}
+    sizes = _sizes(replicas)
+    columns = [name for name in ALWAYS if any(name in values for values in fields.values())]
     coupled: list[str] = []
-    for name in names:
-        if len({fields[name] for fields in flat.values() if name in fields}) < 2:
+    fixed = {name: value for name in columns if (value := _common(name, fields.values())) is not None}
+    for name in sorted({name for values in fields.values() for name in values} - {*columns}, key=_order):
+        if _within(name, (*_NEVER, *_SEEDS, *ignored)):
             continue
-        role = _role({identity: flat[identity].get(name) for identity in flat}, points)
-        (columns if role == "column" else coupled).append(name)
-    if _collide(replicas, points, {i: tuple(flat[i].get(name) for name in columns) for i in flat}):
-        columns += [
-            name for name in _SEEDS if name not in ignored and len({fields.get(name) for fields in flat.values()}) > 1
-        ]
-    columns.sort()
-    extra = {identity: {name: fields.get(name) for name in columns} for identity, fields in flat.items()}
-    return Grouping(extra=extra, columns=tuple(columns), coupled=tuple(coupled))
+        different = {values[name] for values in fields.values() if name in values}
+        if len(different) > 1:
+            tied = _tied_to_size(name, {key: [fields[key].get(c) for c in columns] for key in fields}, fields, sizes)
+            (coupled if tied else columns).append(name)
+        elif _order(name)[0] < 2 and (value := _common(name, fields.values())) is not None:
+            fixed[name] = value
+    conditions = {
+        identity: {name: SEARCHED if _within(name, ignored) else values.get(name) for name in columns}
+        for identity, values in fields.items()
+    }
+    if _share_seeds(replicas, conditions, sizes):
+        seeds = [name for name in _SEEDS if name not in ignored and len({v.get(name) for v in fields.values()}) > 1]
+        columns += seeds
+        conditions = {key: {**conditions[key], **{name: fields[key].get(name) for name in seeds}} for key in fields}
+    return Grouping(conditions, tuple(columns), tuple(sorted(coupled)), fixed)
 
 
 def group(table: pd.DataFrame, columns: Iterable[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
@@ -100,26 +107,8 @@ def group(table: pd.DataFrame, columns: Iterable[str]) -> Iterator[tuple[dict[st
         yield {name: plain_value(value) for name, value in zip(names, key, strict=True)}, part
 
 
-def hidden(searched: Collection[str]) -> dict[str, str | None]:
-    """The columns of CONDITION whose fields were searched -> what stands there instead.
-
-    The winners of all widths are one condition, whatever each of them took. A column of text says ``searched``, one
-    of another type is empty.
-    """
-    return {
-        column: _SEARCHED.get(column)
-        for column, path in _COLUMN_FIELDS.items()
-        if any(_within(field, (path,)) for field in searched)
-    }
-
-
-def of_winners(conditions: Mapping[str, Any], searched: Collection[str]) -> dict[str, Any]:
-    """The condition columns of one winner of a search (see ``hidden``)."""
-    return {**conditions, **hidden(searched)}
-
-
 def plain_value(value: Any) -> Any:
-    """A cell as a Python value: NumPy scalars unwrapped, every kind of null as None."""
+    """A table's entry as a Python value: NumPy scalars unwrapped, every kind of null as None."""
     if hasattr(value, "item"):
         value = value.item()
     if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
@@ -127,8 +116,9 @@ def plain_value(value: Any) -> Any:
     return value
 
 
-def _fixed(name: str) -> bool:
-    return name in _SEEDS or _within(name, _SHOWN_ELSEWHERE)
+def _order(name: str) -> tuple[int, str]:
+    """The task's fields, then the model's, then all others."""
+    return 0 if _within(name, ("task",)) else 1 if _within(name, ("model",)) else 2, name
 
 
 def _within(name: str, paths: Iterable[str]) -> bool:
@@ -139,35 +129,42 @@ def _hashable(value: Any) -> Any:
     return json.dumps(value, sort_keys=True) if isinstance(value, (list, tuple, dict)) else value
 
 
-def _points(replicas: pd.DataFrame) -> dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """identity -> (condition, (width, horizon))."""
+def _common(name: str, configs: Collection[Mapping[str, Any]]) -> Any:
+    """The value that all configs have; None where they differ."""
+    values = {config.get(name) for config in configs}
+    return values.pop() if len(values) == 1 else None
+
+
+def _sizes(replicas: pd.DataFrame) -> dict[str, tuple[Any, ...]]:
+    """identity -> (width, horizon)."""
     if replicas.empty:
         return {}
-    rows = replicas.drop_duplicates("identity").to_dict("records")
-    return {
-        str(row["identity"]): (
-            tuple(plain_value(row.get(name)) for name in ("task", *CONDITION)),
-            (plain_value(row.get("width")), plain_value(row.get("horizon"))),
-        )
-        for row in rows
-    }
+    first = replicas.drop_duplicates("identity")
+    sides = [[plain_value(value) for value in first[name]] for name in SIZES]
+    return dict(zip(first["identity"], zip(*sides, strict=True), strict=True))
 
 
-def _role(values: Mapping[str, Any], points: Mapping[str, tuple[tuple[Any, ...], tuple[Any, ...]]]) -> str:
-    at_point: dict[Any, set[Any]] = {}
+def _tied_to_size(
+    name: str,
+    conditions: Mapping[str, Any],
+    fields: Mapping[str, Mapping[str, Any]],
+    sizes: Mapping[str, tuple[Any, ...]],
+) -> bool:
+    """Whether a field differs within a condition, but never between its trials of one width and horizon."""
+    at_size: dict[Any, set[Any]] = {}
     in_condition: dict[Any, set[Any]] = {}
-    for identity, value in values.items():
-        condition, size = points.get(identity, ((), ()))
-        at_point.setdefault((condition, size), set()).add(value)
-        in_condition.setdefault(condition, set()).add(value)
-    crossed = any(len(found) > 1 for found in at_point.values())
-    tied_to_size = any(len(found) > 1 for found in in_condition.values())
-    return "column" if crossed or not tied_to_size else "coupled"
+    for identity, values in fields.items():
+        condition = tuple(conditions[identity])
+        at_size.setdefault((condition, sizes.get(identity)), set()).add(values.get(name))
+        in_condition.setdefault(condition, set()).add(values.get(name))
+    crossed = any(len(values) > 1 for values in at_size.values())
+    return not crossed and any(len(values) > 1 for values in in_condition.values())
 
 
-def _collide(replicas: pd.DataFrame, points: Mapping[str, Any], groups: Mapping[str, tuple[Any, ...]]) -> bool:
-    """Whether two trials of one group, width and horizon hold a replica of the same seed."""
+def _share_seeds(replicas: pd.DataFrame, conditions: Mapping[str, Any], sizes: Mapping[str, Any]) -> bool:
+    """Whether two trials of one condition, width and horizon have a seed in common."""
     if replicas.empty:
         return False
-    keys = [(points[i], groups[i], seed) for i, seed in zip(replicas["identity"], replicas["seed"], strict=True)]
+    trials = {identity: (tuple(conditions[identity].values()), sizes[identity]) for identity in sizes}
+    keys = [(trials[identity], seed) for identity, seed in zip(replicas["identity"], replicas["seed"], strict=True)]
     return len(set(keys)) < len(keys)

@@ -1,19 +1,21 @@
-"""Short names for conditions: what a study varies is said, what it keeps fixed is said once."""
+"""Short names for conditions: they say the fields that a study varies and leave out the fixed ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-_FAMILY, _MEMBER = ("model", "activation"), ("parameterization", "normalize")
-_MACHINE = (*_FAMILY, *_MEMBER)
-_DECAY = ("rate", "exponent")
+from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION
+from memsweep.report.naming.numbers import show
+
 BETWEEN = " · "
 
 Condition = Mapping[str, Any]
-# What people call such a model by, and then how it learns.
-_FIRST = ("model.stair", "model.map", "model.initialization", "model.unit.name", "model.layers", "training.rule")
-
+_FAMILY = ("model", "model.activation")
+_NAMES = (*_FAMILY, PARAMETERIZATION)
+"""Fields whose values need no field name beside them."""
+# The fields by which people know such a model, then the rule that it learns by.
+_FIRST = ("model.stair", "model.map", "model.initialization", "model.unit", "model.layers", "training.rule")
 _PLAIN = {("model.stair", "none")}  # goes without saying: a model without gains
 
 
@@ -24,26 +26,30 @@ class Labels:
 
     Args:
         conditions: of the whole study: column -> value, None where the part has no such field.
+
+    Attributes:
+        machine_fields: the fields besides model, activation and parameterization that names of machines say.
+        following: the fields that follow from these names, which therefore do not say them.
     """
 
     def __init__(self, conditions: Sequence[Condition]) -> None:
         self._conditions = list({tuple(condition.values()): condition for condition in conditions}.values())
         names = list(self._conditions[0]) if self._conditions else []
-        extra = [name for name in names if name not in ("task", "kernel", *_DECAY, *_MACHINE)]
-        self._task_extra = [name for name in extra if name.startswith("task.") and name != "task.name"]
-        fixed = [name for name in names if name not in extra or name in self._task_extra]
-        others = [name for name in extra if not name.startswith("task.")]
+        self._task_fields = [name for name in names if name.startswith("task.") and name != KERNEL]
+        fixed = [name for name in names if name.partition(".")[0] == "task" or name in _NAMES]
+        others = [name for name in names if name not in fixed]
         # A field that only follows from the model, say, tells nothing apart: it is reported once, not in every label.
-        self._machine_extra = self._needed(others, fixed)
-        self.following = tuple(name for name in others if name not in self._machine_extra)
-        self._varied = [name for name in _MACHINE if self._varies(name) and not self._is_one_option(name)]
+        self.machine_fields = self._needed(others, fixed)
+        self.following = tuple(
+            name
+            for name in others
+            if name not in self.machine_fields and len({c[name] for c in self._conditions} - {None}) > 1
+        )
+        self._varied = [name for name in _NAMES if name in names and self._varies(name)]
         self._memories: dict[tuple[Any, ...], str] = {}
 
     def _needed(self, fields: Sequence[str], fixed: Sequence[str]) -> list[str]:
-        """The fields that tell conditions apart which agree in all the others: no more of them than it takes.
-
-        What names a model comes before how it was trained.
-        """
+        """The fewest fields that tell apart the conditions which agree in all others; names of a model first."""
         chosen: list[str] = []
         for name in sorted(fields, key=_readability):
             if self._varies_within(name, [*fixed, *chosen]):
@@ -56,32 +62,36 @@ class Labels:
 
     def memory(self, condition: Condition) -> str:
         """The kernel (the task where there is none), with the fields that differ between its conditions."""
-        key = tuple(condition.get(name) for name in ("task", "kernel", *_DECAY, *self._task_extra))
+        key = tuple(condition.get(name) for name in ("task", KERNEL, *self._task_fields))
         if key not in self._memories:
             self._memories[key] = self._memory(condition)
         return self._memories[key]
 
     def _memory(self, condition: Condition) -> str:
-        name = str(condition["kernel"] or condition["task"])
-        if self._varies("task", [c for c in self._conditions if c["kernel"] == condition["kernel"]]):
-            name = ", ".join(dict.fromkeys([str(condition["task"]), name]))
-        same = [c for c in self._conditions if (c["task"], c["kernel"]) == (condition["task"], condition["kernel"])]
-        fields = [f for f in (*_DECAY, *self._task_extra) if condition[f] is not None and self._varies(f, same)]
-        shown = ", ".join(f"{field.removeprefix('task.')} {show(condition[field])}" for field in fields)
+        kernel, task = condition.get(KERNEL), condition["task"]
+        name = str(kernel or task)
+        if self._varies("task", [c for c in self._conditions if c.get(KERNEL) == kernel]):
+            name = ", ".join(dict.fromkeys([str(task), name]))
+        shown = ", ".join(f"{field_name(f)} {show(condition[f])}" for f in self._memory_fields(condition))
         return f"{name} ({shown})" if shown else name
 
+    def _memory_fields(self, condition: Condition) -> list[str]:
+        """The fields of its task that tell a condition from others of the same task and kernel."""
+        key = (condition["task"], condition.get(KERNEL))
+        same = [c for c in self._conditions if (c["task"], c.get(KERNEL)) == key]
+        return [name for name in self._task_fields if condition[name] is not None and self._varies(name, same)]
+
     def machine(self, condition: Condition) -> str:
-        """The parameterization, and whatever else of the model and its training the study varies."""
+        """The parameterization, and the other fields of model and training that the study varies."""
         parts = [self.family(condition), self._member(condition)]
         return BETWEEN.join(part for part in parts if part) or str(condition["model"])
 
     def family(self, condition: Condition) -> str:
         """The model and its activation, as far as the study varies them; may be empty."""
-        parts = [_part(name, condition[name]) for name in _FAMILY if name in self._varied]
-        return BETWEEN.join(part for part in parts if part)
+        return _parts(condition, [name for name in _FAMILY if name in self._varied])
 
     def member(self, condition: Condition) -> str:
-        """What tells a machine from the others of its family; never empty."""
+        """The name of a machine within its family; never empty."""
         return self._member(condition) or self.family(condition) or str(condition["model"])
 
     def families(self, conditions: Iterable[Condition]) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -91,55 +101,38 @@ class Labels:
             For each family its heading, empty where it is one machine of the same name, and its machines: each as
             ``machine`` and as ``member`` names it.
         """
-        found: dict[str, dict[str, str]] = {}
+        members: dict[str, dict[str, str]] = {}
         for condition in conditions:
-            found.setdefault(self.family(condition), {})[self.machine(condition)] = self.member(condition)
-        return [("" if [*members] == [name] else name, [*members.items()]) for name, members in found.items()]
+            members.setdefault(self.family(condition), {})[self.machine(condition)] = self.member(condition)
+        return [("" if [*names] == [family] else family, [*names.items()]) for family, names in members.items()]
 
     def _member(self, condition: Condition) -> str:
-        names = [name for name in _MEMBER if name in self._varied] if self._varied else ["parameterization"]
-        parts = [_part(name, condition[name]) for name in names]
-        parts += [
-            f"{field_name(name)} {show(condition[name])}"
-            for name in self._machine_extra
-            if condition[name] is not None and (name, condition[name]) not in _PLAIN
-        ]
-        return BETWEEN.join(part for part in parts if part)
+        named = [PARAMETERIZATION] if PARAMETERIZATION in self._varied or not self._varied else []
+        return _parts(condition, [*named, *self.machine_fields])
 
     def without(self, *columns: str) -> Labels:
         """Labels that do not speak of these columns: conditions that differ in them alone share a name."""
         return Labels([masked(condition, columns) for condition in self._conditions])
 
-    def fixed(self) -> dict[str, str]:
-        """The condition columns that have one value throughout, null ones left out."""
-        if not self._conditions:
-            return {}
-        first = self._conditions[0]
-        names = [name for name in ("task", *_MACHINE) if not self._varies(name)]
-        return {name: show(first[name]) for name in names if first[name] is not None}
-
-    def decays(self) -> dict[str, str]:
-        """Memory label -> its decay fields, for kernels that have any."""
-        found = {}
+    def settings(self) -> dict[str, str]:
+        """Memory label -> the fields of its task that its name does not say, as far as the study varies them."""
+        settings = {}
         for condition in self._conditions:
-            fields = [f"{name} {show(condition[name])}" for name in _DECAY if condition[name] is not None]
-            found[self.memory(condition)] = ", ".join(fields)
-        return {label: fields for label, fields in found.items() if fields}
-
-    def _is_one_option(self, name: str) -> bool:
-        """Whether ``normalize`` differs only because some models lack it."""
-        return name == "normalize" and len({c[name] for c in self._conditions if c[name] is not None}) < 2
+            said = self._memory_fields(condition)
+            others = [name for name in self._task_fields if condition[name] is not None and name not in said]
+            settings[self.memory(condition)] = ", ".join(f"{field_name(f)} {show(condition[f])}" for f in others)
+        return {label: fields for label, fields in settings.items() if fields}
 
     def _varies(self, name: str, conditions: Sequence[Condition] | None = None) -> bool:
-        found = self._conditions if conditions is None else conditions
-        return len({condition[name] for condition in found}) > 1
+        rows = self._conditions if conditions is None else conditions
+        return len({condition[name] for condition in rows}) > 1
 
     def _varies_within(self, name: str, columns: Sequence[str]) -> bool:
         """Whether a field differs between conditions that agree in all of these columns."""
         values: dict[tuple[Any, ...], set[Any]] = {}
         for condition in self._conditions:
             values.setdefault(tuple(condition[column] for column in columns), set()).add(condition[name])
-        return any(len(found) > 1 for found in values.values())
+        return any(len(different) > 1 for different in values.values())
 
 
 def masked(condition: Condition, columns: Sequence[str]) -> dict[str, Any]:
@@ -148,8 +141,18 @@ def masked(condition: Condition, columns: Sequence[str]) -> dict[str, Any]:
 
 
 def field_name(path: str) -> str:
-    """The last part of a dotted path; of a part's name, which part it is: ``unit`` of ``model.unit.name``."""
-    return path.removesuffix(".name").rpartition(".")[2]
+    """The last part of a dotted path."""
+    return path.rpartition(".")[2]
+
+
+def _parts(condition: Condition, names: Iterable[str]) -> str:
+    """``tanh · exp · stair n``: bare values of _NAMES, other fields with their names."""
+    said = [(name, condition[name]) for name in names if condition.get(name) is not None]
+    return BETWEEN.join(
+        show(value) if name in _NAMES else f"{field_name(name)} {show(value)}"
+        for name, value in said
+        if (name, value) not in _PLAIN
+    )
 
 
 def _readability(name: str) -> tuple[int, bool]:
@@ -160,18 +163,3 @@ def _readability(name: str) -> tuple[int, bool]:
 def _order(name: str) -> int:
     """The model, then the rule that it learns by, then the rest: each in the order of the columns."""
     return 0 if name.startswith("model.") else 1 if name == "training.rule" else 2
-
-
-def _part(name: str, value: Any) -> str:
-    if name == "normalize":
-        return "" if value is None else ("normalized" if value else "plain")
-    return "" if value is None else str(value)
-
-
-def show(value: Any) -> str:
-    """A value as a reader writes it: yes and no, and numbers without noise digits."""
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.6g}" if isinstance(value, (int, float)) else str(value)

@@ -1,70 +1,70 @@
-"""Claims that compare cells, as the plain rows that page and terminal print: what follows first, then the evidence."""
+"""Claims that compare cells, as a table: the conclusion, then the evidence of each pair of cells."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
-from memsweep.report.analysis.summary import joined
-from memsweep.report.style import figure
+from memsweep.report.naming.numbers import figure, joined
+from memsweep.report.rows.table import NOTHING, PAGE, Cell, Column, Table
 from memsweep.stability.comparison.paired import Support, support_text
 
-MARKS = {
-    Support.SUPPORTED: "✓",
-    Support.NOT_SUPPORTED: "✗",
-    Support.UNDERPOWERED: "?",
-    Support.NOT_MEASURED: "–",
+_SIGNS = {
+    Support.SUPPORTED: ("✓", "agrees"),
+    Support.NOT_SUPPORTED: ("✗", "disagrees"),
+    Support.UNDERPOWERED: ("?", "undecided"),
+    Support.NOT_MEASURED: ("–", "undecided"),
 }
 
-TONES = {
-    Support.SUPPORTED: "agrees",
-    Support.NOT_SUPPORTED: "disagrees",
-    Support.UNDERPOWERED: "undecided",
-    Support.NOT_MEASURED: "undecided",
-}
-"""How the page colours them: as it does agreement with what was published."""
+_Pair = Mapping[Any, Any]
 
 
-def claim_rows(compared: pd.DataFrame) -> list[dict[str, Any]]:
-    """Of ``memsweep.report.analysis.claims.compared_frame``: one entry per claim, with a row of texts per pair of
-    cells."""
-    claims = []
-    for claim, part in compared.groupby("claim", sort=False):
-        first = part.iloc[0]
-        support = Support(str(first["verdict"]))
-        claims.append(
-            {
-                **{"claim": str(claim), "support": str(support), "mark": MARKS[support]},
-                "verdict": support_text(support, int(first["more_seeds"])),
-                "pairs": [_pair(row) for row in part.to_dict("records")],
-            }
-        )
-    return claims
+def claim_table(compared: pd.DataFrame) -> Table[_Pair]:
+    """Of ``memsweep.report.analysis.claims.compared_frame``: a row per claim and pair of cells."""
+    several = compared["claim"].duplicated().any()
+    page: dict[str, Any] = {"views": frozenset({PAGE})}
+    columns: list[Column[_Pair]] = [
+        Column("conclusion", lambda pair: pair["verdict"], cell=_conclusion, once=True),
+        Column("claim", lambda pair: pair["claim"], once=True, style=""),
+        Column("where", lambda pair: pair["cells"] if isinstance(pair["cells"], str) else "", **page),
+        *([Column("test", lambda pair: pair["test"], str, **page)] if several else []),
+        Column("left / right", _values, **page),
+        Column("effect with 95 % interval", _effect, **page),
+        Column("p", lambda pair: _tested(pair, figure(pair["p"], 2)), **page),
+        Column("p (Holm)", lambda pair: _tested(pair, figure(pair["p_holm"], 2)), **page),
+        Column("seeds", lambda p: f"{p['seeds']:.0f}" + (f" ({p['ties']:.0f} tied)" if p["ties"] else ""), **page),
+    ]
+    return Table("compared", "Claims", compared.to_dict("records"), columns)
 
 
-def counted(claims: Sequence[Mapping[str, Any]]) -> str:
+def counted(compared: pd.DataFrame) -> str:
     """``Of 3 claims, 2 are supported and 1 is underpowered.``"""
-    found = Counter(claim["support"] for claim in claims)
-    parts = [f"{found[kind]} {'is' if found[kind] == 1 else 'are'} {kind}" for kind in Support if found[kind]]
-    return f"Of {len(claims)} claim{'' if len(claims) == 1 else 's'}, {joined(parts)}."
+    verdicts = compared.drop_duplicates("claim")["verdict"].astype(str)
+    counts = Counter(map(Support, verdicts))
+    parts = [f"{counts[kind]} {'is' if counts[kind] == 1 else 'are'} {kind}" for kind in Support if counts[kind]]
+    return f"Of {len(verdicts)} claim{'' if len(verdicts) == 1 else 's'}, {joined(parts)}."
 
 
-def _pair(row: Mapping[Any, Any]) -> dict[str, str]:
-    tested = row["seeds"] > 0
-    effect = f"{row['scale']} {figure(row['effect'])} [{_end(row['low'])}, {_end(row['high'])}]"
-    return {
-        "cells": str(row["cells"]) if isinstance(row["cells"], str) else "",
-        "test": str(row["test"]),
-        "values": f"{figure(row['left'])} / {figure(row['right'])}" if tested else "–",
-        "effect": effect if tested else "–",
-        "p": figure(row["p"], 2) if tested else "–",
-        "holm": figure(row["p_holm"], 2) if tested else "–",
-        "seeds": f"{row['seeds']:.0f}" + (f" ({row['ties']:.0f} tied)" if row["ties"] else ""),
-    }
+def _conclusion(pair: _Pair) -> Cell:
+    support = Support(str(pair["verdict"]))
+    sign, tone = _SIGNS[support]
+    return Cell(f"{sign} {support_text(support, int(pair['more_seeds']))}", tone)
+
+
+def _tested(pair: _Pair, text: str) -> str:
+    return text if pair["seeds"] > 0 else NOTHING
+
+
+def _values(pair: _Pair) -> str:
+    return _tested(pair, f"{figure(pair['left'])} / {figure(pair['right'])}")
+
+
+def _effect(pair: _Pair) -> str:
+    return _tested(pair, f"{pair['scale']} {figure(pair['effect'])} [{_end(pair['low'])}, {_end(pair['high'])}]")
 
 
 def _end(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Where the numbers come from: code, versions, machines, dates, and every trial by its identity."""
+"""Provenance of the numbers: code, versions, machines, dates, and every trial by its identity."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from memsweep.outcome import Outcome
-from memsweep.report.naming.labels import show
-from memsweep.report.read.study import Study
-from memsweep.report.rows.verdicts import varying_fields
+from memsweep.report.naming.conditions import fields_of
+from memsweep.report.naming.numbers import show
+from memsweep.report.read.study import DAMAGED, MissingRow, Study
+from memsweep.report.rows.table import SHOWN, Cell, Column, Table
 
 _ROUNDED = "to 1e-6 relative, except for replicas whose training amplifies roundings"
 
 
 def facts(study: Study) -> list[tuple[str, str]]:
-    """Name and value of what all trials share; values that differ between trials are all listed."""
+    """Name and value of the facts about all trials; values that differ between trials are all listed."""
     sources = [record.get("provenance", {}) for record in study.records.values()]
     finished = sorted(str(source["finished"]) for source in sources if source.get("finished"))
     rows = [("study", study.name), ("protocol", study.protocol)]
@@ -36,7 +37,7 @@ def facts(study: Study) -> list[tuple[str, str]]:
 
 
 def equality(records: Mapping[str, Mapping[str, Any]]) -> str:
-    """Which equality holds between these results and those of the same trials computed anew, or elsewhere.
+    """How equal these results are to those of the same trials when they are recomputed, here or elsewhere.
 
     One class of processor and one set of versions give equal bits. Other classes round otherwise, to 1e-6 at most,
     except where training is chaotic: there a replica's first rounding grows until it is another fit.
@@ -55,17 +56,17 @@ def equality(records: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _classes(records: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    """How many results come from each class; "" for those that do not say."""
-    found = [(_class(record), str(record.get("provenance", {}).get("kernel_build") or "")) for record in records]
+    """How many results come from each class; "" for results without one."""
+    named = [(_class(record), str(record.get("provenance", {}).get("kernel_build") or "")) for record in records]
     builds: dict[str, set[str]] = defaultdict(set)
-    for name, build in found:
+    for name, build in named:
         builds[name] |= {build} - {""}
-    # a trial that no kernel computed is of the class that those beside it are of
-    return Counter(f"{name}, kernels {build}" if build and len(builds[name]) > 1 else name for name, build in found)
+    # a trial that no kernel computed is of the class of the trials beside it
+    return Counter(f"{name}, kernels {build}" if build and len(builds[name]) > 1 else name for name, build in named)
 
 
 def _class(record: Mapping[str, Any]) -> str:
-    """What decides a result's last bits beside its config, our code and its kernels; empty where it does not say."""
+    """The processor and versions that decide a result's last bits; empty where the record does not say."""
     source = record.get("provenance", {})
     processor, versions = source.get("processor"), source.get("versions") or {}
     if not isinstance(processor, Mapping):
@@ -75,36 +76,66 @@ def _class(record: Mapping[str, Any]) -> str:
     return ", ".join(names)
 
 
-def trials(study: Study) -> list[dict[str, Any]]:
-    """One row per stored trial: identity, outcome, and what tells it from the others."""
+def trial_table(study: Study) -> Table[Mapping[str, Any]]:
+    """Every stored trial: identity, outcome, and the fields in which it differs from the others."""
     settings = _settings(study)
-    return [
-        {"identity": identity, "outcome": str(record["outcome"]), "settings": settings[identity]}
-        for identity, record in study.records.items()
+    columns: list[Column[Mapping[str, Any]]] = [
+        Column("identity", lambda record: record["identity"], views=SHOWN, style="id"),
+        Column("outcome", lambda record: str(record["outcome"]), _words, views=SHOWN),
+        Column("settings", lambda record: settings[record["identity"]], views=SHOWN, style="small"),
     ]
+    records = [{**record, "identity": identity} for identity, record in study.records.items()]
+    return Table("trials", "Trials by identity", records, columns, anchor=lambda record: f"trial-{record['identity']}")
 
 
-def unusual(study: Study) -> list[dict[str, Any]]:
-    """The stored trials that did not simply finish, and how many of their replicas did not."""
-    replicas = study.tables["replicas"]
+def unusual_table(study: Study) -> Table[Mapping[str, Any]]:
+    """The stored trials, and those of their seeds, that diverged or stopped early."""
+    replicas, settings = study.tables["replicas"], _settings(study)
     ended: dict[str, Counter[str]] = defaultdict(Counter)
     if not replicas.empty:
         for identity, outcome in zip(replicas["identity"], replicas["outcome"], strict=True):
             ended[str(identity)][str(outcome)] += 1
-    rows = []
-    for row in trials(study):
-        seeds = ended[row["identity"]]
-        others = {name: count for name, count in seeds.most_common() if name != Outcome.DONE}
-        if row["outcome"] != Outcome.DONE or others:
-            seeds_text = ", ".join(f"{count} of {seeds.total()} seeds {name}" for name, count in others.items())
-            rows.append({**row, "seeds": seeds_text, "explanation": explanation(row["outcome"])})
-    return rows
+
+    def seeds(identity: str) -> str:
+        counts = ended[identity]
+        others = [(name, count) for name, count in counts.most_common() if name != Outcome.DONE]
+        return ", ".join(f"{count} of {counts.total()} seeds {_words(name)}" for name, count in others)
+
+    columns: list[Column[Mapping[str, Any]]] = [
+        Column("trial", lambda row: row["identity"], cell=_linked, views=SHOWN, style="id"),
+        Column("outcome", lambda row: row["outcome"], _words, views=SHOWN),
+        Column("seeds", lambda row: seeds(row["identity"]), views=SHOWN, style=""),
+        Column("settings", lambda row: settings[row["identity"]], views=SHOWN, style=""),
+        Column("meaning and next step", lambda row: explanation(row["outcome"]), views=SHOWN, style="reasons"),
+    ]
+    stored = [{"identity": identity, "outcome": str(r["outcome"])} for identity, r in study.records.items()]
+    rows = [row for row in stored if row["outcome"] != Outcome.DONE or seeds(row["identity"])]
+    return Table("unusual", "Trials that ended unusually", rows, columns)
 
 
-def missing(study: Study) -> list[dict[str, Any]]:
-    """The planned rows without a result, with what tells them from the other rows."""
+def missing_table(study: Study) -> Table[MissingRow]:
+    """The planned trials without a result, and the fields in which they differ from the other trials."""
     settings = _settings(study)
-    return [{"row": row, "settings": settings[row.identity]} for row in study.missing]
+    columns: list[Column[MissingRow]] = [
+        Column("trial", lambda row: row.identity, views=SHOWN, style="id"),
+        Column("outcome", lambda row: row.outcome, cell=lambda row: Cell(_words(row.outcome), "bad"), views=SHOWN),
+        Column("settings", lambda row: settings[row.identity] or "the only such trial", views=SHOWN, style=""),
+        Column("meaning and next step", lambda row: row.reason, cell=_reason, views=SHOWN, style="reasons"),
+    ]
+    return Table("missing", "Trials without a result", study.missing, columns)
+
+
+def _reason(row: MissingRow) -> Cell:
+    heading = "fault" if row.outcome == DAMAGED else "traceback"
+    return Cell(row.reason, detail=(heading, row.traceback) if row.traceback else None)
+
+
+def _linked(row: Mapping[str, Any]) -> Cell:
+    return Cell(row["identity"], link=f"trial-{row['identity']}")
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def explanation(outcome: str) -> str:
@@ -114,14 +145,13 @@ def explanation(outcome: str) -> str:
 
 def _settings(study: Study) -> dict[str, str]:
     """identity -> the fields in which the planned trials differ: ``task.horizon 400, model.width 8``."""
-    from memsweep.config.schema.canonical import flatten
-
-    configs = {identity: flatten(record["config"]) for identity, record in study.records.items()}
-    configs |= {row.identity: flatten(row.config) for row in study.missing}
-    varied = varying_fields(list(configs.values()))
+    configs = {identity: fields_of(record["config"]) for identity, record in study.records.items()}
+    configs |= {row.identity: fields_of(row.config) for row in study.missing}
+    names = dict.fromkeys(name for config in configs.values() for name in config)
+    varied = [name for name in names if len({str(config.get(name)) for config in configs.values()}) > 1]
     return {
-        identity: ", ".join(f"{name} {show(value)}" for name, value in fields.items())
-        for identity, fields in zip(configs, varied, strict=True)
+        identity: ", ".join(f"{name} {show(config[name])}" for name in varied if name in config)
+        for identity, config in configs.items()
     }
 
 
@@ -130,11 +160,11 @@ def _distinct(sources: Sequence[Mapping[str, Any]], name: str) -> str:
 
 
 def _versions(sources: Sequence[Mapping[str, Any]]) -> str:
-    found: dict[str, dict[str, None]] = {}
+    by_package: dict[str, dict[str, None]] = {}
     for source in sources:
         for package, version in (source.get("versions") or {}).items():
-            found.setdefault(str(package), {})[str(version)] = None
-    return ", ".join(f"{package} {' / '.join(versions)}" for package, versions in sorted(found.items()))
+            by_package.setdefault(str(package), {})[str(version)] = None
+    return ", ".join(f"{package} {' / '.join(versions)}" for package, versions in sorted(by_package.items()))
 
 
 def _seconds(records: Mapping[str, Mapping[str, Any]]) -> float:

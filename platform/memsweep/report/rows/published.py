@@ -1,84 +1,80 @@
-"""The published table as the plain rows that the page's template prints."""
+"""The published table beside the verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from memsweep.report.analysis.findings import BALLS
-from memsweep.report.analysis.published import ClaimedVerdict, counted
-from memsweep.report.analysis.summary import MOVES
+from memsweep.report.analysis.findings import BALLS, Finding
+from memsweep.report.analysis.published import Agreement, ClaimedVerdict, counted
 from memsweep.report.naming.labels import Labels
-from memsweep.report.read.study import Study
-from memsweep.report.rows.overview import Cell, cell
+from memsweep.report.rows.table import CSV, EXPORTED, SHOWN, Cell, Column, Table
+from memsweep.report.rows.verdicts import moving, short_verdict_cell, verdict_columns
+
+AGREEMENT_SIGNS = {"agrees": "✓", "disagrees": "✗", "undecided": "?"}
+_UNMEASURED = "not measured in this study"
 
 
-@dataclass(frozen=True)
-class PublishedCell:
-    """Our verdict beside the claim; ``memory`` says which one where a kernel has several."""
-
-    memory: str
-    ours: Cell
-    agreement: str
-
-
-@dataclass(frozen=True)
-class PublishedRow:
-    """A row of the published table.
-
-    Attributes:
-        claimed: per kernel, what was claimed; empty where the row claims nothing.
-        lines: machine -> per kernel, our verdicts.
-    """
-
-    name: str
-    claimed: tuple[str, ...]
-    lines: tuple[tuple[str, tuple[tuple[PublishedCell, ...], ...]], ...]
-
-
-@dataclass(frozen=True)
-class PublishedTable:
-    """The published table beside the verdicts of one ball."""
-
-    ball: str
-    moves: str
-    kernels: tuple[str, ...]
-    counts: str
-    rows: tuple[PublishedRow, ...]
-
-
-def published_tables(study: Study, comparisons: Sequence[ClaimedVerdict], labels: Labels) -> list[PublishedTable]:
+def published_tables(
+    comparisons: Sequence[ClaimedVerdict], names: Sequence[str], labels: Labels
+) -> list[Table[ClaimedVerdict]]:
     """One table per ball that was measured; none for a study without claims."""
-    if study.claims is None:
-        return []
-    measured = {comparison.finding.ball for comparison in comparisons if comparison.finding is not None}
+    columns = _columns(names, labels)
     tables = []
-    for ball in (ball for ball in BALLS if ball in measured):
-        mine = [c for c in comparisons if c.finding is None or c.finding.ball == ball]
-        kernels = study.claims.kernels
-        rows = tuple(
-            PublishedRow(
-                name=claim.name,
-                claimed=tuple(claim.verdicts.get(kernel, "") for kernel in kernels),
-                lines=_lines([c for c in mine if c.claim is claim], kernels, labels),
-            )
-            for claim in study.claims.rows
-        )
-        tables.append(
-            PublishedTable(ball, MOVES[ball], kernels, counted([comparison.agreement for comparison in mine]), rows)
-        )
+    for ball in BALLS:
+        if any(c.finding is not None and c.finding.ball == ball for c in comparisons):
+            rows = [c for c in comparisons if c.finding is None or c.finding.ball == ball]
+            title = f"{moving(ball)} (ball: {ball}): {counted([comparison.agreement for comparison in rows])}"
+            tables.append(Table("published", title, rows, columns, lambda row: row.claim.name))
     return tables
 
 
-def _lines(
-    comparisons: Sequence[ClaimedVerdict], kernels: Sequence[str], labels: Labels
-) -> tuple[tuple[str, tuple[tuple[PublishedCell, ...], ...]], ...]:
-    by_machine: dict[str, dict[str, list[PublishedCell]]] = {}
-    for comparison in comparisons:
-        if (finding := comparison.finding) is None:
-            continue
-        memory = labels.memory(finding.condition)
-        one = PublishedCell("" if memory == comparison.kernel else memory, cell(finding), comparison.agreement.value)
-        by_kernel = by_machine.setdefault(labels.machine(finding.condition), {})
-        by_kernel.setdefault(comparison.kernel, []).append(one)
-    return tuple((m, tuple(tuple(found.get(k, ())) for k in kernels)) for m, found in by_machine.items())
+def published_export(
+    comparisons: Sequence[ClaimedVerdict], names: Sequence[str], labels: Labels
+) -> Table[ClaimedVerdict]:
+    """All balls in one table: ``published.csv``."""
+    return Table("published", "Published table", comparisons, _columns(names, labels))
+
+
+def _columns(names: Sequence[str], labels: Labels) -> list[Column[ClaimedVerdict]]:
+    return [
+        Column("published", lambda row: row.claim.name, views=EXPORTED),
+        Column("kernel", lambda row: row.kernel, key="claimed_kernel", once=True),
+        Column("claimed", lambda row: row.claimed, cell=_claimed_cell, once=True),
+        Column("under", lambda row: _of(row, lambda f: _name(f, row.kernel, labels), _UNMEASURED), views=SHOWN),
+        Column("our verdict", lambda row: row.claimed, cell=_our_cell, views=SHOWN),
+        Column("agreement", lambda row: row.agreement.value, cell=_agreement_cell),
+        *(_verdict_column(column) for column in verdict_columns(names, labels) if CSV in column.views),
+    ]
+
+
+def _verdict_column(column: Column[Finding]) -> Column[ClaimedVerdict]:
+    def value(row: ClaimedVerdict) -> Any:
+        return _of(row, column.value, None)
+
+    return Column(column.name, value, key=column.key, ends=column.ends, views=EXPORTED)
+
+
+def _of(row: ClaimedVerdict, value: Callable[[Finding], Any], otherwise: Any) -> Any:
+    return value(row.finding) if row.finding is not None else otherwise
+
+
+def _name(finding: Finding, kernel: str, labels: Labels) -> str:
+    """The machine, and the memory where a kernel has several."""
+    machine, memory = labels.machine(finding.condition), labels.memory(finding.condition)
+    return machine if memory == kernel else f"{machine}, {memory}"
+
+
+def _claimed_cell(row: ClaimedVerdict) -> Cell:
+    return Cell(row.claimed, tone=row.claimed)
+
+
+def _our_cell(row: ClaimedVerdict) -> Cell:
+    return short_verdict_cell(row.finding) if row.finding is not None else Cell("–")
+
+
+def _agreement_cell(row: ClaimedVerdict) -> Cell:
+    word = row.agreement.value
+    tone = "" if row.agreement is Agreement.NOT_MEASURED else word
+    sign = AGREEMENT_SIGNS.get(word, "–")
+    return Cell(f"{sign} {word}", tone, terminal=(f"{sign} {word}", sign))

@@ -1,19 +1,19 @@
-"""A search as the sentences and plain rows that page and terminal print."""
+"""A search as sentences, and its winners, suggestions and Pareto front as tables."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from memsweep.config.schema.search import CHOICE, LOG_INT, LOG_UNIFORM, NONE, Domain
 from memsweep.report.analysis.search.searched import Searched, on_front
-from memsweep.report.analysis.search.winners import Winner, Worth
-from memsweep.report.analysis.summary import joined
+from memsweep.report.analysis.search.winners import Winner, Worth, last_row
 from memsweep.report.naming.cells import ALL_CELLS, brief, last, settings_text
-from memsweep.report.style import figure, number, with_interval
-from memsweep.search.suggestions import SuggestionState
+from memsweep.report.naming.numbers import figure, joined, number, with_interval
+from memsweep.report.rows.table import ALL, EXPORTED, NOTHING, SHOWN, Cell, Column, Table
+from memsweep.search.suggestions import SuggestionRecord, SuggestionState
 from memsweep.stability.comparison.selection_bias import mean_gap
 
 _ALGORITHMS = {
@@ -25,51 +25,143 @@ _ALGORITHMS = {
     "nsga_ii": "NSGA-II",
 }
 _SCHEDULERS = {
-    NONE: "nobody is stopped early",
+    NONE: "no suggestion is stopped early",
     "asha": "asha stops the worse ones early",
     "hyperband": "hyperband stops the worse ones early",
-    "median": "who falls below the median of the others is stopped early",
+    "median": "suggestions below the median of the others are stopped early",
     "pbt": "the worst take over weights and settings of the best on the way (population-based training)",
 }
 _MOST_FRONT = 40
 
 
 def sentences(searched: Searched) -> list[str]:
-    """What the search was and what it cost, what ended how, and what its winners are worth."""
+    """The search and its cost, the states of its suggestions, and the values of its winners on fresh seeds."""
     return [_what(searched), _cost(searched), *_endings(searched), *_gaps(searched)]
 
 
-def winner_table(searched: Searched) -> list[dict[str, Any]]:
-    """A row of texts per winner: its cell, settings, and for each objective what the search and fresh seeds say."""
+def winner_table(searched: Searched) -> Table[tuple[Winner, Worth]]:
+    """A row per winner and objective: settings, the value in the search, and the value on fresh seeds."""
+    fresh = ALL if searched.fresh else EXPORTED
+    ranks = ALL if any(winner.rank > 1 for winner in searched.winners) else EXPORTED
+    objectives = ALL if len(searched.objectives) > 1 else EXPORTED
+    columns: list[Column[tuple[Winner, Worth]]] = [
+        Column("cell", lambda row: searched.cells.name(row[0].cell), once=True, style="name"),
+        Column("rank", lambda row: row[0].rank, views=ranks, once=True),
+        Column("number", lambda row: row[0].member.suggestion.number, views=EXPORTED),
+        Column("settings", _settings, cell=_settings_cell, once=True, style=""),
+        Column("objective", lambda row: row[1].objective, _words, views=objectives),
+        Column("search value", lambda row: row[1].values.search, key="search"),
+        Column(
+            "fresh seeds [95 %]",
+            lambda row: row[1].values.confirmed,
+            cell=_confirmed_cell,
+            key="confirmed",
+            views=fresh,
+        ),
+        Column("confirmed_low", lambda row: row[1].values.low if row[1].seeds else None, views=EXPORTED),
+        Column("confirmed_high", lambda row: row[1].values.high if row[1].seeds else None, views=EXPORTED),
+        Column("gap", lambda row: row[1].values.gap, cell=_gap_cell, views=fresh),
+        Column("seeds", lambda row: row[1].seeds, cell=_seeds_cell, unit="search / fresh" if searched.fresh else ""),
+        Column("search_seeds", lambda row: row[1].search_seeds, views=EXPORTED),
+        Column("searched_as", lambda row: row[0].chosen, views=EXPORTED),
+        Column("confirmed_as", lambda row: row[0].confirmed or None, views=EXPORTED),
+        *(_keyed(axis, lambda row: searched.cells.values[row[0].cell]) for axis in searched.cells.axes),
+        *(_keyed(field, lambda row: row[0].member.suggestion.values) for field in searched.history.space),
+    ]
+    rows = [(winner, worth) for winner in searched.winners for worth in winner.worth]
+    return Table("winners", "Winners of the search", rows, columns)
+
+
+def suggestion_table(searched: Searched) -> Table[SuggestionRecord]:
+    """``search.csv``: a row per suggestion.
+
+    A field that did not apply, and an objective that was not measured, is empty. ``identity`` is that of the last
+    row, or of the first cell's where a suggestion runs in several.
+    """
+
+    def cells(member: SuggestionRecord) -> list[int]:
+        return sorted({row.cell for row in member.trials})
+
+    def cell(member: SuggestionRecord) -> str | None:
+        there = cells(member)
+        return ALL_CELLS if len(there) > 1 else searched.cells.name(there[0]) if there else None
+
+    def identity(member: SuggestionRecord) -> str | None:
+        row = last_row(member, there[0]) if (there := cells(member)) else None
+        return row.identity if row is not None else None
+
+    columns: list[Column[SuggestionRecord]] = [
+        _exported("block", lambda member: member.search),
+        _exported("cell", cell),
+        _exported("number", lambda member: member.suggestion.number),
+        *(_keyed(field, lambda member: member.suggestion.values) for field in searched.history.space),
+        *(_keyed(name, lambda member: _objectives(searched, member)) for name in searched.objectives),
+        _exported("steps", lambda member: member.steps),
+        _exported("state", lambda member: member.state.value),
+        _exported("rank", lambda member: member.rank or None),
+        _exported("identity", identity),
+    ]
+    return Table("search", "Suggestions", searched.history.suggestions, columns)
+
+
+def front_table(searched: Searched) -> Table[tuple[str, SuggestionRecord]]:
+    """Of a search for several objectives: the members of each cell's Pareto front, at most 40 in all."""
     rows = []
-    for winner in searched.winners:
-        number = winner.member.suggestion.number
-        rows.append(
-            {
-                **{"cell": searched.cells.name(winner.cell), "rank": winner.rank, "number": number},
-                "settings": settings_text(winner.member.suggestion.values),
-                "worth": [worth_texts(worth) for worth in winner.worth],
-            }
-        )
-    return rows
+    for cell in range(1 if searched.shared else len(searched.cells.values)):
+        name = ALL_CELLS if searched.shared else searched.cells.name(cell)
+        rows += [(name, member) for member in on_front(searched.of_cell(cell), searched.history.modes)]
+    columns: list[Column[tuple[str, SuggestionRecord]]] = [
+        Column("cell", lambda row: row[0], once=True, style="name"),
+        Column("suggestion", lambda row: row[1].suggestion.number),
+        *(_keyed(name, lambda row: _objectives(searched, row[1]), SHOWN) for name in searched.objectives),
+        Column("settings", lambda row: settings_text(row[1].suggestion.values), style=""),
+    ]
+    return Table("front", "Pareto front", rows[:_MOST_FRONT] if len(searched.objectives) > 1 else (), columns)
 
 
-def worth_texts(worth: Worth) -> dict[str, str]:
-    """``search``, ``confirmed`` with its interval, ``gap`` in percent of the search value, and ``seeds``, as texts."""
-    known, found = worth.seeds > 0, worth.found
-    return {
-        "objective": worth.objective.replace("_", " "),
-        "search": figure(found.search),
-        "confirmed": with_interval(found.confirmed, found.low, found.high) if known else "–",
-        "gap": gap_text(found.gap, found.search) if known else "–",
-        "seeds": f"{worth.search_seeds} / {worth.seeds}" if known else str(worth.search_seeds),
-    }
+def _exported(name: str, value: Callable[[Any], Any]) -> Column[Any]:
+    return Column(name, value, views=EXPORTED)
+
+
+def _keyed(name: str, values: Callable[[Any], Mapping[str, Any]], views: frozenset[str] = EXPORTED) -> Column[Any]:
+    """One of the values that a row has by name; empty where it has none."""
+    return Column(_words(name), lambda row: values(row).get(name), key=name, views=views)
+
+
+def _objectives(searched: Searched, member: SuggestionRecord) -> dict[str, float]:
+    return dict(zip(searched.objectives, member.values, strict=True)) if member.values is not None else {}
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _settings(row: tuple[Winner, Worth]) -> str:
+    return settings_text(row[0].member.suggestion.values)
+
+
+def _settings_cell(row: tuple[Winner, Worth]) -> Cell:
+    return Cell(_settings(row), notes=((f"suggestion {row[0].member.suggestion.number}", ""),))
+
+
+def _confirmed_cell(row: tuple[Winner, Worth]) -> Cell:
+    values = row[1].values
+    return Cell(with_interval(values.confirmed, values.low, values.high) if row[1].seeds else NOTHING)
+
+
+def _gap_cell(row: tuple[Winner, Worth]) -> Cell:
+    return Cell(gap_text(row[1].values.gap, row[1].values.search) if row[1].seeds else NOTHING)
+
+
+def _seeds_cell(row: tuple[Winner, Worth]) -> Cell:
+    worth = row[1]
+    return Cell(f"{worth.search_seeds} / {worth.seeds}" if worth.seeds else str(worth.search_seeds))
 
 
 def gap_text(gap: float, search: float) -> str:
     """``12 % worse``, ``3 % better``, by the search value; the plain difference where that is zero."""
     if math.isnan(gap):
-        return "–"
+        return NOTHING
     if gap == 0:
         return "none"
     word = "worse" if gap > 0 else "better"
@@ -77,20 +169,6 @@ def gap_text(gap: float, search: float) -> str:
         return f"{figure(abs(gap))} {word}"
     share = 100 * abs(gap / search)
     return f"{share:.2g} % {word}" if share < 100 else f"{share:.0f} % {word}"
-
-
-def front_table(searched: Searched) -> list[dict[str, Any]]:
-    """Of a search for several objectives: the members of each cell's Pareto front, at most 40 in all."""
-    if len(searched.objectives) < 2:
-        return []
-    rows = []
-    for cell in range(1 if searched.shared else len(searched.cells.values)):
-        for member in on_front(searched.of_cell(cell), searched.history.modes):
-            name = ALL_CELLS if searched.shared else searched.cells.name(cell)
-            values = [figure(value) for value in member.values or ()]
-            settings = settings_text(member.suggestion.values)
-            rows.append({"cell": name, "number": member.suggestion.number, "values": values, "settings": settings})
-    return rows[:_MOST_FRONT]
 
 
 def space_text(searched: Searched) -> str:
@@ -165,8 +243,8 @@ def _gaps(searched: Searched) -> list[str]:
         return ["No suggestion has come to its end yet."]
     if not searched.fresh:
         return [
-            "The winners have not been measured anew (confirm): their values are the best of many on the seeds that "
-            "chose them, and so too good."
+            "The winners have not been retrained with fresh seeds (confirm): their values are the best of many on the "
+            "seeds of the search, and so too good."
         ]
     return [text for index, _ in enumerate(searched.objectives) if (text := _gap(searched, first, index))]
 
@@ -175,16 +253,16 @@ def _gap(searched: Searched, first: Sequence[Winner], objective: int) -> str:
     worth = [winner.worth[objective] for winner in first if winner.worth[objective].seeds]
     waiting = len(first) - len(worth)
     label = searched.objectives[objective].replace("_", " ")
-    missing = f"{_count(waiting, 'winner')} still to be measured anew."
+    missing = f"{_count(waiting, 'winner')} still to be retrained with fresh seeds."
     if not worth:
         return f"{label}: {missing}"
-    worse = sum(one.found.gap > 0 for one in worth)
+    worse = sum(one.values.gap > 0 for one in worth)
     seeds = joined(sorted({str(one.seeds) for one in worth}, key=int))
     text = (
         f"On {seeds} fresh seeds and fresh data the {label} of {worse} of {_count(len(worth), 'winner')} is worse "
         "than the search saw"
     )
-    mean = mean_gap([one.found for one in worth], range(len(worth)))
+    mean = mean_gap([one.values for one in worth], range(len(worth)))
     if mean.cells:
         over = f"mean gap over {mean.cells} cells" if mean.cells > 1 else "gap"
         text += f"; {over}: {gap_text(mean.mean, 1.0)}"

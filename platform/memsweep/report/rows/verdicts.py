@@ -1,4 +1,4 @@
-"""The findings as the plain rows and words that the page's templates print."""
+"""Verdicts, their slopes and the fits that they rest on, as tables."""
 
 from __future__ import annotations
 
@@ -7,163 +7,206 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memsweep.report.analysis.bounds import EXPLANATIONS
+import pandas as pd
+
+from memsweep.report.analysis.bounds import EXPLANATIONS, MARK
 from memsweep.report.analysis.findings import BALLS, Finding
 from memsweep.report.analysis.summary import MOVES
-from memsweep.report.export.csv import reasons
 from memsweep.report.naming.conditions import plain_value
-from memsweep.report.naming.labels import Labels, show
-from memsweep.report.style import figure, slope_text
-from memsweep.stability.verdict.rule import SLOPE_LIMIT
-from memsweep.stability.verdict.slopes import Slope
+from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.numbers import number, percent, show, slope_text
+from memsweep.report.rows.table import (
+    CSV,
+    EXPORTED,
+    NOTHING,
+    PAGE,
+    SHOWN,
+    Cell,
+    Column,
+    Table,
+    condition_columns,
+    slope_cell,
+)
 
-_GLYPH = (-1.0, 0.5)  # slopes that the small interval pictures span
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A slope as text and as positions (percent of the small picture's width).
-
-    Attributes:
-        known: whether there is an interval to draw.
-        estimate: None where there is none.
-    """
-
-    text: str
-    known: bool
-    estimate: float | None
-    low: float
-    high: float
-    boundary: float
+MANY = 12
+"""Verdicts of one ball that can be read as a plain list."""
+SIGNS = {"stable": "●", "unstable": "▲", "inconclusive": "◇"}
+_LETTERS = {"horizon": "T", "width": "m"}
+_RADII = ("threshold", "radius", "radius_low", "radius_high", "censored", "valid", "error_at_zero", "zero_loss")
 
 
-@dataclass(frozen=True)
-class VerdictRow:
-    """One line of the verdict table; ``bound`` says why its errors are lower bounds, where they are."""
-
-    memory: str
-    machine: str
-    verdict: str
-    explanation: str
-    threshold: str
-    limited: bool
-    bound: str
-    against_horizon: Interval
-    against_width: Interval
-    reasons: tuple[str, ...]
+def moving(ball: str) -> str:
+    """``When the recurrent weights move``."""
+    return f"When {MOVES[ball]}"
 
 
-@dataclass(frozen=True)
-class VerdictTable:
-    """The verdicts of one ball."""
-
-    ball: str
-    moves: str
-    rows: tuple[VerdictRow, ...]
+def reasons(finding: Finding) -> tuple[str, ...]:
+    """Why the verdict is what it is, and that it rests on lower bounds of the error where it does."""
+    bound = (f"errors: {EXPLANATIONS[finding.bound]}",) if finding.bound else ()
+    return (*finding.judgement.reasons, *bound)
 
 
-def percent(value: float) -> str:
-    """A share as a percentage with two significant digits; thresholds come out as ``1 %``, ``10 %``."""
-    if math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "∞"
-    scaled = 100 * value
-    return f"{scaled:.0f} %" if scaled >= 100 else f"{scaled:.2g} %"
-
-
-def interval(slope: Slope) -> Interval:
-    """A slope with its 95 % interval, placed on an axis from -1 to 0.5; what lies beyond sits at the edge."""
-    first, last = _GLYPH
-
-    def place(value: float) -> float:
-        return round(100 * (min(max(value, first), last) - first) / (last - first), 1)
-
-    text = slope_text(slope)
-    estimate = None if math.isnan(slope.estimate) else place(slope.estimate)
-    if math.isnan(slope.low) or math.isnan(slope.high):
-        return Interval(text, False, estimate, 0.0, 0.0, place(SLOPE_LIMIT))
-    return Interval(text, True, estimate, place(slope.low), place(slope.high), place(SLOPE_LIMIT))
-
-
-def verdict_tables(findings: Sequence[Finding], labels: Labels) -> list[VerdictTable]:
-    """One table per ball that was measured."""
-    tables = []
-    for ball in BALLS:
-        rows = [_verdict_row(finding, labels) for finding in findings if finding.ball == ball]
-        if rows:
-            tables.append(VerdictTable(ball, MOVES[ball], tuple(rows)))
-    return tables
-
-
-def slope_rows(findings: Sequence[Finding], labels: Labels) -> list[dict[str, Any]]:
-    """Every slope at every threshold, and the evidence that stands beside the verdict."""
-    return [
-        {
-            "ball": finding.ball,
-            "memory": labels.memory(finding.condition),
-            "machine": labels.machine(finding.condition),
-            "slopes": [
-                (percent(threshold), slope_text(against_horizon), slope_text(against_width))
-                for threshold, (against_width, against_horizon) in finding.judgement.by_threshold.items()
-            ],
-            "growth": slope_text(finding.judgement.growth),
-            "modulus": figure(finding.judgement.modulus),
-            "analytic": figure(finding.analytic_modulus),
-            "bound": percent(finding.distance_bound) if math.isfinite(finding.distance_bound) else "–",
-        }
-        for finding in findings
-    ]
-
-
-def fit_table(findings: Sequence[Finding], labels: Labels) -> dict[str, Any]:
-    """The unperturbed error relative to the zero predictor, per width and horizon.
-
-    Returns:
-        ``widths``, and ``rows`` of cells: the median over seeds as a percentage, and how many seeds are valid.
-    """
-    once = {finding.key: finding for finding in reversed(findings)}
-    widths = sorted({float(w) for finding in once.values() for w in finding.radii["width"].dropna()})
-    rows = []
-    for finding in reversed(once.values()):
-        seeds = finding.radii.drop_duplicates(["width", "horizon", "seed"])
-        for horizon, part in seeds.groupby("horizon", dropna=False):
-            cells = [_fit_cell(part[part["width"] == width]) for width in widths]
-            names = {"memory": labels.memory(finding.condition), "machine": labels.machine(finding.condition)}
-            rows.append({**names, "horizon": show(plain_value(horizon)), "cells": cells})
-    return {"widths": [f"{width:g}" for width in widths], "rows": rows}
-
-
-def _fit_cell(seeds: Any) -> dict[str, Any]:
-    if seeds.empty:
-        return {"text": "–", "valid": True, "note": ""}
-    valid, count = int(seeds["valid"].astype(bool).sum()), len(seeds)
-    relative = (seeds["error_at_zero"] / seeds["zero_loss"]).median()
-    return {
-        "text": percent(float(relative)),
-        "valid": valid == count,
-        "note": "" if valid == count else f"{valid} of {count} seeds valid",
-    }
-
-
-def _verdict_row(finding: Finding, labels: Labels) -> VerdictRow:
+def verdict_cell(finding: Finding) -> Cell:
+    """The verdict as a word."""
     judgement = finding.judgement
-    return VerdictRow(
-        memory=labels.memory(finding.condition),
-        machine=labels.machine(finding.condition),
-        verdict=judgement.verdict.value,
-        explanation=judgement.verdict.explanation,
-        limited=judgement.horizon_limited,
+    word, dagger = judgement.verdict.value, MARK if finding.bound else ""
+    return Cell(
+        text=word,
+        tone=word,
+        marked=True,
+        hint=judgement.verdict.explanation,
         bound=EXPLANATIONS.get(finding.bound, ""),
-        threshold=percent(judgement.threshold),
-        against_horizon=interval(judgement.slope_horizon),
-        against_width=interval(judgement.slope_width),
-        reasons=reasons(finding),
+        notes=(("horizon-limited", ""),) if judgement.horizon_limited else (),
+        terminal=(f"{SIGNS[word]} {word}{dagger}",),
     )
 
 
-def varying_fields(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """For each flattened config, only the fields in which the configs differ from one another."""
-    names = dict.fromkeys(name for config in configs for name in config)
-    varied = [name for name in names if len({str(config.get(name)) for config in configs}) > 1]
-    return [{name: config[name] for name in varied if name in config} for config in configs]
+def short_verdict_cell(finding: Finding) -> Cell:
+    """The verdict with the slope that it rests on, for tables of many."""
+    cell = verdict_cell(finding)
+    axis, slope = finding.deciding
+    sign, letter = f"{SIGNS[cell.text]}{MARK if cell.bound else ''}", _LETTERS[axis]
+    forms = (f"{sign} {letter} {slope_text(slope)}", f"{sign} {letter} {number(slope.estimate)}", sign)
+    if not slope.available:
+        forms = (f"{sign} no slope", f"{sign} no slope", sign)
+    said = f"{axis} {slope_text(slope)}" if slope.available else slope_text(slope)
+    return Cell(
+        cell.text, cell.tone, True, cell.hint, cell.bound, notes=((said, "nowrap"), *cell.notes), terminal=forms
+    )
+
+
+def verdict_columns(names: Sequence[str], labels: Labels) -> list[Column[Finding]]:
+    """The columns of ``verdicts.csv``, and those of its readers."""
+    return [
+        *condition_columns(names, labels),
+        Column("ball", lambda f: f.ball, views=EXPORTED),
+        Column("verdict", lambda f: f.judgement.verdict.value, cell=verdict_cell),
+        *_slopes(lambda f: f.judgement.slope_horizon, lambda f: f.judgement.slope_width),
+        Column("at error", lambda f: f.judgement.threshold, percent, key="threshold", unit="of L₀"),
+        Column("deciding", lambda f: f.deciding[0], views=EXPORTED),
+        Column(
+            "reasons",
+            lambda f: "; ".join(reasons(f)),
+            cell=lambda f: Cell("", items=reasons(f)),
+            views=frozenset({PAGE, CSV}),
+            style="reasons",
+        ),
+    ]
+
+
+def verdict_table(findings: Sequence[Finding], names: Sequence[str], labels: Labels) -> Table[Finding]:
+    """Every verdict, by ball."""
+    columns = verdict_columns(names, labels)
+    return Table("verdicts", "Verdicts", findings, columns, lambda f: f"{moving(f.ball)} (ball: {f.ball})")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A line of an overview: a machine, its family, and a finding per memory."""
+
+    family: str
+    member: str
+    findings: Mapping[str, Finding]
+
+
+def overviews(findings: Sequence[Finding], labels: Labels) -> list[Table[Machine]]:
+    """Per ball, machines by family down and memories across."""
+    tables = []
+    for ball in BALLS:
+        part = [finding for finding in findings if finding.ball == ball]
+        memories = dict.fromkeys(labels.memory(finding.condition) for finding in part)
+        by_name = {(labels.machine(f.condition), labels.memory(f.condition)): f for f in part}
+        rows = [
+            Machine(family, member, {m: by_name[machine, m] for m in memories if (machine, m) in by_name})
+            for family, members in labels.families(finding.condition for finding in part)
+            for machine, member in members
+        ]
+        columns = [Column[Machine]("under", lambda row: row.member, views=SHOWN, style="name")]
+        columns += [_overview_column(memory) for memory in memories]
+        if rows:
+            tables.append(Table(f"overview-{ball}", moving(ball), rows, columns, lambda row: row.family))
+    return tables
+
+
+def _overview_column(memory: str) -> Column[Machine]:
+    def cell(row: Machine) -> Cell:
+        return short_verdict_cell(row.findings[memory]) if memory in row.findings else Cell(NOTHING)
+
+    return Column(memory, lambda row: row.findings.get(memory), cell=cell, views=SHOWN, style="")
+
+
+def slope_table(findings: Sequence[Finding], names: Sequence[str], labels: Labels) -> Table[tuple[Finding, float]]:
+    """Every slope at every threshold, and the evidence that does not decide."""
+    rows = [(finding, threshold) for finding in findings for threshold in finding.judgement.by_threshold]
+
+    def evidence(name: str, value: Any, **more: Any) -> Column[tuple[Finding, float]]:
+        return Column(name, lambda row: value(row[0]), once=True, **more)
+
+    columns = [
+        evidence("ball", lambda f: f.ball),
+        *condition_columns(names, labels, lambda row: row[0].condition),
+        Column("at error", lambda row: row[1], percent, key="threshold", unit="of L₀"),
+        *_slopes(lambda row: row[0].judgement.by_threshold[row[1]][1], lambda r: r[0].judgement.by_threshold[r[1]][0]),
+        evidence("growth of the error with width", lambda f: f.judgement.growth, key="growth", ends=True),
+        evidence("modulus", lambda f: f.judgement.modulus),
+        evidence("g(β₁)", lambda f: f.analytic_modulus, key="analytic_modulus"),
+        evidence("out of reach", lambda f: f.distance_bound, form=_share, key="out_of_reach"),
+    ]
+    return Table("slopes", "Slopes at every threshold", rows, columns)
+
+
+def radii_table(findings: Sequence[Finding], names: Sequence[str]) -> pd.DataFrame:
+    """``radii.csv``: a row per trial, seed, ball and threshold."""
+    columns = ["identity", *names, "width", "horizon", "seed", "ball", *_RADII]
+    parts = [finding.radii.assign(ball=finding.ball, **finding.condition) for finding in findings]
+    return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The trained seeds of a condition and horizon."""
+
+    condition: Mapping[str, Any]
+    horizon: Any
+    seeds: pd.DataFrame
+
+
+def fit_table(findings: Sequence[Finding], labels: Labels) -> Table[Fit]:
+    """The unperturbed error relative to the zero predictor, per horizon and width."""
+    rows = []
+    for finding in {finding.key: finding for finding in reversed(findings)}.values():
+        seeds = finding.radii.drop_duplicates(["width", "horizon", "seed"])
+        parts = seeds.groupby("horizon", dropna=False)
+        rows.append([Fit(finding.condition, plain_value(horizon), part) for horizon, part in parts])
+    widths = sorted({float(w) for fits in rows for fit in fits for w in fit.seeds["width"].dropna()})
+    columns: list[Column[Fit]] = [
+        *condition_columns((), labels),
+        Column("horizon", lambda fit: fit.horizon, show, views=SHOWN),
+        *(_fit_column(width) for width in widths),
+    ]
+    return Table("fit", "Error without perturbation", [fit for fits in reversed(rows) for fit in fits], columns)
+
+
+def _fit_column(width: float) -> Column[Fit]:
+    def cell(fit: Fit) -> Cell:
+        seeds = fit.seeds[fit.seeds["width"] == width]
+        if seeds.empty:
+            return Cell(NOTHING)
+        valid, count = int(seeds["valid"].astype(bool).sum()), len(seeds)
+        text = percent(float((seeds["error_at_zero"] / seeds["zero_loss"]).median()))
+        if valid == count:
+            return Cell(text)
+        return Cell(text, tone="bad", notes=((f"✗ {valid} of {count} seeds valid", ""),))
+
+    return Column(f"width {width:g}", lambda fit: fit.seeds, cell=cell, views=SHOWN)
+
+
+def _slopes(horizon: Any, width: Any) -> list[Column[Any]]:
+    def column(axis: str, slope: Any) -> Column[Any]:
+        return Column(f"slope in {axis}", slope, cell=lambda r: slope_cell(slope(r)), key=f"slope_{axis}", ends=True)
+
+    return [column("horizon", horizon), column("width", width)]
+
+
+def _share(value: float) -> str:
+    return percent(value) if math.isfinite(value) else NOTHING

@@ -1,4 +1,4 @@
-"""What a search found, cell by cell: who won, what the search saw, and what fresh seeds made of it."""
+"""The result of a search, cell by cell: the winners, their values in the search, and their values on fresh seeds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memsweep.config.schema.search import GRID
 from memsweep.report.analysis.learning_rates import RATE
 from memsweep.report.analysis.search.winners import Winner, finished, tables_of, winners_of
 from memsweep.report.naming.cells import ALL_CELLS, Cells
-from memsweep.report.naming.conditions import OF_A_SEARCH, hidden
+from memsweep.report.naming.conditions import OF_A_SEARCH
 from memsweep.report.read.study import Study
 from memsweep.search.history import SearchHistory
 from memsweep.search.suggestions import SuggestionRecord
@@ -27,11 +27,11 @@ class Searched:
     """A search beside the results of its rows.
 
     Attributes:
-        history: what was suggested, and how it ended.
-        cells: in words.
+        history: the suggestions and their results.
+        cells: their names.
         winners: by cell, then rank.
-        fresh: whether winners were, or will be, measured on seeds that chose nothing.
-        settings: identity of a stored row -> what it trained with, of the searched fields.
+        fresh: whether winners were, or will be, retrained with seeds that were not used for the selection.
+        settings: identity of a stored row -> searched field -> the value that it trained with.
     """
 
     history: SearchHistory
@@ -42,7 +42,7 @@ class Searched:
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """Names of what was searched for."""
+        """Names of the objectives."""
         return self.history.objective
 
     @cached_property
@@ -55,27 +55,27 @@ class Searched:
 
     def of_cell(self, cell: int) -> list[SuggestionRecord]:
         """The members that trained in a cell, in the order in which they were suggested."""
-        found = [member for member in self.history.suggestions if any(row.cell == cell for row in member.trials)]
-        return sorted(found, key=lambda member: member.suggestion.number)
+        members = (member for member in self.history.suggestions if any(row.cell == cell for row in member.trials))
+        return sorted(members, key=lambda member: member.suggestion.number)
 
     def pictures(self) -> dict[str, tuple[int, ...]]:
         """Name of each picture of suggestions -> the cells whose suggestions it shows; one where they have the same."""
         return {ALL_CELLS: (0,)} if self.shared else self.cells.pictures()
 
     def winner(self, cell: int) -> Winner | None:
-        """The best of a cell; None before anything has come to its end."""
+        """The best of a cell; None before any suggestion has finished."""
         return next((winner for winner in self.winners if winner.cell == cell and winner.rank == 1), None)
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """The identities that speak for the study: of each cell, the best suggestion's row, measured anew if at all."""
+        """Of each cell, the identity of the best suggestion's row: the retrained one where winners are confirmed."""
         first = [winner for winner in self.winners if winner.rank == 1]
         named = (winner.confirmed if self.fresh else winner.chosen for winner in first)
         return tuple(identity for identity in named if identity)
 
     @property
     def ignored(self) -> frozenset[str]:
-        """Paths of fields that tell no conditions apart: what was searched, and what makes a confirmation fresh."""
+        """Paths of fields that tell no conditions apart: the searched ones, and the seeds of a confirmation."""
         return frozenset({*self.history.space, *OF_A_SEARCH} - {*self.cells.axes})
 
 
@@ -103,22 +103,15 @@ def on_front(members: Sequence[SuggestionRecord], modes: Sequence[str]) -> list[
     return [known[place] for place in sorted(front(costs), key=lambda place: costs[place])]
 
 
-def part_of(study: Study, searched: Searched) -> Study:
-    """The study of the winners alone, of which verdicts, radii and losses speak.
-
-    A column that names a condition and was searched says so, in place of each winner's own value: the winners of all
-    widths are one condition.
-    """
+def winners_part(study: Study, searched: Searched) -> Study:
+    """The study of the winners alone, from which verdicts, radii and losses are made."""
     kept = [identity for identity in searched.measured if identity in study.records]
     tables = {name: _in_order(table, kept) for name, table in tables_of(study, kept).items()}
-    for name in ("curves", "replicas"):
-        found = {column: value for column, value in hidden(searched.ignored).items() if column in tables[name]}
-        tables[name] = tables[name].assign(**found)
     return replace(study, records={identity: study.records[identity] for identity in kept}, tables=tables)
 
 
 def scan_of(study: Study, searched: Searched) -> Study | None:
-    """The study of all that a grid search over the learning rate alone has trained; None for any other search."""
+    """The study of all trials of a grid search over the learning rate alone; None for any other search."""
     if searched.history.algorithm != GRID or set(searched.history.space) != {RATE}:
         return None
     rows = [row.identity for member in searched.history.suggestions for row in member.trials if not row.rank]
@@ -136,8 +129,8 @@ def _in_order(table: pd.DataFrame, identities: Sequence[str]) -> pd.DataFrame:
 
 
 def _settings(study: Study, history: SearchHistory) -> dict[str, dict[str, Any]]:
-    found = {}
+    settings = {}
     for identity in {row.identity for member in history.suggestions for row in member.trials} & study.records.keys():
         flat = flatten(study.records[identity]["config"])
-        found[identity] = {path: flat[path] for path in history.space if path in flat}
-    return found
+        settings[identity] = {path: flat[path] for path in history.space if path in flat}
+    return settings

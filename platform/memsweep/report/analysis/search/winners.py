@@ -1,4 +1,4 @@
-"""The winners of a search, as it knew them and as fresh seeds know them."""
+"""The winners of a search: their values in the search, and on fresh seeds."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from memsweep.stability.comparison.selection_bias import Gap, optimism
 
 @dataclass(frozen=True)
 class Worth:
-    """One objective of a winner: what the search saw, and what fresh seeds say.
+    """One objective of a winner: its value in the search, and on fresh seeds.
 
     Attributes:
         objective: its name.
-        found: both medians, the interval of the fresh one, and the gap; without fresh seeds, nan but for the search.
+        values: both medians, the interval of the fresh one, and their difference; without fresh seeds, all but the
+            search's median are nan.
         search_seeds: how many chose it.
         seeds: how many are fresh.
     """
 
     objective: str
-    found: Gap
+    values: Gap
     search_seeds: int
     seeds: int
 
@@ -42,8 +43,8 @@ class Winner:
         cell: its number.
         rank: from 1.
         member: the suggestion.
-        chosen: identity of the row that the search knew it by.
-        confirmed: identity of the row that measured it anew; empty while there is none.
+        chosen: identity of its row in the search.
+        confirmed: identity of the row that retrained it; empty while there is none.
         worth: of each objective.
     """
 
@@ -59,8 +60,8 @@ def winners_of(study: Study, history: SearchHistory) -> tuple[Winner, ...]:
     """The winners of each cell by rank; while none were chosen yet, the best so far."""
     places = [(cell, rank, member) for cell in range(len(history.cells)) for rank, member in _best(history, cell)]
     chosen = {row.identity for cell, _, member in places if (row := last_row(member, cell))}
-    found = _Measured(study, {*chosen, *history.confirmed.values()})
-    return tuple(_winner(found, history, *place) for place in places)
+    metrics = _Metrics(study, {*chosen, *history.confirmed.values()})
+    return tuple(_winner(metrics, history, *place) for place in places)
 
 
 def last_row(member: SuggestionRecord, cell: int) -> SearchTrial | None:
@@ -98,21 +99,21 @@ def _best(history: SearchHistory, cell: int) -> list[tuple[int, SuggestionRecord
     return [(1, known[place]) for place in best(values, history.modes, 1)]
 
 
-def _winner(found: _Measured, history: SearchHistory, cell: int, rank: int, member: SuggestionRecord) -> Winner:
+def _winner(metrics: _Metrics, history: SearchHistory, cell: int, rank: int, member: SuggestionRecord) -> Winner:
     row = last_row(member, cell)
     chosen = row.identity if row is not None else ""
     confirmed = history.confirmed.get((cell, rank), "")
     shared = len({row.cell for row in member.trials}) > 1
     worth = []
     for index, (name, mode) in enumerate(zip(history.objective, history.modes, strict=True)):
-        told = member.values[index] if member.values is not None else math.nan
-        seen = found.median(chosen, name) if shared else told
-        fresh = found.seeds(confirmed, name)
-        worth.append(Worth(name, optimism([seen], fresh, mode), len(found.seeds(chosen, name)), len(fresh)))
-    return Winner(cell, rank, member, chosen, confirmed if found.has(confirmed) else "", tuple(worth))
+        reported = member.values[index] if member.values is not None else math.nan
+        seen = metrics.median(chosen, name) if shared else reported
+        fresh = metrics.seeds(confirmed, name)
+        worth.append(Worth(name, optimism([seen], fresh, mode), len(metrics.seeds(chosen, name)), len(fresh)))
+    return Winner(cell, rank, member, chosen, confirmed if metrics.has(confirmed) else "", tuple(worth))
 
 
-class _Measured:
+class _Metrics:
     """The metrics of the rows that winners are known by, each row's tables looked up once."""
 
     def __init__(self, study: Study, identities: Collection[str]) -> None:

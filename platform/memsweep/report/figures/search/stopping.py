@@ -15,9 +15,10 @@ from memsweep.report.analysis.search.winners import last_row
 from memsweep.report.figures.panels import Gallery, Panel
 from memsweep.report.figures.search.suggestions import WIDTH, field_scale, numeric_fields, value_scale
 from memsweep.report.naming.cells import ALL_CELLS, last
+from memsweep.report.naming.numbers import clean
 from memsweep.report.read.study import Study
-from memsweep.report.style import INK, MUTED, LineStyle, category_styles, clean
-from memsweep.search.suggestions import SearchTrial, SuggestionRecord, SuggestionState
+from memsweep.report.style import INK, MUTED, LineStyle, category_styles
+from memsweep.search.suggestions import SuggestionRecord, SuggestionState, SearchTrial
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,7 +14,8 @@ from memsweep.report.analysis.search.searched import Searched, better
 from memsweep.report.analysis.search.winners import Winner, last_row
 from memsweep.report.figures.panels import Gallery, Panel
 from memsweep.report.naming.cells import is_number, last
-from memsweep.report.style import MUTED, LineStyle, category_styles, clean, log_axis, ordered_styles
+from memsweep.report.naming.numbers import clean
+from memsweep.report.style import MUTED, LineStyle, category_styles, log_axis, ordered_styles
 from memsweep.search.suggestions import SuggestionRecord, SuggestionState
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def field_scale(ax: Axes, searched: Searched, field: str, which: str) -> None:
 
 def error_bar(ax: Axes, at: float, winner: Winner, objective: int, style: LineStyle) -> None:
     """What fresh seeds say of a winner: an open mark with its interval, as far as it is finite."""
-    found = winner.worth[objective].found
+    found = winner.worth[objective].values
     if not math.isfinite(found.confirmed):
         return
     ends = [end if math.isfinite(end) else found.confirmed for end in (found.low, found.high)]
@@ -230,7 +231,7 @@ def _winner(ax: Axes, searched: Searched, cell: int, what: tuple[int, str], styl
     if winner is None or field not in winner.member.suggestion.values:
         return []
     at = float(winner.member.suggestion.values[field])
-    found = winner.worth[objective].found
+    found = winner.worth[objective].values
     ax.plot([at], [found.search], **{**style.line(), "linestyle": "none", "markersize": 7.0}, zorder=4)
     error_bar(ax, at, winner, objective, style)
     return [value for value in (found.search, found.confirmed, found.low, found.high) if math.isfinite(value)]

@@ -25,7 +25,8 @@ from memsweep.report.figures.search.suggestions import (
     values_of,
 )
 from memsweep.report.naming.cells import ALL_CELLS, Cells, is_number, last
-from memsweep.report.style import FAINT, LineStyle, category_styles, clean, value_axis
+from memsweep.report.naming.numbers import clean
+from memsweep.report.style import FAINT, LineStyle, category_styles, value_axis
 from memsweep.search.suggest.importance import importance
 from memsweep.search.suggestions import SuggestionRecord
 
@@ -111,7 +112,7 @@ def _worth(searched: Searched, lines: dict[str, list[Winner]], objective: int, s
         for place, (line, winners) in enumerate(lines.items()):
             beside = _APART ** (place - (len(lines) - 1) / 2)  # bars that would hide one another
             at = [beside * _size(searched.cells, winner) for winner in winners]
-            worth = [winner.worth[objective].found for winner in winners]
+            worth = [winner.worth[objective].values for winner in winners]
             ax.plot(at, [one.search for one in worth], **{**styles[line].line(), "linewidth": 0.8})
             for where, winner in zip(at, winners, strict=True):
                 error_bar(ax, where, winner, objective, styles[line])
@@ -153,7 +154,7 @@ def _front(searched: Searched, picture: str, cells: Sequence[int], other: int, s
                 }
                 ax.annotate(str(member.suggestion.number), (x, y), **spot)
             for winner in (one for one in searched.winners if searched.shared or one.cell == cell):
-                anew = [winner.worth[objective].found.confirmed for objective in (0, other)]
+                anew = [winner.worth[objective].values.confirmed for objective in (0, other)]
                 open_mark(ax, anew[0], anew[1], styles[searched.cells.shade_name(winner.cell)])
                 for kept, value in zip(drawn, anew, strict=True):
                     kept += [value] if math.isfinite(value) else []

@@ -1,0 +1,114 @@
+"""Everything that a report says of a study, computed from its stored results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from memsweep.report.analysis.claims import compare_cells, compared_frame
+from memsweep.report.analysis.findings import Finding, judge_conditions
+from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
+from memsweep.report.analysis.learning_rates import RateStudy, rate_studies
+from memsweep.report.analysis.losses import LossRow, loss_rows
+from memsweep.report.analysis.published import ClaimedVerdict, compare
+from memsweep.report.analysis.search.searched import Searched, read_searched, scan_of, winners_part
+from memsweep.report.naming.conditions import KERNEL, OF_A_SEARCH, Grouping, find_grouping
+from memsweep.report.naming.labels import Labels
+from memsweep.report.read.study import Study
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Everything that a report says.
+
+    Attributes:
+        study: as its folder holds it.
+        measured: its part that verdicts and losses are made from: the winners of a search, else all of it.
+        searched: the search with its results; None for a study that searches nothing.
+        grouping: the conditions of ``measured``.
+        findings: all conditions and balls that were measured.
+        comparisons: with the published claims.
+        compared: the tested claims that compare cells, of ``memsweep.report.analysis.claims.compared_frame``.
+        trained: the losses of all conditions.
+        losses: those among them that answer something.
+        rates: the curves of a study of learning rates.
+        scanned: the same of a search over a grid of learning rates, on the seeds of the search.
+        alignment: gradients of learning rules beside those of backpropagation through time.
+    """
+
+    study: Study
+    measured: Study
+    searched: Searched | None
+    grouping: Grouping
+    labels: Labels
+    findings: Sequence[Finding]
+    comparisons: Sequence[ClaimedVerdict]
+    compared: pd.DataFrame
+    trained: Sequence[LossRow]
+    losses: Sequence[LossRow]
+    rates: Sequence[RateStudy]
+    scanned: Sequence[RateStudy]
+    alignment: Sequence[AlignmentRow]
+
+    @property
+    def verdicts(self) -> list[Finding]:
+        """The findings that need a verdict."""
+        return [finding for finding in self.findings if finding.needs_verdict]
+
+
+def analyse(study: Study) -> Contents:
+    """Compute a report's contents."""
+    searched = read_searched(study, study.search) if study.search is not None else None
+    measured = winners_part(study, searched) if searched is not None else study
+    ignored = searched.ignored if searched is not None else ()
+    grouping = find_grouping(measured.records, measured.tables["replicas"], ignored)
+    findings = judge_conditions(measured, grouping)
+    trained = loss_rows(measured, grouping)
+    labels = Labels([row.condition for row in trained])
+    rates = rate_studies(trained, labels)
+    return Contents(
+        study=study,
+        measured=measured,
+        searched=searched,
+        grouping=grouping,
+        labels=labels,
+        findings=findings,
+        comparisons=compare(study.claims, findings),
+        compared=_compared(measured, searched),
+        trained=trained,
+        losses=_answering(trained, findings, rates),
+        rates=rates,
+        scanned=_scanned(study, searched) if searched is not None else (),
+        alignment=alignment_rows(trained, measured.tables["alignment"]),
+    )
+
+
+def _answering(rows: Sequence[LossRow], findings: Sequence[Finding], rates: Sequence[RateStudy]) -> list[LossRow]:
+    """The losses of tasks without a kernel or with a metric, and of trials without a verdict.
+
+    All of them where the study is one of learning rates.
+    """
+    judged = {finding.key for finding in findings if finding.needs_verdict}
+    return [
+        row
+        for row in rows
+        if rates or row.condition.get(KERNEL) is None or row.metric or tuple(row.condition.values()) not in judged
+    ]
+
+
+def _scanned(study: Study, searched: Searched) -> Sequence[RateStudy]:
+    """The curves of a search over a grid of learning rates, on the seeds of the search."""
+    scan = scan_of(study, searched)
+    if scan is None:
+        return ()
+    rows = loss_rows(scan, find_grouping(scan.records, scan.tables["replicas"], OF_A_SEARCH))
+    return rate_studies(rows, Labels([row.condition for row in rows]))
+
+
+def _compared(measured: Study, searched: Searched | None) -> pd.DataFrame:
+    """The claims that compare cells; those of a search are tested on its retrained winners."""
+    claims = measured.claims.compare if measured.claims is not None else ()
+    chosen = searched.measured if searched is not None else None
+    return compared_frame(compare_cells(claims, measured.records, measured.tables, chosen))

@@ -1,0 +1,69 @@
+"""Numbers as text for readers: few digits, a true minus sign, ∞, and a dash for a number that is not available."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from memsweep.stability.verdict.slopes import Slope
+
+
+def number(value: float, digits: int = 2) -> str:
+    """A number with its sign and this many decimals."""
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    text = f"{value:+.{digits}f}"
+    if float(text) == 0:
+        text = text[1:]  # neither +0.00 nor -0.00: rounding has left no sign to tell
+    return text.replace("-", "−")
+
+
+def figure(value: float, digits: int = 3) -> str:
+    """A number of few significant digits."""
+    return "–" if math.isnan(value) else "∞" if math.isinf(value) else f"{value:.{digits}g}"
+
+
+def percent(value: float) -> str:
+    """A share as a percentage with two significant digits; thresholds come out as ``1 %``, ``10 %``."""
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞"
+    scaled = 100 * value
+    return f"{scaled:.0f} %" if scaled >= 100 else f"{scaled:.2g} %"
+
+
+def with_interval(value: float, low: float, high: float) -> str:
+    """``0.12 [0.1, 0.2]``; an interval that is the whole line says that there were too few seeds for one."""
+    if low == -math.inf and high == math.inf:
+        return f"{figure(value)} [too few seeds]"
+    return f"{figure(value)} [{figure(low)}, {figure(high)}]"
+
+
+def slope_text(slope: Slope) -> str:
+    """``−0.59 [−0.66, −0.55]``; a dash with an infinite interval where censoring hides it; or ``not available``."""
+    if all(map(math.isnan, (slope.estimate, slope.low, slope.high))):
+        return "not available"
+    return f"{number(slope.estimate)} [{number(slope.low)}, {number(slope.high)}]"
+
+
+def show(value: Any) -> str:
+    """A setting as a reader writes it: yes and no, and numbers without noise digits."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.6g}" if isinstance(value, (int, float)) else str(value)
+
+
+def joined(words: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def clean(text: str) -> str:
+    """Text without characters that no XML file may hold and that a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

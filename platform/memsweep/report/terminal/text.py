@@ -1,0 +1,181 @@
+"""A report on a terminal: winners and claims of a search, the verdicts, the published table, the losses."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from memsweep.report.analysis.bounds import MARK
+from memsweep.report.analysis.contents import Contents
+from memsweep.report.analysis.findings import Finding
+from memsweep.report.analysis.summary import NOT_ASKED, NOT_FINISHED
+from memsweep.report.naming.labels import Labels, field_name
+from memsweep.report.naming.numbers import clean, show
+from memsweep.report.rows.losses import BASELINE, alignment_sentences, has_baseline, rule_sentences
+from memsweep.report.rows.report import Tables
+from memsweep.report.rows.search import sentences
+from memsweep.report.rows.table import TERMINAL, Line, Table, View
+from memsweep.report.rows.verdicts import SIGNS, overviews, reasons
+from memsweep.stability.verdict.rule import Verdict
+
+_Part = Grid | Text | str
+_WIDEST, _PLAIN = 120, 110
+_INDENT = "  "
+_GAP, _LEAST = 2, 5  # between columns; letters that a name keeps
+_FORMS = ((0, False), (0, True), (1, True), (2, True))  # of the cells, longest first; whether headings are broken
+_MOST_ROWS, _MOST_REASONS, _LONGEST_REASON = 60, 6, 330
+_STYLES = {
+    **{"stable": "bold green", "unstable": "bold red", "inconclusive": "bold yellow", "bad": "bold red"},
+    **{"agrees": "bold green", "disagrees": "bold red", "undecided": "bold yellow"},
+}
+_KEY = "  ".join(f"{sign} {word}" for word, sign in SIGNS.items())
+_SHORT_KEY = f"{_KEY}   T, m: the deciding slope of the radius, with horizon or width"
+_AGREEMENT_KEY = "✓ agrees  ✗ disagrees  ? undecided"
+_BOUND_KEY = f"{MARK} the errors behind this verdict are lower bounds: the true radius may be smaller"
+
+
+def report_text(contents: Contents, tables: Tables, *, width: int | None = None, colour: bool | None = None) -> str:
+    """See ``memsweep.report.table_text``."""
+    colour = sys.stdout.isatty() if colour is None else colour
+    if width is None:
+        width = min(_WIDEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _PLAIN
+    buffer = io.StringIO()
+    console = Console(file=buffer, width=width, force_terminal=colour, no_color=not colour, highlight=False)
+    for part in _parts(contents, tables, width):
+        console.print(Text(clean(part)) if isinstance(part, str) else part, soft_wrap=False)
+    return buffer.getvalue()
+
+
+def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
+    labels = contents.labels
+    if contents.searched is not None and tables.winners is not None:
+        yield from sentences(contents.searched)
+        yield from ["", *table_parts(tables.winners, width), ""] if tables.winners.rows else [""]
+    if tables.claims.rows:
+        yield from ("Claims, tested over seeds with Holm's correction:", *table_parts(tables.claims, width), "")
+    if contents.verdicts:
+        yield from _verdicts(contents, tables, width)
+    else:
+        yield NOT_ASKED.partition(";")[0] + "." if contents.losses else NOT_FINISHED
+    for table in tables.published:
+        yield from ("", f"Published table. {table.title}", *table_parts(table, width))
+    if tables.published:
+        yield from ("", _AGREEMENT_KEY, _SHORT_KEY)
+    if tables.losses.rows:
+        yield from ("", *table_parts(tables.losses, width))
+        yield from ["", f"Medians over seeds [smallest, largest]. {BASELINE}"] if has_baseline(contents.losses) else []
+    rules = rule_sentences(contents.losses, labels, contents.rates)
+    for line in (*rules, *alignment_sentences(contents.alignment, labels)):
+        yield from ("", line)
+
+
+def _verdicts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
+    if tables.overviews or not fits(tables.verdicts, width):
+        for table in tables.overviews or overviews(contents.verdicts, contents.labels):
+            yield from (f"{table.title}:", *table_parts(table, width), "")
+        yield _SHORT_KEY
+    else:
+        yield from table_parts(tables.verdicts, width)
+    if any(finding.bound for finding in contents.verdicts):
+        yield from ("", _BOUND_KEY)
+    if contents.grouping.fixed:
+        fixed = {field_name(name): show(value) for name, value in contents.grouping.fixed.items()}
+        yield from ("", _throughout(fixed))
+    yield from _undecided(contents.verdicts, contents.labels)
+
+
+def _undecided(findings: Sequence[Finding], labels: Labels) -> Iterator[str]:
+    undecided = [finding for finding in findings if finding.judgement.verdict is Verdict.INCONCLUSIVE]
+    if undecided:
+        yield ""
+    for finding in undecided[:_MOST_REASONS]:
+        name = f"{labels.memory(finding.condition)}, {labels.machine(finding.condition)}"
+        line = f"Inconclusive ({name}; ball {finding.ball}): {'; '.join(reasons(finding))}"
+        yield textwrap.shorten(line, _LONGEST_REASON, placeholder=" …")
+    if len(undecided) > _MOST_REASONS:
+        yield f"{len(undecided) - _MOST_REASONS} more are inconclusive: their reasons are in the report."
+
+
+def fits(table: Table[Any], width: int) -> bool:
+    """Whether a table can be shown without cutting or shortening a value."""
+    return _needed(_widths(table.view(TERMINAL), 0, broken=False)) <= width
+
+
+def table_parts(table: Table[Any], width: int) -> Iterator[_Part]:
+    """A table of at most 60 lines, its groups under their headings, in the longest form that fits the width."""
+    view = table.view(TERMINAL)
+    fitting = (form for form in _FORMS if _needed(_widths(view, form[0], broken=form[1])) <= width)
+    level, broken = next(fitting, _FORMS[-1])
+    widths = _shrunk(_widths(view, level, broken=broken), view, width)
+    yield _grid(view, widths, [])
+    left = _MOST_ROWS
+    for heading, lines in view.groups:
+        if heading and left:
+            yield Text(clean(heading), style="bold")
+        # rows that differ only in columns of the page are one line here
+        distinct = [*{tuple(cell.form(level) for cell in line.cells): line for line in lines}.values()][:left]
+        if distinct:
+            yield _grid(view, widths, [_texts(line, level, _INDENT if heading else "") for line in distinct])
+        left -= len(distinct)
+    if (more := sum(len(lines) for _, lines in view.groups) - _MOST_ROWS) > 0:
+        yield f"{more} more are in {table.name}.csv of the report."
+    if view.throughout:
+        yield from ("", _throughout(view.throughout))
+
+
+def _grid(view: View, widths: Sequence[int], rows: Sequence[Sequence[Text]]) -> Grid:
+    """Rows of texts in columns of these widths; without rows, the headings alone."""
+    grid = Grid(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0), show_header=not rows)
+    for column, wide in zip(view.columns, widths, strict=True):
+        heading = Text("\n".join(textwrap.wrap(clean(column.heading), wide)))
+        grid.add_column(heading, no_wrap=column.style != "", overflow="ellipsis", width=wide)
+    for row in rows:
+        grid.add_row(*row)
+    return grid
+
+
+def _texts(line: Line, level: int, indent: str) -> list[Text]:
+    """The cells of a line in their colours."""
+    texts = [Text(clean(cell.form(level)), style=_STYLES.get(cell.tone, "")) for cell in line.cells]
+    return [Text(indent).append_text(texts[0]), *texts[1:]]
+
+
+def _throughout(values: Mapping[str, str]) -> str:
+    return f"Throughout: {', '.join(f'{name} {value}' for name, value in values.items())}."
+
+
+def _widths(view: View, level: int, *, broken: bool) -> list[int]:
+    """The letters that each column needs, with headings in one line or broken between words."""
+    indent = len(_INDENT) if any(heading for heading, _ in view.groups) else 0
+    widths = []
+    for index, column in enumerate(view.columns):
+        texts = [line.cells[index].form(level) for _, lines in view.groups for line in lines]
+        longest = max((cell_len(clean(text)) for text in texts), default=0) + (0 if index else indent)
+        heading = column.heading.split() if broken else [column.heading]
+        widths.append(max(longest, *map(len, heading)))
+    return widths
+
+
+def _needed(widths: Sequence[int]) -> int:
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _shrunk(widths: Sequence[int], view: View, width: int) -> list[int]:
+    """Widths that fit: the longest names are cut first, then other columns."""
+    shrunk = list(widths)
+    while _needed(shrunk) > width:
+        names = [i for i, c in enumerate(view.columns) if c.style in ("name", "") and shrunk[i] > _LEAST]
+        wide = names or [i for i, letters in enumerate(shrunk) if letters > 1]
+        if not wide:
+            break
+        shrunk[max(wide, key=shrunk.__getitem__)] -= 1
+    return shrunk
