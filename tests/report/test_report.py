@@ -33,7 +33,7 @@ def theory(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
 
 def test_the_verdict_table_holds_the_constructed_slopes(theory: report.ReportPaths) -> None:
     table = pd.read_csv(theory.verdicts)
-    assert list(table.columns) == [*CONDITION, "task.exponent", "task.rate", *VERDICT_COLUMNS]
+    assert list(table.columns) == [*CONDITION, "task.rate", *VERDICT_COLUMNS]
     assert len(table) == 2 * len(THEORY)
     for condition in THEORY:
         for ball in ("recurrent", "all"):

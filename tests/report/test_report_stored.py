@@ -80,7 +80,7 @@ def test_damaged_results_are_left_out_counted_and_named(place: Location, tmp_pat
     place.delete(f"memory/{gone}.parquet")
     paths = report.build(place)
     page = paths.page.read_text()
-    assert "4 of 6 planned rows have no result" in page
+    assert "4 of 6 planned trials have no result" in page
     assert "4 of them are stored but damaged, and left out" in page
     assert "memsweep resume synthetic" in page
     for identity, file in ((cut, "curves"), (flipped, "replicas"), (half, "records"), (gone, "memory")):

@@ -13,7 +13,19 @@ from memsweep.report.analysis.rule_ranking import rankings, sentence
 from memsweep.report.naming.conditions import KERNEL
 from memsweep.report.naming.labels import Labels, field_name
 from memsweep.report.naming.numbers import figure, joined, percent, show
-from memsweep.report.rows.table import ALL, CSV, EXPORTED, NOTHING, PAGE, SHOWN, Cell, Column, Table, condition_columns
+from memsweep.report.rows.table import (
+    ALL,
+    CSV,
+    EXPORTED,
+    NOTHING,
+    PAGE,
+    SHOWN,
+    Cell,
+    Column,
+    Table,
+    condition_columns,
+    spread_text,
+)
 
 BASELINE = (
     f"A seed is below the memoryless baseline, the best that a model can do which forgets each input after its own "
@@ -47,7 +59,13 @@ def loss_table(rows: Sequence[LossRow], names: Sequence[str], labels: Labels) ->
             optional=True,
         ),
         Column(
-            "best step", lambda row: row.spread("best_step"), key="best_step", ends=True, optional=True, varies=True
+            "best step",
+            lambda row: row.spread("best_step"),
+            lambda steps: spread_text(steps, digits=6),
+            key="best_step",
+            ends=True,
+            optional=True,
+            varies=True,
         ),
         Column("diverged", lambda row: row.diverged, cell=_diverged_cell, unit="seeds", optional=True),
         *(_criterion(name, on_page) for name in CRITERIA),
