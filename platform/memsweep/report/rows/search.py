@@ -91,7 +91,7 @@ def suggestion_table(searched: Searched) -> Table[SuggestionRecord]:
         return row.identity if row is not None else None
 
     columns: list[Column[SuggestionRecord]] = [
-        _exported("block", lambda member: member.search),
+        _exported("search", lambda member: member.search),
         _exported("cell", cell),
         _exported("number", lambda member: member.suggestion.number),
         *(_keyed(field, lambda member: member.suggestion.values) for field in searched.history.space),

@@ -18,7 +18,7 @@ from memsweep.report.naming.cells import ALL_CELLS, last
 from memsweep.report.naming.numbers import clean
 from memsweep.report.read.study import Study
 from memsweep.report.style import INK, MUTED, LineStyle, category_styles
-from memsweep.search.suggestions import SuggestionRecord, SuggestionState, SearchTrial
+from memsweep.search.suggestions import SearchTrial, SuggestionRecord, SuggestionState
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
