@@ -54,7 +54,7 @@ _NOTES = {
         "try first. All other keys:"
     )
 }
-"""Section -> what its class does not say of it."""
+"""Section -> text in place of the docstring of its class."""
 _INDENT = " " * 6
 _LIMITS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
 
@@ -70,7 +70,7 @@ def listing(kind: str, workspace: Path) -> str:
 
 
 def describe(name: str, workspace: Path) -> str:
-    """What a name stands for: its meaning and its fields with types, defaults and limits.
+    """The meaning of a name, and its fields with types, defaults and limits.
 
     Args:
         name: a task, model, parameterization, unit, rule, study, or section of a study file.
@@ -201,7 +201,7 @@ def _describe_study(name: str, workspace: Path) -> str:
 
 
 def _search_lines(search: Search, confirm: ConfirmConfig | None) -> list[str]:
-    """What is searched, how, and how winners are confirmed, a line each."""
+    """The searched fields, the search and the confirmation, one line each."""
     settings = search.settings
     goals = [f"{mode} {name}" for name, mode in zip(settings.objective, modes(search), strict=True)]
     where = "in each cell" if settings.scope == CELL else "for all cells together"
@@ -226,7 +226,7 @@ def _spelled(domain: Domain) -> str:
 
 
 def _scheduled(scheduler: SchedulerConfig) -> str:
-    """The scheduler with those of its fields that it uses; its unit is the optimizer step."""
+    """The scheduler with the fields that it uses; its unit is the optimizer step."""
     used = {
         ASHA: f"grace {scheduler.grace} steps, reduction {scheduler.reduction:g}",
         HYPERBAND: f"grace {scheduler.grace} steps, reduction {scheduler.reduction:g}",

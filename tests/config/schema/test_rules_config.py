@@ -116,7 +116,7 @@ def test_an_identity_knows_no_alias(tmp_path: Path) -> None:
 
 def test_two_names_of_one_rule_are_one_row_twice(tmp_path: Path) -> None:
     (told,) = problems(tmp_path, BASE + "grid: {training.rule: [online_spat, bptt, online_spatial]}")
-    assert told == 'grid.training.rule: names a value twice: "online_spatial". Every value is a row of its own.'
+    assert told == 'grid.training.rule: names a value twice: "online_spatial". Every value makes a trial of its own.'
 
 
 def test_a_wrong_name_is_told_once_beside_all_other_mistakes(tmp_path: Path) -> None:

@@ -270,7 +270,7 @@ def test_describe_says_what_is_searched(tmp_path: Path) -> None:
     ]
     registry.discover(ROOT)
     assert "{log_uniform: [low, high]}" in describe("search", tmp_path).replace("\n", " ")
-    assert "fresh replicas of each winner" in describe("confirm", tmp_path)
+    assert "fresh seeds of each winner" in describe("confirm", tmp_path)
 
 
 DOMAINS: dict[str, list[dict[str, Any]]] = {

@@ -1,4 +1,4 @@
-"""From plain data to frozen config dataclasses, with every problem collected instead of the first one raised."""
+"""Builds frozen config dataclasses from plain data and collects all problems."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def config_from(cls: type, data: Any, source: str) -> Any:
 
 def section(cls: type[_Config], data: Any, path: str, problems: list[str]) -> _Config | None:
     """A section of a study as an instance of its class; None with the reasons added to ``problems``."""
-    found: list[Problem] = []
-    instance = build(cls, data, path, found)
-    problems += map(str, found)
+    wrong: list[Problem] = []
+    instance = build(cls, data, path, wrong)
+    problems += map(str, wrong)
     return None if instance is INVALID else instance
 
 
@@ -150,13 +150,13 @@ def _conform_tuple(
     if not of_any_length and len(items) != len(data):
         problems.append(Problem(path, f"must be a list of {len(items)} values", show(data)))
         return INVALID
-    wanted = [items[0]] * len(data) if of_any_length else items
+    types_of_items = [items[0]] * len(data) if of_any_length else items
     before = len(problems)
-    made = tuple(
+    items_built = tuple(
         _conform(hint, field, item, f"{path}[{index}]", problems)
-        for index, (hint, item) in enumerate(zip(wanted, data, strict=True))
+        for index, (hint, item) in enumerate(zip(types_of_items, data, strict=True))
     )
-    return made if len(problems) == before else INVALID
+    return items_built if len(problems) == before else INVALID
 
 
 def _construct(cls: type, given: dict[str, Any], path: str, problems: list[Problem]) -> Any:
@@ -165,10 +165,9 @@ def _construct(cls: type, given: dict[str, Any], path: str, problems: list[Probl
     except (TypeError, ValueError) as error:  # a __post_init__ that refuses
         problems.append(Problem(path, str(error), kind=WHOLE))
         return INVALID
-    found = instance.problems() if hasattr(instance, "problems") else ()
-    before = len(problems)
-    problems += [Problem(path, text, kind=WHOLE) for text in found]
-    return instance if len(problems) == before else INVALID
+    wrong = [Problem(path, text, kind=WHOLE) for text in instance.problems()] if hasattr(instance, "problems") else []
+    problems += wrong
+    return INVALID if wrong else instance
 
 
 def _unknown(cls: type, path: str, key: object) -> Problem:

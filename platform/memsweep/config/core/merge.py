@@ -1,4 +1,4 @@
-"""Later settings over earlier ones: a grid entry or an override laid over the study's base."""
+"""Merges later settings into earlier ones: an entry of the grid or an override into the base of a study."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memsweep.config.core.reflect import config_of, default, keys, part_name, re
 
 
 def put(entry: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Set a value at a path of a nested entry; a mapping is merged into a mapping that stands there.
+    """Set a value at a path of a nested entry; a mapping is merged into the mapping at that path.
 
     A name on the way (``exp``) becomes ``{"name": "exp"}``, so that its fields can be set.
     """
@@ -32,8 +32,8 @@ def put(entry: dict[str, Any], path: Sequence[str], value: Any) -> None:
 def merge(cls: type | None, base: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
     """``base`` with the keys of ``entry`` over it.
 
-    Where the entry changes a field on which others depend (``depends_on``), the base's values of those others are
-    dropped, unless the entry gives them, too: they belonged to the old choice.
+    Where the entry changes a field on which others depend (``depends_on``), the base's values of the others are
+    dropped, unless the entry sets them too, because they belonged to the old choice.
 
     Args:
         cls: the config dataclass that both describe (None: not known; then plain nested merging).
@@ -68,19 +68,19 @@ def _is_section(field: dataclasses.Field[Any]) -> bool:
 
 
 def dropped_keys(cls: type | None, base: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
-    """Keys whose base values fall away, because ``entry`` changes the field that they depend on."""
+    """Keys whose base values are dropped, because ``entry`` changes the field on which they depend."""
     if cls is None:
         return []
     fields = keys(cls)
-    fallen = []
+    dropped = []
     for key, field in fields.items():
         decider = field.metadata.get("depends_on")
         if decider is None or decider not in entry or key in entry:
             continue
         before = base.get(decider, default(fields[decider]) if decider in fields else None)
         if entry[decider] != before:
-            fallen.append(key)
-    return fallen
+            dropped.append(key)
+    return dropped
 
 
 def _opened(value: Any) -> Any:

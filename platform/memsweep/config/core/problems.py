@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: one ``Problem`` a mistake, and the words for values in messages."""
+"""Mistakes in a configuration, one ``Problem`` each, and the spelling of values in messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 VALUE, UNKNOWN, REQUIRED, WHOLE = "value", "unknown", "required", "whole"
-"""Kinds: a value that its field refuses; a key that is no field; a field left out; what no single field can say."""
+"""Kinds: a value that its field refuses; a key without a field; a missing field; a rule about several fields."""
 
 _LONGEST = 60
 
@@ -19,8 +19,8 @@ class Problem:
 
     Attributes:
         path: dotted path of the field.
-        rule: what should be, without a full stop at its end.
-        got: what was written there (empty where the rule says it).
+        rule: the rule that is broken, without a full stop.
+        got: the written value (empty where the rule says it).
         kind: one of this module's kinds.
     """
 

@@ -1,4 +1,4 @@
-"""What the configuration dataclasses say about themselves: keys, types, defaults, and the parts that they name."""
+"""Reads keys, types, defaults and named parts off the configuration dataclasses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def hints(cls: type) -> dict[str, Any]:
     """The resolved type of each field, by field name.
 
     Raises:
-        RegistryError: an annotation names something that its module does not know.
+        RegistryError: an annotation has a name that its module does not import.
     """
     try:
         return typing.get_type_hints(cls)
@@ -53,7 +53,7 @@ def registered_kind(field: dataclasses.Field[Any]) -> str | None:
 
 
 def config_of(cls: type, field: dataclasses.Field[Any], data: Any) -> type | None:
-    """The config dataclass that describes the fields below this one, given what is written there.
+    """The config dataclass of the fields below this one, which depends on the written value.
 
     Args:
         data: the plain value of the field: a registered name, or a mapping (with or without ``name``).

@@ -12,7 +12,7 @@ from memsweep.config.core.problems import Problem, show
 from memsweep.errors import did_you_mean, one_of
 
 INVALID: Final = object()
-"""Stands for a value that could not be made; the reasons are among the problems."""
+"""Stands for a value that could not be built; the reasons are among the problems."""
 
 NAMES: Final[dict[Any, str]] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
@@ -27,7 +27,7 @@ _LIMITS = (
 def scalar(wanted: type, field: dataclasses.Field[Any], data: Any, path: str, problems: list[Problem]) -> Any:
     """``data`` as a bool, int, float or str within the field's limits and choices, or INVALID.
 
-    Nothing is guessed: true is no number and 2.0 is no whole number; only a whole number stands for a float.
+    Types are exact: true is not read as a number, 2.0 not as a whole number. Only a whole number is read as a float.
     """
     value = _typed(wanted, data)
     if value is INVALID:

@@ -1,4 +1,4 @@
-"""Problems that many rows of a grid share, told once each with the axis values that cause them."""
+"""Problems that many trials of a grid share: one sentence each, with the axis values that cause it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from memsweep.config.core.problems import UNKNOWN, VALUE, WHOLE, Problem, senten
 from memsweep.config.schema.axes import Axes
 
 _MOST = 5
-"""Wrong values, and sentences about one path, that a message spells out before it counts the rest."""
+"""Wrong values of a sentence, and sentences about one path; the rest is counted."""
 
 
 @dataclass
 class _Case:
-    """One rule that was broken: what was got, and at which values of each axis."""
+    """One broken rule: the values that broke it, and the indices of each axis at which it broke."""
 
     problem: Problem
     got: dict[str, None] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Causes:
 
     Args:
         axes: the axes of the combinations.
-        known: problems that were told already, of the base configuration; they are not told again.
+        known: problems of the base configuration, which are reported elsewhere.
         home: section of the study file that the values come from.
     """
 
@@ -38,7 +38,7 @@ class Causes:
         self._cases: dict[tuple[str, str], _Case] = {}
 
     def add(self, problems: Sequence[Problem], at: Mapping[str, int]) -> None:
-        """Note the problems of one combination: ``at`` is the index of its value on each axis that it has."""
+        """Add the problems of one combination; ``at`` has the index of its value on each of its axes."""
         for problem in problems:
             if problem in self._known:
                 continue
@@ -48,15 +48,15 @@ class Causes:
                 case.seen.setdefault(axis, set()).add(index)
 
     def sentences(self) -> list[str]:
-        """One sentence for each rule that was broken, in the order in which they were met."""
-        told: list[str] = []
+        """One sentence for each broken rule, in the order of their first case."""
+        lines: list[str] = []
         alike: dict[str, int] = {}
         for case in self._cases.values():
             path, kind = case.problem.path, case.problem.kind
             alike[path] = alike.get(path, 0) + (kind == WHOLE)
             if alike[path] <= _MOST or kind != WHOLE:
-                told.append(self._sentence(case))
-        return told + [
+                lines.append(self._sentence(case))
+        return lines + [
             sentence(path, f"{count - _MOST} more problems of this kind")
             for path, count in alike.items()
             if count > _MOST
@@ -73,7 +73,7 @@ class Causes:
         return sentence(problem.path, problem.rule, _listed([got for got in case.got if got]), self._where(case))
 
     def _where(self, case: _Case) -> str:
-        """The axis values that all broken rows share and the others lack, in brackets."""
+        """The axis values that all wrong trials share and the others lack, in brackets."""
         words, related = [], False
         for axis, indices in case.seen.items():
             values = self._axes[axis]

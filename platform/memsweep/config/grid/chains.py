@@ -1,6 +1,6 @@
-"""Chains of a grid: what is wrong with them, and each row in its place.
+"""Chains of a grid: checks their fields, and gives each trial its place in its chain.
 
-Called with the finished rows of a study; see memsweep.config.schema.chain for what a chained trial is.
+See memsweep.config.schema.chain for the meaning of a chained trial.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from memsweep.config.schema.chain import CHAIN, resolve_chain, value_at
 from memsweep.config.schema.trial import ChainConfig, TrialConfig
 from memsweep.errors import ConfigError, did_you_mean, one_of
 
-Rows = Mapping[tuple[int, ...], TrialConfig]
-"""For each row, by the indices of its values on the axes, its trial; in the order of the grid."""
+Trials = Mapping[tuple[int, ...], TrialConfig]
+"""The trials of a grid by the indices of their values on the axes, in the order of the grid."""
 
 _WITHOUT = "take the chain out (chain=null)"
 
 
 def draft_chains(written: Any) -> list[ChainConfig]:
-    """A chain that is wrong in itself, as it is written: what can be said of its paths shall be said, too."""
+    """A chain with an invalid field, as it was written, so that its paths can be checked in the same pass."""
     if not isinstance(written, Mapping):
         return []
     fields = {key: written[key] for key in ("along", "into", "first") if key in written}
@@ -37,64 +37,64 @@ def chain_problems(chains: Sequence[ChainConfig], axes: Axes, parts: Mapping[str
     """What is wrong with the chains of a study, each mistake once.
 
     Args:
-        chains: the ``chain`` sections of its rows, or a draft where none is valid.
+        chains: the ``chain`` sections of its trials, or a draft where none is valid.
         axes: the axes of its grid.
-        parts: the other sections of its rows by name (``training``), as far as they are valid.
+        parts: the other valid sections of its trials by name (``training``).
     """
     found: dict[Problem, None] = {}
     for chain in chains:
         if chain.earlier:
             rule = "follows from the grid and cannot be set. Leave it out"
             found[Problem("chain.earlier", rule)] = None
-        # The path of a draft may be no text at all, which is told elsewhere.
+        # The path of a draft may have another type than text; build reports that.
         found |= dict.fromkeys(_wrong_along(chain, axes, parts) if isinstance(chain.along, str) else ())
         found |= dict.fromkeys(_wrong_into(chain, axes, parts) if isinstance(chain.into, str) else ())
     return [str(problem) for problem in found]
 
 
-def link_chains(rows: Rows, axes: Axes, problems: list[str]) -> Rows:
-    """The rows with each chained one in its place: it knows the values of the axis before its own.
+def link_chains(trials: Trials, axes: Axes, problems: list[str]) -> Trials:
+    """The trials of a grid, each chained one with the values of the axis before its own.
 
     Args:
-        rows: the rows of a grid whose chains ``chain_problems`` accepts.
+        trials: of a grid whose chains ``chain_problems`` accepts.
         axes: the axes of the grid.
         problems: collects what is wrong.
     """
     linked: dict[tuple[int, ...], TrialConfig] = {}
-    found: dict[str, None] = {}
+    wrong: dict[str, None] = {}
     order = list(axes)
-    for indices, row in rows.items():
-        linked[indices] = row
-        if row.chain is None:
+    for indices, trial in trials.items():
+        linked[indices] = trial
+        if trial.chain is None:
             continue
-        at = order.index(row.chain.along)
+        at = order.index(trial.chain.along)
         before = linked[(*indices[:at], indices[at] - 1, *indices[at + 1 :])] if indices[at] else None
         if before is None or before.chain is None:
-            found |= dict.fromkeys(_wrong_first(row, row.chain))
+            wrong |= dict.fromkeys(_wrong_first(trial, trial.chain))
         else:
-            linked[indices] = _after(before.chain, before, row)
-            found |= dict.fromkeys(_wrong_step(before, linked[indices], row.chain))
-    problems += found
+            linked[indices] = _after(before.chain, before, trial)
+            wrong |= dict.fromkeys(_wrong_step(before, linked[indices], trial.chain))
+    problems += wrong
     return linked
 
 
-def _after(chain: ChainConfig, before: TrialConfig, row: TrialConfig) -> TrialConfig:
-    """The row, next in the chain in which ``before`` has its place already."""
+def _after(chain: ChainConfig, before: TrialConfig, trial: TrialConfig) -> TrialConfig:
+    """The trial as the successor of ``before`` in a chain."""
     earlier = (*chain.earlier, value_at(before, chain.along))
-    return dataclasses.replace(row, chain=dataclasses.replace(chain, earlier=earlier))
+    return dataclasses.replace(trial, chain=dataclasses.replace(chain, earlier=earlier))
 
 
-def _wrong_first(row: TrialConfig, chain: ChainConfig) -> list[str]:
+def _wrong_first(trial: TrialConfig, chain: ChainConfig) -> list[str]:
     try:
-        resolve_chain(row, None)
+        resolve_chain(trial, None)
     except ConfigError as error:
         return [sentence("chain.first", f"does not do for {chain.into}: {problem}") for problem in error.problems]
     return []
 
 
-def _wrong_step(before: TrialConfig, row: TrialConfig, chain: ChainConfig) -> list[str]:
-    """The predecessor that the config tells must be the row before, or else its result would not be there."""
-    one, other = (flatten(to_dict(config)) for config in (before, row))
+def _wrong_step(before: TrialConfig, trial: TrialConfig, chain: ChainConfig) -> list[str]:
+    """Refuses an axis that changes further fields: the predecessor that a config implies would not be in the study."""
+    one, other = (flatten(to_dict(config)) for config in (before, trial))
     apart = {path for path in one | other if one.get(path) != other.get(path)}
     more = sorted(apart - {chain.along, "chain.earlier"})
     if not more:
@@ -136,7 +136,7 @@ def _wrong_into(chain: ChainConfig, axes: Axes, parts: Mapping[str, Sequence[Any
 
 
 def _wrong_field(chain: ChainConfig, part: Any, path: str, rest: Sequence[str]) -> Iterator[Problem]:
-    """The same for the field that lies ``rest`` below ``part``, which itself lies at ``path``."""
+    """Checks the field at ``rest`` below ``part``, a config that lies at ``path``."""
     key, *below = rest
     cls: type = type(part)
     known = keys(cls) if dataclasses.is_dataclass(cls) else {}
@@ -163,6 +163,6 @@ def _wrong_field(chain: ChainConfig, part: Any, path: str, rest: Sequence[str]) 
 
 
 def _plain_part(section: str) -> list[Any]:
-    """A stand-in for a section that is wrong elsewhere: its defaults, where its class is known without a name."""
+    """The defaults of a section without a valid part, where its class is known without a name."""
     usual = default(keys(TrialConfig)[section])
     return [] if usual is dataclasses.MISSING else [usual]

@@ -1,7 +1,7 @@
-"""From a base configuration and axes to the rows of a study: one checked TrialConfig each.
+"""Expands a base configuration and the axes of a grid to the trials of a study, one checked TrialConfig each.
 
-A trial has few sections (task, model, ...) and an axis belongs to one of them. So each section's combinations are
-built and checked once, and a row only puts finished sections together.
+A trial has few sections (task, model, ...) and an axis sets fields of one of them. So the combinations of each section
+are built and checked once, and a trial is put together from finished sections.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from memsweep.config.schema.trial import TrialConfig
 MOST_ROWS = 1_000_000
 
 Indices = tuple[int, ...]
-"""For each axis, in order, the index of the value taken."""
+"""The index of a value on each axis, in order."""
 
 
 def expand(
@@ -40,7 +40,7 @@ def expand(
         for_models: settings of the model, used where neither base nor axes say otherwise and the model has the field.
 
     Returns:
-        The rows, chained where the base says so; incomplete when there are problems.
+        The trials, chained where the base has a chain; incomplete when there are problems.
     """
     count = math.prod(len(values) for values in axes.values())
     if count > MOST_ROWS:
@@ -56,13 +56,13 @@ def expand(
     problems += chain_problems(chains, axes, parts)
     if count > MOST_ROWS:
         return ()
-    rows = _rows(sections, axes, problems)
-    return tuple((link_chains(rows, axes, problems) if chains and not problems else rows).values())
+    trials = _trials(sections, axes, problems)
+    return tuple((link_chains(trials, axes, problems) if chains and not problems else trials).values())
 
 
-def _rows(sections: list[_Section], axes: Axes, problems: list[str]) -> dict[Indices, TrialConfig]:
+def _trials(sections: list[_Section], axes: Axes, problems: list[str]) -> dict[Indices, TrialConfig]:
     causes = Causes(axes)
-    rows: dict[Indices, TrialConfig] = {}
+    trials: dict[Indices, TrialConfig] = {}
     first: dict[tuple[int, ...], Indices] = {}
     equal: list[tuple[Indices, Indices]] = []
     for indices in itertools.product(*(range(len(values)) for values in axes.values())):
@@ -70,19 +70,19 @@ def _rows(sections: list[_Section], axes: Axes, problems: list[str]) -> dict[Ind
         if any(value is INVALID for value in chosen):
             continue
         trial = TrialConfig(**{section.field.name: value for section, value in zip(sections, chosen, strict=True)})
-        found = [Problem("", text, kind=WHOLE) for text in trial.problems()]
-        causes.add(found, dict(zip(axes, indices, strict=True)))
+        wrong = [Problem("", text, kind=WHOLE) for text in trial.problems()]
+        causes.add(wrong, dict(zip(axes, indices, strict=True)))
         same = first.setdefault(tuple(map(id, chosen)), indices)
         if same is not indices:
             equal.append((same, indices))
-        rows[indices] = trial
+        trials[indices] = trial
     problems += causes.sentences()
     if equal:
-        problems.append(_equal_rows(equal, axes))
-    return rows
+        problems.append(_equal_trials(equal, axes))
+    return trials
 
 
-def _equal_rows(equal: list[tuple[Indices, Indices]], axes: Axes) -> str:
+def _equal_trials(equal: list[tuple[Indices, Indices]], axes: Axes) -> str:
     one, other = equal[0]
     spelled = [
         ", ".join(f"{axis}={values[index]}" for (axis, values), index in zip(axes.items(), row, strict=True))
@@ -93,15 +93,15 @@ def _equal_rows(equal: list[tuple[Indices, Indices]], axes: Axes) -> str:
 
 
 class _Section:
-    """One field of a trial (task, model, ..., chain) with its combinations, built and checked.
+    """One section of a trial (task, model, ..., chain): builds and checks its combinations.
 
     Args:
         field: the field of TrialConfig.
         base: plain data of a trial.
         axes: all axes of the grid.
         problems: collects what is wrong.
-        sample: build each axis' values one axis at a time, not their combinations: enough to find mistakes.
-        usual: settings for the fields that the part has and that neither base nor axes set.
+        sample: build the values of one axis at a time instead of all combinations, which is enough to find mistakes.
+        usual: values of fields, used where the part has the field and neither base nor axes set it.
 
     Attributes:
         values: indices on the section's own axes -> the built part, or INVALID; equal parts are one object.
@@ -125,7 +125,7 @@ class _Section:
         known = self._base_problems() if self._axes else []
         problems += map(str, known)
         if any(problem.path == field.name for problem in known):
-            return  # the section is no mapping at all: nothing to lay the axes over
+            return  # the section is no mapping, so the axes cannot be merged into it
         causes = Causes(self._axes, known)
         self._build(causes, _one_at_a_time(self._axes) if sample else _all(self._axes))
         problems += causes.sentences()
@@ -136,12 +136,12 @@ class _Section:
         return [part for part in dict.fromkeys(self.values.values()) if part is not INVALID]
 
     def at(self, indices: Indices) -> Any:
-        """The part of a row, or INVALID."""
+        """The part of a trial, or INVALID."""
         return self.values.get(tuple(indices[number] for number in self._own), INVALID)
 
     def _build(self, causes: Causes, combinations: Iterable[tuple[Indices, dict[str, int]]]) -> None:
         distinct: dict[Any, Any] = {}
-        # Groups first, then the fields inside them, whatever the order of the axes.
+        # An axis over a group of fields comes before the axes of its fields, so that the fields win.
         order = sorted(range(len(self._axes)), key=lambda number: _depth(list(self._axes)[number]))
         paths = [[self.field.name] if path == ROWS else path.split(".") for path in self._axes]
         lists = [
@@ -152,7 +152,7 @@ class _Section:
             entry: dict[str, Any] = {}
             for number in order:
                 value = lists[number][indices[number]]
-                # beside rows a bare name says which part it is, and leaves their fields of it
+                # next to the axis rows a bare name chooses the part and keeps the fields that rows set
                 put(entry, paths[number], {"name": value} if isinstance(value, str) and ROWS in self._axes else value)
             found: list[Problem] = []
             value = self._make(merge(TrialConfig, self._base, entry), found)
@@ -171,7 +171,7 @@ class _Section:
         return {**{key: value for key, value in self._usual.items() if key in keys(config)}, **held}
 
     def _base_problems(self) -> list[Problem]:
-        """What is wrong in the base whatever the grid says; a field left out may come from an axis."""
+        """Problems of the base that no axis can repair; a field that is left out may come from an axis."""
         found: list[Problem] = []
         self._make(self._base, found)
         return [problem for problem in found if problem.kind not in (REQUIRED, WHOLE)]
@@ -193,7 +193,7 @@ def _all(axes: Axes) -> Iterator[tuple[Indices, dict[str, int]]]:
 
 
 def _one_at_a_time(axes: Axes) -> Iterator[tuple[Indices, dict[str, int]]]:
-    """Every value of every axis, the other axes at their first: the indices, and the one axis that is looked at."""
+    """Every value of every axis, the other axes at their first value: the indices, and the axis that varies."""
     start = (0,) * len(axes)
     if not axes:
         yield start, {}

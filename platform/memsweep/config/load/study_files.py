@@ -1,4 +1,4 @@
-"""Study files: where they are and what their head says."""
+"""Study files: their paths and the descriptions at their top."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Other names of registered parts in what a person wrote: they become the parts' own before anything is compared.
-
-An axis of a grid, an override and a claim may each spell a rule in their own way; a study knows it by one name.
-"""
+"""Replaces aliases of learning rules by their registered names, so that axes, overrides and claims can be compared."""
 
 from __future__ import annotations
 
@@ -17,11 +14,11 @@ from memsweep.config.schema.trial import TrialConfig
 
 
 def by_own_names(value: Any, path: str = "") -> Any:
-    """Plain data with the aliases in it replaced, wherever a field stands that names a part.
+    """Plain data with the aliases replaced in every field that names a learning rule.
 
     Args:
-        value: of a study file, or a part of one: the base, a grid, a search with its conditions.
-        path: where ``value`` stands, dotted; keys may be dotted, too.
+        value: a study, its grid, its search, or the value of one field.
+        path: dotted path of ``value``; keys may be dotted, too.
     """
     if isinstance(value, Mapping):
         return {key: by_own_names(inner, join(path, key)) for key, inner in value.items()}

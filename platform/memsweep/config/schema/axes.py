@@ -17,7 +17,7 @@ Axes = dict[str, tuple[Any, ...]]
 _MOST_LEVELS = 32
 
 ROWS = "rows"
-"""The axis whose values are whole rows: settings of several sections that belong together."""
+"""The axis whose values are whole rows of a table: settings of several sections that belong together."""
 
 
 def root(axis: str) -> str:
@@ -26,7 +26,7 @@ def root(axis: str) -> str:
 
 
 def flatten_axes(grid: Any, problems: list[str]) -> dict[str, Any]:
-    """The grid of a study file with nested mappings turned into dotted paths; values as they were written."""
+    """The grid of a study file with dotted paths in place of nested mappings; values as they were written."""
     if grid is None:
         return {}
     if not isinstance(grid, Mapping):
@@ -49,16 +49,15 @@ def _collect(grid: Mapping[Any, Any], path: str, axes: dict[str, Any], problems:
 
 
 def valid_axes(written: Mapping[str, Any], problems: list[str]) -> Axes:
-    """The axes that can be swept; what is wrong with the others is added to ``problems``."""
+    """The valid axes; the reasons against the others are added to ``problems``."""
     axes: Axes = {}
     for path, values in written.items():
-        found = _problem(path, values)
-        if found is not None:
-            problems.append(found)
+        if problem := _problem(path, values):
+            problems.append(problem)
             continue
         twice = duplicates(values)
         if twice:
-            rule = f"names a value twice: {', '.join(twice)}. Every value is a row of its own"
+            rule = f"names a value twice: {', '.join(twice)}. Every value makes a trial of its own"
             problems.append(sentence(f"grid.{path}", rule))
         axes[path] = tuple(value for index, value in enumerate(values) if not twice or value not in values[:index])
     return axes

@@ -33,7 +33,7 @@ def predecessor(config: TrialConfig) -> TrialConfig | None:
 
 
 def chain_value(chain: ChainConfig, carried: float | None) -> float:
-    """The value that a trial of this chain puts into its field.
+    """The value that the chain gives to its field in a trial.
 
     Args:
         chain: the trial's place in its chain.
@@ -53,7 +53,7 @@ def chain_value(chain: ChainConfig, carried: float | None) -> float:
 
 
 def resolve_chain(config: TrialConfig, carried: float | None) -> TrialConfig:
-    """The trial with the carried value in its place, and no chain any more: what an engine can run.
+    """The trial with the carried value in its field and without a chain, as the engine runs it.
 
     Args:
         config: a chained trial.
@@ -72,7 +72,7 @@ def resolve_chain(config: TrialConfig, carried: float | None) -> TrialConfig:
 
 
 def value_at(config: Any, path: str) -> Any:
-    """The value of a field by its dotted path below a config."""
+    """The value of the field at a dotted path below a config."""
     for key in path.split("."):
         cls: type = type(config)
         config = getattr(config, keys(cls)[key].name)

@@ -11,7 +11,7 @@ from memsweep.config.core.fields import setting
 
 @dataclass(frozen=True, kw_only=True)
 class GroupConfig:
-    """Settings of the optimizer for one group of weights; what is left out is as for all others."""
+    """Settings of the optimizer for one group of weights; a setting that is left out is the one of training."""
 
     learning_rate: float | None = setting(None, "step size at the start", above=0.0, at_most=1e4)
     factor: float | None = setting(

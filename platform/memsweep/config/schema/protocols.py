@@ -83,12 +83,12 @@ PROTOCOLS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """Name of a protocol -> its settings, in the sections and with the keys of a study file.
 
-Those of ``model`` are for models that have such a field, and are left out for others; all else holds for every trial.
+Settings of ``model`` hold for models that have the field; all other settings hold for every trial.
 """
 
 
 def protocol_name(value: Any, problems: list[str]) -> str:
-    """The protocol that a study names; ``matched``, and the reason among ``problems``, where there is none such."""
+    """The protocol that a study names; ``matched`` for an unknown name, with the reason added to ``problems``."""
     if isinstance(value, str) and value in PROTOCOLS:
         return value
     rule = f"must be one of {one_of(PROTOCOLS)}"
@@ -109,5 +109,4 @@ def over_protocol(written: Mapping[str, Any], name: Any) -> dict[str, Any]:
 
 def for_models(name: str) -> Mapping[str, Any]:
     """Settings of a protocol for the models that have fields of these names."""
-    found: Mapping[str, Any] = PROTOCOLS[name].get(_MODEL, {})
-    return found
+    return PROTOCOLS[name].get(_MODEL, {})

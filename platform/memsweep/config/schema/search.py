@@ -1,4 +1,4 @@
-"""The ``search`` and ``confirm`` sections of a study: what is searched, how, and how the winner is measured anew."""
+"""The sections ``search`` and ``confirm`` of a study, as frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ METRICS: Final[Mapping[str, str]] = {
     "radius_weights": MAX,
     "radius_all": MAX,
 }
-"""What a search can be for, of every task, and what is good: medians over the seeds."""
+"""Objectives that every task has, medians over the seeds, and whether small or large is good."""
 BALL_OF: Final[Mapping[str, str]] = {"radius": "recurrent", "radius_weights": "weights", "radius_all": "all"}
 """Metrics that are measured in a ball, which ``perturbation.balls`` must then name."""
 MOST_COMBINATIONS: Final = 100_000
@@ -91,7 +91,7 @@ class Domain:
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulerConfig:
-    """Who may train on and who is stopped; the unit of every budget is the optimizer step."""
+    """Which trials are stopped early; the unit of every budget is the optimizer step."""
 
     name: str = setting(
         NONE,
@@ -111,7 +111,10 @@ class SchedulerConfig:
         0.25, "pbt: share of the population that takes over, and from which it is taken", above=0.0, at_most=0.5
     )
     resample: float = setting(
-        0.25, "pbt: chance that a setting is drawn anew instead of multiplied by 0.8 or 1.2", at_least=0.0, at_most=1.0
+        0.25,
+        "pbt: probability that a setting is resampled instead of multiplied by 0.8 or 1.2",
+        at_least=0.0,
+        at_most=1.0,
     )
 
     @property
@@ -141,7 +144,7 @@ class SearchConfig:
     seed: int = setting(0, "seed of the sampler, part of the search's identity", at_least=0, at_most=2**31)
     objective: tuple[str, ...] = setting(
         ("validation_loss",),
-        "what is searched for, medians over the seeds: validation_loss, error, relative_error, margin, slowest_rate, "
+        "the objectives, medians over the seeds: validation_loss, error, relative_error, margin, slowest_rate, "
         "radius, radius_weights, radius_all, or test_<a metric of the task>; several with nsga_ii, tpe, gp, random or "
         "grid",
     )
@@ -160,8 +163,8 @@ class SearchConfig:
     startup: int = setting(
         10, "random suggestions before tpe and gp trust their model; the size of nsga_ii's generations", at_least=1
     )
-    scheduler: SchedulerConfig = setting(doc="who is stopped early", factory=SchedulerConfig)
-    warm_start: str = setting("", "name of an earlier study whose results the sampler hears first")
+    scheduler: SchedulerConfig = setting(doc="which trials are stopped early", factory=SchedulerConfig)
+    warm_start: str = setting("", "name of an earlier study whose results the sampler gets first")
 
     def problems(self) -> Iterable[str]:
         if self.mode and len(self.mode) != len(self.objective):
@@ -172,9 +175,9 @@ class SearchConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmConfig:
-    """How winners are measured anew: on seeds and data that chose nothing."""
+    """How winners are retrained: with fresh seeds and data that were not used for the selection."""
 
-    seeds: int = setting(10, "fresh replicas of each winner", at_least=2, at_most=10_000)
+    seeds: int = setting(10, "fresh seeds of each winner", at_least=2, at_most=10_000)
     top: int = setting(
         1, "how many of the best of each cell (of the Pareto front, with several objectives)", at_least=1
     )

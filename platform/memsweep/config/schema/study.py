@@ -32,7 +32,7 @@ class ResourcesConfig:
     )
     strategy: str = setting(
         "replicas",
-        "what several workers share out: the replicas, with equal bits, or the data of each step, whose gradients "
+        "the work that several workers share: the seeds, with equal bits, or the data of each step, whose gradients "
         "are summed over all of them, equal but for rounding",
         choices=("replicas", "data"),
     )
@@ -95,7 +95,7 @@ class ResourcesConfig:
 
     @property
     def shards(self) -> int:
-        """Parts in which the data of a training step are computed, whose sum rounds otherwise than one part's."""
+        """The number of parts of a training step's data; the sum over several parts has another rounding."""
         return self.workers if self.strategy == "data" else 1
 
 
@@ -107,12 +107,12 @@ class SweepConfig:
         name: the study's name as its author wrote it (any text; the results folder escapes it).
         rows: every trial of the grid, in the order of the axes, the last axis fastest.
         grid: the axes as they were written: dotted path -> values.
-        resources: what a pack asks for.
+        resources: the resources of a pack.
         description: the comment lines at the top of the study file.
         claims: what was published about these conditions, for the report; None where the study claims nothing.
         protocol: the preset under the study's own settings (memsweep.config.schema.protocols).
-        search: what is searched; the rows are then the cells in which, or over which, it is searched.
-        confirm: how the winners are measured anew; None where they are not.
+        search: the searched fields; the rows are then the cells in which, or over which, they are searched.
+        confirm: how the winners are retrained; None where they are not.
     """
 
     name: str

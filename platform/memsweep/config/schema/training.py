@@ -20,7 +20,7 @@ class Turn:
     until: int = setting(doc="step before which they held", at_least=1)
     learning_rate: float = setting(doc="the optimizer's step size", above=0.0, at_most=1e4)
     weight_decay: float = setting(doc="the optimizer's weight decay", at_least=0.0)
-    clip: float = setting(doc="largest gradient norm of one replica (0: no limit)", at_least=0.0)
+    clip: float = setting(doc="largest gradient norm of one seed (0: no limit)", at_least=0.0)
     amplitude_penalty: float = setting(doc="weight of |encoder|^2 + |readout|^2", at_least=0.0)
     margin_penalty: float = setting(doc="weight of relu(1 - stability margin)", at_least=0.0)
 
@@ -31,11 +31,11 @@ TURNING = tuple(field.name for field in dataclasses.fields(Turn) if field.name !
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """How the replicas of a trial are fitted. Defaults: the fit that was calibrated for stability verdicts."""
+    """How the seeds of a trial are trained. The defaults were calibrated for stability verdicts."""
 
     # seeds and data
-    seeds: int = setting(5, "replicas of the trial; each has its own initial weights", at_least=1, at_most=10_000)
-    first_seed: int = setting(0, "the replicas are seeds first_seed, first_seed + 1, ...", at_least=0, at_most=2**31)
+    seeds: int = setting(5, "models of the trial, each with its own initial weights", at_least=1, at_most=10_000)
+    first_seed: int = setting(0, "the seeds are first_seed, first_seed + 1, ...", at_least=0, at_most=2**31)
     data_seed: int = setting(0, "seed of the task's train, validation and test streams", at_least=0, at_most=2**31)
     steps: int = setting(2500, "optimizer steps", at_least=0)
     batch_size: int = setting(512, "sequences per step", at_least=1)
@@ -113,12 +113,12 @@ class TrainingConfig:
     plateau_factor: float = setting(0.1, "what a plateau multiplies the learning rate by", above=0.0, below=1.0)
     plateau_patience: int = setting(10, "validations without improvement that make no plateau yet", at_least=0)
     smallest_rate: float = setting(
-        0.0, "stop a replica whose learning rate a plateau has brought below this (0: never)", at_least=0.0
+        0.0, "stop a seed whose learning rate a plateau has brought below this (0: never)", at_least=0.0
     )
     # penalties and limits
     weight_decay: float = setting(0.0, "the optimizer's weight decay", at_least=0.0)
     clip: float = setting(
-        0.5, "largest gradient norm of one replica; larger gradients are scaled down (0: no limit)", at_least=0.0
+        0.5, "largest gradient norm of one seed; larger gradients are scaled down (0: no limit)", at_least=0.0
     )
     amplitude_penalty: float | None = setting(
         None,
@@ -153,8 +153,8 @@ class TrainingConfig:
     )
     # stopping
     patience: int = setting(0, "stop after so many validations without improvement (0: never stop early)", at_least=0)
-    stop_below: float = setting(0.0, "stop a replica whose validation loss is below this (0: never)", at_least=0.0)
-    smallest_steps: int = setting(0, "steps before stop_below may stop a replica", at_least=0)
+    stop_below: float = setting(0.0, "stop a seed whose validation loss is below this (0: never)", at_least=0.0)
+    smallest_steps: int = setting(0, "steps before stop_below may stop a seed", at_least=0)
     # precision and checkpoints
     checkpoint_every: int = setting(
         500, "steps between checkpoints, from which an interrupted pack continues", at_least=1, cosmetic=True
@@ -186,7 +186,7 @@ class TrainingConfig:
         if self.warmup and self.warmup >= self.steps:
             yield f"warmup ({self.warmup}) must be smaller than steps ({self.steps}), or the full rate is never reached"
         if self.until % self.validate_every:
-            yield f"until ({self.until}) must be {every}: what is measured then is the best validated state"
+            yield f"until ({self.until}) must be {every}, because the best validated state is measured"
         turned = [turn.until for turn in self.turns]
         if turned != sorted(set(turned)):
             yield f"turns must end at larger and larger steps, got {', '.join(map(str, turned))}"

@@ -1,7 +1,7 @@
 """The configuration of one trial, as frozen dataclasses.
 
 YAML keys are the field names (``from_`` is written ``from``: the underscore only avoids Python's keyword).
-A class may define ``problems(self) -> Iterable[str]`` for what no single field can say.
+A class may define ``problems(self) -> Iterable[str]`` for rules about several fields.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class PerturbationConfig:
         "published curves of 2023 were made)",
         choices=("worst_case", "random", "random_push"),
     )
-    starts: int = setting(4, "random starts of the ascent, beside the structured ones", at_least=0)
+    starts: int = setting(4, "random starts of the ascent, in addition to the structured ones", at_least=0)
     ascent_steps: int = setting(16, "ascent steps per start", at_least=0)
     repeats: int = setting(30, "draws per radius of the random method", at_least=1)
     seed: int = setting(0, "seed of the random starts and draws", at_least=0, at_most=2**31)
@@ -116,7 +116,7 @@ class ChainConfig:
     along: str = setting(doc="axis of the grid that orders the chain: model.width, say")
     carry: str = setting(
         "validation_loss",
-        "what is carried, a number of the trial's summary (medians over the replicas)",
+        "the carried number of the trial's summary (medians over the seeds)",
         choices=("validation_loss", "error", "margin"),
     )
     into: str = setting("training.stop_below", "field that takes the carried value")
@@ -129,9 +129,9 @@ class ChainConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialConfig:
-    """Everything that decides a trial's numbers: its identity is a hash of this and of the code."""
+    """The settings of one trial. Its numbers depend on them and on the code alone; its identity is a hash of both."""
 
-    task: TaskConfig = setting(doc="what is learnt", registered="task")
+    task: TaskConfig = setting(doc="the task that is learned", registered="task")
     model: ModelConfig = setting(doc="what learns it", registered="model")
     training: TrainingConfig = setting(doc="how it is fitted", factory=TrainingConfig)
     perturbation: PerturbationConfig = setting(doc="how its stability is measured", factory=PerturbationConfig)
