@@ -30,38 +30,23 @@ _MOST_SQUARINGS = 50  # beyond, rounding leaves no digit of the angles
 
 
 def triangle_skew(generator_NMM: Tensor) -> Tensor:
-    """The skew matrix A = triu(G, 1) - triu(G, 1)^T of a generator G; what is not strictly above its diagonal is idle.
+    """The skew matrix A = triu(G, 1) - triu(G, 1)^T of a generator G: ``[..., M, M]``.
 
-    Args:
-        generator_NMM: G, any square matrices.
-
-    Returns:
-        Tensor ``[..., M, M]``; what is not finite in the idle part of G does not reach it.
+    Entries on and below the diagonal of G have no effect, even if they are not finite.
     """
     upper_NMM = generator_NMM.triu(1)
     return upper_NMM - upper_NMM.mT
 
 
 def rotation(generator_NMM: Tensor) -> Tensor:
-    """exp((A - A^T) / 2), orthogonal with determinant 1, differentiable.
-
-    Args:
-        generator_NMM: A, any square matrices; zero rows and columns leave their axes where they are.
-
-    Returns:
-        Tensor ``[..., M, M]``; NaN where A is not finite.
-    """
+    """exp((A - A^T) / 2) of any square A, orthogonal with determinant 1, differentiable: see ``exponential``."""
     return exponential((generator_NMM - generator_NMM.mT) / 2.0)
 
 
 def exponential(skew_NMM: Tensor) -> Tensor:
-    """exp(S), orthogonal with determinant 1 where S is skew-symmetric, differentiable.
+    """exp(S), ``[..., M, M]``, orthogonal with determinant 1 where S is skew-symmetric, differentiable.
 
-    Args:
-        skew_NMM: S; zero rows and columns leave their axes where they are.
-
-    Returns:
-        Tensor ``[..., M, M]``; NaN where S is not finite.
+    Zero rows and columns of S leave their axes unchanged. NaN where S is not finite.
     """
     norm_N11 = skew_NMM.detach().abs().sum(-1).amax(-1)[..., None, None]
     _, exponent = torch.frexp(norm_N11)
@@ -73,13 +58,9 @@ def exponential(skew_NMM: Tensor) -> Tensor:
 
 
 def cayley(skew_NMM: Tensor) -> Tensor:
-    """(I + S)^-1 (I - S), orthogonal with determinant 1 where S is skew-symmetric, differentiable.
+    """(I + S)^-1 (I - S), ``[..., M, M]``, orthogonal with determinant 1 where S is skew-symmetric, differentiable.
 
-    Args:
-        skew_NMM: S; zero rows and columns leave their axes where they are.
-
-    Returns:
-        Tensor ``[..., M, M]``; NaN where S is not finite.
+    Zero rows and columns of S leave their axes unchanged. NaN where S is not finite.
     """
     identity_MM = torch.eye(skew_NMM.shape[-1], dtype=skew_NMM.dtype, device=skew_NMM.device)
     known_N11 = _finite(skew_NMM)
@@ -92,14 +73,8 @@ def cayley(skew_NMM: Tensor) -> Tensor:
 def polar(matrix_NMM: Tensor) -> Tensor:
     """The orthogonal matrix nearest to A, the factor Q of A = Q H with H symmetric and positive, differentiable.
 
-    det Q has the sign of det A. Of a singular matrix several are nearest: one of them, and where the rank falls short
-    by two or more the gradient is not finite.
-
-    Args:
-        matrix_NMM: A, any square matrices.
-
-    Returns:
-        Tensor ``[..., M, M]``; NaN where A is not finite.
+    det Q has the sign of det A. A singular matrix has several nearest ones: the result is one of them, and where the
+    rank is short by two or more the gradient is not finite. Returns ``[..., M, M]``; NaN where A is not finite.
     """
     factor_NMM: Tensor = _Polar.apply(matrix_NMM)
     return factor_NMM

@@ -111,22 +111,18 @@ def _check(drive_NBTM: Tensor, matrix: Tensor, dimensions: tuple[int, ...] = (2,
 
 def _run(drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float, gain: float) -> Tensor:
     fused = _fused(drive_NBTM, matrix, activation.name, leak)
-    if fused is not None:
-        if gain == 1.0:
-            return _through(fused, drive_NBTM, matrix, activation, leak)
-        return gain * _through(fused, drive_NBTM, gain * matrix, activation, leak)  # states in units of the gain
-    return _run_plainly(drive_NBTM, matrix, activation, leak, gain)
+    if fused is None:
+        return _run_plainly(drive_NBTM, matrix, activation, leak, gain)
+    # kernels know a gain of 1 alone: they compute the states in units of the gain
+    scaled = matrix if gain == 1.0 else gain * matrix
+    states_NBTM: Tensor = _Fused.apply(fused, drive_NBTM, scaled, activation.name, leak)
+    return states_NBTM if gain == 1.0 else gain * states_NBTM
 
 
 def _fused(drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float) -> FusedScan | None:
     if drive_NBTM.device.type == "cpu":
         return None if refused_scan(drive_NBTM, matrix, activation, leak) else CompiledScan.load(drive_NBTM.dtype)
     return None if triton_refusal(drive_NBTM, matrix, activation, leak) else TritonScan()
-
-
-def _through(fused: FusedScan, drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float) -> Tensor:
-    states_NBTM: Tensor = _Fused.apply(fused, drive_NBTM, matrix, activation.name, leak)
-    return states_NBTM
 
 
 def _run_plainly(drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float, gain: float) -> Tensor:

@@ -43,21 +43,10 @@ LEARNED = (ALPHA, EXP_ALPHA)
 
 
 def schedule(name: str, steps: int) -> np.ndarray:
-    """The fixed gains of the first steps: ``[steps]``, float64.
-
-    Args:
-        name: one of ``SCHEDULES``.
-        steps: how many.
-    """
+    """The fixed gains of the first steps, by a name of ``SCHEDULES``: ``[steps]``, float64."""
     return np.asarray(SCHEDULES[name](np.arange(steps, dtype=np.float64)))
 
 
 def initial_gains(name: str, steps: int, rng: np.random.Generator) -> np.ndarray:
-    """Learned gains at the start: ``[steps]``, float64.
-
-    Args:
-        name: one of ``LEARNED``.
-        steps: how many, the horizon of the task.
-        rng: where a draw comes from; alpha takes none.
-    """
+    """Initial gains of a task with so many steps, by a name of ``LEARNED``: ``[steps]``, float64."""
     return rng.uniform(size=steps) if name == EXP_ALPHA else np.ones(steps)

@@ -55,7 +55,7 @@ def free_matrix(scheme: str, size: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def generator(scheme: str, size: int, rng: np.random.Generator, chart: str = EXPONENTIAL) -> np.ndarray:
-    """An initial generator of a rotation (models.orthogonal.triangle_skew): ``[M, M]``, strictly upper triangular.
+    """An initial generator of a rotation (orthogonal_maps.triangle_skew): ``[M, M]``, strictly upper triangular.
 
     Args:
         scheme: one of ``GENERATORS``.

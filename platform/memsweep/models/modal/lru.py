@@ -227,13 +227,7 @@ def _norm(real: Tensor, imaginary: Tensor, dim: int) -> Tensor:
 
 
 def ring_weights(config: RingConfig, width: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """nu and theta of eigenvalues uniform on the area between two circles: |lambda|^2 is uniform.
-
-    Args:
-        config: where the circles are.
-        width: number of eigenvalues.
-        rng: draws them.
-    """
+    """nu and theta of ``width`` eigenvalues, uniform on the area of the config's ring: |lambda|^2 is uniform."""
     place, turn = rng.uniform(size=(2, width)).clip(_EDGE, 1.0 - _EDGE)
     squares = config.r_min**2 + place * (config.r_max**2 - config.r_min**2)
     return np.log(-0.5 * np.log(squares)), np.log(config.max_phase * turn)
