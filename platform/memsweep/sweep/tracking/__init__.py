@@ -1,4 +1,4 @@
-"""MLflow as a mirror of the store; the only package that imports mlflow, and only when a sweep is tracked."""
+"""Shows the store in MLflow; the only package that imports mlflow, and only when a sweep is tracked."""
 
 from __future__ import annotations
 

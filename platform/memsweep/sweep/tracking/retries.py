@@ -1,4 +1,4 @@
-"""How MLflow is called: a call that may be repeated is, at once and a few times; a creation only after looking."""
+"""Calls of MLflow: they are repeated a few times at once; a creation only after a look for its result."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ T = TypeVar("T")
 
 _PERMANENT = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST", "PERMISSION_DENIED"}
 _PERMANENT |= {"UNAUTHENTICATED", "ENDPOINT_NOT_FOUND", "INVALID_STATE"}
-_GONE = {"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST"}  # what MLflow says to the second deletion of a run
-_BUSY = {408, 429}  # the two refusals of HTTP's 4xx that time may lift
+_GONE = {"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST"}  # MLflow's answers to the second deletion of a run
+_BUSY = {408, 429}  # the two of HTTP's 4xx that may succeed later
 
-_PAUSES = (0.1, 0.3)  # seconds before a call is repeated here; longer outages are for the caller to wait out
-_SLOW = 5.0  # seconds; what took so long to fail is not tried again at once
+_PAUSES = (0.1, 0.3)  # seconds before a call is repeated; the caller waits for the end of longer outages
+_SLOW = 5.0  # seconds; a call that took longer to fail is not repeated at once
 
 
 class Calls:
     """Calls to one server or database.
 
     Attributes:
-        answered: how many calls have succeeded: whether a slow server gets anywhere.
+        answered: how many calls have succeeded; it grows as long as a slow server makes progress.
     """
 
     def __init__(self) -> None:
         self.answered = 0
 
     def repeatable(self, call: Callable[[], T]) -> T:
-        """Make a call that does no harm twice; repeated when it fails quickly and another try may help."""
+        """Make a call that may be made twice; it is repeated if it fails quickly and another attempt may help."""
         for pause in (*_PAUSES, None):
             began = time.monotonic()
             try:
                 value = call()
             except Exception as error:
-                if pause is None or not _worth_another(error, began):
+                if pause is None or not _is_worth_another(error, began):
                     raise
                 time.sleep(pause)
             else:
@@ -50,31 +50,31 @@ class Calls:
         raise AssertionError  # the last round returns or raises
 
     def creation(self, make: Callable[[], T], look: Callable[[], T | None]) -> T:
-        """Create what must not be there twice: whether a call that failed has succeeded is looked up first.
+        """Create an object only once: after a failed call, ``look`` finds one that was created all the same.
 
-        The caller looks once more when it comes back after an error: a slow server may create it later still.
+        The caller looks once more when it comes back after an error, because a slow server may create it later still.
         """
         for pause in (*_PAUSES, None):
             began = time.monotonic()
             try:
                 value = make()
             except Exception as error:
-                if pause is None or not _worth_another(error, began):
+                if pause is None or not _is_worth_another(error, began):
                     raise
                 time.sleep(pause)
-                found = self.repeatable(look)
-                if found is None:  # one more look, later; its own failure says nothing
+                existing = self.repeatable(look)
+                if existing is None:  # one more look, later; an error of it says nothing
                     with contextlib.suppress(MlflowException, OSError):
-                        found = look()
-                if found is not None:
-                    return found
+                        existing = look()
+                if existing is not None:
+                    return existing
             else:
                 self.answered += 1
                 return value
         raise AssertionError  # the last round returns or raises
 
     def deletion(self, call: Callable[[], None]) -> None:
-        """Delete what may be deleted already."""
+        """Make a call that deletes an object, which may be deleted already."""
         try:
             self.repeatable(call)
         except MlflowException as error:
@@ -93,7 +93,7 @@ def is_transient(error: Exception) -> bool:
 
 
 def reason(error: Exception, uri: str) -> str:
-    """The cause in a few words."""
+    """The cause of an error, as a short text without secrets."""
     link: BaseException | None = error
     while link is not None:
         if isinstance(link, requests.exceptions.RetryError) and (code := re.search(r"too many (\d+) error", str(link))):
@@ -105,5 +105,5 @@ def reason(error: Exception, uri: str) -> str:
     return f"{type(error).__name__}: {without_secrets(first.replace(uri, redacted(uri)))[:200]}"
 
 
-def _worth_another(error: Exception, began: float) -> bool:
+def _is_worth_another(error: Exception, began: float) -> bool:
     return is_transient(error) and time.monotonic() - began < _SLOW

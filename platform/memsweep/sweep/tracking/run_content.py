@@ -34,7 +34,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Stamp:
-    """By what a run is known to show this very result or failure, and no other of the same trial.
+    """Marks the result or failure that a run shows; another one of the same trial has another stamp.
 
     Attributes:
         status: MLflow's word for the end: FINISHED (there is a result), FAILED or KILLED.
@@ -49,7 +49,7 @@ class Stamp:
 
 @dataclass(frozen=True)
 class ChildRun:
-    """What the run of one trial shows; a function of what is stored, whenever and by whom it is written.
+    """The content of the run of one trial; it depends only on the stored result or failure.
 
     Attributes:
         artifacts: file name -> bytes.
@@ -72,7 +72,7 @@ def stamp_of_result(record: Mapping[str, Any]) -> Stamp:
 
 
 def stamp_of_failure(failure: Mapping[str, Any]) -> Stamp:
-    """The stamp of a stored failure; one that an older version stored has no time, and happened in 1970."""
+    """The stamp of a stored failure; without a time, as older versions stored it, it is of 1970."""
     outcome = str(failure["outcome"])
     when = _milliseconds(failure["time"]) if "time" in failure else 1
     return Stamp(outcome, "KILLED" if outcome == Outcome.PREEMPTED else "FAILED", when, when)
@@ -137,9 +137,9 @@ def parameters(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def run_name(config: Mapping[str, Any]) -> str:
-    """A name to pick out of a list: ``m=4 T=100 exp polynomial``.
+    """The name of a run in a list: ``m=4 T=100 exp polynomial``.
 
-    What varies most comes first: MLflow's page shows about fifteen characters of a name.
+    Width and horizon come first, because MLflow's page shows about fifteen characters of a name.
     """
     task, model = config["task"], config["model"]
     words = [f"m={model['width']}"] if "width" in model else []
@@ -193,7 +193,7 @@ def _by_step(history: pd.DataFrame | None) -> list[Point]:
 
 
 def _nonfinite(metrics: list[Point]) -> str:
-    """One line per metric that has infinities or NaN: which, how many, from which step."""
+    """One line per metric with infinities or NaN: their kinds, their number, their first step."""
     lines = []
     for key in sorted({point.key for point in metrics}):
         points = [point for point in metrics if point.key == key]
@@ -207,7 +207,7 @@ def _nonfinite(metrics: list[Point]) -> str:
 
 
 def _artifacts(record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> dict[str, bytes]:
-    """CSV, which MLflow's page shows as a table. The conditions are the run's params: no free text is left."""
+    """The record as JSON, and tables as CSV without the conditions, which are the run's params."""
     words = {key: value if _is_json(value) else str(float(value)) for key, value in record["summary"].items()}
     files = {"record.json": records_json.to_json({**record, "summary": words}, f"the record of {record['identity']}")}
     for name in (CURVES, MEMORY, ALIGNMENT):

@@ -1,6 +1,6 @@
-"""Brings MLflow to the state that an undisturbed sweep would have left: a function of the store and the plan.
+"""Brings MLflow to the state after an undisturbed sweep, which depends only on the store and the plan.
 
-What is there already stays; what is missing, half written, there twice, or of an earlier result is put right.
+Complete runs stay. Missing, incomplete, duplicate and outdated ones are corrected.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _LONGEST_STEP = 60.0  # seconds after which a step that failed is not tried agai
 
 @dataclass(frozen=True)
 class SyncResult:
-    """What a sync did.
+    """Result of a sync.
 
     Attributes:
         added: identities of the trials whose runs were written.
-        present: how many trials were there already.
-        removed: how many runs went, because their trials are neither results nor failures of the plan.
-        missing: what is not in MLflow (an identity, or a part of the sweep's own run) -> why.
+        present: how many trials were in MLflow before.
+        removed: how many runs were deleted, because their trials are neither results nor failures of the plan.
+        missing: an identity, or a part of the sweep's own run, that is not in MLflow -> why.
         where: the tracking URI without secrets.
         experiment_id: of the study; None when nothing could be opened.
     """
@@ -50,7 +50,7 @@ class SyncResult:
 
     @property
     def complaint(self) -> str:
-        """The sentence for the user when something is not in MLflow, else an empty string."""
+        """A sentence for the user if something is not in MLflow, else an empty string."""
         if not self.missing:
             return ""
         names = list(self.missing)
@@ -70,7 +70,7 @@ def sync(
     report_folder: Path | None,
     say: Callable[[str], None],
 ) -> SyncResult:
-    """Bring MLflow up to the store. Nobody else may write this sweep's runs meanwhile.
+    """Bring MLflow up to the store. No other process may write this sweep's runs meanwhile.
 
     Args:
         uri: as for ``Tracker.open``.
@@ -81,7 +81,7 @@ def sync(
         configs: identity -> canonical config, of the rows that may have failed.
         ended: how the sweep ended: done, failed or interrupted.
         report_folder: the report's files; None leaves those in MLflow.
-        say: called with the difference, before it is made up for.
+        say: called with the difference, before it is written.
 
     Raises:
         ConfigError: the URI is neither a server nor a database.
@@ -107,8 +107,8 @@ class _Sync:
     store: Store
     say: Callable[[str], None]
     missing: dict[str, str] = field(default_factory=dict)
-    given_up: int = 0  # steps in a row that no try helped
-    away: str = ""  # why the server counts as gone; nothing more is tried then
+    given_up: int = 0  # steps in a row that failed after all attempts
+    away: str = ""  # why the server counts as unreachable; no further step is attempted then
 
     def run(
         self, identities: Sequence[str], configs: Mapping[str, Mapping[str, Any]], status: str, report: Path | None
@@ -128,7 +128,7 @@ class _Sync:
         self.say(f"sync: {len(stamps) - len(todo)} of them are in MLflow ({redacted(self.uri)}), {len(todo)} to add")
         added = self._added(todo, records, failed, configs)
         removed: list[int] = []
-        keep = {*stamps, *(name for name in rows if name in stored)}  # what cannot be read stays as it is
+        keep = {*stamps, *(name for name in rows if name in stored)}  # the runs of unreadable results stay
         self._step("the removal of what is no longer stored", lambda: removed.append(self.writer.keep_only(keep)))
         if report is not None:
             self._step("the report", lambda: self.writer.write_report(report))
@@ -139,7 +139,7 @@ class _Sync:
         return SyncResult(added, present, removed, self.missing, redacted(self.uri), self.writer.experiment_id)
 
     def _records(self, identities: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The records that can be read; the others are noted as missing."""
+        """The readable records; the others are noted as missing."""
 
         def read(identity: str) -> dict[str, Any] | StoreError:
             try:
@@ -160,7 +160,7 @@ class _Sync:
         failed: Mapping[str, Mapping[str, Any]],
         configs: Mapping[str, Mapping[str, Any]],
     ) -> list[str]:
-        """Write the runs of these trials, to a server a few at a time; which of them are there now."""
+        """Write the runs of these trials, several at once to a server; returns the written ones."""
 
         def add(name: str) -> bool:
             if name in records:
@@ -170,7 +170,7 @@ class _Sync:
         at_once = AT_ONCE if self.uri.partition(":")[0].lower() in SERVERS else 1
         added: list[str] = []
         with ThreadPoolExecutor(at_once, thread_name_prefix="memsweep-sync") as pool:
-            for start in range(0, len(todo), at_once):  # part by part, so that Ctrl-C waits for no more than one
+            for start in range(0, len(todo), at_once):  # in parts, so that Ctrl-C waits for one part only
                 part = todo[start : start + at_once]
                 added += [name for name, done in zip(part, pool.map(add, part), strict=True) if done]
         return added
@@ -182,21 +182,21 @@ class _Sync:
         self.writer.write(run_content.failed_run(name, failure, configs[name]))
 
     def _step(self, what: str, work: Callable[[], object]) -> bool:
-        """Do something in MLflow, again and again while that may help; whether it is done."""
-        why = self.away or self._tried(work)
+        """Do something in MLflow, with repeated attempts; whether it is done."""
+        why = self.away or self._attempt(work)
         if why:
             self.missing[what] = why
         return not why
 
-    def _tried(self, work: Callable[[], object]) -> str:
-        """Empty when it is done, else why it is not."""
+    def _attempt(self, work: Callable[[], object]) -> str:
+        """Empty if it is done, else the reason."""
         from memsweep.sweep.tracking.retries import is_transient, reason
 
         began, why = time.monotonic(), ""
         for pause in (*_PAUSES, 0.0):
             try:
                 work()
-            except Exception as error:  # whatever MLflow raises, the other runs are still to be written
+            except Exception as error:  # MLflow may raise any error; the other runs are written all the same
                 why = reason(error, self.uri)
                 if not is_transient(error):
                     return why
@@ -207,7 +207,7 @@ class _Sync:
                 self.given_up = 0
                 return ""
         self.given_up += 1
-        if self.given_up > 1:  # the second one in a row: not that step, the server
+        if self.given_up > 1:  # the second one in a row: the server is unreachable
             self.away = why
         return why
 

@@ -1,7 +1,7 @@
-"""The driver's side of tracking: it hands results over and never waits for MLflow.
+"""The driver's side of tracking: results are queued and written by a background thread.
 
-One background thread writes them, in order; to a server a few at a time. A server that is slow, away or wrong costs
-nothing but a sentence at the end: the store has every result, and ``memsweep sync`` adds what is missing.
+The thread writes them in order, several at once to a server. A slow, unreachable or failing server never delays or
+breaks the sweep: a sentence at the end says what is missing, and ``memsweep sync`` adds it from the store.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Job:
 
 
 class Tracker:
-    """Mirrors one sweep to MLflow; made by ``Tracker.open``, used by the driver alone.
+    """Writes one sweep to MLflow; created by ``Tracker.open``, used by the driver only.
 
     Attributes:
         uri: the tracking URI without secrets, for messages.
@@ -64,16 +64,16 @@ class Tracker:
         self._make_writer = writer
         self._writer: Writer | None = None
         self._jobs: deque[_Job] = deque()
-        self._end: _Job | None = None  # after all others, whatever order these come in
+        self._end: _Job | None = None  # written after all others
         self._failures: dict[str, dict[str, Any]] = {}  # as the store gave them last
         self._changed = threading.Condition()
         self._closing = False
-        self._began = time.monotonic()  # of the wait at the end
+        self._began = time.monotonic()  # start of the wait at the end
         self._abandoned = False
-        self._tried = threading.Event()  # the first try to open has ended, well or badly
+        self._attempted = threading.Event()  # the first attempt to open has ended, with or without success
         self._trials: set[str] = set()
-        self._lost: list[tuple[_Job, str]] = []  # what MLflow refused, and why
-        self._obstacle = ""  # why the last try failed; empty while all is well
+        self._lost: list[tuple[_Job, str]] = []  # refused by MLflow, and why
+        self._obstacle = ""  # why the last attempt failed; empty after a success
         self._thread = threading.Thread(target=self._work, name="memsweep-tracking", daemon=True)
 
     @classmethod
@@ -88,7 +88,7 @@ class Tracker:
         *,
         patience: float = 30.0,
     ) -> Tracker:
-        """Create database, experiment and parent run; returns when they stand, or when MLflow does not answer.
+        """Create database, experiment and parent run; returns when they exist, or when MLflow does not answer.
 
         Args:
             uri: a server or a database; None: ``MLFLOW_TRACKING_URI``, else ``mlflow.db`` in the results folder
@@ -114,7 +114,7 @@ class Tracker:
         tracker = cls(chosen, results, study, make_writer)
         tracker._put(_Job(None, "the sweep's own run", lambda writer: writer.open()))
         tracker._thread.start()
-        tracker._tried.wait(patience)
+        tracker._attempted.wait(patience)
         return tracker
 
     @property
@@ -129,11 +129,11 @@ class Tracker:
 
     @property
     def waiting(self) -> int:
-        """How many things are handed over and not written yet."""
+        """How many jobs are queued and not written yet."""
         return len(self._jobs) + (self._end is not None)
 
     def log_trial(self, record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> None:
-        """Hand over a stored result; returns at once. A result that is in MLflow already is not written twice."""
+        """Queue a stored result; returns at once. A result that is in MLflow already is not written twice."""
         identity = record["identity"]
         if len(self._jobs) > _KEPT_IN_MEMORY:
             self.log_stored([identity])
@@ -141,12 +141,12 @@ class Tracker:
         self._put(_Job(identity, identity, partial(_write, record, tables)))
 
     def log_stored(self, identities: Iterable[str]) -> None:
-        """Hand over results that the study's store holds (reused ones, say); read when their turn comes."""
+        """Queue results of the study's store (reused ones, for example); they are read when they are written."""
         for identity in identities:
             self._put(_Job(identity, identity, partial(self._write_stored, identity)))
 
     def log_failure(self, identity: str, failure: Mapping[str, Any], config: Mapping[str, Any]) -> None:
-        """Hand over a trial that has no result.
+        """Queue a trial that has no result.
 
         Args:
             identity: the trial's identity.
@@ -156,19 +156,19 @@ class Tracker:
         self._put(_Job(identity, identity, partial(self._write_failure, identity, failure, config)))
 
     def log_report(self, folder: Path) -> None:
-        """Hand over the report's files; they become artifacts of the parent run. They must stay until ``finish``."""
+        """Queue the report's files, which become artifacts of the parent run. They must stay until ``finish``."""
         self._put(_Job(None, "the report", lambda writer: writer.write_report(folder)))
 
     def finish(self, outcome: str = "done", *, patience: float = 60.0) -> str:
-        """Write what is waiting and end the parent run.
+        """Write the queued jobs and end the parent run.
 
         Args:
             outcome: how the sweep ended: done, failed (some trials have no result) or interrupted.
-            patience: longest wait in seconds in which MLflow answers nothing; after an interruption, and for a server
-                that is slow but gets on for longer than ten minutes, longest wait in all. Ctrl-C ends the wait.
+            patience: longest wait in seconds for any answer of MLflow; after an interruption the longest wait in all.
+                A slow server that does answer is waited for up to ten minutes. Ctrl-C ends the wait.
 
         Returns:
-            The sentence for the user when something is not in MLflow, else an empty string.
+            A sentence for the user if something is not in MLflow, else an empty string.
 
         Raises:
             ValueError: another outcome.
@@ -180,7 +180,7 @@ class Tracker:
             self._end = _Job(None, "the end of the sweep's own run", lambda writer: writer.close(status))
             self._closing = True
             self._changed.notify_all()
-        with contextlib.suppress(KeyboardInterrupt):  # the results are stored: there is nothing to be lost
+        with contextlib.suppress(KeyboardInterrupt):  # the results are in the store and cannot be lost
             self._wait(patience, patience if outcome == "interrupted" else max(patience, _LONGEST_END))
         with self._changed:
             self._abandoned = True
@@ -198,7 +198,7 @@ class Tracker:
                 return
 
     def _state(self) -> tuple[int, int]:
-        """What changes as long as anything goes in."""
+        """Numbers that change as long as the writing makes progress."""
         return self.waiting, self._writer.calls.answered if self._writer else 0
 
     def _sentence(self, waiting: list[_Job]) -> str:
@@ -241,28 +241,28 @@ class Tracker:
         failures = 0  # in a row
         while jobs := self._next(_pause(failures), self._at_once(failures)):
             errors = self._attempts(jobs)
-            self._tried.set()
+            self._attempted.set()
             with self._changed:
                 if self._abandoned:
                     return
-                in_vain = [self._settled(job, error) for job, error in zip(jobs, errors, strict=True)]
-                failures = failures + 1 if all(in_vain) else 0
+                again = [self._remains(job, error) for job, error in zip(jobs, errors, strict=True)]
+                failures = failures + 1 if all(again) else 0
                 if self._closing and failures > 1:
                     return
 
     def _at_once(self, failures: int) -> int:
-        """How many trials to write at the same time: one to a database in a file, or while there is trouble."""
+        """How many trials to write at once: several to a server, one to a file or after a failure."""
         server = self._full_uri.partition(":")[0].lower() in SERVERS
         return AT_ONCE if server and self.run_id is not None and not failures else 1
 
     def _attempts(self, jobs: list[_Job]) -> list[Exception | None]:
-        """Try jobs that have nothing to do with one another, all at the same time."""
+        """Try independent jobs, all at once."""
         errors: list[Exception | None] = [None] * len(jobs)
 
         def attempt(place: int) -> None:
             errors[place] = self._attempt(jobs[place])
 
-        # no pool: at the end of the process its threads would be waited for
+        # no pool: the end of the process would wait for its threads
         others = [threading.Thread(target=attempt, args=(place,), daemon=True) for place in range(1, len(jobs))]
         for thread in others:
             thread.start()
@@ -271,11 +271,11 @@ class Tracker:
             thread.join()
         return errors
 
-    def _settled(self, job: _Job, error: Exception | None) -> bool:
-        """Take the job that is the oldest now off the list, or put it to the end: whether it shall be tried again."""
-        self._obstacle, transient = self._judged(error) if error else ("", False)
+    def _remains(self, job: _Job, error: Exception | None) -> bool:
+        """Remove the oldest job from the queue, or move it to the end for another attempt; whether it remains."""
+        self._obstacle, transient = self._reason(error) if error else ("", False)
         if transient:
-            self._jobs.rotate(-1)  # so that one job that always fails does not keep the others waiting
+            self._jobs.rotate(-1)  # so that a job that always fails does not block the others
             return True
         if job is self._end:
             self._end = None
@@ -286,9 +286,9 @@ class Tracker:
         return False
 
     def _next(self, pause: float, most: int) -> list[_Job]:
-        """The oldest jobs, after a pause that closing cuts short; none when closing with nothing left.
+        """The oldest jobs, after a pause that closing ends; none if the tracker is closing and the queue is empty.
 
-        More than one where they write different trials: these have nothing to do with one another.
+        Several jobs are given only if they write different trials, because these are independent.
         """
         with self._changed:
             if pause:
@@ -298,24 +298,24 @@ class Tracker:
                 return []
             if not self._jobs:
                 return [self._end] if self._end else []
-            found = {self._jobs[0].trial: self._jobs[0]}
+            jobs = {self._jobs[0].trial: self._jobs[0]}
             for job in itertools.islice(self._jobs, 1, most):
-                if None in found or job.trial is None or job.trial in found:
+                if None in jobs or job.trial is None or job.trial in jobs:
                     break
-                found[job.trial] = job
-            return list(found.values())
+                jobs[job.trial] = job
+            return list(jobs.values())
 
     def _attempt(self, job: _Job) -> Exception | None:
         try:
             if self._writer is None:
                 self._writer = self._make_writer()
             job.write(self._writer)
-        except Exception as error:  # a mirror must never break what it mirrors; the sentence tells of it
+        except Exception as error:  # an error of MLflow must not break the sweep; the sentence at the end reports it
             return error
         return None
 
-    def _judged(self, error: Exception) -> tuple[str, bool]:
-        """Why a try failed, and whether another one is worth it."""
+    def _reason(self, error: Exception) -> tuple[str, bool]:
+        """Why an attempt failed, and whether another one may help."""
         try:
             from memsweep.sweep.tracking.retries import is_transient, reason
         except ImportError:  # MLflow itself cannot be imported
@@ -329,5 +329,5 @@ def _write(record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], writer
 
 
 def _pause(failures: int) -> float:
-    """Seconds before the next try: none, then 1, 2, 4 and so on up to a ceiling."""
+    """Seconds before the next attempt: none, then 1, 2, 4 and so on up to a maximum."""
     return min(2.0 ** min(failures, 10) / 2, _LONGEST_PAUSE) if failures else 0.0

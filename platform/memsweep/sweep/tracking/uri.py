@@ -1,4 +1,4 @@
-"""Where the tracking data goes, and the quiet, impatient MLflow that a sweep needs."""
+"""The tracking URI, the place of artifacts, and MLflow's settings: quiet and without retries of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
-    # Ours is the only retry: MLflow's own repeats a creation without looking whether the first one succeeded.
+    # MLflow's own retry would repeat a creation without a look whether the first one succeeded.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
@@ -26,7 +26,7 @@ _ENVIRONMENT = {
 
 
 def prepare_environment() -> None:
-    """Set what MLflow reads when it is imported; what the user has set stays."""
+    """Set the variables that MLflow reads at its import; values of the user stay."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 

@@ -1,7 +1,7 @@
-"""Runs in MLflow, through its client: one experiment a study, one parent run a sweep, one child run a trial.
+"""Writes runs with MLflow's client: one experiment per study, one parent run per sweep, one child run per trial.
 
-Everything can be repeated: after a failed call the same call again ends in the same runs. A run that a failed call
-created all the same, or that was created twice, is found by its tags, and all but one are deleted.
+Every method may be called again after an error and ends in the same runs. A run that a failed call created all the
+same, or that was created twice, is found by its tags; all but one are deleted.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class _Known:
         return cls(info.run_id, Stamp(outcome, info.status, info.start_time or 0, info.end_time or 0))
 
     def can_become(self, stamp: Stamp) -> bool:
-        """Whether to fill this run gives what a new one would hold: a run's start and artifacts stay for good."""
+        """Whether this run can get the content of a new one; its start and artifacts cannot be changed."""
         begun = (self.stamp.outcome, self.stamp.started) == (stamp.outcome, stamp.started)
         return begun and (self.stamp.status == "RUNNING" or self.stamp == stamp)
 
 
 class Writer:
-    """The runs of one sweep. Every method may raise what MLflow raises.
+    """The runs of one sweep. Every method may raise MLflow's errors.
 
     Used by one thread; only ``holds``, ``has`` and ``write`` may run in several at once, each for another trial, after
     ``open``.
@@ -83,7 +83,7 @@ class Writer:
         self.parent_id: str | None = None
 
     def open(self) -> None:
-        """Create (or find) database, experiment and parent run, and the children that an earlier try wrote."""
+        """Create (or find) database, experiment and parent run, and find the children that exist."""
         if self.parent_id is not None:
             return
         with self._alone():
@@ -92,17 +92,17 @@ class Writer:
             self.parent_id = self._parent(client, self.experiment_id)
 
     def has(self, identity: str) -> bool:
-        """Whether a result of this trial is there already."""
+        """Whether MLflow has a result of this trial."""
         self.open()
         return identity in self._children and self._children[identity].stamp.status == "FINISHED"
 
     def holds(self, identity: str, stamp: Stamp) -> bool:
-        """Whether exactly this result, or this failure, of the trial is there already."""
+        """Whether MLflow has exactly this result, or this failure, of the trial."""
         self.open()
         return identity in self._children and self._children[identity].stamp == stamp
 
     def write(self, child: ChildRun) -> None:
-        """Write the run of a trial, in place of one that shows another result; does nothing when it is there."""
+        """Write the run of a trial, in place of one that shows another result; does nothing if it exists."""
         if self.holds(child.identity, child.stamp):
             return
         client, _ = self._opened()
@@ -134,9 +134,9 @@ class Writer:
         self._upload(parent, folder, "report")
 
     def close(self, status: str) -> None:
-        """End the parent run (FINISHED, FAILED or KILLED), after a look for runs that were created twice."""
+        """End the parent run (FINISHED, FAILED or KILLED), after the duplicates are deleted."""
         client, parent = self._opened()
-        self._settle(client, parent)
+        self._delete_duplicates(client, parent)
         self._end(client, parent, status, None)
 
     def keep_only(self, identities: Collection[str]) -> int:
@@ -149,7 +149,7 @@ class Writer:
         return len(others)
 
     def _run_of(self, child: ChildRun) -> str:
-        """The run to write a trial to; a new one where there is none, or one that cannot become it."""
+        """The run of a trial to write to; a new one if there is none that can be completed."""
         client, parent = self._opened()
         if child.identity in self._unsure:
             self._look_for(child.identity)
@@ -187,7 +187,7 @@ class Writer:
             return str(found.experiment_id) if found is not None else None
 
         def make() -> str:
-            # Without the kind the page guesses, and opens on traces of language models.
+            # Without the kind MLflow's page guesses one, and opens on traces of language models.
             tags = {"mlflow.experimentKind": "custom_model_development"}
             tags |= {NOTE: self._description} if self._description else {}
             return str(client.create_experiment(self._study, artifact_location(self._uri, self._results), tags))
@@ -213,24 +213,24 @@ class Writer:
         run = known or self.calls.creation(make, look)
         run_id = str(run.info.run_id)
         if run.info.status != "RUNNING":
-            # Not update_run, which is two requests: a server that fails at every second one would never get there.
+            # Not update_run, whose two requests a server that fails at every second one would never complete.
             self._end(client, run_id, "RUNNING", run.info.end_time)
         params = [Param(name, value) for name, value in self._params.items() if name not in run.data.params]
         if params:
             self.calls.repeatable(lambda: client.log_batch(run_id, params=params))
         if known is not None:  # a new one has no children
-            self._settle(client, run_id)
+            self._delete_duplicates(client, run_id)
         return run_id
 
     def _own(self) -> str:
         """The condition of the sweep's own run: the children do not have this tag."""
         return f"tags.`{SWEEP}` = '{self._key}'"
 
-    def _settle(self, client: MlflowClient, parent: str) -> None:
-        """One parent and one child a trial: what is there twice goes, and what is left is remembered."""
+    def _delete_duplicates(self, client: MlflowClient, parent: str) -> None:
+        """Keep one parent run, and one child run per trial; note the children that remain."""
         for run in self.calls.repeatable(lambda: self._search(self._own())):
             if run.info.run_id != parent:
-                self._take_over(client, run.info.run_id, parent)
+                self._move_children(client, run.info.run_id, parent)
         children: dict[str, list[Run]] = {}
         for run in self.calls.repeatable(lambda: self._search(f"tags.`{PARENT}` = '{parent}'")):
             if IDENTITY in run.data.tags:
@@ -241,8 +241,8 @@ class Writer:
                 self._delete(client, run.info.run_id)
         self._children = {identity: _Known.of(runs[0]) for identity, runs in children.items()}
 
-    def _take_over(self, client: MlflowClient, other: str, parent: str) -> None:
-        """Another parent of the same sweep: its children come here, then it goes."""
+    def _move_children(self, client: MlflowClient, other: str, parent: str) -> None:
+        """Move the children of another parent of the same sweep to this one and delete it."""
         for run in self.calls.repeatable(lambda: self._search(f"tags.`{PARENT}` = '{other}'")):
             self.calls.repeatable(partial(client.set_tag, run.info.run_id, PARENT, parent))
         self._delete(client, other)
@@ -263,13 +263,13 @@ class Writer:
     def _search(self, condition: str) -> list[Run]:
         client = self._client
         assert client is not None
-        found: list[Run] = []
+        runs: list[Run] = []
         token: str | None = None
         while token is None or token:
             page = client.search_runs([self.experiment_id], condition, ViewType.ACTIVE_ONLY, _PAGE, page_token=token)
-            found += page
+            runs += page
             token = page.token or ""
-        return found
+        return runs
 
     def _opened(self) -> tuple[MlflowClient, str]:
         self.open()
@@ -290,6 +290,6 @@ class Writer:
 
 
 def _rank(run: Run) -> tuple[bool, bool, int, str]:
-    """Which of several runs of the same thing stays: one with a result, else one that ended, else the oldest."""
+    """Order in which several runs of the same trial are kept: with a result, then ended, then the oldest."""
     status = run.info.status
     return status != "FINISHED", status == "RUNNING", run.info.start_time or 0, str(run.info.run_id)
