@@ -76,13 +76,13 @@ def ask(
     if count < 1:
         return []
     with quiet():
-        asker = _Asker(search, space, fixed, modes, seed)
-        asker.tell(told, pending)
+        question = _Question(search, space, fixed, modes, seed)
+        question.tell(told, pending)
         number = max((suggestion.number for suggestion in _known(told, pending) if suggestion.number >= 0), default=-1)
         made: list[Suggestion] = []
         while len(made) < count:
             number += 1
-            if (new := asker.next(number, first[number] if number < len(first) else {})) is None:
+            if (new := question.next(number, first[number] if number < len(first) else {})) is None:
                 break
             made.append(new)
         return made
@@ -92,7 +92,7 @@ def _known(told: Sequence[tuple[Suggestion, Result]], pending: Sequence[Suggesti
     return [suggestion for suggestion, _ in told] + list(pending)
 
 
-class _Asker:
+class _Question:
     """One question to a sampler."""
 
     def __init__(
