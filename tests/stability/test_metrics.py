@@ -11,7 +11,7 @@ import pytest
 from engine import trial
 from memsweep.config.schema.search import BALL_OF, METRICS
 from memsweep.errors import MemsweepError
-from memsweep.stability.comparison.metrics import SeedValue, direction, median, per_seed
+from memsweep.stability.comparison.metrics import SeedValue, median, per_seed
 from memsweep.stability.verdict.radius import ABOVE, BELOW, BETWEEN, NOT_CENSORED, THRESHOLD, stability_radii
 from memsweep.trial import run_trial
 
@@ -83,7 +83,7 @@ def test_relative_and_reported_metrics() -> None:
 
 def test_what_was_not_measured_is_said() -> None:
     with pytest.raises(MemsweepError, match=r"no metric 'raduis'\. Did you mean 'radius'"):
-        direction("raduis")
+        per_seed("raduis", {})
     with pytest.raises(MemsweepError, match=r"the ball 'all' was not measured: add it to perturbation\.balls"):
         per_seed("radius_all", curves((0.0, 0.0, 0.0, 0.0)))
     with pytest.raises(MemsweepError, match="the ball 'recurrent' was not measured"):
@@ -92,9 +92,3 @@ def test_what_was_not_measured_is_said() -> None:
         per_seed("test_loss", replicas(metric=["accuracy"], test_metric=[0.5]))
     with pytest.raises(MemsweepError, match="no metric of the task"):
         per_seed("test_loss", replicas(metric=[None], test_metric=[math.nan]))
-
-
-def test_directions() -> None:
-    assert direction("validation_loss") == direction("relative_error") == "min"
-    assert direction("radius_all") == direction("margin") == "max"
-    assert direction("test_anything") is None

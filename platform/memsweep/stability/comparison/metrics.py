@@ -51,24 +51,6 @@ class SeedValue:
         return low, {ABOVE: math.inf, BETWEEN: self.beyond}.get(self.censored, self.value)
 
 
-def direction(name: str) -> str | None:
-    """``min`` or ``max``, whichever is better; None for ``test_<metric>``, for which the study must say it.
-
-    Raises:
-        MemsweepError: there is no such metric.
-    """
-    if name.startswith(TEST):
-        return None
-    if name not in METRICS:
-        raise MemsweepError(f"there is no metric {name!r}.{did_you_mean(name, METRICS)} Metrics: {allowed()}.")
-    return METRICS[name]
-
-
-def allowed() -> str:
-    """All names of metrics in words."""
-    return f"{', '.join(METRICS)}, {TEST}<a metric of the task>"
-
-
 def per_seed(name: str, tables: Mapping[str, pd.DataFrame]) -> list[SeedValue]:
     """The metric of each replica of one trial, by seed.
 
@@ -79,7 +61,7 @@ def per_seed(name: str, tables: Mapping[str, pd.DataFrame]) -> list[SeedValue]:
     Raises:
         MemsweepError: there is no such metric, or the trial did not measure it.
     """
-    direction(name)
+    _check(name)
     values = _radii(BALL_OF[name], tables["curves"]) if name in BALL_OF else _columns(name, tables["replicas"])
     return sorted(values, key=lambda value: value.seed)
 
@@ -98,10 +80,17 @@ def median(name: str, summary: Mapping[str, Any], tables: Mapping[str, pd.DataFr
     Raises:
         MemsweepError: there is no such metric, or the trial did not measure it.
     """
-    direction(name)
+    _check(name)
     if name not in BALL_OF and name in summary:
         return float(summary[name])
     return float(np.median([seed.value for seed in per_seed(name, tables)]))
+
+
+def _check(name: str) -> None:
+    """Refuse a name that is no metric."""
+    if name not in METRICS and not name.startswith(TEST):
+        known = f"{', '.join(METRICS)}, {TEST}<a metric of the task>"
+        raise MemsweepError(f"there is no metric {name!r}.{did_you_mean(name, METRICS)} Metrics: {known}.")
 
 
 def _columns(name: str, replicas: pd.DataFrame) -> Iterator[SeedValue]:
