@@ -1,8 +1,8 @@
-"""How much of a gradient is left further back: ||dh_T / dh_{T-k}||_2 of a trained model over the lag k.
+"""Norms of gradients through time: ||dh_T / dh_{T-k}||_2 of a trained model over the lag k.
 
-The matrices of the steps (``Model.jacobians``) are multiplied from the last step back, so that one product per sequence
-is held, and a product is scaled by a power of two, so that none under- or overflows on the way. A norm costs more
-than a product: norms are taken at ``measured_lags`` only.
+The Jacobians of the steps (``Model.jacobians``) are multiplied from the last step back, so that memory is that of one
+product per sequence. Products are scaled by powers of two, so that none under- or overflows. A norm costs more than a
+product, so norms are computed at ``measured_lags`` only.
 
 Letters: N replicas, B sequences, T time (horizon), I inputs, M width.
 """
@@ -20,41 +20,41 @@ from memsweep.data.symbols import as_read
 from memsweep.models.base import Model, Weights
 
 SEQUENCES = (5, 3, 1)
-"""How many sequences the median is over: the first number that costs no more than ``_CHEAP``. Norms of one model differ
-little between sequences, and by an odd number the median is the norm of one of them."""
+"""Numbers of sequences for the median: the first one that costs at most ``_CHEAP``. Norms of one model differ little
+between sequences; of an odd number, the median is the norm of one of them."""
 NORMS = 64
-"""Lags at which norms are taken, of models up to width 256; of wider ones fewer, in proportion."""
+"""Number of lags with a norm, for models up to width 256; wider models have fewer, in proportion."""
 _WIDE = 256
-_CHEAP, _MOST = 1e11, 1e12  # multiplications and additions in the products of one replica: seconds, and about ten
-_NEAR, _SCALING = 8, 100  # exponents that are left as they are, and the largest of one step: float32 holds both
+_CHEAP, _MOST = 1e11, 1e12  # operations in the products of one replica: seconds, and about ten seconds
+_NEAR, _SCALING = 8, 100  # exponents that need no scaling, and the largest scaling of a step: both fit float32
 
 
-def gradient_norms(model: Model, weights: Weights, inputs: Tensor, wanted: Sequence[bool]) -> Tensor | None:
-    """Measured norms, medians over a few of the sequences.
+def gradient_norms(model: Model, weights: Weights, inputs: Tensor, measured: Sequence[bool]) -> Tensor | None:
+    """Norms at the measured lags, medians over a few of the sequences.
 
-    Replica by replica, so that no number depends on the company and memory is that of one.
+    Computed replica by replica, so that no number depends on the other replicas and memory is that of one.
 
     Args:
         model: of all replicas.
         weights: stacked, ``[N, *shape]``.
         inputs: ``[B, T, I]``, or symbols ``[B, T]``: sequences to choose from.
-        wanted: ``[N]``, replicas to measure.
+        measured: ``[N]``, which replicas to measure.
 
     Returns:
-        ``[N, T]``, float64: nan of the other replicas, between the measured lags, beyond what the budget of work
-        reaches, and where a matrix is not finite. None where the model does not say its matrices.
+        ``[N, T]``, float64: nan for other replicas, between the measured lags, beyond the longest affordable lag, and
+        where a matrix is not finite. None where the model has no Jacobians.
     """
     steps, width = inputs.shape[1], int(model.config.width)
     count = _sequences(width, steps)
     chosen = as_read(inputs[:: max(1, len(inputs) // count)][:count], model.signature.inputs, _dtype(weights))
     lags = measured_lags(width, steps)
-    norms = torch.full((len(wanted), steps), math.nan, dtype=torch.float64)
-    for row in [row for row, asked in enumerate(wanted) if asked]:
+    norms = torch.full((len(measured), steps), math.nan, dtype=torch.float64)
+    for row in np.flatnonzero(measured).tolist():
         single = {name: value[row : row + 1] for name, value in weights.items()}
-        found = _norms_of_one(model, single, chosen, lags)
-        if found is None:
+        own_norms = _norms_of_one(model, single, chosen, lags)
+        if own_norms is None:
             return None
-        norms[row] = found
+        norms[row] = own_norms
     return norms
 
 
@@ -65,9 +65,9 @@ def gradient_bounds(model: Model, weights: Weights, horizon: int) -> Tensor | No
 
 
 def measured_lags(width: int, steps: int) -> list[int]:
-    """The lags at which norms are taken, increasing: all where they are few, else evenly spread in their logarithm.
+    """The lags with a norm, increasing: all lags where they are few, else evenly spread in their logarithm.
 
-    The longest is ``steps - 1``, or what a model of this width can afford.
+    The longest is ``steps - 1``, or the longest that is affordable for a model of this width.
     """
     longest = min(steps - 1, int(_MOST / _operations(width)))
     count = min(NORMS, max(2, NORMS * _WIDE // width))
@@ -95,7 +95,7 @@ def _norms_of_one(model: Model, weights: Weights, inputs_BTI: Tensor, lags: Sequ
         return None
     norms_T = torch.full((inputs_BTI.shape[1],), math.nan, dtype=torch.float64)
     norms_T[0] = 1.0
-    product_BMM: Tensor | None = None
+    product_BMM: Tensor | None = None  # dh_T / dh_{T-lag}, over 2^exponents_B
     exponents_B = np.zeros(len(inputs_BTI))
     for lag, matrix_NBMM in enumerate(matrices, start=1):
         if lag > lags[-1]:
@@ -114,7 +114,7 @@ def _norms_of_one(model: Model, weights: Weights, inputs_BTI: Tensor, lags: Sequ
 
 
 def _scaled(product_BMM: Tensor) -> tuple[Tensor, Tensor]:
-    """The products over powers of two near their largest entries, and these exponents."""
+    """The products divided by powers of two near their largest entries, and the exponents ``[B]``."""
     _, exponent_B = torch.frexp(product_BMM.abs().amax((-2, -1)))
     exponent_B = torch.where(exponent_B.abs() > _NEAR, exponent_B.clamp(-_SCALING, _SCALING), 0)
     if not exponent_B.any():
@@ -123,7 +123,7 @@ def _scaled(product_BMM: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _spectral(product_BMM: Tensor) -> np.ndarray:
-    """Largest singular values: by the Gram matrix, whose largest eigenvalue is as accurate and half the work."""
+    """Largest singular values ``[B]``, from the Gram matrix: as accurate as a decomposition, at half the cost."""
     gram_BMM = product_BMM @ product_BMM.mT
     largest: np.ndarray = torch.linalg.eigvalsh(gram_BMM)[..., -1].clamp(min=0).sqrt().cpu().double().numpy()
     return largest

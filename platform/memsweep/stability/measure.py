@@ -1,4 +1,4 @@
-"""Everything that is measured on a trained replica."""
+"""The measurement of trained replicas."""
 
 from __future__ import annotations
 
@@ -25,12 +25,25 @@ from memsweep.streams import TEST, Stream
 
 @dataclass(frozen=True)
 class Measurement:
-    """What was measured on one replica; errors are inf, and figures of the trained weights nan, where it diverged.
+    """The measurement of one replica. Where it diverged, errors are inf, and metrics of the trained weights nan.
 
-    Of every lag: the memory function, the norm of the gradient of the last state by the one so many steps before it,
-    and a bound of that norm; empty where the model does not say its matrices, or where no bound is known. Of a learning
-    rule: how its gradients compared with those of backpropagation. ``micro_batch`` is the sequences of a batch that
-    were computed at a time; None where batches were not split by number.
+    Attributes:
+        seed: of the replica.
+        outcome: done, diverged or stopped early.
+        steps, best_step: training steps done, and the step of the best validation.
+        validation_loss: at the best step.
+        error: on the test data, without perturbation.
+        errors: by ball, the perturbation error at radius 0 and at each radius of the grid.
+        metrics: the task's, by name.
+        memory: memory function by lag.
+        gradient: norm of the gradient of the last state by the state ``lag`` steps before; empty without Jacobians.
+        gradient_bound: upper bound of that norm by lag; empty where none is known.
+        margin: 1 - max |eigenvalue|.
+        encoder_norm, readout_norm: Euclidean norms of the weights.
+        gradient_over_weight: maximum and quantiles of the ratios in training.
+        history: step, training loss and validation loss of the kept validations.
+        alignment: comparisons of the rule's gradients with those of backpropagation.
+        micro_batch: sequences of a batch that were computed at a time; None where batches were not split.
     """
 
     seed: int
@@ -54,7 +67,7 @@ class Measurement:
 
 
 def evaluated_exactly(config: TrialConfig) -> bool:
-    """Whether perturbation errors are expectations in closed form rather than means over the test set."""
+    """Whether perturbation errors are expectations in closed form; otherwise they are means over the test set."""
     error = config.perturbation.error
     return error == "exact" or (error == "auto" and config.has_closed_form)
 
@@ -74,7 +87,7 @@ def measure(
     Args:
         learner: after training.
         task_loss, data: of the errors, from ``evaluation_data``; training may have had another task loss.
-        config: any trial of the pack: they share what matters here.
+        config: any trial of the pack: they share all fields that are used here.
 
     Returns:
         For each replica, the position of its trial in the pack, and the measurement.
@@ -92,16 +105,16 @@ def measure(
         metrics = task_loss.metrics(ensemble.model, named, data)
         horizon = ensemble.model.signature.horizon
         memory = memory_function(ensemble.model, named, horizon)
-        lost = [bool(diverged) for diverged in learner.diverged.tolist()]
-        alive = [not lost[row] for row in range(len(ensemble.replicas))]
+        diverged_rows = learner.diverged.tolist()
+        alive = [not diverged for diverged in diverged_rows[: len(ensemble.replicas)]]
         gradients = gradient_norms(ensemble.model, named, _sequences(data, horizon, kept), alive)
         bounds = gradient_bounds(ensemble.model, named, horizon)
         margin = stability_margin(ensemble, weights)
         norms = {part: _norms(trained, kept, part) for part in (Part.ENCODER, Part.READOUT)}
         criterion = learner.criterion.summary()
-    found = []
+    measurements = []
     for row, replica in enumerate(ensemble.replicas):
-        diverged = lost[row]
+        diverged = diverged_rows[row]
         stopped = not diverged and int(learner.steps[row]) < config.training.steps
         measurement = Measurement(
             seed=replica.seed,
@@ -110,7 +123,7 @@ def measure(
             best_step=int(learner.best_step[row]),
             validation_loss=math.inf if diverged else float(learner.best_loss[row]),
             error=math.inf if diverged else _finite_or_inf(float(error[row])),
-            # a diverged replica has no approximant: its error is infinite at every radius
+            # a diverged replica approximates nothing: its error is infinite at every radius
             errors={ball: [math.inf if diverged else v for v in e[row].tolist()] for ball, e in errors.items()},
             metrics={name: math.nan if diverged else float(value[row]) for name, value in metrics.items()},
             memory=memory[row].tolist(),
@@ -120,7 +133,7 @@ def measure(
             encoder_norm=float(norms[Part.ENCODER][row]),
             readout_norm=float(norms[Part.READOUT][row]),
             gradient_over_weight={name: float(value[row]) for name, value in criterion.items()},
-            # others of the pack may train on after this replica has ended
+            # other replicas of the pack may have trained on after this one stopped
             history=[
                 (step, float(loss[row]), float(valid[row]))
                 for step, loss, valid in learner.history
@@ -129,12 +142,13 @@ def measure(
             alignment=learner.alignment.of(row, int(learner.steps[row])),
             micro_batch=learner.micro_batch,
         )
-        found.append((replica.trial, measurement))
-    return found
+        measurements.append((replica.trial, measurement))
+    return measurements
 
 
 def _sequences(data: object, horizon: int, like: Tensor) -> Tensor:
-    """Sequences to follow a gradient along; where errors are exact the model is linear, and one is as good as another.
+    """Sequences for gradient norms; where errors are exact, the model is linear and its Jacobians do not depend on
+    them.
 
     Returns:
         ``[B, T, I]``, or symbols ``[B, T]``.

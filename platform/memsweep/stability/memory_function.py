@@ -1,9 +1,9 @@
-"""The memory function of a model: how much of an input it still feels later.
+"""The memory function of a model: the influence of an input on later outputs.
 
 For a linear model with response K it is the sum of |K_s| over the inputs (arXiv 2305.19190, eq. 4). For any model it
-is read off the answer to a step: M(t) = sup over inputs x of |d/dt H_t(x 1[t >= 0])| / max|x| (Definition 3.1, where
-H_t(0) = 0: the answer to the biases alone is taken away first). The supremum is taken over given directions and
-scales, because a nonlinear model is not homogeneous. Several outputs enter by their Euclidean norm.
+is computed from the response to a step: M(t) = sup over inputs x of |d/dt H_t(x 1[t >= 0])| / max|x| (Definition 3.1,
+where H_t(0) = 0: the response to the biases alone is subtracted). The supremum is over given directions and scales,
+because a nonlinear model is not homogeneous. Several outputs enter by their Euclidean norm.
 
 Letters: N leading dimensions, T time (horizon), I inputs, D directions.
 """
@@ -17,7 +17,7 @@ from memsweep.models.base import Model, Weights, as_linear
 
 SCALES = (0.01, 0.1, 1.0, 10.0)
 _TOGETHER = 64
-"""Directions of a step that are run at once."""
+"""Directions of a step that are computed at a time."""
 
 
 def memory_function(model: Model, weights: Weights, horizon: int) -> Tensor:
@@ -31,14 +31,14 @@ def memory_function(model: Model, weights: Weights, horizon: int) -> Tensor:
 def step_memory(
     model: Model, weights: Weights, horizon: int, scales: tuple[float, ...] = SCALES, directions: Tensor | None = None
 ) -> Tensor:
-    """Memory from answers to steps: ``[N, T]``, a lower bound of the supremum.
+    """Memory from responses to steps: ``[N, T]``, a lower bound of the supremum.
 
     Args:
         model: any model.
         weights: stacked, ``[N, ...]``.
         horizon: lags.
         scales: sizes of the steps.
-        directions: ``[D, I]``, inputs of largest entry 1; the axes and the diagonal, both ways, when left out.
+        directions: ``[D, I]``, inputs of largest entry 1; None: the axes and the diagonal, in both directions.
     """
     example = next(iter(weights.values()))
     if directions is None:
@@ -46,11 +46,12 @@ def step_memory(
         directions = torch.cat([axes, axes.new_ones(1, len(axes))])
         directions = torch.cat([directions, -directions])
     worst = example.new_zeros(example.shape[0], horizon)
-    for some in directions.split(_TOGETHER):  # of an alphabet there are thousands
-        silence = model.outputs(weights, torch.zeros_like(some).unsqueeze(1).expand(-1, horizon + 1, -1))
+    for some in directions.split(_TOGETHER):  # an alphabet has thousands
+        at_rest = model.outputs(weights, torch.zeros_like(some).unsqueeze(1).expand(-1, horizon + 1, -1))
         for scale in scales:
             steps_DTI = (scale * some).unsqueeze(1).expand(-1, horizon, -1)
             answers = model.outputs(weights, torch.cat([torch.zeros_like(steps_DTI[:, :1]), steps_DTI], 1))
-            slopes = (answers - silence).diff(dim=2).norm(dim=-1) / scale
+            # [N, D, T + 1, O]: differences over time, norms over outputs
+            slopes = (answers - at_rest).diff(dim=2).norm(dim=-1) / scale
             worst = torch.maximum(worst, slopes.amax(1))
     return worst

@@ -1,4 +1,4 @@
-"""A trial's result: what was measured on its replicas, as a summary and tables."""
+"""A trial's result: the measurements of its replicas as a summary and tables."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from memsweep.stability.perturbation.error import radius_grid
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What a trial found.
+    """The result of a trial.
 
     Attributes:
-        config: what was run.
-        outcome: done, diverged or stopped_early; a fault raises instead.
+        config: of the trial.
+        outcome: done, diverged or stopped_early; a failure raises instead.
         summary: scalars over the replicas, for tables and tracking.
-        tables: ``curves``, ``replicas``, ``memory``, ``history`` and ``alignment``, a row per measured thing.
+        tables: ``curves``, ``replicas``, ``memory``, ``history`` and ``alignment``.
     """
 
     config: TrialConfig
@@ -35,7 +35,7 @@ class TrialResult:
 
 
 def conditions(config: TrialConfig) -> dict[str, Any]:
-    """The columns that say what a row is about; None where the task or the model has no such field."""
+    """The columns that describe the trial of a row; None where the task or the model has no such field."""
     task, model = config.task, config.model
     return {
         "task": task.name,
@@ -59,8 +59,8 @@ def _label(part: Any) -> str | None:
     return f"{part.name}({fields})" if fields else str(part.name)
 
 
-def result_of(config: TrialConfig, task: Task, found: list[Measurement]) -> TrialResult:
-    """What was measured on a trial's replicas, as its summary and its tables."""
+def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> TrialResult:
+    """The summary and the tables of a trial from the measurements of its replicas."""
     about = conditions(config) | {"horizon": task.horizon}
     zero_loss, memoryless = task.chance(), task.memoryless_loss()
     radii = [0.0, *radius_grid(config.perturbation.radii).tolist()]
@@ -69,7 +69,7 @@ def result_of(config: TrialConfig, task: Task, found: list[Measurement]) -> Tria
         about
         | {"seed": m.seed, "ball": ball, "norm": perturbation.norm, "method": perturbation.method}
         | {"radius": radius, "error": error, "zero_loss": zero_loss, "exact": evaluated_exactly(config)}
-        for m in found
+        for m in measured
         for ball, errors in m.errors.items()
         for radius, error in zip(radii, errors, strict=True)
     ]
@@ -82,32 +82,34 @@ def result_of(config: TrialConfig, task: Task, found: list[Measurement]) -> Tria
         | {"margin": m.margin, "slowest_rate": _slowest_rate(m.margin)}
         | {"encoder_norm": m.encoder_norm, "readout_norm": m.readout_norm}
         | {f"gradient_over_weight_{name}": value for name, value in m.gradient_over_weight.items()}
-        for m in found
+        for m in measured
     ]
     target = task.kernel().abs().tolist() if isinstance(task, LinearFunctionalTask) else None
     memory = [
         {"seed": m.seed, "lag": lag, "learned": value, "target": target[lag] if target else math.nan}
         | {"gradient": _at(m.gradient, lag), "gradient_bound": _at(m.gradient_bound, lag)}
-        for m in found
+        for m in measured
         for lag, value in enumerate(m.memory)
     ]
     history = [
         {"seed": m.seed, "step": step, "train_loss": loss, "validation_loss": valid}
-        for m in found
+        for m in measured
         for step, loss, valid in m.history
     ]
-    alignment = [{"seed": m.seed} | compared._asdict() for m in found for compared in m.alignment]
+    alignment = [{"seed": m.seed} | compared._asdict() for m in measured for compared in m.alignment]
     tables = {"curves": curves, "replicas": replicas, "memory": memory, "history": history, "alignment": alignment}
     return TrialResult(
         config=config,
-        outcome=_outcome(found),
-        summary=_summary(found, replicas, zero_loss) | _aligned(alignment) | _pieces(config, found),
+        outcome=_outcome(measured),
+        summary=_summary(measured, replicas, zero_loss)
+        | _alignment_summary(alignment)
+        | _micro_batch(config, measured),
         tables={name: pd.DataFrame(rows) for name, rows in tables.items()},
     )
 
 
-def _aligned(compared: list[dict[str, Any]]) -> dict[str, float]:
-    """Of all weights and of each layer, medians over replicas of means over the compared steps."""
+def _alignment_summary(compared: list[dict[str, Any]]) -> dict[str, float]:
+    """Medians over replicas of means over the compared steps, for all weights and for each layer."""
     if not compared:
         return {}
     measures = ["cosine", "norm_ratio"]
@@ -120,14 +122,14 @@ def _aligned(compared: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def _pieces(config: TrialConfig, found: list[Measurement]) -> dict[str, int]:
-    """How many sequences of a training batch were computed at a time, where batches are split by number."""
-    size = found[0].micro_batch
+def _micro_batch(config: TrialConfig, measured: list[Measurement]) -> dict[str, int]:
+    """The sequences of a training batch that were computed at a time, where batches are split."""
+    size = measured[0].micro_batch
     return {} if size is None else {"micro_batch": min(size, config.training.batch_size)}
 
 
 def _at(values: list[float], lag: int) -> float:
-    """What was measured at a lag; nan where nothing was."""
+    """The value at a lag; nan where there is none."""
     return values[lag] if lag < len(values) else math.nan
 
 
@@ -143,15 +145,15 @@ def _slowest_rate(margin: float) -> float:
     return -math.log(largest) if largest > 0 else math.inf if largest == 0 else math.nan
 
 
-def _outcome(found: list[Measurement]) -> Outcome:
-    outcomes = {measurement.outcome for measurement in found}
+def _outcome(measured: list[Measurement]) -> Outcome:
+    outcomes = {measurement.outcome for measurement in measured}
     if Outcome.DIVERGED in outcomes:
         return Outcome.DIVERGED
     return Outcome.STOPPED_EARLY if outcomes == {Outcome.STOPPED_EARLY} else Outcome.DONE
 
 
 def _summary(
-    found: list[Measurement], replicas: list[dict[str, Any]], zero_loss: float
+    measured: list[Measurement], replicas: list[dict[str, Any]], zero_loss: float
 ) -> dict[str, float | int | str]:
     frame = pd.DataFrame(replicas)
     medians = (
@@ -162,11 +164,11 @@ def _summary(
     )
     memoryless = float(frame["memoryless_loss"].iloc[0])
     baseline = {} if math.isnan(memoryless) else {"memoryless_loss": memoryless}
-    metrics = {f"test_{name}": [m.metrics[name] for m in found] for name in found[0].metrics}
+    metrics = {f"test_{name}": [m.metrics[name] for m in measured] for name in measured[0].metrics}
     return {
-        "replicas": len(found),
-        "diverged_replicas": sum(m.outcome is Outcome.DIVERGED for m in found),
-        "steps": max(m.steps for m in found),
+        "replicas": len(measured),
+        "diverged_replicas": sum(m.outcome is Outcome.DIVERGED for m in measured),
+        "steps": max(m.steps for m in measured),
         "zero_loss": zero_loss,
         **baseline,
         "error": float(frame["error"].median(skipna=False)),

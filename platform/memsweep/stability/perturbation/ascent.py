@@ -15,7 +15,7 @@ from torch import Tensor
 from memsweep.stability.perturbation.ball import Ball
 
 FIRST_STEP, LAST_STEP = 2.0, 0.05
-"""Ascent steps in units of the radius: the first jump across the ball, the last ones settle."""
+"""Ascent steps in units of the radius: the first crosses the ball, the last ones converge."""
 
 Loss = Callable[[Tensor], Tensor]
 """Shifts of the weights ``[P, K, S]`` to losses ``[P, K]``, differentiable."""
@@ -23,13 +23,13 @@ Loss = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Ascent:
-    """The way up from directions of a ball.
+    """Gradient ascent of the loss inside balls of several radii.
 
     Attributes:
-        loss: what is climbed.
+        loss: to be maximized.
         ball: in which the shifts stay.
         radii: ``[R]``, of the balls.
-        size: copies that are computed at a time.
+        size: copies of a slice, which are computed at a time.
     """
 
     loss: Loss
@@ -42,25 +42,26 @@ class Ascent:
 
         Args:
             directions: ``[P, D, S]``, of norm 1.
-            chosen: ``[R, C]``, which of them are the starts at each radius.
-            steps: of each way up.
+            chosen: ``[R, C]``, indices of the directions that are the starts at each radius.
+            steps: of each ascent.
 
         Returns:
-            The largest loss met at each radius ``[P, R]``, and the shift that gave it ``[P, R, S]``.
+            The largest loss at each radius ``[P, R]``, and the shift that gave it ``[P, R, S]``.
         """
         rows, _, weights = directions.shape
         best = directions.new_full((rows, len(self.radii)), -torch.inf)
         shifts = directions.new_zeros(rows, len(self.radii), weights)
+        # all pairs of radius and start, flattened to [R C] and cut into slices
         places = torch.arange(len(self.radii), device=chosen.device).repeat_interleave(chosen.shape[1])
-        for part, where in zip(chosen.flatten().split(self.size), places.split(self.size), strict=True):
-            self._slice(directions[:, part], where, steps, best, shifts)
+        for starts, where in zip(chosen.flatten().split(self.size), places.split(self.size), strict=True):
+            self._slice(directions[:, starts], where, steps, best, shifts)
         return best, shifts
 
     def _slice(self, start: Tensor, places: Tensor, steps: int, best: Tensor, shifts: Tensor) -> None:
-        """Ascend from unit shifts ``[P, K, S]`` at the radii of these places ``[K]``; keep what is worse."""
+        """Ascend from unit shifts ``[P, K, S]`` at the radii ``radii[places]`` ``[K]``; update ``best`` in place."""
         radius = self.radii[places]
-        start = start * radius.unsqueeze(-1)  # and the unit shifts are freed
-        values, reached = ascended(self.loss, self.ball, start, radius, steps)
+        start = start * radius.unsqueeze(-1)  # the same name, so that the unit shifts are freed
+        values, reached = ascend(self.loss, self.ball, start, radius, steps)
         rows = torch.arange(len(values), device=values.device)
         for place in places.unique().tolist():
             here = (places == place).nonzero().squeeze(-1)
@@ -71,27 +72,27 @@ class Ascent:
 
 
 def first_steps(loss: Loss, ball: Ball, weights: Tensor, radius: Tensor, steps: int) -> Callable[[int], object]:
-    """What a slice of so many copies does, to be measured; from the second step on all steps hold the same.
+    """The work of a slice of ``copies`` copies, to measure its memory; all steps from the second on take the same.
 
     Args:
         loss, ball: as of an ascent.
         weights: ``[P, S]``, of the unperturbed models.
         radius: any.
-        steps: none of the ways up will have more.
+        steps: largest number of steps of an ascent.
     """
 
     def work(copies: int) -> object:
         start = weights.new_zeros(weights.shape[0], copies, weights.shape[1])
-        return ascended(loss, ball, start, radius.expand(copies), min(steps, 2))
+        return ascend(loss, ball, start, radius.expand(copies), min(steps, 2))
 
     return work
 
 
-def ascended(loss: Loss, ball: Ball, shift: Tensor, radius: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+def ascend(loss: Loss, ball: Ball, shift: Tensor, radius: Tensor, steps: int) -> tuple[Tensor, Tensor]:
     """Ascend from shifts ``[P, K, S]`` in balls of the copies' radii ``[K]``.
 
     Returns:
-        The largest loss met on each way up, ``[P, K]``, inf where one was not finite, and where, ``[P, K, S]``.
+        The largest loss of each ascent, ``[P, K]``, inf where one was not finite, and its shift, ``[P, K, S]``.
     """
     best, best_shift = shift.new_full(shift.shape[:2], -torch.inf), shift
     for step in range(steps + 1):
@@ -104,11 +105,12 @@ def ascended(loss: Loss, ball: Ball, shift: Tensor, radius: Tensor, steps: int) 
         best, best_shift = torch.where(better, reached, best), torch.where(better.unsqueeze(-1), shift, best_shift)
         if climbing:
             (gradient,) = torch.autograd.grad(value.sum(), here)
+            # steps shrink geometrically from FIRST_STEP to LAST_STEP radii
             length = radius * FIRST_STEP * (LAST_STEP / FIRST_STEP) ** (step / max(1, steps - 1))
             shift = ball.project(shift + length.unsqueeze(-1) * ball.steepest(gradient), radius)
     return best, best_shift
 
 
 def finite_or_inf(value: Tensor) -> Tensor:
-    """Losses, inf where they are not finite."""
+    """The losses, with inf where they are not finite."""
     return torch.where(torch.isfinite(value), value, torch.inf)

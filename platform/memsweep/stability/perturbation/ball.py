@@ -44,7 +44,7 @@ class Ball:
         self.rows = ensemble.real.nonzero().squeeze(-1)
 
     def steepest(self, gradient: Tensor) -> Tensor:
-        """The point of the unit ball in which a linear function of this gradient is largest: ``[P, K, S]``."""
+        """The point of the unit ball that maximizes the linear function with this gradient: ``[P, K, S]``."""
         result = torch.zeros_like(gradient)
         gradient = torch.where(self.moving & torch.isfinite(gradient), gradient, 0.0)
         for segment in self.segments:
@@ -95,7 +95,7 @@ class Ball:
         return self._matrices(segment, part, lambda matrices: _clipped(matrices, radius.unsqueeze(-1)))
 
     def _matrices(self, segment: Segment, part: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-        """A segment with its matrices changed; those of dummies, which would cost as much, as they are."""
+        """A segment with its matrices changed; those of dummies stay, which saves their time."""
         changed = change(part[self.rows].unflatten(-1, _matrix(segment))).flatten(-2)
         return part.index_copy(0, self.rows, changed)
 
@@ -114,17 +114,17 @@ def _matrix(segment: Segment) -> tuple[int, int]:
 
 
 def _polar(matrices: Tensor) -> Tensor:
-    """The matrices with all their singular values that are not zero put to 1."""
+    """The matrices with all nonzero singular values set to 1."""
     left, values, right = torch.linalg.svd(matrices, full_matrices=False)
     used = (values > values[..., :1] * 1e-12).to(matrices.dtype)
     return (left * used.unsqueeze(-2)) @ right
 
 
 def _clipped(matrices: Tensor, largest: Tensor) -> Tensor:
-    """The matrices with singular values above the largest one allowed, ``[K, 1, 1]``, put to it.
+    """The matrices with singular values clipped at ``largest``, ``[K, 1, 1]``.
 
-    By A V min(1, largest / s) V', where A'A = V s^2 V': an eigendecomposition costs half of a singular value
-    decomposition, and singular values that are small against the largest one, which it does not know well, stay.
+    Computed as A V min(1, largest / s) V', where A'A = V s^2 V'. An eigendecomposition costs half of a singular value
+    decomposition; it is inaccurate for singular values far below the largest one, which stay as they are.
     """
     if matrices.shape[-2] < matrices.shape[-1]:
         return _clipped(matrices.mT, largest).mT

@@ -1,9 +1,9 @@
 """The perturbation error E_m(radius): the largest loss of a model whose weights move by at most the radius.
 
-``worst_case`` climbs by projected gradient ascent from structured and random starts; it is a lower bound of the
-supremum, and on models with few modes it reaches it (checked against exhaustive grids). ``random`` is the published
-protocol: the largest of some draws on the sphere, a weak lower bound whose bias grows with width; ``random_push`` is
-its first version, in which the raw rates do not move at random but all fall by the radius, towards slower modes.
+``worst_case`` is projected gradient ascent from structured and random starts: a lower bound of the supremum, which it
+reaches on models with few modes (checked against exhaustive grids). ``random`` is the published protocol: the largest
+of some draws on the sphere, a weak lower bound whose bias grows with width; ``random_push`` is its first version, in
+which all raw rates fall by the radius, towards slower modes.
 
 An error that is not finite is inf. E is monotone in the radius because a larger ball contains the smaller one.
 
@@ -52,12 +52,12 @@ def perturbation_error(
         ball: ``recurrent``, ``weights`` or ``all`` (with ``balance``, linear models are brought to the balanced gauge
             before encoder and readout move).
         config: grid, norm, method and effort.
-        budget: bytes that the perturbed copies may take (None: see ``memsweep.stability.perturbation.slices``); beside
-            them stand the starts, and for every radius the worst shift.
+        budget: bytes of the perturbed copies (None: see ``memsweep.stability.perturbation.slices``), besides the starts
+            and the worst shift of every radius.
 
     Returns:
-        ``[P, R + 1]``, nondecreasing along the radii, inf where any perturbed model's loss is not finite; of dummies,
-        any numbers.
+        ``[P, R + 1]``, nondecreasing along the radii, inf where any perturbed model's loss is not finite; undefined for
+        dummies.
     """
     linear = as_linear(ensemble.model)
     if ball != RECURRENT and config.balance and linear is not None:
@@ -66,19 +66,19 @@ def perturbation_error(
     worst_case = config.method == "worst_case"
     steps = config.ascent_steps if worst_case else 0
 
-    def climbed(rows: Ensemble, live: Tensor) -> tuple[Loss, Ball]:
+    def loss_and_ball(rows: Ensemble, live: Tensor) -> tuple[Loss, Ball]:
         def loss(shift_PKS: Tensor) -> Tensor:
             shifted = rows.layout.named(weights.unsqueeze(1) + shift_PKS)
             return task_loss.loss(rows.model, shifted, data, targets.unsqueeze(1), live)
 
         return loss, Ball(rows, ball, config.norm)
 
-    # a slice must not depend on how many of the rows are real, so it is measured as if all were; that kernels take
-    # the same memory for rows that they pass over saves the time
+    # a slice must not depend on the number of real rows, so it is measured as if all were real; no row is live in the
+    # measurement, because kernels take the same memory for rows that they skip, and no time
     full = replace(ensemble, real=torch.ones_like(ensemble.real))
-    measured = first_steps(*climbed(full, torch.zeros_like(ensemble.real)), weights, radii[:1], steps)
+    measured = first_steps(*loss_and_ball(full, torch.zeros_like(ensemble.real)), weights, radii[:1], steps)
     size = slice_size(measured, weights.device, budget)
-    loss, moves = climbed(ensemble, ensemble.real)
+    loss, moves = loss_and_ball(ensemble, ensemble.real)
     ascent = Ascent(loss, moves, radii, size)
     unperturbed = finite_or_inf(loss(torch.zeros_like(weights).unsqueeze(1)).detach())
     if worst_case:
@@ -92,10 +92,10 @@ def perturbation_error(
 
 
 def _worst(ascent: Ascent, starts: Tensor, steps: int) -> Tensor:
-    """``[P, R]``: from the starts half of the way, then from the best of each radius and of its neighbours."""
+    """``[P, R]``: half of the steps from the starts, the others from the best of each radius and of its neighbours."""
     count = len(ascent.radii)
     first, shifts = ascent.climb(starts, torch.arange(starts.shape[1]).expand(count, -1), steps // 2)
-    # what is worst at one radius is a good start at the next, and where a start got stuck a neighbour's did not
+    # the worst shift of one radius is a good start at the next one, and where a start got stuck, a neighbour's may not
     neighbours = (torch.arange(count).unsqueeze(1) + torch.tensor([0, -1, 1])) % count
     second, _ = ascent.climb(ascent.ball.sphere(shifts), neighbours, steps - steps // 2)
     return torch.maximum(first, second)
@@ -108,7 +108,7 @@ def _random(ball: Ball, weights: Tensor, count: int, stream: Stream) -> Tensor:
 
 
 def _pushed(ensemble: Ensemble, draws: Tensor) -> Tensor:
-    """The draws with every diagonal recurrent weight at -1: the direction of the instability proof."""
+    """The draws with every diagonal recurrent weight set to -1: the direction of the instability proof."""
     pushed = draws.clone()
     for segment in ensemble.layout.segments:
         if segment.role.rate:
@@ -117,11 +117,11 @@ def _pushed(ensemble: Ensemble, draws: Tensor) -> Tensor:
 
 
 def _starts(ball: Ball, name: str, ensemble: Ensemble, weights: Tensor, config: PerturbationConfig) -> Tensor:
-    """Starts that theory knows to be bad, then the random ones: ``[P, K, S]``.
+    """Starts that theory predicts to be bad, then random ones: ``[P, K, S]``.
 
-    All raw rates pushed up, or down (towards the slower or the faster: whichever the parameterization makes of it),
-    and recurrent matrices by the identity; where encoder and readout move, too, while these grow along their own
-    direction, or shrink.
+    All raw rates move up, or down (towards slower or faster modes, depending on the parameterization), and recurrent
+    matrices by plus or minus the identity. Where encoder and readout move, too, they grow or shrink along their own
+    direction.
     """
     ones = _towards_slower(ensemble, weights)
     pushes = [ones, -ones]

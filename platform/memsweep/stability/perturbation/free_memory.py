@@ -1,7 +1,7 @@
-"""How much memory this process may still take, on this machine or in this container.
+"""The memory that this process may still take, on this machine or in this container.
 
 Sources: proc(5) (``MemAvailable``); the kernel's documents of control groups, version 1 (``memory.limit_in_bytes``)
-and 2 (``memory.max``). What a group holds of files that were read can be given back, and counts as free.
+and 2 (``memory.max``). A group's cache of files that were read can be freed at any time, and counts as free.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _VERSIONS = {
 
 
 def free_bytes(device: torch.device, root: Path = Path("/")) -> int | None:
-    """Bytes that can still be taken; None where this system does not say.
+    """Free bytes; None where this system does not report them.
 
     Args:
         device: whose memory it is.
@@ -46,7 +46,7 @@ def _of_machine(root: Path) -> int | None:
 
 
 def _groups(root: Path) -> Iterator[tuple[Path, _Files]]:
-    """The folders of the control groups that this process is in, and of those around them."""
+    """The folders of the control groups of this process, and of the groups that contain them."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         for controller, files in _VERSIONS.items():
@@ -58,7 +58,7 @@ def _groups(root: Path) -> Iterator[tuple[Path, _Files]]:
 
 def _of_group(folder: Path, files: _Files) -> int | None:
     limit, used = _text(folder / files.limit).strip(), _text(folder / files.used).strip()
-    if not (limit.isdecimal() and used.isdecimal()):  # "max", or a folder that is not ours to see
+    if not (limit.isdecimal() and used.isdecimal()):  # "max", or a folder without access
         return None
     return max(0, int(limit) - int(used) + _entries(folder / "memory.stat").get(files.cached, 0))
 

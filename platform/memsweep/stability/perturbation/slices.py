@@ -1,10 +1,9 @@
-"""How many copies of an ensemble are computed at a time: as many as a budget of memory holds, by measurement.
+"""How many copies of an ensemble are computed at a time: as many as a memory budget allows, by measurement.
 
-The bytes that work on a copy takes are counted while it is done on a few (``memsweep.learning.memory``). They,
-and so the slice, depend on shapes and code alone, never on the machine: a product of matrices of another size may
-round its last bit otherwise (seen with 2 rows of models on a batch's statistics, where slices of 1, 3 and 8 copies
-differ by 1e-14), and a trial has the same bits on every machine. A machine that is too small for a slice gets a
-warning.
+The bytes of a copy are counted on a few copies (``memsweep.learning.memory``). They depend on shapes and code alone,
+never on the machine, and so does the slice: a product of matrices of another size may round its last bit differently
+(slices of 1, 3 and 8 copies of 2 models differed by 1e-14), and a trial must have the same bits on every machine. A
+machine that is too small for a slice gets a warning.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from memsweep.stability.perturbation.free_memory import free_bytes
 BUDGETS = {"cpu": 16 << 20, "cuda": 1 << 30}
 """Bytes of tensors that a slice may hold, by type of device.
 
-On a processor, what a slice holds should stay in its cache: ``benchmarks/budget.py`` finds the least time between 8 and
-32 MiB, and twice as much at 64 MiB for linear models of width 64. That of a GPU was not measured.
+On a processor, a slice should stay in the cache: ``benchmarks/budget.py`` measures the shortest time between 8 and 32
+MiB, and twice that time at 64 MiB for linear models of width 64. The budget of a GPU was not measured.
 """
 _log = logging.getLogger("memsweep")
 
@@ -44,18 +43,18 @@ def slice_size(work: Callable[[int], object], device: torch.device, budget: int 
 
 
 def _workers() -> int:
-    """How many processes like this one the machine has cores for."""
+    """The number of processes like this one for which the machine has cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, cores // torch.get_num_threads())
 
 
 def _check(needed: int, free: int | None, workers: int) -> None:
     if free is not None and needed * workers > free:
-        _tell(needed >> 20, free >> 20, workers)
+        _warn(needed >> 20, free >> 20, workers)
 
 
 @functools.cache
-def _tell(needed: int, free: int, workers: int) -> None:
+def _warn(needed: int, free: int, workers: int) -> None:
     _log.warning(
         "the perturbed copies that one worker computes at a time take %d MiB; %d workers may do so at once here, and "
         "%d MiB are free. If workers die for lack of memory, set resources.max_concurrent lower.",

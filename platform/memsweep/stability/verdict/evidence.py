@@ -1,4 +1,4 @@
-"""What theory says about a finding, beside its verdict: supporting or contradicting, never deciding."""
+"""Theoretical evidence shown besides a verdict: it supports or contradicts the verdict, and never decides it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def analytic_modulus(parameterization: Mapping[str, Any], radius: float, discretization: str = EXACT) -> float:
-    """Sharp modulus g(radius) of a parameterization; ``inf`` says that it is not a stable one.
+    """Sharp modulus g(radius) of a parameterization; ``inf`` means that it is not stable.
 
     Args:
         parameterization: its canonical form, ``{"name": ..., <fields>}``.
         radius: of the perturbation; nan gives nan.
-        discretization: of the model; some discrete-time maps leave the unit circle where the rate's map is stable.
+        discretization: of the model; some discrete-time maps leave the unit circle though the rate's map is stable.
 
     Returns:
-        nan when no such parameterization is registered here (a plugin that is not installed, say).
+        nan where the parameterization is not registered here, such as that of a plugin that is not installed.
     """
     fields = dict(parameterization)
     name = str(fields.pop("name"))
@@ -37,8 +37,8 @@ def distance_bound(target: np.ndarray, encoder_norm: float, readout_norm: float,
     """Least L1 distance between a target kernel and any kernel of such weights.
 
     A normal linear recurrence of slowest rate r answers at lag s with at most C e^(-r s), C = |encoder| |readout|;
-    what the target holds beyond that cannot be approximated: sum_s (|rho_s| - C e^(-r s))_+. It is 0 for a target that
-    decays as fast, and positive on a long enough horizon for every polynomial one.
+    the rest of the target cannot be approximated: sum_s (|rho_s| - C e^(-r s))_+. It is 0 for a target that decays as
+    fast, and positive on a long enough horizon for every polynomial target.
 
     Args:
         target: kernel at lags 0, 1, ...

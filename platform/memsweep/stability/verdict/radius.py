@@ -1,4 +1,4 @@
-"""Stability radii: how far the weights may move before the error passes a threshold."""
+"""Stability radii: the largest weight perturbation with an error below a threshold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 THRESHOLDS = (0.01, 0.03, 0.10)
 """Errors, as fractions of the zero predictor's loss, at which a radius is read."""
 THRESHOLD = min(THRESHOLDS)
-"""The one that stands for a radius where only one number is wanted: in figures, searches and comparisons."""
+"""The threshold of a radius that is given as one number: in figures, searches and comparisons."""
 VALID_ERROR = 0.005
 """Largest unperturbed error, as a fraction of the zero predictor's loss, of a model that approximates its target."""
 ABOVE, BELOW, BETWEEN, NOT_CENSORED = "above", "below", "between", ""
@@ -27,14 +27,14 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Crossing:
-    """Where an error passes a limit: between two radii, which are equal when the place is known.
+    """The crossing of an error limit: between two radii, which are equal where it is known exactly.
 
     Attributes:
-        low, high: the radius lies between them; 0 and inf are the ends that the grid does not see.
-        censored: "" (known), "above" the grid, "below" it, or "between" two of its radii: the error jumps to
-            infinity there, so nothing says where.
-        radius: one number for pictures and medians: the largest radius known to be inside the limit, or the
-            grid's smallest when none is.
+        low, high: bounds of the radius; 0 and inf where the crossing is outside of the grid.
+        censored: "" (known), "above" the grid, "below" it, or "between" two of its radii, where the error jumps to
+            infinity.
+        radius: one number for figures and medians: the largest radius known to be inside the limit, or the grid's
+            smallest radius.
     """
 
     low: float
@@ -75,8 +75,8 @@ def stability_radii(curves: pd.DataFrame) -> pd.DataFrame:
             zero_loss.
 
     Returns:
-        One row per width, horizon, seed and threshold, with columns ``COLUMNS``; ``valid`` says that the
-        unperturbed model approximates its target at all.
+        One row per width, horizon, seed and threshold, with columns ``COLUMNS``; ``valid``: the
+        unperturbed model approximates its target.
     """
     import pandas as pd
 
@@ -88,6 +88,6 @@ def stability_radii(curves: pd.DataFrame) -> pd.DataFrame:
         valid = bool(errors[0] <= VALID_ERROR * zero_loss)
         for threshold in THRESHOLDS:
             at = crossing(radii, errors, threshold * zero_loss)
-            place = (at.radius, at.low, at.high, at.censored)
-            rows.append((width, horizon, seed, threshold, *place, valid, float(errors[0]), zero_loss))
+            location = (at.radius, at.low, at.high, at.censored)
+            rows.append((width, horizon, seed, threshold, *location, valid, float(errors[0]), zero_loss))
     return pd.DataFrame(rows, columns=list(COLUMNS))

@@ -1,8 +1,8 @@
 """The verdict: does this model, so parameterized, approximate this memory stably?
 
-The question is about a limit, so it is answered by slopes: how the stability radius changes as the width grows and
-as the horizon grows. A radius that keeps shrinking tends to zero, and the approximation is unstable; one that stays
-where it is (an equivalence test, not the absence of evidence) is stable. Everything else is inconclusive.
+The question is about a limit, so slopes answer it: the change of the stability radius as the width grows and as the
+horizon grows. A radius that keeps shrinking tends to zero, and the approximation is unstable. A radius that keeps its
+size, shown by an equivalence test, is stable. Everything else is inconclusive.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SLOPE_LIMIT = -0.2
-"""A radius whose slope is below this, with confidence, shrinks; one whose slope is above it, does not."""
+"""A radius shrinks if its slope is below this with confidence, and keeps its size if the slope is above it."""
 GROWTH_LIMIT = 0.1
 """Largest slope of the error with width, at a fixed small radius, of a stable approximation."""
 SMALLEST_GRID = 4
-"""Valid widths, and valid horizons, without which no slope is trusted."""
+"""Smallest number of valid widths, and of valid horizons, for a slope."""
 SMALLEST_SEEDS = 5
-"""Seeds of a study without which no verdict is given, however clear the curves look."""
+"""Smallest number of seeds for a verdict."""
 HORIZON_LIMITED = 3.0
 """A model whose slowest rate times the horizon is below this cannot show a slower one at this horizon."""
 
@@ -62,15 +62,16 @@ _EXPLANATIONS = {
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict and what it rests on.
+    """A verdict and its evidence.
 
     Attributes:
         verdict: the answer.
-        threshold: the threshold that speaks most against the verdict (for inconclusive: most against stability).
+        threshold: the threshold that is nearest to contradicting the verdict (for inconclusive: to instability).
         slope_width, slope_horizon: at that threshold; nan where no slope can be trusted.
         width: the width of the horizon slope, the largest that is valid at every horizon; None without one.
         growth: slope of the error with width at ``small_radius``.
-        small_radius: half the median 1 % radius of the smallest valid width at the largest horizon; nan without one.
+        small_radius: half the median 1 % radius of the smallest valid width at the largest horizon; nan without a
+            valid width.
         modulus: largest growth of sqrt(error / zero loss) per unit of radius up to ``small_radius``, largest width at
             the largest horizon, median over seeds; reported, does not decide.
         horizon_limited: the slowest mode of a valid model is too slow for the horizon to show a slower one.
@@ -99,7 +100,7 @@ def judge(curves: pd.DataFrame, replicas: pd.DataFrame) -> Judgement:
         replicas: columns width, horizon, seed, slowest_rate (per step), of the same models; activation, if any.
 
     Returns:
-        The judgement; never forced: too little or contradicting evidence is inconclusive, with its reasons.
+        The judgement; too little or contradicting evidence is inconclusive, with its reasons.
     """
     radii = stability_radii(curves)
     valid = radii[radii["valid"]]
@@ -143,7 +144,7 @@ def judge(curves: pd.DataFrame, replicas: pd.DataFrame) -> Judgement:
 
 
 def _decide(by_threshold: Mapping[float, tuple[Slope, Slope]], growth: Slope, limited: bool) -> Verdict:
-    # comparisons with nan are False: a slope that is not available decides nothing
+    # comparisons with nan are False, so an unavailable slope decides nothing
     width = [slopes[0] for slopes in by_threshold.values()]
     horizon = [slopes[1] for slopes in by_threshold.values()]
     shrinks_along_horizon = all(slope.high < SLOPE_LIMIT for slope in horizon)
@@ -156,7 +157,7 @@ def _decide(by_threshold: Mapping[float, tuple[Slope, Slope]], growth: Slope, li
 
 
 def _telling_threshold(verdict: Verdict, by_threshold: Mapping[float, tuple[Slope, Slope]]) -> float:
-    """The worst threshold: the one whose bounds come nearest to breaking the verdict."""
+    """The threshold whose bounds are nearest to contradicting the verdict."""
 
     def key(threshold: float) -> float:
         width, horizon = by_threshold[threshold]
@@ -265,7 +266,7 @@ def _horizon_limited(replicas: pd.DataFrame, at_top: pd.DataFrame, horizon: int)
 
 
 def _nonlinear(replicas: pd.DataFrame) -> bool:
-    """Whether the models have a nonlinear activation, so that their rates are known by linearization at rest only."""
+    """Whether a model has a nonlinear activation, so that its rates come from a linearization at rest."""
     if "activation" not in replicas:
         return False
     return bool((replicas["activation"].dropna() != "linear").any())

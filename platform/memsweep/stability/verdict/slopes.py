@@ -15,12 +15,12 @@ import numpy as np
 BOOTSTRAPS = 2000
 CONFIDENCE = 0.95
 SMALLEST_CLUSTERS = 3
-"""Seeds with a valid point without which no interval is given."""
+"""Smallest number of seeds with a valid point for an interval."""
 
 
 @dataclass(frozen=True)
 class Slope:
-    """An estimate with a 95 % interval; nan when there is too little data, infinite when censoring hides it."""
+    """An estimate with a 95 % interval; nan with too little data, infinite where radii are censored."""
 
     estimate: float
     low: float
@@ -66,14 +66,14 @@ def theil_sen(points: Points, seed: int = 0) -> Slope:
     """Slope of log y against log x.
 
     Args:
-        points: at least two different x and ``SMALLEST_CLUSTERS`` seeds, else the slope is nan: resampling fewer
-            would give an interval that is narrow only because there is nothing to resample.
+        points: with at least two different x and ``SMALLEST_CLUSTERS`` seeds; otherwise the slope is nan, because an
+            interval from fewer seeds would be too narrow.
         seed: of the bootstrap; the same points and seed give the same interval.
     """
     if len(np.unique(points.x)) < 2 or len(np.unique(points.seed)) < SMALLEST_CLUSTERS:
         return NO_SLOPE
     first, second, lower, upper = _pairs(points)
-    with np.errstate(invalid="ignore"):  # the median of -inf and inf is nan: hidden by censoring
+    with np.errstate(invalid="ignore"):  # the median of -inf and inf is nan: censored
         estimate = _middle(float(np.median(lower)), float(np.median(upper)))
     clusters, member = np.unique(points.seed, return_inverse=True)
     draws = np.random.default_rng(seed).integers(len(clusters), size=(BOOTSTRAPS, len(clusters)))
@@ -96,7 +96,7 @@ def _pairs(points: Points) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     with np.errstate(invalid="ignore"):
         lower = (points.low[second] - points.high[first]) / run
         upper = (points.high[second] - points.low[first]) / run
-    # two radii censored at the same end say nothing about their slope
+    # two radii censored at the same end do not bound their slope
     return first, second, np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)
 
 
@@ -115,6 +115,6 @@ def _weighted_medians(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     totals, weight, ordered = totals[used], weight[used], values[order]
     below = ordered[np.argmax(totals >= np.ceil(weight / 2)[:, None], axis=1)]
     above = ordered[np.argmax(totals >= np.floor(weight / 2 + 1)[:, None], axis=1)]
-    with np.errstate(invalid="ignore"):  # the middle of -inf and inf does not exist: take the lower
+    with np.errstate(invalid="ignore"):  # -inf and inf have no middle: take the lower
         middle = np.where(below == above, below, (below + above) / 2.0)
     return np.where(np.isnan(middle), below, middle)
