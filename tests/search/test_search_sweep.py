@@ -116,6 +116,7 @@ def test_the_same_command_again_does_nothing(file: Path, whole: Path, capsys: py
     assert rounds(whole) == before
 
 
+@pytest.mark.more
 def test_another_folder_of_results_is_reused_round_after_round(
     file: Path, whole: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,6 +101,7 @@ class Moody(LinearFunctionalTask):
 """
 
 
+@pytest.mark.more  # on Ray as well: test_runner.py
 def test_a_trial_that_raises_fails_alone(tmp_path: Path) -> None:
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "moody.py").write_text(RAISING)

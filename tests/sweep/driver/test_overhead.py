@@ -108,6 +108,7 @@ def _stages(folder: Path, rates: int) -> Iterator[tuple[str, Count]]:
     yield "report", counted(report)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("stage", ["plan", "run", "live", "report"])
 def test_calls_and_files_grow_with_the_trials_alone(stages: dict[str, list[Count]], stage: str) -> None:
     small, middle, large = stages[stage]
