@@ -47,7 +47,15 @@ counted(job, lambda fraction: None)
 
 
 @pytest.mark.drill
-@pytest.mark.parametrize(("poison", "inline"), [("sleep", True), ("native", True), ("sleep", False), ("native", False)])
+@pytest.mark.parametrize(
+    ("poison", "inline"),
+    [
+        ("sleep", True),
+        ("native", False),
+        pytest.param("native", True, marks=pytest.mark.long),
+        pytest.param("sleep", False, marks=pytest.mark.long),
+    ],
+)
 def test_a_worker_that_hangs_tells_the_store_and_ends(site: Site, poison: str, inline: bool, tally: Tally) -> None:
     words = [str(site.workspace), str(site.results), poison, "inline" if inline else "worker"]
     command = [sys.executable, "-c", HANGING, *words]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import subprocess
 import sys
@@ -56,6 +57,14 @@ def test_the_tests_lie_in_the_rooms_of_the_engine() -> None:
         room.parts[0] for room in rooms
     }
     assert not untested, f"rooms of the engine without a folder of tests: {sorted(untested)}"
+
+
+def test_no_folder_of_tests_hides_a_package() -> None:
+    """pytest puts the folder of each test on Python's path: a folder in it would be found as a package of its name."""
+    packages = importlib.metadata.packages_distributions().keys() | sys.stdlib_module_names
+    on_path = {TESTS, *(path.parent for path in TESTS.rglob("test_*.py"))}
+    hiding = [path for folder in on_path for path in folder.iterdir() if path.is_dir() and path.name in packages]
+    assert not hiding, f"folders with the name of an installed package: {hiding}"
 
 
 def test_imports_point_down() -> None:

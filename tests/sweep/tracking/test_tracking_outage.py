@@ -154,6 +154,7 @@ def end_of(tracker: Tracker) -> None:
     assert not tracker._thread.is_alive()
 
 
+@pytest.mark.long
 def test_a_server_that_is_down_at_the_start(sweep: Sweep, server: MlflowServer, judge: Judge) -> None:
     with no_hang():
         warning = sweep.begin(server.uri).finish("failed")
@@ -283,6 +284,7 @@ def test_ten_seconds_an_answer_are_slow_but_get_there(tmp_path: Path, server: Ml
     assert sweep.lost() == 0
 
 
+@pytest.mark.long
 def test_every_second_request_answered_with_a_500(sweep: Sweep, server: MlflowServer, judge: Judge) -> None:
     server.start()
     with FaultProxy(server.port, lambda number, method, path: Fault(status=500 if number % 2 == 0 else 0)) as proxy:
@@ -294,6 +296,7 @@ def test_every_second_request_answered_with_a_500(sweep: Sweep, server: MlflowSe
         judge("500 to every second request", proxy.injected, server.uri)
 
 
+@pytest.mark.long
 def test_nothing_but_500s(sweep: Sweep, server: MlflowServer, judge: Judge) -> None:
     server.start()
     with FaultProxy(server.port, lambda number, method, path: Fault(status=500)) as proxy:
