@@ -14,8 +14,6 @@ EXACT = ""
 DRAWN, SAMPLED, SEARCHED = "random draws", "sampled", "searched"
 MARK = "†"
 """Beside a verdict that rests on lower bounds."""
-PREFIX = "errors: "
-"""How the reason begins that says so."""
 EXPLANATIONS = {
     DRAWN: "largest of some random draws on the sphere: a weak lower bound of the worst case",
     SAMPLED: "worst case found by search, on a sample of sequences: a lower bound",

@@ -31,20 +31,19 @@ def search_pictures(study: Study, searched: Searched) -> tuple[SearchPicture, ..
         SearchPicture(
             "Does the best setting move?",
             "The winners' settings and values by cell. Where a line is flat, the best value transfers. Filled "
-            f"marks: what the search saw.{confirmed}",
+            f"marks: the values in the search.{confirmed}",
             transfer_gallery(searched, "search-transfer"),
         ),
         SearchPicture(
             "Objectives against each other",
             "Small marks: every suggestion that was trained to its end. The line joins the Pareto front, whose "
-            "suggestions are named by their numbers."
-            + (" Open marks: what fresh seeds make of winners." if fresh else ""),
+            "suggestions are named by their numbers." + (" Open marks: the winners on fresh seeds." if fresh else ""),
             front_gallery(searched, "search-front"),
         ),
         SearchPicture(
             "Objective against what was searched",
             "Small marks: every suggestion that was trained to its end; crosses at the top diverged. Large marks: the "
-            f"winners, as the search saw them.{confirmed}",
+            f"winners, by their values in the search.{confirmed}",
             field_gallery(searched, "search-fields"),
         ),
         SearchPicture(
