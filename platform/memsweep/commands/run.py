@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from memsweep.sweep.driver.progress_view import View
     from memsweep.sweep.driver.runner import RunSummary
     from memsweep.sweep.planning.plan import Plan
+    from memsweep.sweep.store.record import Record
     from memsweep.sweep.tracking import Tracker
 
 INTERRUPTED = 130
@@ -192,7 +193,7 @@ class Run:
                 self._tracker.log_failure(identity, failure, to_dict(configs[identity]))
         return summary
 
-    def _on_result(self, record: dict[str, Any], tables: dict[str, pd.DataFrame]) -> None:
+    def _on_result(self, record: Record, tables: dict[str, pd.DataFrame]) -> None:
         """A trial has finished: called by the result listener, in its thread."""
         self._tracker.log_trial(record, tables)
         for line in self._verdicts.add(record["identity"]) if self._verdicts is not None else ():

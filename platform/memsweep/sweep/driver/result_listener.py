@@ -7,16 +7,17 @@ from contextlib import contextmanager
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memsweep.sweep.store.filesystem import at_once
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from memsweep.sweep.store.record import Record
     from memsweep.sweep.store.results import Store
 
-OnResult = Callable[[dict[str, Any], "dict[str, pd.DataFrame]"], None]
+OnResult = Callable[["Record", "dict[str, pd.DataFrame]"], None]
 
 _AT_ONCE = 16
 """Results that are read together: a bucket answers one at a time slowly, and many at a time as soon."""
@@ -56,7 +57,7 @@ def listen(store: Store, on_result: OnResult) -> Iterator[Callable[[str], None]]
         raise errors[0]
 
 
-def _read(store: Store, identity: str) -> tuple[dict[str, Any], dict[str, pd.DataFrame]] | Exception:
+def _read(store: Store, identity: str) -> tuple[Record, dict[str, pd.DataFrame]] | Exception:
     try:
         return store.result(identity)
     except Exception as error:

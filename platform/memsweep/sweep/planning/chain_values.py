@@ -12,6 +12,7 @@ from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identity
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
+    from memsweep.sweep.store.record import Failure
     from memsweep.sweep.store.results import Store
 
 _MEND = (
@@ -20,7 +21,7 @@ _MEND = (
 )
 
 
-def never_reached(first: str) -> dict[str, str]:
+def never_reached(first: str) -> Failure:
     """The failure of a trial that was not reached, because its worker died at the earlier trial ``first``."""
     text = f"the chain broke at the trial {first}, whose worker died, and this one was not reached. {_MEND}"
     return {"outcome": str(Outcome.FAILED), "error": f"{BrokenChainError.__name__}: {text}", "traceback": ""}

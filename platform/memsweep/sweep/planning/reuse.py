@@ -21,6 +21,7 @@ from memsweep.sweep.store.results import SET_ASIDE, Store, find_elsewhere
 if TYPE_CHECKING:
     from memsweep.sweep.planning.plan import PlannedTrial
     from memsweep.sweep.store.journal import TrialStatus
+    from memsweep.sweep.store.record import Record
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,7 @@ def _number(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _records(results: Location) -> Iterator[tuple[str, dict[str, Any]]]:
+def _records(results: Location) -> Iterator[tuple[str, Record]]:
     """Yields (name of the study's folder, record) of every result that can be read."""
     with storage_errors("read", results):
         folders = results.folders()
@@ -231,14 +232,14 @@ def _records(results: Location) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield folder, record
 
 
-def _record(store: Store, name: str) -> dict[str, Any] | None:
+def _record(store: Store, name: str) -> Record | None:
     try:
         return store.record(name)
     except StoreError:  # damaged, or of another version: it explains nothing
         return None
 
 
-def _difference(record: Mapping[str, Any], trial: PlannedTrial, folder: str) -> tuple[int, str, Reason]:
+def _difference(record: Record, trial: PlannedTrial, folder: str) -> tuple[int, str, Reason]:
     """(number of differences, time of the result, reason) for a result of the same config."""
     source = record["provenance"]
     finished = str(source.get("finished") or "")

@@ -11,7 +11,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from memsweep.sweep.worker.failure import Failure
+from memsweep.sweep.store.record import Failure
 
 if TYPE_CHECKING:
     from memsweep.trial import ReplicaMeasurement

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
@@ -20,6 +20,58 @@ OUTCOMES = frozenset({Outcome.DONE, Outcome.DIVERGED, Outcome.STOPPED_EARLY})
 KEYS = ("identity", "study", "outcome", "config", "summary", "provenance")
 
 MEND = "memsweep resume STUDY computes what is damaged anew, and nothing else."
+
+
+class Record(TypedDict):
+    """The record of a result, the JSON object in ``records/<identity>.json``.
+
+    Attributes:
+        schema: version of this form.
+        identity: of the trial.
+        study: the study that computed it.
+        outcome: one of ``OUTCOMES``.
+        config: the trial's canonical config.
+        summary: name -> number of the whole trial; infinities and NaN are allowed here alone.
+        provenance: the code, versions, host and times, see ``memsweep.sweep.worker.provenance``.
+        files: table -> size in bytes and SHA-256 of its file; records of schema 1 lack it.
+    """
+
+    schema: int
+    identity: str
+    study: str
+    outcome: str
+    config: dict[str, Any]
+    summary: dict[str, Any]
+    provenance: dict[str, Any]
+    files: NotRequired[dict[str, Any]]
+
+
+class Failure(TypedDict):
+    """Why a trial has no result.
+
+    Attributes:
+        outcome: ``failed`` or ``out_of_memory``.
+        error: type and text of the exception.
+        traceback: of the exception; may be empty.
+        cause: ``time_limit`` or ``node_lost``.
+        peak_memory: bytes that the worker held at most, where memory ran out.
+        asked_memory: bytes of the refused allocation, where they are known.
+    """
+
+    outcome: str
+    error: str
+    traceback: str
+    cause: NotRequired[str]
+    peak_memory: NotRequired[int]
+    asked_memory: NotRequired[int]
+
+
+class StoredFailure(Failure):
+    """The JSON object in ``failures/<identity>.json``: a failure with its trial, its study and its time."""
+
+    identity: str
+    study: NotRequired[str]
+    time: NotRequired[str]
 
 
 class OtherSchemaError(StoreError):
@@ -47,7 +99,7 @@ def encode(record: Mapping[str, Any]) -> bytes:
     return to_json(sealed(json.loads(to_json(whole, what))), what)
 
 
-def decode(data: bytes, identity: str, where: str) -> dict[str, Any]:
+def decode(data: bytes, identity: str, where: str) -> Record:
     """A record from the bytes of a file; the strings of ``encode`` become numbers again.
 
     Args:
@@ -78,7 +130,7 @@ def decode(data: bytes, identity: str, where: str) -> dict[str, Any]:
     if record["identity"] != identity:
         raise StoreError(f"{where} holds the record of {str(record['identity'])[:60]!r}. {MEND}")
     record["summary"] = {key: _number(value) for key, value in record["summary"].items()}
-    return record
+    return cast(Record, record)
 
 
 def _are_files(value: Any) -> bool:

@@ -16,12 +16,13 @@ import time
 import urllib.parse
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from memsweep.errors import StoreError, one_of
 from memsweep.sweep.store import record as records_json
 from memsweep.sweep.store import tables as table_files
 from memsweep.sweep.store.filesystem import Location, PlaceSlot, at_once, storage_errors
+from memsweep.sweep.store.record import Record, StoredFailure
 from memsweep.sweep.store.tables import LATER, TABLES
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class Store:
         """The identities of all stored results; one listing of a folder."""
         return self._listed("records")
 
-    def record(self, identity: str) -> dict[str, Any]:
+    def record(self, identity: str) -> Record:
         """The record of one result.
 
         Raises:
@@ -183,7 +184,7 @@ class Store:
                 ) from None
         return records_json.decode(data, identity, where)
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Record]:
         """The records of all results, in the order of their identities."""
         return at_once(self.record, sorted(self.identities()))
 
@@ -208,7 +209,7 @@ class Store:
         """
         return self._tables_of(self.record(identity), names)
 
-    def result(self, identity: str) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
+    def result(self, identity: str) -> tuple[Record, dict[str, pd.DataFrame]]:
         """The record and all tables of one result; each file is read once.
 
         Raises:
@@ -279,7 +280,7 @@ class Store:
         content = records_json.to_json({**failure, "identity": identity}, f"the failure of {identity}")
         self._commit({_failure(identity): content})
 
-    def failures(self) -> dict[str, dict[str, Any]]:
+    def failures(self) -> dict[str, StoredFailure]:
         """The last failure of each trial that has no result: identity -> what was given to ``fail``.
 
         One that cannot be read any more says so: it only explains, and the next try writes it anew.
@@ -347,11 +348,11 @@ class Store:
             return error
         return None
 
-    def _failed(self, identity: str) -> dict[str, Any] | None:
+    def _failed(self, identity: str) -> StoredFailure | None:
         where = f"{self.location}/{_failure(identity)}"
         try:
             with storage_errors("read", where):
-                return records_json.from_json(self.location.read(_failure(identity)), where)
+                return cast(StoredFailure, records_json.from_json(self.location.read(_failure(identity)), where))
         except StoreError as error:
             if isinstance(error.__cause__, FileNotFoundError):  # a success removed it just now
                 return None

@@ -138,10 +138,10 @@ class _Sync:
     def _result(self, added: tuple[str, ...], present: int, removed: int) -> SyncResult:
         return SyncResult(added, present, removed, self.missing, redacted(self.uri), self.writer.experiment_id)
 
-    def _records(self, identities: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _records(self, identities: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The readable records; the others are noted as missing."""
 
-        def read(identity: str) -> dict[str, Any] | StoreError:
+        def read(identity: str) -> Mapping[str, Any] | StoreError:
             try:
                 return self.store.record(identity)
             except StoreError as error:

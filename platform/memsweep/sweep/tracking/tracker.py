@@ -65,7 +65,7 @@ class Tracker:
         self._writer: Writer | None = None
         self._jobs: deque[_Job] = deque()
         self._end: _Job | None = None  # written after all others
-        self._failures: dict[str, dict[str, Any]] = {}  # as the store gave them last
+        self._failures: Mapping[str, Mapping[str, Any]] = {}  # as the store gave them last
         self._changed = threading.Condition()
         self._closing = False
         self._began = time.monotonic()  # start of the wait at the end

@@ -18,11 +18,11 @@ from memsweep.config.schema.chain import chain_value, resolve_chain
 from memsweep.errors import StoreError
 from memsweep.sweep.planning.chain_values import carried_value
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identity, pack_identity
-from memsweep.sweep.store.record import SCHEMA, now
+from memsweep.sweep.store.record import SCHEMA, Failure, now
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.retry import patient
 from memsweep.sweep.worker import crash_report, provenance
-from memsweep.sweep.worker.failure import Failure, StoppedError, TimeLimitError, failure_of, is_memory
+from memsweep.sweep.worker.failure import StoppedError, TimeLimitError, failure_of, is_memory
 from memsweep.sweep.worker.gpu_memory import hold_to
 from memsweep.sweep.worker.isolation import isolated, original_only
 from memsweep.sweep.worker.memory import forget_peak, memory_limit

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import re
 import traceback
-from typing import Any
 
 from memsweep.outcome import Outcome
 from memsweep.redaction import without_secrets
+from memsweep.sweep.store.record import Failure
 from memsweep.sweep.worker.memory import GIB, peak_memory
-
-Failure = dict[str, Any]
-"""``outcome``, ``error`` and ``traceback``; ``cause`` if it is ``time_limit`` or ``node_lost``. If memory ran out, also
-``peak_memory`` of the worker and ``asked_memory``, the size of the refused allocation if it is known, in bytes."""
 
 TIME_LIMIT, NODE_LOST = "time_limit", "node_lost"
 
@@ -44,17 +40,20 @@ def failure_of(error: BaseException, hint: str = "", stack: str = "") -> Failure
         stack: the place of the error, if it is not the place where the exception was raised.
     """
     said, memory = _text(error), is_memory(error)
-    failure: Failure = {"outcome": str(Outcome.OUT_OF_MEMORY if memory else Outcome.FAILED)}
-    sentence = f"{type(error).__name__}: {said}"
-    if memory:
-        failure |= {"peak_memory": peak_memory()} | ({"asked_memory": asked} if (asked := _asked(said)) else {})
-        sentence += f" ({_in_gib(failure)})"
-    if isinstance(error, TimeLimitError):
-        failure["cause"] = TIME_LIMIT
-    return failure | {
+    asked, peak = _asked(said), peak_memory() if memory else 0
+    sentence = f"{type(error).__name__}: {said}" + (f" ({_in_gib(peak, asked)})" if memory else "")
+    failure: Failure = {
+        "outcome": str(Outcome.OUT_OF_MEMORY if memory else Outcome.FAILED),
         "error": cut(without_secrets(sentence + (f" ({hint})" if hint else "")), _LONGEST_SENTENCE),
         "traceback": cut(without_secrets(stack or _traceback(error)), _LONGEST_TRACEBACK),
     }
+    if memory:
+        failure["peak_memory"] = peak
+        if asked:
+            failure["asked_memory"] = asked
+    if isinstance(error, TimeLimitError):
+        failure["cause"] = TIME_LIMIT
+    return failure
 
 
 def is_memory(error: BaseException) -> bool:
@@ -94,7 +93,6 @@ def _asked(said: str) -> int:
     return int(float(found[1]) * _UNITS[found[2]]) if found else 0
 
 
-def _in_gib(failure: Failure) -> str:
-    asked = failure.get("asked_memory")
+def _in_gib(peak: int, asked: int) -> str:
     more = f", and {asked / GIB:.3g} GiB more were asked for" if asked else ""
-    return f"the worker had held {failure['peak_memory'] / GIB:.2f} GiB at most{more}"
+    return f"the worker had held {peak / GIB:.2f} GiB at most{more}"
