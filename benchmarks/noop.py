@@ -10,10 +10,8 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks.whole import Whole, as_json, whole
 from memsweep import registry
@@ -22,7 +20,7 @@ from memsweep.outcome import Outcome
 from memsweep.stability.measure import Measurement
 from memsweep.stability.perturbation.error import radius_grid
 from memsweep.sweep.worker.execute import PackJob, PackReport, Progress, execute_pack
-from memsweep.trial import TrialResult, result_of
+from memsweep.trial import RunOptions, TrialResult, result_of
 
 PER_RATE = 100
 """Trials of the study for each rate of the kernel: 5 parameterizations x 4 horizons x 5 widths."""
@@ -41,11 +39,9 @@ grid:
 """
 
 
-def invented(
-    configs: Sequence[TrialConfig], *, phase: Callable[[str], AbstractContextManager[None]], **others: Any
-) -> list[TrialResult]:
+def invented(configs: Sequence[TrialConfig], options: RunOptions) -> list[TrialResult]:
     """Results of the shape that ``memsweep.trial.run_pack`` gives, without training."""
-    with phase("tables"):
+    with options.phase("tables"):
         return [_result(config) for config in configs]
 
 
