@@ -32,7 +32,7 @@ CORE: tuple[Definition, ...] = (("memsweep.trial", "run_pack"),)
 """Called by a worker for every pack."""
 CHAINED: tuple[Definition, ...] = (
     ("memsweep.sweep.planning.chain_values", "carried_value"),
-    ("memsweep.config.schema.chain", "resolved"),
+    ("memsweep.config.schema.chain", "resolve_chain"),
 )
 """Also called for a chained trial."""
 EXEMPT = {
