@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
+from memsweep.config.core.problems import join
 from memsweep.config.core.reflect import config_of, default, keys, part_name, registered_kind
 
 
@@ -17,16 +18,37 @@ def put(entry: dict[str, Any], path: Sequence[str], value: Any) -> None:
     *parents, last = path
     node = entry
     for key in parents:
-        below = _opened(node.get(key, {}))
+        below = opened(node.get(key, {}))
         node[key] = below if isinstance(below, dict) else {}
         node = node[key]
-    held = _opened(node.get(last))
+    held = opened(node.get(last))
     if isinstance(held, dict) and isinstance(value, Mapping):
         for key, inner in value.items():
             put(held, (key,), inner)
         node[last] = held
     else:
         node[last] = _copy(value)
+
+
+def remove(entry: dict[str, Any], path: Sequence[str]) -> bool:
+    """Remove the value at a path of a nested entry; False where there is none."""
+    *parents, last = path
+    node: Any = entry
+    for key in parents:
+        node = node.get(key) if isinstance(node, dict) else None
+    if not isinstance(node, dict) or last not in node:
+        return False
+    del node[last]
+    return True
+
+
+def leaves(value: Any, path: str = "", whole: Container[str] = ()) -> Iterator[tuple[str, Any]]:
+    """The dotted paths below ``path`` that a nested value sets, each with its value; those in ``whole`` stay nested."""
+    if isinstance(value, Mapping) and value and path not in whole:
+        for key, inner in value.items():
+            yield from leaves(inner, join(path, key), whole)
+    else:
+        yield path, value
 
 
 def merge(cls: type | None, base: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,7 +74,7 @@ def merge(cls: type | None, base: Mapping[str, Any], entry: Mapping[str, Any]) -
 
 def _over(cls: type | None, field: dataclasses.Field[Any] | None, held: Any, value: Any) -> Any:
     if field is not None and registered_kind(field) is not None:
-        held, value = _opened(held), _opened(value)
+        held, value = opened(held), opened(value)
         named = "name" in value if isinstance(value, Mapping) else False
         if named and isinstance(held, Mapping) and part_name(value) != part_name(held) and not _is_section(field):
             return _copy(value)
@@ -83,7 +105,8 @@ def dropped_keys(cls: type | None, base: Mapping[str, Any], entry: Mapping[str, 
     return dropped
 
 
-def _opened(value: Any) -> Any:
+def opened(value: Any) -> Any:
+    """``exp`` as ``{name: exp}``, so that fields can stand beside the name; other values as they are."""
     return {"name": value} if isinstance(value, str) else value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,13 @@ def join(path: str, key: object) -> str:
     """The dotted path of a key below a path; always one line."""
     word = key if isinstance(key, str) and key.isprintable() else repr(key)
     return f"{path}.{word}" if path else word
+
+
+def listed(words: Iterable[str], most: int = 5) -> str:
+    """The first ``most`` words as one phrase, and how many more there are."""
+    spelled = list(words)
+    more = len(spelled) - most
+    return ", ".join([*spelled[:most], *([f"and {more} more"] if more > 0 else [])])
 
 
 def show(value: Any) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from memsweep.config.core import values
-from memsweep.config.core.problems import UNKNOWN, WHOLE, Problem, sentence, show
+from memsweep.config.core.problems import Problem, sentence, show
 from memsweep.config.core.reflect import default, hints, keys
 from memsweep.config.schema.axes import ROWS, Axes
 from memsweep.config.schema.canonical import flatten, to_dict
@@ -41,15 +41,7 @@ def chain_problems(chains: Sequence[ChainConfig], axes: Axes, parts: Mapping[str
         axes: the axes of its grid.
         parts: the other valid sections of its trials by name (``training``).
     """
-    found: dict[Problem, None] = {}
-    for chain in chains:
-        if chain.earlier:
-            rule = "follows from the grid and cannot be set. Leave it out"
-            found[Problem("chain.earlier", rule)] = None
-        # The path of a draft may have another type than text; build reports that.
-        found |= dict.fromkeys(_wrong_along(chain, axes, parts) if isinstance(chain.along, str) else ())
-        found |= dict.fromkeys(_wrong_into(chain, axes, parts) if isinstance(chain.into, str) else ())
-    return [str(problem) for problem in found]
+    return list(dict.fromkeys(text for chain in chains for text in _problems(chain, axes, parts)))
 
 
 def link_chains(trials: Trials, axes: Axes, problems: list[str]) -> Trials:
@@ -70,21 +62,16 @@ def link_chains(trials: Trials, axes: Axes, problems: list[str]) -> Trials:
         at = order.index(trial.chain.along)
         before = linked[(*indices[:at], indices[at] - 1, *indices[at + 1 :])] if indices[at] else None
         if before is None or before.chain is None:
-            wrong |= dict.fromkeys(_wrong_first(trial, trial.chain))
+            wrong |= dict.fromkeys(_first_problems(trial, trial.chain))
         else:
-            linked[indices] = _after(before.chain, before, trial)
-            wrong |= dict.fromkeys(_wrong_step(before, linked[indices], trial.chain))
+            earlier = (*before.chain.earlier, value_at(before, before.chain.along))
+            linked[indices] = dataclasses.replace(trial, chain=dataclasses.replace(before.chain, earlier=earlier))
+            wrong |= dict.fromkeys(_step_problems(before, linked[indices], trial.chain))
     problems += wrong
     return linked
 
 
-def _after(chain: ChainConfig, before: TrialConfig, trial: TrialConfig) -> TrialConfig:
-    """The trial as the successor of ``before`` in a chain."""
-    earlier = (*chain.earlier, value_at(before, chain.along))
-    return dataclasses.replace(trial, chain=dataclasses.replace(chain, earlier=earlier))
-
-
-def _wrong_first(trial: TrialConfig, chain: ChainConfig) -> list[str]:
+def _first_problems(trial: TrialConfig, chain: ChainConfig) -> list[str]:
     try:
         resolve_chain(trial, None)
     except ConfigError as error:
@@ -92,7 +79,7 @@ def _wrong_first(trial: TrialConfig, chain: ChainConfig) -> list[str]:
     return []
 
 
-def _wrong_step(before: TrialConfig, trial: TrialConfig, chain: ChainConfig) -> list[str]:
+def _step_problems(before: TrialConfig, trial: TrialConfig, chain: ChainConfig) -> list[str]:
     """Refuses an axis that changes further fields: the predecessor that a config implies would not be in the study."""
     one, other = (flatten(to_dict(config)) for config in (before, trial))
     apart = {path for path in one | other if one.get(path) != other.get(path)}
@@ -103,66 +90,68 @@ def _wrong_step(before: TrialConfig, trial: TrialConfig, chain: ChainConfig) -> 
     return [sentence("chain.along", f"{rule}: choose another, or {_WITHOUT}")]
 
 
-def _wrong_along(chain: ChainConfig, axes: Axes, parts: Mapping[str, Sequence[Any]]) -> Iterator[Problem]:
-    if chain.along not in axes:
-        rule = f"{show(chain.along)} is no axis of the grid.{did_you_mean(chain.along, axes)} Axes: {one_of(axes)}"
-        yield Problem("chain.along", f"{rule}. Make it one, or {_WITHOUT}", kind=UNKNOWN)
-        return
-    if chain.along == ROWS:
-        yield Problem("chain.along", "whole rows have no order to carry along: name an axis of one field", kind=WHOLE)
-        return
-    section, _, rest = chain.along.partition(".")
-    if section == CHAIN:
-        yield Problem("chain.along", "a chain cannot run along a field of its own", show(chain.along))
-        return
-    held = [value_at(part, rest) if rest else part for part in parts.get(section, ())]
-    if any(not isinstance(value, bool | int | float | str) for value in held):
-        rule = f"the values of {chain.along} are no numbers, texts or truth values, and have no order to carry along"
-        yield Problem("chain.along", rule, kind=WHOLE)
+def _problems(chain: ChainConfig, axes: Axes, parts: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    if chain.earlier:
+        yield sentence("chain.earlier", "follows from the grid and cannot be set. Leave it out")
+    # the path of a draft may have another type than text, which build reports
+    if isinstance(chain.along, str):
+        yield from _along_problems(chain.along, axes, parts)
+    if isinstance(chain.into, str):
+        yield from _into_problems(chain, axes, parts)
 
 
-def _wrong_into(chain: ChainConfig, axes: Axes, parts: Mapping[str, Sequence[Any]]) -> Iterator[Problem]:
+def _along_problems(along: str, axes: Axes, parts: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    at, (section, _, rest) = "chain.along", along.partition(".")
+    if along not in axes:
+        rule = f"{show(along)} is no axis of the grid.{did_you_mean(along, axes)} Axes: {one_of(axes)}"
+        yield sentence(at, f"{rule}. Make it one, or {_WITHOUT}")
+    elif along == ROWS:
+        yield sentence(at, "whole rows have no order to carry along: name an axis of one field")
+    elif section == CHAIN:
+        yield sentence(at, "a chain cannot run along a field of its own", show(along))
+    elif any(
+        not isinstance(value_at(part, rest) if rest else part, bool | int | float | str)
+        for part in parts.get(section, ())
+    ):
+        rule = f"the values of {along} are no numbers, texts or truth values, and have no order to carry along"
+        yield sentence(at, rule)
+
+
+def _into_problems(chain: ChainConfig, axes: Axes, parts: Mapping[str, Sequence[Any]]) -> Iterator[str]:
     section, _, rest = chain.into.partition(".")
     if section not in parts or not rest:
         hint = "" if section in parts else did_you_mean(section, parts)
         rule = f"{show(chain.into)} names no field.{hint} A path begins with {', '.join(parts)} and goes on below it"
-        yield Problem("chain.into", f"{rule}, as in training.stop_below", kind=UNKNOWN)
-        return
-    if chain.into in axes:
-        yield Problem("chain.into", f"{chain.into} is an axis of the grid, and the chain would write over it")
-        return
-    for part in parts[section] or _plain_part(section):
-        yield from _wrong_field(chain, part, section, rest.split("."))
+        yield sentence("chain.into", f"{rule}, as in training.stop_below")
+    elif chain.into in axes:
+        yield sentence("chain.into", f"{chain.into} is an axis of the grid, and the chain would write over it")
+    else:
+        usual = default(keys(TrialConfig)[section])  # where no part is valid; a task or model has no default
+        for part in parts[section] or ([usual] if dataclasses.is_dataclass(usual) else []):
+            yield from _field_problems(chain, part)
 
 
-def _wrong_field(chain: ChainConfig, part: Any, path: str, rest: Sequence[str]) -> Iterator[Problem]:
-    """Checks the field at ``rest`` below ``part``, a config that lies at ``path``."""
-    key, *below = rest
-    cls: type = type(part)
-    known = keys(cls) if dataclasses.is_dataclass(cls) else {}
-    field = known.get(key)
-    if field is None:
-        rule = f"names no field: {path} has no field {key!r}.{did_you_mean(key, known)} Fields: {one_of(known)}"
-        yield Problem("chain.into", rule, kind=UNKNOWN)
-        return
-    if below:
-        yield from _wrong_field(chain, getattr(part, field.name), f"{path}.{key}", below)
-        return
-    hint = hints(cls)[field.name]
+def _field_problems(chain: ChainConfig, part: Any) -> Iterator[str]:
+    """What is wrong with the field ``chain.into`` in a valid section of a trial."""
+    path, *below = chain.into.split(".")
+    value = part
+    for key in below:
+        cls: type = type(value)
+        known = keys(cls) if dataclasses.is_dataclass(cls) else {}
+        if key not in known:
+            rule = f"names no field: {path} has no field {key!r}.{did_you_mean(key, known)} Fields: {one_of(known)}"
+            yield sentence("chain.into", rule)
+            return
+        field, hint = known[key], hints(cls)[known[key].name]
+        path, value = f"{path}.{key}", getattr(value, field.name)
     if float not in (hint, *typing.get_args(hint)):
-        yield Problem("chain.into", "must name a field that takes any number, fractions too", show(chain.into))
+        yield sentence("chain.into", "must name a field that takes any number, fractions too", show(chain.into))
         return
-    value, usual = getattr(part, field.name), default(field)
+    usual = default(field)
     if isinstance(usual, float) and value != usual:
         rule = f"the study sets {chain.into} to {show(value)}, and the chain would write over it. Leave one of them out"
-        yield Problem("chain.into", rule)
+        yield sentence("chain.into", rule)
     if type(chain.first) in (int, float):
         refused: list[Problem] = []
         values.scalar(float, field, chain.first, "chain.first", refused)
-        yield from refused
-
-
-def _plain_part(section: str) -> list[Any]:
-    """The defaults of a section without a valid part, where its class is known without a name."""
-    usual = default(keys(TrialConfig)[section])
-    return [] if usual is dataclasses.MISSING else [usual]
+        yield from map(str, refused)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from memsweep.config.core.build import INVALID, build_field
-from memsweep.config.core.merge import merge, put
+from memsweep.config.core.merge import merge, opened, put
 from memsweep.config.core.problems import REQUIRED, WHOLE, Problem, sentence
 from memsweep.config.core.reflect import config_of, default, keys
 from memsweep.config.grid.causes import Causes
@@ -65,13 +65,12 @@ def _trials(sections: list[_Section], axes: Axes, problems: list[str]) -> dict[I
     trials: dict[Indices, TrialConfig] = {}
     first: dict[tuple[int, ...], Indices] = {}
     equal: list[tuple[Indices, Indices]] = []
-    for indices in itertools.product(*(range(len(values)) for values in axes.values())):
+    for indices, at in _all(axes):
         chosen = [section.at(indices) for section in sections]
         if any(value is INVALID for value in chosen):
             continue
         trial = TrialConfig(**{section.field.name: value for section, value in zip(sections, chosen, strict=True)})
-        wrong = [Problem("", text, kind=WHOLE) for text in trial.problems()]
-        causes.add(wrong, dict(zip(axes, indices, strict=True)))
+        causes.add([Problem("", text, kind=WHOLE) for text in trial.problems()], at)
         same = first.setdefault(tuple(map(id, chosen)), indices)
         if same is not indices:
             equal.append((same, indices))
@@ -85,8 +84,8 @@ def _trials(sections: list[_Section], axes: Axes, problems: list[str]) -> dict[I
 def _equal_trials(equal: list[tuple[Indices, Indices]], axes: Axes) -> str:
     one, other = equal[0]
     spelled = [
-        ", ".join(f"{axis}={values[index]}" for (axis, values), index in zip(axes.items(), row, strict=True))
-        for row in (one, other)
+        ", ".join(f"{axis}={values[index]}" for (axis, values), index in zip(axes.items(), indices, strict=True))
+        for indices in (one, other)
     ]
     rule = f"{len(equal)} trials repeat an earlier trial: ({spelled[1]}) is the same trial as ({spelled[0]})"
     return sentence("grid", f"{rule}. Take one of them out")
@@ -97,9 +96,7 @@ class _Section:
 
     Args:
         field: the field of TrialConfig.
-        base: plain data of a trial.
-        axes: all axes of the grid.
-        problems: collects what is wrong.
+        base, axes, problems: as for ``expand``.
         sample: build the values of one axis at a time instead of all combinations, which is enough to find mistakes.
         usual: values of fields, used where the part has the field and neither base nor axes set it.
 
@@ -122,7 +119,11 @@ class _Section:
         self._base = {field.name: base.get(field.name, None if default(field) is None else {})}
         self._own = [number for number, path in enumerate(axes) if _sets(path, axes[path], field.name)]
         self._axes = {path: values for path, values in axes.items() if _sets(path, values, field.name)}
-        known = self._base_problems() if self._axes else []
+        known: list[Problem] = []
+        if self._axes:
+            self._make(self._base, known)
+        # a field that is left out may come from an axis, which may also repair a rule about several fields
+        known = [problem for problem in known if problem.kind not in (REQUIRED, WHOLE)]
         problems += map(str, known)
         if any(problem.path == field.name for problem in known):
             return  # the section is no mapping, so the axes cannot be merged into it
@@ -141,49 +142,32 @@ class _Section:
 
     def _build(self, causes: Causes, combinations: Iterable[tuple[Indices, dict[str, int]]]) -> None:
         distinct: dict[Any, Any] = {}
-        # An axis over a group of fields comes before the axes of its fields, so that the fields win.
-        order = sorted(range(len(self._axes)), key=lambda number: _depth(list(self._axes)[number]))
-        paths = [[self.field.name] if path == ROWS else path.split(".") for path in self._axes]
-        lists = [
-            [row.get(self.field.name, {}) for row in values] if path == ROWS else values
-            for path, values in self._axes.items()
-        ]
+        name = self.field.name
+        # an axis over a group of fields comes before the axes of its fields, so that the fields win
+        order = sorted(enumerate(self._axes), key=lambda axis: (axis[1] != ROWS, axis[1].count(".")))
         for indices, at in combinations:
             entry: dict[str, Any] = {}
-            for number in order:
-                value = lists[number][indices[number]]
+            for number, axis in order:
+                value = self._axes[axis][indices[number]]
+                path, value = (name, value.get(name, {})) if axis == ROWS else (axis, value)
                 # next to the axis rows a bare name chooses the part and keeps the fields that rows set
-                put(entry, paths[number], {"name": value} if isinstance(value, str) and ROWS in self._axes else value)
-            found: list[Problem] = []
-            value = self._make(merge(TrialConfig, self._base, entry), found)
-            causes.add(found, at)
+                put(entry, path.split("."), opened(value) if ROWS in self._axes else value)
+            problems: list[Problem] = []
+            value = self._make(merge(TrialConfig, self._base, entry), problems)
+            causes.add(problems, at)
             self.values[indices] = distinct.setdefault(value, value)
 
-    def _make(self, data: Mapping[str, Any], found: list[Problem]) -> Any:
-        written = self._completed(data[self.field.name])
-        return build_field(TrialConfig, self.field, written, self.field.name, found)
-
-    def _completed(self, written: Any) -> Any:
+    def _make(self, data: Mapping[str, Any], problems: list[Problem]) -> Any:
+        written = data[self.field.name]
         config = config_of(TrialConfig, self.field, written) if self._usual else None
-        held = {"name": written} if isinstance(written, str) else written
-        if config is None or not isinstance(held, Mapping):
-            return written
-        return {**{key: value for key, value in self._usual.items() if key in keys(config)}, **held}
-
-    def _base_problems(self) -> list[Problem]:
-        """Problems of the base that no axis can repair; a field that is left out may come from an axis."""
-        found: list[Problem] = []
-        self._make(self._base, found)
-        return [problem for problem in found if problem.kind not in (REQUIRED, WHOLE)]
+        if config is not None and isinstance(held := opened(written), Mapping):
+            written = {**{key: value for key, value in self._usual.items() if key in keys(config)}, **held}
+        return build_field(TrialConfig, self.field, written, self.field.name, problems)
 
 
 def _sets(axis: str, values: Iterable[Any], section: str) -> bool:
     """Whether an axis sets fields of a section."""
     return any(section in row for row in values) if axis == ROWS else axis.split(".")[0] == section
-
-
-def _depth(axis: str) -> int:
-    return -1 if axis == ROWS else axis.count(".")
 
 
 def _all(axes: Axes) -> Iterator[tuple[Indices, dict[str, int]]]:

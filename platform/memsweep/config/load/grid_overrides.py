@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memsweep.config.core.merge import dropped_keys, merge, put
+from memsweep.config.core.merge import dropped_keys, leaves, merge, opened, put, remove
 from memsweep.config.core.reflect import config_of, keys
-from memsweep.config.load.overrides import GRID, Overrides, leaves
+from memsweep.config.load.overrides import GRID, Overrides
 from memsweep.config.schema.axes import ROWS, flatten_axes
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import did_you_mean
@@ -22,13 +22,7 @@ def overlay_base(written: Mapping[str, Any], changes: Overrides) -> dict[str, An
     """The study without its grid under the overrides; what is wrong is added to ``changes.problems``."""
     base = _with_values(written, changes.values)
     for path in changes.removed:
-        *parents, last = path.split(".")
-        node: Any = base
-        for key in parents:
-            node = node.get(key) if isinstance(node, dict) else None
-        if isinstance(node, dict) and last in node:
-            del node[last]
-        else:
+        if not remove(base, path.split(".")):
             changes.problems.append(
                 f"the override '~{path}' removes a field that the study does not set. Leave it out."
             )
@@ -42,7 +36,7 @@ def overlay_grid(written: Mapping[str, Any], changes: Overrides) -> dict[str, An
     """
     axes = flatten_axes(written.get(GRID), changes.problems)
     for path in changes.removed_axes:
-        removed = [axis for axis in axes if not path or axis == path or axis.startswith(f"{path}.")]
+        removed = [axis for axis in axes if not path or f"{axis}.".startswith(f"{path}.")]
         if not removed:
             known = f"{did_you_mean(path, axes)} There: {', '.join(axes) or 'no axes'}"
             changes.problems.append(f"the override '~grid.{path}' removes an axis that is not there.{known}.")
@@ -54,7 +48,7 @@ def overlay_grid(written: Mapping[str, Any], changes: Overrides) -> dict[str, An
         section = path.split(".")[0]
         config = config_of(TrialConfig, fields[section], base.get(section, {})) if section in fields else None
         moved |= _fix(axes, path, value, config)
-    values = [leaf for path, value in changes.values for leaf in leaves(path, value)]
+    values = [leaf for path, value in changes.values for leaf in leaves(value, path)]
     changes.values = [(path, value) for path, value in values if path not in moved]
     axes.update(changes.axes)
     return axes
@@ -113,29 +107,17 @@ def _narrow(axes: dict[str, Any], group: str, path: str, value: Any, config: typ
     held = [*at, "name"] if names_part else at
     kept = [entry for entry in axes[group] if _at(entry, held) in (value, _ABSENT)]
     if not any(_at(entry, held) == value for entry in axes[group]):
-        below = config if "." not in group else None
-        kept = [
-            _without_section(entry, at, value, config) if group == ROWS else _without(entry, at, value, below)
-            for entry in axes[group]
-        ]
+        below = config if path.count(".") == 1 else None  # the class of a section, whose field the path names
+        kept = [_without(entry if group == ROWS else opened(entry), at, value, below) for entry in axes[group]]
         kept = [entry for index, entry in enumerate(kept) if entry not in kept[:index]]
     axes[group] = kept
     if kept == [{}]:
         del axes[group]
 
 
-def _without_section(row: Any, at: list[str], value: Any, config: type | None) -> Any:
-    """A whole row without one of its sections, or without one field of it."""
-    section, *path = at
-    if not isinstance(row, Mapping) or section not in row:
-        return row
-    rest = _without(row[section], path, value, config) if path else {}
-    return {key: rest if key == section else inner for key, inner in row.items() if key != section or rest}
-
-
 def _at(entry: Any, path: Sequence[str]) -> Any:
     for key in path:
-        entry = {"name": entry} if isinstance(entry, str) else entry
+        entry = opened(entry)
         if not isinstance(entry, Mapping) or key not in entry:
             return _ABSENT
         entry = entry[key]
@@ -144,14 +126,12 @@ def _at(entry: Any, path: Sequence[str]) -> Any:
 
 def _without(entry: Any, path: Sequence[str], value: Any, config: type | None) -> Any:
     """The entry without one field, and without the fields that depended on its old value."""
-    entry = {"name": entry} if isinstance(entry, str) else entry
     if not isinstance(entry, Mapping) or _at(entry, path) is _ABSENT:
         return entry
     key, *below = path
     if below:
-        rest = {name: inner for name, inner in entry.items() if name != key}
-        inner = _without(entry[key], below, value, None)
-        return rest | {key: inner} if inner else rest
+        rest = _without(opened(entry[key]), below, value, config)
+        return {name: rest if name == key else inner for name, inner in entry.items() if name != key or rest}
     changed: dict[str, Any] = {}
     put(changed, path, value)
     dropped = {key, *dropped_keys(config, entry, changed)}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from memsweep.config.core.merge import leaves
 from memsweep.config.core.problems import show
 from memsweep.config.schema.aliases import by_own_names
 
@@ -98,8 +99,8 @@ def _sort(override: Override, word: str, folder: Path, result: Overrides) -> str
         (result.removed_axes if section == GRID else result.removed).append(at)
     elif section != GRID:
         result.values.append((at, value))
-    elif at or isinstance(value, Mapping):
-        result.axes += leaves(at, value)
+    elif at or (isinstance(value, Mapping) and value):
+        result.axes += leaves(value, at)  # grid={model: {width: [2, 4]}} is the axis model.width
     else:
         return f"gives no axes. Write {GRID}.model.width=[2,4]"
     return ""
@@ -116,10 +117,3 @@ def _add_axis(override: Override, path: str, result: Overrides) -> str:
         return f"lists more than {MOST_VALUES:,} values. Take values out"
     result.axes.append((path, by_own_names(values, path)))
     return ""
-
-
-def leaves(path: str, value: Any) -> list[tuple[str, Any]]:
-    """A nested value as dotted paths: ``grid={model: {width: [2, 4]}}`` is the axis model.width."""
-    if isinstance(value, Mapping) and value:
-        return [leaf for key, inner in value.items() for leaf in leaves(f"{path}.{key}".lstrip("."), inner)]
-    return [(path, value)]

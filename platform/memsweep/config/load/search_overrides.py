@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memsweep.config.core.merge import put
-from memsweep.config.load.overrides import REMOVED, SEARCH, Overrides, leaves
+from memsweep.config.core.merge import leaves, put, remove
+from memsweep.config.load.overrides import REMOVED, SEARCH, Overrides
 from memsweep.config.schema.search import KINDS
 from memsweep.config.search.domains import SECTIONS, WHEN, flattened, split
 from memsweep.config.search.sections import FIRST
@@ -64,16 +64,10 @@ def _set(fields: dict[str, Any], settings: dict[str, Any], path: str, value: Any
 def _remove(fields: dict[str, Any], settings: dict[str, Any], path: str, problems: list[str]) -> None:
     if not path:
         return
-    removed = [field for field in fields if field == path or field.startswith(f"{path}.")]
+    removed = [field for field in fields if f"{field}.".startswith(f"{path}.")]
     for field in removed:
         del fields[field]
-    *parents, last = path.split(".")
-    node: Any = settings
-    for key in parents:
-        node = node.get(key) if isinstance(node, dict) else None
-    if isinstance(node, dict) and last in node:
-        del node[last]
-    elif not removed:
+    if not remove(settings, path.split(".")) and not removed:
         names = [*fields, *settings]
         known = f"{did_you_mean(path, names)} There: {', '.join(map(str, names)) or 'nothing'}"
         problems.append(f"the override '~{SEARCH}.{path}' removes a setting that the search does not have.{known}.")
@@ -81,8 +75,8 @@ def _remove(fields: dict[str, Any], settings: dict[str, Any], path: str, problem
 
 def _without_fixed(fields: dict[str, Any], settings: dict[str, Any], changes: Overrides) -> dict[str, Any]:
     """The section without the searched fields to which the command line gives a value or an axis."""
-    fixed = [leaf for path, value in [*changes.values, *changes.axes] for leaf, _ in leaves(path, value)]
-    fixed_fields = {field for field in fields for path in fixed if path == field or path.startswith(f"{field}.")}
+    fixed = [leaf for path, value in [*changes.values, *changes.axes] for leaf, _ in leaves(value, path)]
+    fixed_fields = {field for field in fields for path in fixed if f"{path}.".startswith(f"{field}.")}
     first = settings.get(FIRST)
     if fixed_fields and isinstance(first, list | tuple):
         kept = [_without(entry, fixed_fields) for entry in first]
@@ -91,7 +85,7 @@ def _without_fixed(fields: dict[str, Any], settings: dict[str, Any], changes: Ov
 
 
 def _without(entry: Any, paths: set[str]) -> Any:
-    if not isinstance(entry, Mapping):
+    if not isinstance(entry, Mapping) or not entry:
         return entry
-    flat = dict(leaf for key, value in entry.items() for leaf in leaves(str(key), value))
+    flat = dict(leaves(entry))
     return {path: value for path, value in flat.items() if not any(f"{path}.".startswith(f"{one}.") for one in paths)}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from memsweep import registry
 from memsweep.config.core.problems import join
-from memsweep.config.core.reflect import hints, keys, nested_config
 from memsweep.config.schema.search import CHOICE
-from memsweep.config.schema.trial import TrialConfig
+
+RULE: Final = "training.rule"
 
 
 def by_own_names(value: Any, path: str = "") -> Any:
@@ -24,22 +23,6 @@ def by_own_names(value: Any, path: str = "") -> Any:
         return {key: by_own_names(inner, join(path, key)) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [by_own_names(item, path) for item in value]
-    return registry.rule_name(value) if isinstance(value, str) and _names_rule(path) else value
-
-
-def _names_rule(path: str) -> bool:
-    field = path.removesuffix(f".{CHOICE}")
-    return any(field == known or field.endswith(f".{known}") for known in _rule_paths())
-
-
-@functools.cache
-def _rule_paths() -> tuple[str, ...]:
-    """Dotted paths of a trial's fields that hold the name of a rule."""
-    sections = {key: nested_config(hints(TrialConfig)[field.name]) for key, field in keys(TrialConfig).items()}
-    return tuple(
-        f"{section}.{key}"
-        for section, config in sections.items()
-        if config is not None
-        for key, field in keys(config).items()
-        if field.metadata.get("named") == registry.RULE
-    )
+    # the path may begin with grid, rows, search or a side of a comparison
+    names_rule = f".{path}".removesuffix(f".{CHOICE}").endswith(f".{RULE}")
+    return registry.rule_name(value) if names_rule and isinstance(value, str) else value

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from memsweep.config.core.problems import join, sentence, show
+from memsweep.config.core.merge import leaves
+from memsweep.config.core.problems import sentence, show
 from memsweep.config.core.reflect import keys
 from memsweep.config.schema.chain import CHAIN
 from memsweep.config.schema.trial import TrialConfig
@@ -27,25 +28,18 @@ def root(axis: str) -> str:
 
 def flatten_axes(grid: Any, problems: list[str]) -> dict[str, Any]:
     """The grid of a study file with dotted paths in place of nested mappings; values as they were written."""
-    if grid is None:
+    if grid is None or grid == {}:
         return {}
     if not isinstance(grid, Mapping):
         problems.append(sentence("grid", "must be a mapping of dotted paths to lists of values", show(grid)))
         return {}
     axes: dict[str, Any] = {}
-    _collect(grid, "", axes, problems)
-    return axes
-
-
-def _collect(grid: Mapping[Any, Any], path: str, axes: dict[str, Any], problems: list[str]) -> None:
-    for key, value in grid.items():
-        here = join(path, key)
-        if isinstance(value, Mapping) and value:
-            _collect(value, here, axes, problems)
-        elif here in axes:
-            problems.append(f"grid.{here}: is written twice, once with dots and once nested. Keep one of them.")
+    for path, values in leaves(grid):
+        if path in axes:
+            problems.append(f"grid.{path}: is written twice, once with dots and once nested. Keep one of them.")
         else:
-            axes[here] = value
+            axes[path] = values
+    return axes
 
 
 def valid_axes(written: Mapping[str, Any], problems: list[str]) -> Axes:
