@@ -131,7 +131,7 @@ def test_a_protocol_is_chosen_like_any_other_setting(tmp_path: Path) -> None:
 
 def test_what_is_no_protocol_is_refused(tmp_path: Path) -> None:
     (told,) = problems(tmp_path, BASE, "protocol=publishd")
-    assert told == "protocol: must be one of matched, published, got \"publishd\". Did you mean 'published'?"
+    assert told == "protocol: must be one of matched, published, got \"publishd\" (did you mean 'published'?)."
     (told,) = problems(tmp_path, "protocol: [published]\n" + BASE)
     assert told.startswith("protocol: must be one of")
     (told,) = problems(tmp_path, BASE, "protocol=published,matched")

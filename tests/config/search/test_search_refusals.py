@@ -103,7 +103,7 @@ REFUSED = [
     # first suggestions
     ("search: {training.clip: {uniform: [1, 2]}, first: 3}", "search.first: must be a list"),
     ("search: {training.clip: {uniform: [1, 2]}, first: [3]}", "search.first[0]: must be a mapping"),
-    ("search: {training.clip: {uniform: [1, 2]}, first: [{training.clip: 3}]}", "must be between 1.0 and 2.0"),
+    ("search: {training.clip: {uniform: [1, 2]}, first: [{training.clip: 3}]}", "must be from 1.0 to 2.0"),
     ("search: {training.clip: {uniform: [1, 2]}, first: [{training: {clap: 1}}]}", "is not searched. Did you mean"),
     (
         "search: {training.clip: {uniform: [1, 2]}, trials: 1, first: [{training.clip: 1}, {training.clip: 2}]}",

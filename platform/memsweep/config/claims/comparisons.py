@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memsweep import registry
-from memsweep.config.claims.types import DIRECTIONS, MISSING, Comparison, at_path
-from memsweep.config.core.problems import join, sentence, show
+from memsweep.config.claims.types import DIRECTIONS, Comparison, at_path
+from memsweep.config.core.problems import join, listed, sentence, show
 from memsweep.config.schema.axes import ROWS
-from memsweep.config.schema.canonical import flatten, to_dict
+from memsweep.config.schema.canonical import MISSING, flatten, plain_at, to_dict
 from memsweep.config.schema.search import BALL_OF, METRICS, TEST, Search, same
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import did_you_mean, one_of
@@ -46,17 +46,6 @@ class Cells:
     def __init__(self, rows: Sequence[TrialConfig], axes: Mapping[str, Sequence[Any]], search: Search | None) -> None:
         self.rows, self.axes = rows, axes
         self.space = search.space if search is not None else {}
-        self._plain: dict[int, Any] = {}
-
-    def value(self, row: TrialConfig, path: str) -> Any:
-        """The value of a row's field; ``MISSING`` where it has no such field."""
-        section, _, below = path.partition(".")
-        part = getattr(row, section, None)
-        if part is None:
-            return MISSING
-        if id(part) not in self._plain:  # rows share their sections, and a study has far fewer of them than rows
-            self._plain[id(part)] = to_dict(part)
-        return at_path(self._plain[id(part)], below)
 
     def values(self, path: str) -> list[Any]:
         """The different values of a field over the cells, or over the choices where it is searched."""
@@ -65,7 +54,7 @@ class Cells:
             below = path.removeprefix(searched).removeprefix(".")
             every: Iterable[Any] = (at_path(value, below) for value in self.space[searched].values)
         else:
-            every = (self.value(row, path) for row in self.rows)
+            every = (plain_at(row, path) for row in self.rows)
         return list({_key(value): value for value in every if value is not MISSING}.values())
 
     def searched(self, path: str) -> str:
@@ -93,7 +82,7 @@ class Cells:
     def select(self, *conditions: Mapping[str, Any]) -> list[TrialConfig]:
         """The cells that meet these conditions, searched fields aside."""
         wanted = [(p, value) for side in conditions for p, value in side.items() if not self.searched(p)]
-        return [row for row in self.rows if all(same(self.value(row, path), value) for path, value in wanted)]
+        return [row for row in self.rows if all(same(plain_at(row, path), value) for path, value in wanted)]
 
     def reported(self) -> list[str]:
         """The metric that all tasks report of each replica."""
@@ -102,13 +91,9 @@ class Cells:
 
 
 def read_comparisons(data: Any, path: str, cells: Cells, problems: list[str]) -> tuple[Comparison, ...]:
-    """The comparisons in a list of mappings.
+    """The comparisons in a list of mappings at a path of the study file.
 
-    Args:
-        data: plain data.
-        path: where it stands in the study file.
-        cells: of the study; without any, only the form of the mappings is checked, and nothing is returned.
-        problems: gets one sentence for everything that is wrong.
+    Without any ``cells``, only the form of the mappings is checked, and nothing is returned.
     """
     if not isinstance(data, list | tuple) or not data:
         problems.append(sentence(path, f"must be a list of at least one comparison such as {EXAMPLE}", show(data)))
@@ -205,12 +190,12 @@ def _pair_problems(made: Comparison, path: str, cells: Cells) -> Iterator[str]:
         if not rows:
             yield sentence(f"{path}.{side}", "the study has no cell with all of these values (and those of 'at')")
             return
-    keys = {side: [_key([cells.value(row, p) for p in made.same]) for row in rows] for side, rows in sides.items()}
+    keys = {side: [_key([plain_at(row, p) for p in made.same]) for row in rows] for side, rows in sides.items()}
     for side, rows in sides.items():
         if len(set(keys[side])) < len(rows):
             open_axes = [axis for axis in cells.axes if not {*cells.fields(axis)} <= {*made.same}]
             paths = [p for axis in open_axes for p in (cells.fields(axis) if axis == ROWS else (axis,))]
-            varied = [p for p in paths if len({_key(cells.value(row, p)) for row in rows}) > 1]
+            varied = [p for p in paths if len({_key(plain_at(row, p)) for row in rows}) > 1]
             rule = f"several cells of one side differ in {_listed(varied)} alone: name it on both sides or in 'at'"
             yield sentence(path, rule)
             return
@@ -253,6 +238,4 @@ def _word(value: Any) -> str:
 
 
 def _listed(values: Iterable[Any]) -> str:
-    words = [_word(value) for value in values]
-    more = f" and {len(words) - _MOST_NAMED} more" if len(words) > _MOST_NAMED else ""
-    return ", ".join(words[:_MOST_NAMED]) + more or "none"
+    return listed(map(_word, values), _MOST_NAMED) or "none"

@@ -22,7 +22,7 @@ from typing import Any
 from memsweep import registry
 from memsweep.config.claims.comparisons import EXAMPLE, Cells, read_comparisons
 from memsweep.config.claims.types import Claim, Claims
-from memsweep.config.core.problems import join, sentence, show
+from memsweep.config.core.problems import join, not_one_of, sentence, show
 from memsweep.config.core.reflect import keys, part_config
 from memsweep.config.schema.search import Search
 from memsweep.config.schema.trial import TrialConfig
@@ -104,9 +104,7 @@ def _verdict_problems(kernel: Any, verdict: Any, path: str) -> Iterable[str]:
         near = did_you_mean(kernel, (*known, _WHERE, _NAME))
         yield sentence(join(path, kernel), f"there is no such kernel.{near} Kernels: {one_of(known)}")
     if verdict not in VERDICTS:
-        hint = did_you_mean(verdict, VERDICTS).strip().rstrip("?").replace("Did", "did")
-        got = f"{show(verdict)} ({hint}?)" if hint else show(verdict)
-        yield sentence(join(path, kernel), f"must be one of {one_of(VERDICTS)}", got)
+        yield str(not_one_of(join(path, kernel), verdict, VERDICTS))
 
 
 def _where(data: Any, path: str, problems: list[str]) -> dict[str, tuple[Any, ...]]:
@@ -142,8 +140,7 @@ def _kernels() -> tuple[str, ...]:
     """Every kernel that a registered task offers; empty (nothing to check against) where a task takes any text."""
     kernels: dict[str, None] = {}
     for name in registry.names(registry.TASK):
-        config = part_config(registry.TASK, name)
-        field = keys(config).get("kernel") if config is not None else None
+        field = keys(part_config(registry.TASK, name)).get("kernel")
         if field is not None and not field.metadata.get("choices"):
             return ()
         kernels |= dict.fromkeys(field.metadata["choices"] if field is not None else ())

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from memsweep.config.schema.canonical import MISSING
 from memsweep.config.schema.search import same
 
 GREATER, LESS = "greater", "less"
 DIRECTIONS = {GREATER: ">", LESS: "<"}
 """What a comparison claims of its left side, and the sign for it."""
-
-MISSING = object()
-"""The value at a path that a config lacks. It equals no value, ``null`` neither."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from memsweep.config.core.problems import join
-from memsweep.config.core.reflect import config_of, default, keys, part_name, registered_kind
+from memsweep.config.core.reflect import config_of, decider, default, keys, part_name, registered_kind
 
 
 def put(entry: dict[str, Any], path: Sequence[str], value: Any) -> None:
@@ -62,7 +62,7 @@ def merge(cls: type | None, base: Mapping[str, Any], entry: Mapping[str, Any]) -
         base: plain data.
         entry: plain data; a nested part of another name replaces the base's part wholly.
     """
-    fields = keys(cls) if cls is not None else {}
+    fields = keys(cls)
     result = _copy(base)
     for key, value in entry.items():
         field = fields.get(key)
@@ -91,16 +91,14 @@ def _is_section(field: dataclasses.Field[Any]) -> bool:
 
 def dropped_keys(cls: type | None, base: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
     """Keys whose base values are dropped, because ``entry`` changes the field on which they depend."""
-    if cls is None:
-        return []
     fields = keys(cls)
     dropped = []
-    for key, field in fields.items():
-        decider = field.metadata.get("depends_on")
-        if decider is None or decider not in entry or key in entry:
+    for key in fields:
+        other = decider(cls, key)
+        if other is None or other not in entry or key in entry:
             continue
-        before = base.get(decider, default(fields[decider]) if decider in fields else None)
-        if entry[decider] != before:
+        before = base.get(other, default(fields[other]) if other in fields else None)
+        if entry[other] != before:
             dropped.append(key)
     return dropped
 

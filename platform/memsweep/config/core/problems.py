@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from memsweep.errors import did_you_mean, one_of
+
 VALUE, UNKNOWN, REQUIRED, WHOLE = "value", "unknown", "required", "whole"
 """Kinds: a value that its field refuses; a key without a field; a missing field; a rule about several fields."""
 
@@ -39,6 +41,12 @@ def sentence(path: str, rule: str, got: str = "", where: str = "") -> str:
     head = f"{path}: " if path else ""
     text = f"{rule}, got {got}" if got else rule.rstrip(".")
     return f"{head}{text}{where}."
+
+
+def not_one_of(path: str, value: Any, choices: Iterable[str]) -> Problem:
+    """The value of a field is not among its choices."""
+    near = did_you_mean(value, choices).strip().rstrip("?").replace("Did", "did")
+    return Problem(path, f"must be one of {one_of(choices)}", show(value) + (f" ({near}?)" if near else ""))
 
 
 def join(path: str, key: object) -> str:

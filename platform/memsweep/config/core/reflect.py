@@ -13,9 +13,15 @@ from memsweep.errors import RegistryError
 
 
 @functools.lru_cache(maxsize=512)
-def keys(cls: type) -> dict[str, dataclasses.Field[Any]]:
-    """The fields of a config dataclass by their YAML key (``from_`` is written ``from``), in order."""
-    return {key_of(field): field for field in dataclasses.fields(cls)}
+def keys(cls: type | None) -> dict[str, dataclasses.Field[Any]]:
+    """The fields of a config dataclass by their YAML key (``from_`` is written ``from``); other types have none."""
+    return {key_of(field): field for field in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
+
+
+def decider(cls: type | None, key: str) -> str | None:
+    """The key of the field that decides whether this field exists and what its default is, if one does."""
+    field = keys(cls).get(key)
+    return field.metadata.get("depends_on") if field is not None else None
 
 
 def key_of(field: dataclasses.Field[Any]) -> str:

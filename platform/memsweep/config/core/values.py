@@ -8,8 +8,7 @@ import operator
 from typing import Any, Final
 
 from memsweep import registry
-from memsweep.config.core.problems import Problem, show
-from memsweep.errors import did_you_mean, one_of
+from memsweep.config.core.problems import Problem, not_one_of, show
 
 INVALID: Final = object()
 """Stands for a value that could not be built; the reasons are among the problems."""
@@ -38,9 +37,7 @@ def scalar(wanted: type, field: dataclasses.Field[Any], data: Any, path: str, pr
         return INVALID
     choices = field.metadata.get("choices")
     if choices is not None and value not in choices:
-        hint = did_you_mean(value, choices).strip().rstrip("?").replace("Did", "did")
-        got = show(value) + (f" ({hint}?)" if hint else "")
-        problems.append(Problem(path, f"must be one of {one_of(choices)}", got))
+        problems.append(not_one_of(path, value, choices))
         return INVALID
     kind = field.metadata.get("named")
     if kind is not None:

@@ -137,7 +137,7 @@ def _field_problems(chain: ChainConfig, part: Any) -> Iterator[str]:
     value = part
     for key in below:
         cls: type = type(value)
-        known = keys(cls) if dataclasses.is_dataclass(cls) else {}
+        known = keys(cls)
         if key not in known:
             rule = f"names no field: {path} has no field {key!r}.{did_you_mean(key, known)} Fields: {one_of(known)}"
             yield sentence("chain.into", rule)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memsweep.config.core.merge import dropped_keys, leaves, merge, opened, put, remove
-from memsweep.config.core.reflect import config_of, keys
+from memsweep.config.core.reflect import config_of, decider, keys
 from memsweep.config.load.overrides import GRID, Overrides
 from memsweep.config.schema.axes import ROWS, flatten_axes
 from memsweep.config.schema.trial import TrialConfig
@@ -95,9 +95,8 @@ def _fix(axes: dict[str, Any], path: str, value: Any, config: type | None) -> se
 def _depends_on_axis(axes: Mapping[str, Any], path: str, config: type | None) -> bool:
     """Whether a trial may change the field on which this one depends, and so drop its value from the base."""
     section, _, key = path.partition(".")
-    field = keys(config).get(key) if config is not None else None
-    decider = field.metadata.get("depends_on") if field is not None else None
-    return decider is not None and any(name in axes for name in (section, f"{section}.{decider}", ROWS))
+    other = decider(config, key)
+    return other is not None and any(name in axes for name in (section, f"{section}.{other}", ROWS))
 
 
 def _narrow(axes: dict[str, Any], group: str, path: str, value: Any, config: type | None) -> None:

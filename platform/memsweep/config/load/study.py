@@ -15,14 +15,15 @@ from memsweep.config.grid.expand import expand
 from memsweep.config.load import study_files
 from memsweep.config.load.grid_overrides import overlay_base, overlay_grid
 from memsweep.config.load.hydra import read, resolve
-from memsweep.config.load.overrides import GRID, SEARCH, Overrides, parse
+from memsweep.config.load.overrides import GRID, SEARCH, parse
 from memsweep.config.load.search_overrides import overlay_search
 from memsweep.config.schema.aliases import by_own_names
 from memsweep.config.schema.axes import valid_axes
 from memsweep.config.schema.protocols import MATCHED, PROTOCOL, for_models, over_protocol, protocol_name
+from memsweep.config.schema.search import ConfirmConfig
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.config.search.sections import CONFIRM, completed, read_confirm, read_search
+from memsweep.config.search.sections import CONFIRM, completed, read_search
 from memsweep.config.search.settings import confirm_problems, search_problems
 from memsweep.errors import ConfigError, did_you_mean
 
@@ -52,7 +53,9 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
     source = f"study {study!r} ({path})"
     try:
         # 1. the YAML file, over the protocol that it names, and the command line over both
-        written = _over_protocol(by_own_names(read(path, changes.groups)), changes)
+        written = by_own_names(read(path, changes.groups))
+        own_protocol = None if PROTOCOL in changes.removed else written.get(PROTOCOL)
+        written = over_protocol(written, dict(changes.values).get(PROTOCOL, own_protocol))
         searched = overlay_search(written.pop(SEARCH, None), changes)
         grid = overlay_grid(written, changes)
         data = resolve({**overlay_base(written, changes), GRID: grid, SEARCH: searched}, path)
@@ -65,7 +68,8 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
     problems += _unknown_sections(data)
     name = _study_name(data.get("name", path.stem), problems)
     axes = valid_axes(data[GRID], problems)
-    search, confirm = read_search(data[SEARCH], problems), read_confirm(data.get(CONFIRM), problems)
+    search, retrained = read_search(data[SEARCH], problems), data.get(CONFIRM)
+    confirm = section(ConfirmConfig, retrained, CONFIRM, problems) if retrained is not None else None
     protocol = protocol_name(data.get(PROTOCOL, MATCHED), problems)
 
     # 3. the trials of the grid
@@ -96,12 +100,6 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
         search=search,
         confirm=confirm,
     )
-
-
-def _over_protocol(written: Mapping[str, Any], changes: Overrides) -> dict[str, Any]:
-    """The study over the protocol that it, or the command line, names."""
-    own = None if PROTOCOL in changes.removed else written.get(PROTOCOL)
-    return over_protocol(written, dict(changes.values).get(PROTOCOL, own))
 
 
 def _unknown_sections(data: Mapping[str, Any]) -> list[str]:

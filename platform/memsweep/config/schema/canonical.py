@@ -8,8 +8,11 @@ from typing import Any
 
 from memsweep import registry
 from memsweep.config.core.build import config_from
-from memsweep.config.core.reflect import hints, key_of, nested_config
+from memsweep.config.core.reflect import hints, key_of, keys, nested_config
 from memsweep.config.schema.trial import TrialConfig
+
+MISSING = object()
+"""The value at a path that a config lacks. It equals no value, ``null`` neither."""
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -23,16 +26,17 @@ def to_dict(config: Any) -> dict[str, Any]:
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if value is not None or nested_config(hints(cls)[field.name]) is None:
-            data[key_of(field)] = _plain(value)
+            data[key_of(field)] = plain(value)
     return data
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """The value of a field as plain data."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return to_dict(value)
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def trial_from_dict(data: Mapping[str, Any]) -> TrialConfig:
@@ -43,6 +47,27 @@ def trial_from_dict(data: Mapping[str, Any]) -> TrialConfig:
     """
     trial: TrialConfig = config_from(TrialConfig, data, "the stored configuration of a trial")
     return trial
+
+
+def plain_at(config: Any, path: str) -> Any:
+    """The plain value of a field by its dotted path below a config; a part is its name, or a mapping with its fields.
+
+    Returns:
+        ``MISSING`` where there is no such field, or no such section.
+    """
+    for key in path.split("."):
+        if key == "name" and getattr(config, "kind", None) in registry.KINDS:
+            config = config.name
+            continue
+        cls: type = type(config)
+        if key not in keys(cls):
+            return MISSING
+        name = keys(cls)[key].name
+        config = getattr(config, name)
+        if config is None and nested_config(hints(cls)[name]) is not None:
+            return MISSING
+    value = plain(config)
+    return value["name"] if isinstance(value, dict) and set(value) == {"name"} else value
 
 
 def flatten(data: Mapping[str, Any]) -> dict[str, Any]:

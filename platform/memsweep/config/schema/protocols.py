@@ -25,9 +25,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from memsweep.config.core.merge import merge
-from memsweep.config.core.problems import sentence, show
+from memsweep.config.core.problems import not_one_of
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.errors import did_you_mean, one_of
 
 PROTOCOL: Final = "protocol"
 MATCHED: Final = "matched"
@@ -91,8 +90,7 @@ def protocol_name(value: Any, problems: list[str]) -> str:
     """The protocol that a study names; ``matched`` for an unknown name, with the reason added to ``problems``."""
     if isinstance(value, str) and value in PROTOCOLS:
         return value
-    rule = f"must be one of {one_of(PROTOCOLS)}"
-    problems.append(f"{sentence(PROTOCOL, rule, show(value))}{did_you_mean(value, PROTOCOLS)}")
+    problems.append(str(not_one_of(PROTOCOL, value, PROTOCOLS)))
     return MATCHED
 
 

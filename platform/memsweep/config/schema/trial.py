@@ -127,6 +127,11 @@ class ChainConfig:
     )
 
 
+def default_penalty(model: ModelConfig) -> float:
+    """The amplitude penalty of a trial that sets none."""
+    return LINEAR_PENALTY if registry.get(registry.MODEL, model.name).traits(model).linear else NONLINEAR_PENALTY
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrialConfig:
     """The settings of one trial. Its numbers depend on them and on the code alone; its identity is a hash of both."""
@@ -139,9 +144,8 @@ class TrialConfig:
 
     def __post_init__(self) -> None:
         if self.training.amplitude_penalty is None:
-            model = registry.get(registry.MODEL, self.model.name)
-            penalty = LINEAR_PENALTY if model.traits(self.model).linear else NONLINEAR_PENALTY
-            object.__setattr__(self, "training", dataclasses.replace(self.training, amplitude_penalty=penalty))
+            training = dataclasses.replace(self.training, amplitude_penalty=default_penalty(self.model))
+            object.__setattr__(self, "training", training)
 
     @property
     def has_closed_form(self) -> bool:

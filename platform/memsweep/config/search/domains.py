@@ -7,13 +7,14 @@ dotted or nested; all others set up the search itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from memsweep.config.core.problems import join, sentence, show
+from memsweep.config.core.merge import leaves
+from memsweep.config.core.problems import join, listed, sentence, show
 from memsweep.config.core.reflect import config_of, keys
 from memsweep.config.schema.axes import Axes, duplicates, root
-from memsweep.config.schema.canonical import flatten, to_dict
+from memsweep.config.schema.canonical import MISSING, flatten, plain_at, to_dict
 from memsweep.config.schema.chain import CHAIN
 from memsweep.config.schema.search import (
     CHOICE,
@@ -28,7 +29,6 @@ from memsweep.config.schema.search import (
     same,
 )
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.config.search.suggestion import plain_at
 from memsweep.errors import did_you_mean
 
 SECTIONS = tuple(keys(TrialConfig))
@@ -37,8 +37,6 @@ FORM = (
     "{uniform: [low, high]}, {log_uniform: [low, high]}, {int: [low, high]}, {log_int: [low, high]} or {choice: [...]}"
 )
 _WORDS = (*KINDS, WHEN)
-_MOST = 5
-"""Values that a message lists."""
 _KEPT = {
     "training.until": "is set by the scheduler",
     "training.turns": "is set by the scheduler",
@@ -82,12 +80,10 @@ def _domains(fields: Mapping[Any, Any], path: str) -> Iterator[tuple[str, Any]]:
 
 
 def read_domain(path: str, data: Any, problems: list[str]) -> Domain | None:
-    """One domain, or None with the reasons added to ``problems``.
+    """The domain of a searched field from plain data, ``{log_uniform: [1e-4, 1e-1], when: {task.kernel: exp}}``.
 
-    Args:
-        path: the searched field.
-        data: plain data, ``{log_uniform: [1e-4, 1e-1], when: {model.activation: tanh}}``.
-        problems: collects what is wrong.
+    Returns:
+        None where it is wrong, with the reasons added to ``problems``.
     """
     at = f"search.{path}"
     kinds = [key for key in data if key in KINDS] if isinstance(data, Mapping) else []
@@ -177,13 +173,7 @@ def order(space: Space) -> list[str]:
 
 
 def domain_problems(search: Search, axes: Axes, cells: Sequence[TrialConfig]) -> Iterator[str]:
-    """Searched fields and conditions that cannot be, given the grid; one sentence each.
-
-    Args:
-        search: as it was read.
-        axes: of the grid.
-        cells: its valid rows.
-    """
+    """Searched fields and conditions that the grid and its valid cells exclude; one sentence each."""
     space = search.space
     for path, domain in space.items():
         for leaf in touched({path: domain}):
@@ -207,16 +197,14 @@ def domain_problems(search: Search, axes: Axes, cells: Sequence[TrialConfig]) ->
 def touched(space: Space) -> list[str]:
     """Paths of the fields that suggestions set, those inside of groups spelled out."""
     values = ((path, value) for path, domain in space.items() for value in domain.values or (None,))
-    return list(dict.fromkeys(leaf for path, value in values for leaf in leaves(path, value)))
+    return list(dict.fromkeys(leaf for path, value in values for leaf in fields_of(path, value)))
 
 
-def leaves(path: str, value: Any) -> Iterator[str]:
+def fields_of(path: str, value: Any) -> list[str]:
     """The paths of the fields that a value at a path sets; ``path.name`` for the bare name of a section's part."""
-    if isinstance(value, Mapping) and value:
-        for key, inner in value.items():
-            yield from leaves(f"{path}.{key}".lstrip("."), inner)
-    else:
-        yield f"{path}.name" if isinstance(value, str) and "." not in path else path
+    return [
+        f"{leaf}.name" if isinstance(inner, str) and "." not in leaf else leaf for leaf, inner in leaves(value, path)
+    ]
 
 
 def meet(one: str, other: str) -> bool:
@@ -234,14 +222,14 @@ def _field_problems(at: str, leaf: str, axes: Axes, named: str) -> Iterator[str]
     elif _is_cosmetic(leaf):
         yield sentence(at, f"{leaf} cannot change a trial's numbers. Take it out of the search")
     for axis, values in axes.items():
-        if any(meet(leaf, other) for value in values for other in leaves(root(axis), value)):
+        if any(meet(leaf, other) for value in values for other in fields_of(root(axis), value)):
             yield sentence(at, f"{named}is set by the axis {axis} of the grid, too. Take it out of one of them")
 
 
 def _is_cosmetic(path: str) -> bool:
     cls: type | None = TrialConfig
     for key in path.split("."):
-        field = keys(cls).get(key) if cls is not None else None
+        field = keys(cls).get(key)
         if field is None or cls is None:
             return False
         if field.metadata.get("cosmetic"):
@@ -253,30 +241,22 @@ def _is_cosmetic(path: str) -> bool:
 def _never_suggested(at: str, domain: Domain, wanted: Sequence[Any]) -> Iterator[str]:
     ends = domain.values  # a condition may name a part with fields by its bare name
     if never := [one for one in wanted if not domain.contains(one) and not any(same(end, one) for end in ends)]:
-        words = [show(end) for end in domain.ends]
-        allowed = f"from {words[0]} to {words[-1]}" if domain.is_numeric else f"one of {_listed(words)}"
-        yield sentence(at, f"is never {_listed(map(show, never))}: it is searched, {allowed}")
+        yield sentence(at, f"is never {listed(map(show, never))}: it is searched, {allowed(domain)}")
+
+
+def allowed(domain: Domain) -> str:
+    """The values of a domain in words: ``from 1 to 8``, ``one of "tanh", "relu"``."""
+    words = [show(end) for end in domain.ends]
+    return f"from {words[0]} to {words[-1]}" if domain.is_numeric else f"one of {listed(words)}"
 
 
 def _never_there(at: str, path: str, wanted: Sequence[Any], cells: Sequence[TrialConfig], scope: str) -> Iterator[str]:
-    values: dict[str, Any] = {}
-    for cell in cells:
-        try:
-            value = plain_at(cell, path)
-        except KeyError:
-            continue
-        values[show(value)] = value
+    values = {show(value): value for cell in cells if (value := plain_at(cell, path)) is not MISSING}
     if not values:
         known = flatten(to_dict(cells[0]))
         yield sentence(at, f"names no field of any cell.{did_you_mean(path, known)} It is a path such as model.width")
     elif never := [value for value in wanted if not any(same(one, value) for one in values.values())]:
-        yield sentence(at, f"is never {_listed(map(show, never))} in this study: it is {_listed(values)}")
+        yield sentence(at, f"is never {listed(map(show, never))} in this study: it is {listed(values)}")
     elif scope == STUDY and len(values) > 1:
         rule = "differs between the cells, and with scope: study a suggestion is the same in all of them"
         yield sentence(at, f"{rule}. Take scope: cell, or the condition out")
-
-
-def _listed(words: Iterable[str]) -> str:
-    spelled = list(words)
-    more = len(spelled) - _MOST
-    return ", ".join([*spelled[:_MOST], *([f"and {more} more"] if more > 0 else [])])

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from memsweep.config.core.build import INVALID, build
-from memsweep.config.core.merge import merge, put
+from memsweep.config.core.merge import leaves, merge, put
 from memsweep.config.core.problems import REQUIRED, UNKNOWN, Problem, join, sentence, show
 from memsweep.config.core.reflect import hints, keys, nested_config, part_config, parts, registered_kind
 from memsweep.config.schema.axes import ROWS, Axes
@@ -17,25 +17,19 @@ from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.chain import CHAIN
 from memsweep.config.schema.search import METRICS, TEST, ConfirmConfig, Domain, Search, SearchConfig
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.config.search.domains import FORM, domain_to_plain, flattened, read_domain, split
+from memsweep.config.search.domains import FORM, allowed, domain_to_plain, flattened, read_domain, split
 from memsweep.errors import ConfigError, did_you_mean, one_of
 
 SEARCH: Final = "search"
 CONFIRM: Final = "confirm"
 FIRST: Final = "first"
-_MOST = 20
-"""Choices that a message spells out."""
 
 
 def read_search(data: Any, problems: list[str]) -> Search | None:
-    """The section ``search`` of a study; None when there is none.
-
-    Args:
-        data: plain data, None where the study searches nothing.
-        problems: gets one sentence for everything that is wrong.
+    """The section ``search`` of a study from plain data; None when there is none.
 
     Returns:
-        Where something is wrong, what is left of it, so that more can be said; or None.
+        Where something is wrong, the valid rest, so that more can be said; or None.
     """
     if data is None:
         return None
@@ -65,16 +59,6 @@ def _known(space: Mapping[str, Domain | None]) -> dict[str, Domain]:
     return known
 
 
-def read_confirm(data: Any, problems: list[str]) -> ConfirmConfig | None:
-    """The section ``confirm`` of a study; None when there is none or it is wrong."""
-    if data is None:
-        return None
-    wrong: list[Problem] = []
-    confirm = build(ConfirmConfig, data, CONFIRM, wrong)
-    problems += map(str, wrong)
-    return None if confirm is INVALID else confirm
-
-
 def search_to_dict(search: Search) -> dict[str, Any]:
     """Plain data in the form of the study file, every setting spelled out; ``search_from_dict`` reads it back."""
     space = {path: domain_to_plain(domain) for path, domain in search.space.items()}
@@ -88,26 +72,11 @@ def search_from_dict(data: Any) -> Search | None:
     Raises:
         ConfigError: the data is no search of this version.
     """
-    search: Search | None = _stored(read_search, data, "the stored search")
-    return search
-
-
-def confirm_from_dict(data: Any) -> ConfirmConfig | None:
-    """The section ``confirm`` from plain data that ``to_dict`` wrote.
-
-    Raises:
-        ConfigError: the data is none of this version.
-    """
-    confirm: ConfirmConfig | None = _stored(read_confirm, data, "the stored confirmation")
-    return confirm
-
-
-def _stored(read: Callable[[Any, list[str]], Any], data: Any, source: str) -> Any:
     problems: list[str] = []
-    section = read(data, problems)
+    search = read_search(data, problems)
     if problems:
-        raise ConfigError(problems, source)
-    return section
+        raise ConfigError(problems, "the stored search")
+    return search
 
 
 def modes(search: Search) -> tuple[str, ...]:
@@ -134,10 +103,7 @@ def confirm_data_seed(cell: TrialConfig, confirm: ConfirmConfig) -> int:
 def completed(base: Mapping[str, Any], axes: Axes, space: Mapping[str, Domain]) -> dict[str, Any]:
     """The base of a study with a legal value at each searched field that must be given and is not: cells can be built.
 
-    Args:
-        base: plain data of a trial.
-        axes: of the grid; an axis over a whole section may choose a part with other fields.
-        space: what is searched.
+    An axis of the grid over a whole section may choose a part with other fields.
     """
     data = merge(TrialConfig, base, {})
     for path in sorted(space, key=lambda path: path.count(".")):
@@ -192,14 +158,14 @@ def _with_section(path: str) -> str:
 def _objective_problems(settings: SearchConfig) -> Iterator[str]:
     at = f"{SEARCH}.objective"
     names = settings.objective
+    known = f"{one_of(METRICS)}, or {TEST}<a metric of the task>"
     if not names:
-        yield sentence(at, f"is empty. Name what is searched for: {one_of(METRICS)}, or {TEST}<a metric of the task>")
+        yield sentence(at, f"is empty. Name what is searched for: {known}")
     if len(set(names)) < len(names):
         yield sentence(at, "names one objective twice", show(list(names)))
-    known = f"Metrics: {one_of(METRICS)}, or {TEST}<a metric of the task>"
     for name in names:
         if name not in METRICS and not name.startswith(TEST):
-            yield sentence(at, f"there is no metric {show(name)}.{did_you_mean(name, METRICS)} {known}")
+            yield sentence(at, f"there is no metric {show(name)}.{did_you_mean(name, METRICS)} Metrics: {known}")
     own = [name for name in names if name.startswith(TEST)]
     if own and not settings.mode:
         rule = f"is required with {own[0]}: say for each objective whether min or max is good"
@@ -214,25 +180,16 @@ def _first(data: Any, space: Mapping[str, Domain | None], problems: list[str]) -
     if not isinstance(data, list | tuple):
         problems.append(sentence(at, "must be a list of mappings, dotted path to value", show(data)))
         return ()
-    made = []
+    first = []
     for number, entry in enumerate(data):
         if not isinstance(entry, Mapping) or not entry:
             problems.append(sentence(f"{at}[{number}]", "must be a mapping, dotted path to value", show(entry)))
             continue
-        values = dict(_values(entry, "", space))
+        values = dict(leaves(entry, whole=space))
         for path, value in values.items():
             problems += _first_problems(path, value, f"{at}[{number}]", space)
-        made.append(values)
-    return tuple(made)
-
-
-def _values(entry: Mapping[Any, Any], path: str, space: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key, value in entry.items():
-        here = join(path, key)
-        if here not in space and isinstance(value, Mapping) and value:
-            yield from _values(value, here, space)
-        else:
-            yield here, value
+        first.append(values)
+    return tuple(first)
 
 
 def _first_problems(path: str, value: Any, at: str, space: Mapping[str, Domain | None]) -> Iterator[str]:
@@ -242,7 +199,5 @@ def _first_problems(path: str, value: Any, at: str, space: Mapping[str, Domain |
         return
     domain = space[path]
     if domain is not None and not domain.contains(value):
-        ends = [show(end) for end in domain.ends[:_MOST]]
-        allowed = f"between {ends[0]} and {ends[1]}" if domain.is_numeric else f"one of {', '.join(ends)}"
         whole = "a whole number " if domain.is_whole else ""
-        yield sentence(join(at, path), f"must be {whole}{allowed}, as its domain says", show(value))
+        yield sentence(join(at, path), f"must be {whole}{allowed(domain)}, as its domain says", show(value))

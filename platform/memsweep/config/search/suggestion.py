@@ -9,11 +9,11 @@ from typing import Any
 from memsweep import registry
 from memsweep.config.core.build import config_from
 from memsweep.config.core.merge import merge, put
-from memsweep.config.core.reflect import default, key_of, keys, registered_kind
-from memsweep.config.schema.canonical import to_dict
+from memsweep.config.core.reflect import default, key_of, registered_kind
+from memsweep.config.schema.canonical import MISSING, plain, plain_at, to_dict
 from memsweep.config.schema.search import Domain
-from memsweep.config.schema.training import LINEAR_PENALTY, NONLINEAR_PENALTY, Turn
-from memsweep.config.schema.trial import TrialConfig
+from memsweep.config.schema.training import Turn
+from memsweep.config.schema.trial import TrialConfig, default_penalty
 
 
 def config_of(
@@ -44,12 +44,6 @@ def config_of(
 def fresh(config: TrialConfig, seeds: int, first_seed: int, data_seed: int) -> TrialConfig:
     """The trial with other initial weights and other data: all else is equal.
 
-    Args:
-        config: any trial.
-        seeds: replicas.
-        first_seed: of the replicas.
-        data_seed: of the task's train, validation and test streams.
-
     Raises:
         ConfigError: the numbers are out of their fields' limits.
     """
@@ -69,32 +63,8 @@ def fixed_of(cell: TrialConfig, space: Mapping[str, Domain]) -> dict[str, Any]:
     Returns:
         Dotted path -> plain value; without the fields that this cell does not have.
     """
-    values: dict[str, Any] = {}
-    for path in dict.fromkeys(path for domain in space.values() for path in domain.when if path not in space):
-        try:
-            values[path] = plain_at(cell, path)
-        except KeyError:
-            continue
-    return values
-
-
-def plain_at(config: Any, path: str) -> Any:
-    """The plain value of a field by its dotted path below a config; a part is its name, or a mapping with its fields.
-
-    Raises:
-        KeyError: there is no such field; the message is the part of the path that is wrong.
-    """
-    for key in path.split("."):
-        if key == "name" and getattr(config, "kind", None) in registry.KINDS:
-            config = config.name
-            continue
-        cls: type = type(config)
-        known = keys(cls) if dataclasses.is_dataclass(cls) else {}
-        if key not in known:
-            raise KeyError(key)
-        config = getattr(config, known[key].name)
-    plain = _plain(config)
-    return plain["name"] if isinstance(plain, dict) and set(plain) == {"name"} else plain
+    named = dict.fromkeys(path for domain in space.values() for path in domain.when if path not in space)
+    return {path: value for path in named if (value := plain_at(cell, path)) is not MISSING}
 
 
 def nested_values(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,8 +81,7 @@ def written(trial: TrialConfig) -> dict[str, Any]:
     So a default that follows from another field follows from that field's new value when something is laid over it.
     """
     data = _written(trial, None)
-    linear = registry.get(registry.MODEL, trial.model.name).traits(trial.model).linear
-    if trial.training.amplitude_penalty == (LINEAR_PENALTY if linear else NONLINEAR_PENALTY):
+    if trial.training.amplitude_penalty == default_penalty(trial.model):
         data["training"].pop("amplitude_penalty", None)
     return data
 
@@ -127,14 +96,8 @@ def _written(config: Any, usual: Any) -> dict[str, Any]:
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
             data[key_of(field)] = _written(value, before if isinstance(before, type(value)) else None)
         elif type(value) is not type(before) or value != before:
-            data[key_of(field)] = _plain(value)
+            data[key_of(field)] = plain(value)
     return data
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return to_dict(value)
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _spelled(values: Mapping[str, Any]) -> str:

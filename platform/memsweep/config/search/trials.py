@@ -7,7 +7,6 @@ suggestions when they are made.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,13 +17,14 @@ import numpy as np
 from memsweep.config.core.build import INVALID, build
 from memsweep.config.core.merge import merge
 from memsweep.config.core.problems import Problem, sentence, show
-from memsweep.config.core.reflect import keys
+from memsweep.config.core.reflect import decider
 from memsweep.config.grid.causes import Causes
 from memsweep.config.schema.axes import Axes, root
+from memsweep.config.schema.canonical import MISSING, plain_at
 from memsweep.config.schema.search import Domain, same
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.config.search.domains import Space, leaves, meet, order, touched
-from memsweep.config.search.suggestion import fixed_of, nested_values, plain_at, written
+from memsweep.config.search.domains import Space, fields_of, meet, order, touched
+from memsweep.config.search.suggestion import fixed_of, nested_values, written
 
 _HOME = "search"
 _MOST_BUILT = 3_000
@@ -41,13 +41,14 @@ def extreme_trials(
 
     Args:
         space: what is searched.
-        cells: the valid rows of the study's grid.
+        cells: the valid trials of the study's grid.
         axes: of the grid.
         base: plain data of the study's base trial.
         problems: collects what is wrong, each mistake once.
     """
     values = {path: _ends(domain) for path, domain in space.items()}
-    chosen = _representatives(cells, max(1, _MOST_BUILT // _count(values)))
+    combinations = _combinations(space, values)
+    chosen = _representatives(cells, max(1, _MOST_BUILT // len(combinations)))
     sizes = [len(axis) for axis in axes.values()]
     complete = len(cells) == math.prod(sizes)  # else a cell's number does not tell its place on the axes
     # where some cells are left out, a value of an axis that causes a problem may be among them: none is named
@@ -59,56 +60,48 @@ def extreme_trials(
         at_cell = dict(zip(axes, map(int, np.unravel_index(number, sizes)), strict=True)) if complete and sizes else {}
         entry = {axis: axes[axis][index] for axis, index in at_cell.items()}
         at_cell = at_cell if len(chosen) == len(cells) else {}
-        cell_trials, lines = _in_cell(cells[number], entry, space, values, causes, at_cell)
+        suggestions = _suggestions(space, combinations, fixed_of(cells[number], space))
+        if {} in suggestions:
+            words = ", ".join(f"{axis}={show(value)}" for axis, value in entry.items())
+            where = f" (in the cell {words})" if words else ""
+            text = f"nothing is searched where no condition holds{where}. Search a field there"
+            wrong |= {sentence(_HOME, text): None}
+            continue
+        base, cell_trials = written(cells[number]), list[TrialConfig]()
+        for suggestion in suggestions:
+            refused: list[Problem] = []
+            trial = build(TrialConfig, merge(TrialConfig, base, nested_values(suggestion)), "", refused)
+            if trial is not INVALID:
+                cell_trials.append(trial)
+            at = {path: values[path].index(value) for path, value in suggestion.items()}
+            causes.add(refused, {**at, **at_cell})
         trials += cell_trials
-        wrong |= dict.fromkeys([*lines, *_lost(cells[number], entry, cell_trials, changed, set_fields)])
+        wrong |= dict.fromkeys(_lost(cells[number], entry, cell_trials, changed, set_fields))
     problems += [*wrong, *causes.sentences()]
     return trials
 
 
-def _in_cell(
-    cell: TrialConfig,
-    entry: Mapping[str, Any],
-    space: Space,
-    values: Mapping[str, Sequence[Any]],
-    causes: Causes,
-    at_cell: Mapping[str, int],
-) -> tuple[list[TrialConfig], list[str]]:
-    """The valid trials of one cell, and sentences; what the others are refused for goes to ``causes``."""
-    base, trials = written(cell), list[TrialConfig]()
-    for suggestion in _suggestions(space, values, fixed_of(cell, space)):
-        if not suggestion:
-            words = ", ".join(f"{axis}={show(value)}" for axis, value in entry.items())
-            where = f" (in the cell {words})" if words else ""
-            return [], [sentence(_HOME, f"nothing is searched where no condition holds{where}. Search a field there")]
-        problems: list[Problem] = []
-        trial = build(TrialConfig, merge(TrialConfig, base, nested_values(suggestion)), "", problems)
-        if trial is not INVALID:
-            trials.append(trial)
-        at = {path: values[path].index(value) for path, value in suggestion.items()}
-        causes.add(problems, {**at, **at_cell})
-    return trials, []
+def _combinations(space: Space, values: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Combinations in which every value of every searched field occurs: all where they are few, else one by one."""
+    paths = order(space)
+    if math.prod(map(len, values.values())) <= _MOST_TOGETHER:
+        return [dict(zip(paths, each, strict=True)) for each in itertools.product(*(values[path] for path in paths))]
+    usual = {path: values[path][0] for path in paths}
+    return [{**usual, **_enabling(space, path), path: value} for path in paths for value in values[path]]
 
 
 def _suggestions(
-    space: Space, values: Mapping[str, Sequence[Any]], fixed: Mapping[str, Any]
-) -> Iterator[dict[str, Any]]:
-    """Suggestions in which every value occurs: all combinations where they are few, else one value after the other."""
-    paths = order(space)
-    if math.prod(map(len, values.values())) <= _MOST_TOGETHER:
-        combinations = (dict(zip(paths, each, strict=True)) for each in itertools.product(*(values[p] for p in paths)))
-    else:
-        usual = {path: values[path][0] for path in paths}
-        combinations = ({**usual, **_enabling(space, p), p: value} for p in paths for value in values[p])
-    seen: set[str] = set()
-    for wanted in combinations:
+    space: Space, combinations: Sequence[Mapping[str, Any]], fixed: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """The different suggestions in a cell: of each combination, the fields whose conditions hold there."""
+    suggestions: dict[str, dict[str, Any]] = {}
+    for combination in combinations:
         suggestion: dict[str, Any] = {}
-        for path in paths:
+        for path, value in combination.items():
             if space[path].applies({**fixed, **suggestion}):
-                suggestion[path] = wanted[path]
-        if repr(suggestion) not in seen:
-            seen.add(repr(suggestion))
-            yield suggestion
+                suggestion[path] = value
+        suggestions[repr(suggestion)] = suggestion
+    return list(suggestions.values())
 
 
 def _enabling(space: Space, path: str) -> dict[str, Any]:
@@ -118,12 +111,6 @@ def _enabling(space: Space, path: str) -> dict[str, Any]:
         if other in space:
             enabled |= {**_enabling(space, other), other: wanted[0]}
     return enabled
-
-
-def _count(values: Mapping[str, Sequence[Any]]) -> int:
-    """Suggestions for one cell, at most."""
-    sizes = [len(some) for some in values.values()]
-    return math.prod(sizes) if math.prod(sizes) <= _MOST_TOGETHER else sum(sizes)
 
 
 def _ends(domain: Domain) -> tuple[Any, ...]:
@@ -143,7 +130,7 @@ def _representatives(cells: Sequence[TrialConfig], most: int) -> list[int]:
     known: dict[int, tuple[Any, ...]] = {}
     for number, cell in enumerate(cells):
         for part in (cell.task, cell.model):
-            if id(part) not in known:  # rows share their parts
+            if id(part) not in known:  # cells share their parts
                 fields = tuple(v if isinstance(v, str) else type(v) for v in vars(part).values())
                 known[id(part)] = (type(part), fields)
         forms.setdefault((known[id(cell.task)], known[id(cell.model)]), number)
@@ -162,19 +149,22 @@ def _lost(
     A default follows from other fields (of another model, say), and a value that equals it cannot be told from it.
 
     Args:
-        cell: the row.
+        cell: its trial without a suggestion.
         entry: axis -> its value there.
         trials: made of the cell by suggestions.
         changed: paths that suggestions set.
         set_fields: paths that the study's base sets.
     """
-    on_axes = dict.fromkeys(leaf for axis, value in entry.items() for leaf in leaves(root(axis), value))
+    on_axes = dict.fromkeys(leaf for axis, value in entry.items() for leaf in fields_of(root(axis), value))
     for path in {**dict.fromkeys(set_fields), **on_axes}:
-        if any(meet(path, leaf) for leaf in changed) or (path not in on_axes and _depends(path, cell)):
+        section, _, key = path.partition(".")
+        part: type = type(getattr(cell, section, None))
+        if any(meet(path, leaf) for leaf in changed) or (path not in on_axes and decider(part, key)):
             continue
-        before = _value(cell, path)
-        after = next((now for trial in trials if not same(now := _value(trial, path), before)), before)
-        if None in (before, after) or same(before, after):  # None: a part has no such field, which it reports itself
+        before = plain_at(cell, path)
+        after = next((now for trial in trials if not same(now := plain_at(trial, path), before)), before)
+        # a part without such a field reports it itself
+        if any(value is None or value is MISSING for value in (before, after)) or same(before, after):
             continue
         advice = f"Search it, too: {path}: {{choice: [{show(before)}]}}"
         if path in on_axes:
@@ -189,18 +179,3 @@ def _set_by(data: Mapping[str, Any]) -> Iterator[str]:
         for key, value in inner.items() if isinstance(inner, Mapping) else ():
             if key != "name" and value is not None and not isinstance(value, Mapping):
                 yield f"{section}.{key}"
-
-
-def _value(config: TrialConfig, path: str) -> Any:
-    try:
-        return plain_at(config, path)
-    except KeyError:
-        return None
-
-
-def _depends(path: str, config: TrialConfig) -> bool:
-    """Whether the default of a section's field follows from another field."""
-    section, _, key = path.partition(".")
-    part: type = type(getattr(config, section, None))
-    field = keys(part).get(key) if dataclasses.is_dataclass(part) else None
-    return field is not None and field.metadata.get("depends_on") is not None

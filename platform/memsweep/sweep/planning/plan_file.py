@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Any
 from memsweep.config.claims.types import claims_from_dict, claims_to_dict
 from memsweep.config.core.build import config_from
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
+from memsweep.config.schema.search import ConfirmConfig
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
-from memsweep.config.search.sections import confirm_from_dict, search_from_dict, search_to_dict
+from memsweep.config.search.sections import search_from_dict, search_to_dict
 from memsweep.errors import ConfigError, StoreError
 from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.record import OtherSchemaError, from_json, sealed, to_json, unsealed
 
 if TYPE_CHECKING:
     from memsweep.config.claims.types import Claims
-    from memsweep.config.schema.search import ConfirmConfig, Search
+    from memsweep.config.schema.search import Search
     from memsweep.sweep.planning.plan import Plan
 
 FILES = ("plan.copy.json", "plan.json")
@@ -184,6 +185,7 @@ def _plan(data: dict[str, Any], where: str) -> StoredPlan:
         refusal = OtherSchemaError if type(data.get("schema")) is int else StoreError
         raise refusal(f"{where} has schema {data.get('schema')!r}; this version of memsweep reads 1 to {SEARCHED}.")
     unsealed(data, where)
+    confirm = data.get("confirm")
     try:
         return StoredPlan(
             study=str(data["study"]),
@@ -198,7 +200,7 @@ def _plan(data: dict[str, Any], where: str) -> StoredPlan:
             serial=int(data.get("serial", 0)),
             cells=tuple(data.get("cells") or ()),
             search=search_from_dict(data.get("search")),
-            confirm=confirm_from_dict(data.get("confirm")),
+            confirm=config_from(ConfirmConfig, confirm, "the stored confirmation") if confirm is not None else None,
         )
     except ConfigError as error:
         raise StoreError(f"{where} holds a search that this version cannot read: {error}") from error
