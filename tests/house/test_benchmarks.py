@@ -32,8 +32,8 @@ def losses(config, weights, sequences=48):
     """Our loss of one model with these weights (they gather gradients), on the test sequences."""
     pack = product.Pack.of(config)
     model = product.model_class(config).ensemble_of([config.model], product.signature(config)).to(torch.float64)
-    data = pack.problem.data(Stream(0, TEST), 0, sequences)
-    return pack.problem.loss(model, weights, data, pack.problem.target(0).unsqueeze(0))
+    data = pack.task_loss.data(Stream(0, TEST), 0, sequences)
+    return pack.task_loss.loss(model, weights, data, pack.task_loss.target(0).unsqueeze(0))
 
 
 @pytest.mark.parametrize("activation", ["linear", "hardtanh", "tanh"])
@@ -123,7 +123,7 @@ def test_a_packs_step_is_the_training_loops_step():
         # the one batch again and again, in another order of its sequences
         again = {"train_size": config.training.batch_size, "merge_redundant": False}
         whole = replace(config.training, steps=3, schedule="constant", validation_size=8, **again)
-        (learner,) = train([one.ensemble for one in trained.learners], trained.problem, whole)
+        (learner,) = train([one.ensemble for one in trained.learners], trained.task_loss, whole)
         torch.testing.assert_close(stepped.learners[0].weights[:3], learner.weights[:3], rtol=1e-9, atol=1e-12)
         assert not torch.equal(learner.weights[:3], learner.ensemble.initial[:3])
 
