@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import contextlib
 import http.server
-import json
 import os
 import re
 import signal
@@ -20,39 +19,24 @@ from pathlib import Path
 import pytest
 import yaml
 
-from memsweep import registry
 from memsweep.cli import main
-from memsweep.cli.arguments import parse
-from memsweep.commands.locations import LostResultsError, join_cluster, refuse_lost
+from memsweep.cli.arguments import _OPTIONS, parse
 from memsweep.commands.submit import checked_job, report_end
 from memsweep.redaction import is_secret_name
-from memsweep.sweep.ray.session import AddressError, cluster_of
-from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.submit.client import DEFAULT_ADDRESS, JobServer, server_address
 from memsweep.sweep.submit.job import ENGINE, EXCLUDES, Job, SubmissionError, runtime_env
-from memsweep.sweep.worker.job_environment import in_job, job_name
 from paths import ROOT
-from sweeping import BASE
-
-SECRET = "qZ7f-not-to-be-seen-Xp31"
+from plain_shell import SECRET, clear_settings, small_workspace
 
 
 @pytest.fixture(autouse=True)
-def _a_plain_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "MEMSWEEP_RESULTS"):
-        monkeypatch.setenv(name, "")  # and not deleted, so that a name that the code sets goes afterwards
-        if name != "RAY_API_SERVER_ADDRESS":
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))  # where Ray may have left a token
+def _plain_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clear_settings(monkeypatch, tmp_path)
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    folder = tmp_path / "workspace"
-    (folder / "search_spaces").mkdir(parents=True)
-    registry.discover(ROOT)  # for its tasks
-    (folder / "search_spaces" / "small.yaml").write_text(f"{BASE}grid: {{model.width: [2, 3]}}\n")
-    return folder
+    return small_workspace(tmp_path)
 
 
 @pytest.fixture
@@ -283,7 +267,7 @@ def test_other_pins_make_another_environment(workspace: Path) -> None:
 
 
 def job_of(*words: str) -> Job:
-    return checked_job(parse(["submit", *words], dict.fromkeys(_names())))
+    return checked_job(parse(["submit", *words], dict.fromkeys(_OPTIONS)))
 
 
 def test_the_job_is_the_command_that_was_given(workspace: Path) -> None:
@@ -363,105 +347,3 @@ def test_a_log_is_shown_once_over_lost_connections_until_ctrl_c() -> None:
     finally:
         over.set()
         signal.signal(signal.SIGINT, before)
-
-
-JOB = json.dumps({"metadata": {"job_submission_id": "memsweep-small-1"}, "runtime_env": {}})
-
-
-def test_a_job_joins_its_own_cluster_and_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    assert (in_job(), cluster_of(None), job_name()) == (False, None, "")
-    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", JOB)
-    assert (in_job(), cluster_of(None), job_name()) == (True, "10.0.0.1:6379", "memsweep-small-1")
-    assert cluster_of("auto") == "auto"
-    assert cluster_of("head:6379") == "head:6379"
-    monkeypatch.delenv("RAY_ADDRESS")
-    assert cluster_of(None) == "auto"
-
-
-@pytest.mark.parametrize("address", [f"http://me:{SECRET}@head:8265", "https://head", "ray://head:10001"])
-def test_what_a_sweep_cannot_join_is_refused(address: str) -> None:
-    with pytest.raises(AddressError, match="memsweep submit STUDY") as refused:
-        cluster_of(address)
-    assert refused.value.exit_code == 2
-    assert SECRET not in str(refused.value)
-
-
-def test_an_address_in_the_environment_is_told_not_obeyed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", f"http://me:{SECRET}@head:8265")
-    args = argparse.Namespace(inline=False, address=None)
-    join_cluster(args)
-    assert args.address is None
-    told = capsys.readouterr().err
-    assert "RAY_ADDRESS=http://head:8265 is not used" in told
-    monkeypatch.delenv("RAY_ADDRESS")
-    join_cluster(args)
-    assert capsys.readouterr().err == ""
-
-
-def test_a_job_refuses_a_folder_that_goes_with_it(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(workspace)
-    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", JOB)
-    before = sorted(workspace.rglob("*"))
-    for words in ([], ["--results", "out"], ["--results", str(workspace / "out")]):
-        assert main(["sweep", "small", "--inline", *words]) == 2
-        told = capsys.readouterr().err
-        assert "a folder of the job memsweep-small-1" in told
-        assert "MEMSWEEP_RESULTS" in told
-    assert sorted(path for path in workspace.rglob("*") if "__pycache__" not in path.parts) == before
-
-
-def test_where_a_local_folder_may_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(results: str, study: str = "small", *, address: str | None = None) -> bool:
-        args = argparse.Namespace(results=results, study=study, address=address, inline=False)
-        place = Location.at(study).parent if "/" in study else Location.at(results)
-        try:
-            refuse_lost(args, place)
-        except LostResultsError:
-            return True
-        return False
-
-    monkeypatch.chdir(tmp_path)
-    counts = iter([1, 3, 3])
-    monkeypatch.setattr("memsweep.sweep.ray.session.count_nodes", lambda address: next(counts))
-    assert not refused("results")
-    assert not refused("results", address="auto")  # a cluster of one node
-    assert refused("results", address="auto")  # and of three
-    assert refused("results", "results/small", address="auto")
-    assert not refused("/shared/results", address="auto")
-    assert not refused("results", "/shared/results/small", address="auto")
-    assert not refused("s3://bucket/x", address="auto")
-    assert next(counts, None) is None
-    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", JOB)
-    assert refused("results")
-    assert refused("../results")
-    assert refused("results", "results/small")
-    assert not refused("/shared/results")
-    assert not refused("results", "/shared/results/small")
-    assert not refused("s3://bucket/x")
-
-
-def test_results_go_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    handlers = dict.fromkeys(("plan", "status"), None)
-
-    def results(*words: str) -> str:
-        from memsweep.cli.arguments import _OPTIONS
-
-        return str(parse(words, dict.fromkeys(_OPTIONS)).results)
-
-    assert handlers
-    assert results("plan", "x") == "results"
-    monkeypatch.setenv("MEMSWEEP_RESULTS", "s3://bucket/results")
-    assert results("plan", "x") == results("status", "x") == "s3://bucket/results"
-    assert results("plan", "x", "--results", "here") == "here"
-    assert os.environ["MEMSWEEP_RESULTS"] not in str(vars(parse(["submit", "x"], dict.fromkeys(_names()))))
-
-
-def _names() -> list[str]:
-    from memsweep.cli.arguments import _OPTIONS
-
-    return list(_OPTIONS)
