@@ -14,8 +14,8 @@ class Count:
 
     Attributes:
         injected: faults.
-        lost: rows whose stored result was lost.
-        rerun: rows with a whole result that were computed again nevertheless.
+        lost: trials whose stored result was lost.
+        rerun: trials with a whole result that were computed again nevertheless.
         equal: whether the final table was the undisturbed one, every time.
         detected: seconds until somebody knew, at most; None where there was nothing to know, or it was not measured.
         recovered: seconds until the work that was hit went on, at most.
@@ -60,7 +60,7 @@ class Tally:
         Args:
             kind: what was broken, in words ("worker killed").
             injected: how many faults.
-            lost: rows whose stored result was lost.
+            lost: trials whose stored result was lost.
             rerun: rows with a whole result that were computed again.
             equal: whether the final table is that of the undisturbed sweep.
             detected, recovered: seconds from the fault, where they were measured.
@@ -86,7 +86,7 @@ class Tally:
 
     def lines(self) -> list[str]:
         """The table, one line per kind and one for all."""
-        rows = [("fault", "injected", "detected", "recovered", "rows lost", "rows re-run needlessly", "table equal")]
+        rows = [("fault", "injected", "detected", "recovered", "trials lost", "trials re-run needlessly", "table equal")]
         for kind, count in [*sorted(self.counts.items()), ("total", self.total)]:
             equal = "yes" if count.equal else "NO"
             times = (_seconds(count.detected), _seconds(count.recovered))

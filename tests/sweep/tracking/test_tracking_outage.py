@@ -215,7 +215,7 @@ def test_a_server_that_is_killed_and_comes_back_needs_no_sync(sweep: Sweep, serv
     judge("server killed and back before the end", 1, server.uri)
     again = sweep.sync(server.uri)
     assert (again.added, again.present, again.removed) == ((), 4, 0)
-    judge("sync of what is whole", 0, server.uri)
+    judge("sync of a complete study", 0, server.uri)
 
 
 def test_a_driver_that_is_killed_while_a_run_is_created(sweep: Sweep, server: MlflowServer, judge: Judge) -> None:
@@ -354,7 +354,7 @@ def test_creations_that_are_committed_after_we_have_looked(
         assert len(creations) == 1 + 4 + 3
         assert len(duplicates(state_of(server.uri, STUDY))) + _in_the_trash(server.uri) == 3
         assert sweep.sync(proxy.uri).complaint == ""
-        judge("creation committed after the look", proxy.injected, server.uri)
+        judge("creation committed after the check", proxy.injected, server.uri)
 
 
 def _in_the_trash(uri: str) -> int:
