@@ -86,7 +86,9 @@ class Tally:
 
     def lines(self) -> list[str]:
         """The table, one line per kind and one for all."""
-        rows = [("fault", "injected", "detected", "recovered", "trials lost", "trials re-run needlessly", "table equal")]
+        rows = [
+            ("fault", "injected", "detected", "recovered", "trials lost", "trials re-run needlessly", "table equal")
+        ]
         for kind, count in [*sorted(self.counts.items()), ("total", self.total)]:
             equal = "yes" if count.equal else "NO"
             times = (_seconds(count.detected), _seconds(count.recovered))
