@@ -221,7 +221,7 @@ def test_describe(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "CPU cores per process" in told("resources")
     study = told("small")
     assert "A small study of two rows" in study
-    assert "2 rows" in study
+    assert "2 trials" in study
     assert "model.width" in study
 
 

@@ -8,13 +8,14 @@ import shutil
 import textwrap
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from memsweep import registry
+from memsweep.config.core.merge import leaves
 from memsweep.config.core.problems import show
-from memsweep.config.core.reflect import default, hints, key_of, nested_config, parts, registered_kind
+from memsweep.config.core.reflect import default, hints, key_of, keys, nested_config, parts, registered_kind
 from memsweep.config.core.values import NAMES
 from memsweep.config.load import study_files
 from memsweep.config.schema.axes import ROWS
@@ -47,14 +48,11 @@ LISTED = {
 }
 """The plural on the command line -> the kind."""
 
-_NOTES = {
-    SEARCH: (
-        "How settings are searched. Keys that begin with a section of a trial are searched fields, each with a domain: "
-        f"{FORM}; a domain may have a condition, when: {{path: value or [values]}}. The key first lists suggestions to "
-        "try first. All other keys:"
-    )
-}
-"""Section -> text in place of the docstring of its class."""
+_SEARCH_NOTE = (
+    "How settings are searched. Keys that begin with a section of a trial are searched fields, each with a domain: "
+    f"{FORM}; a domain may have a condition, when: {{path: value or [values]}}. The key first lists suggestions to "
+    "try first. All other keys:"
+)
 _INDENT = " " * 6
 _LIMITS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
 
@@ -62,11 +60,12 @@ _LIMITS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
 def listing(kind: str, workspace: Path) -> str:
     """One line for each part or study of a kind: its name and what it is, in a sentence."""
     if kind == STUDY:
-        rows = [(name, _study_headline(workspace, name)) for name in study_files.names(workspace)]
+        files = {name: study_files.find(name, workspace) for name in study_files.names(workspace)}
+        texts = {n: study_files.description(file.read_text("utf-8", errors="replace")) for n, file in files.items()}
     else:
-        rows = [(name, _headline(registry.get(kind, name))) for name in registry.names(kind)]
-    width = max((len(name) for name, _ in rows), default=0)
-    return "\n".join(f"{name:<{width}}  {headline}".rstrip() for name, headline in rows)
+        texts = {name: _paragraph(registry.get(kind, name)) for name in registry.names(kind)}
+    width = max(map(len, texts), default=0)
+    return "\n".join(f"{name:<{width}}  {next(iter(text.splitlines()), '')}".rstrip() for name, text in texts.items())
 
 
 def describe(name: str, workspace: Path) -> str:
@@ -79,12 +78,13 @@ def describe(name: str, workspace: Path) -> str:
     Raises:
         ConfigError: nothing has this name; the message lists what can be described.
     """
-    texts = [_describe_part(kind, known) for kind, known in parts() if known == _own_name(kind, name)]
-    texts += [
-        _describe_config(f"section {name}", config, textwrap.fill(_NOTES.get(name, ""), _columns()))
-        for known, config in _sections().items()
-        if known == name
+    rule, sections = registry.rule_name(name), _sections()
+    texts = [
+        _describe_part(kind, known) for kind, known in parts() if known == (rule if kind == registry.RULE else name)
     ]
+    if name in sections:
+        note = textwrap.fill(_SEARCH_NOTE if name == SEARCH else "", _columns())
+        texts.append(_describe_config(f"section {name}", sections[name], note))
     if name in study_files.names(workspace):
         try:
             texts.append(_describe_study(name, workspace))
@@ -96,7 +96,7 @@ def describe(name: str, workspace: Path) -> str:
     if texts:
         return "\n\n".join(texts)
     groups = {plural: registry.names(kind) for plural, kind in LISTED.items() if kind != STUDY}
-    groups |= {"studies": study_files.names(workspace), "sections": list(_sections())}
+    groups |= {"studies": study_files.names(workspace), "sections": list(sections)}
     everything = [known for names in groups.values() for known in names]
     there = "; ".join(f"{group}: {one_of(names)}" for group, names in groups.items())
     raise ConfigError(
@@ -104,14 +104,10 @@ def describe(name: str, workspace: Path) -> str:
     )
 
 
-def _own_name(kind: str, name: str) -> str:
-    return registry.rule_name(name) if kind == registry.RULE else name
-
-
 def _sections() -> dict[str, type]:
-    found = {key_of(field): nested_config(hints(TrialConfig)[field.name]) for field in dataclasses.fields(TrialConfig)}
-    whole = {"resources": ResourcesConfig, SEARCH: SearchConfig, CONFIRM: ConfirmConfig}
-    return {key: config for key, config in found.items() if config is not None} | whole
+    of_trial = {key: nested_config(hints(TrialConfig)[field.name]) for key, field in keys(TrialConfig).items()}
+    of_study = {"resources": ResourcesConfig, SEARCH: SearchConfig, CONFIRM: ConfirmConfig}
+    return {key: config for key, config in of_trial.items() if config is not None} | of_study
 
 
 def _describe_part(kind: str, name: str) -> str:
@@ -123,7 +119,7 @@ def _describe_part(kind: str, name: str) -> str:
 
 def _describe_config(title: str, config: type, meaning: str = "", notes: Sequence[str] = ()) -> str:
     lines = [title, meaning or _paragraph(config), *notes, ""]
-    rows = list(_rows(config, ""))
+    rows = list(_fields(config, ""))
     if not rows:
         return "\n".join([*lines, "It has no fields."])
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
@@ -140,7 +136,7 @@ def _columns() -> int:
     return min(max(shutil.get_terminal_size().columns, 60), 110)
 
 
-def _rows(config: type, prefix: str) -> Iterator[tuple[str, str, str, str]]:
+def _fields(config: type, prefix: str) -> Iterator[tuple[str, str, str, str]]:
     """(path, type, default, meaning with limits) of each field, those of nested dataclasses after their parent."""
     for field in dataclasses.fields(config):
         path, hint = prefix + key_of(field), hints(config)[field.name]
@@ -150,7 +146,7 @@ def _rows(config: type, prefix: str) -> Iterator[tuple[str, str, str, str]]:
         meaning = field.metadata.get("doc") or ""
         yield path, kind or _type(hint), _default(field, below), f"{meaning} [{allowed}]" if allowed else meaning
         if below is not None:
-            yield from _rows(below, f"{path}.")
+            yield from _fields(below, f"{path}.")
 
 
 def _type(hint: Any) -> str:
@@ -174,7 +170,7 @@ def _default(field: dataclasses.Field[Any], below: type | None) -> str:
         return f"= {value.name}"
     if value is None and field.metadata.get("depends_on"):
         return f"= as {field.metadata['depends_on']} says"
-    return f"= {show(value)}" if not isinstance(value, str) else f"= {value}"
+    return f"= {_word(value)}"
 
 
 def _allowed(field: dataclasses.Field[Any], kind: str | None) -> str:
@@ -192,11 +188,11 @@ def _describe_study(name: str, workspace: Path) -> str:
 
     path = study_files.find(name, workspace)
     sweep: SweepConfig = load_study(name, (), workspace)
-    rows = count_of(len(sweep.rows), "row" if sweep.search is None else "cell")
+    count = _count_of(len(sweep.rows), "trial" if sweep.search is None else "cell")
     axes = [line for axis, values in sweep.grid.items() for line in _axis_lines(axis, values)]
     searched = _search_lines(sweep.search, sweep.confirm) if sweep.search is not None else []
     return "\n".join(
-        [f"{STUDY} {name}", *([sweep.description] if sweep.description else []), f"{path}", "", rows, *axes, *searched]
+        [f"{STUDY} {name}", *([sweep.description] if sweep.description else []), f"{path}", "", count, *axes, *searched]
     )
 
 
@@ -205,17 +201,17 @@ def _search_lines(search: Search, confirm: ConfirmConfig | None) -> list[str]:
     settings = search.settings
     goals = [f"{mode} {name}" for name, mode in zip(settings.objective, modes(search), strict=True)]
     where = "in each cell" if settings.scope == CELL else "for all cells together"
-    suggestions = count_of(settings.trials, "suggestion")
+    suggestions = _count_of(settings.trials, "suggestion")
     lines = [f"search by {settings.algorithm}, seed {settings.seed}: {suggestions} {where}, {settings.batch} at once"]
     lines += [f"  {path:<28}  {_spelled(domain)}" for path, domain in search.space.items()]
     lines += [f"  {'objective':<28}  {', '.join(goals)}"]
     lines += [f"  {'scheduler':<28}  {_scheduled(settings.scheduler)}"]
     if search.first:
-        lines.append(f"  {'first':<28}  {count_of(len(search.first), 'suggestion')} of the study's own")
+        lines.append(f"  {'first':<28}  {_count_of(len(search.first), 'suggestion')} of the study's own")
     lines += [f"  {'warm start':<28}  from the study {settings.warm_start}"] if settings.warm_start else []
     if confirm is not None:
         best = "best" if confirm.top == 1 else f"{confirm.top} best"
-        lines.append(f"confirm the {best} of each cell on {count_of(confirm.seeds, 'fresh seed')} and fresh data")
+        lines.append(f"confirm the {best} of each cell on {_count_of(confirm.seeds, 'fresh seed')} and fresh data")
     return lines
 
 
@@ -236,37 +232,19 @@ def _scheduled(scheduler: SchedulerConfig) -> str:
     return f"{scheduler.name}: {used[scheduler.name]}" if scheduler.name in used else scheduler.name
 
 
-def count_of(count: int, word: str) -> str:
-    """``1 row``, ``2 rows``."""
+def _count_of(count: int, word: str) -> str:
     return f"{count:,} {word}{'s' if count != 1 else ''}"
 
 
 def _axis_lines(axis: str, values: Sequence[Any]) -> list[str]:
     if axis != ROWS:
         return [f"  {axis:<28}  {', '.join(_word(value) for value in values)}"]
-    return [f"  {axis}", *(f"    {', '.join(_settings(row))}" for row in values)]
-
-
-def _settings(row: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """``model.name=rnn``, ``training.alpha=0.9``: a whole row, spelled out."""
-    for key, value in row.items():
-        if isinstance(value, Mapping):
-            yield from _settings(value, f"{path}{key}.")
-        else:
-            yield f"{path}{key}={_word(value)}"
+    settings = [", ".join(f"{path}={_word(value)}" for path, value in leaves(row)) for row in values]
+    return [f"  {axis}", *(f"    {text}" for text in settings)]
 
 
 def _word(value: Any) -> str:
     return value if isinstance(value, str) else show(value)
-
-
-def _study_headline(workspace: Path, name: str) -> str:
-    text = study_files.find(name, workspace).read_text("utf-8", errors="replace")
-    return study_files.description(text).partition("\n")[0]
-
-
-def _headline(part: type) -> str:
-    return _paragraph(part).partition("\n")[0]
 
 
 def _paragraph(documented: type) -> str:

@@ -15,7 +15,7 @@ from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.search import CELL, PBT
 from memsweep.config.schema.training import Turn
 from memsweep.config.search.sections import confirm_data_seed, confirm_first_seed, modes
-from memsweep.config.search.suggestion import config_of, fixed_of, fresh
+from memsweep.config.search.suggestion import config_of, fixed_of, with_fresh_seeds
 from memsweep.errors import ConfigError, MemsweepError
 from memsweep.search.cell_search import CellSearch
 from memsweep.search.objectives import Objectives
@@ -244,7 +244,7 @@ class StudySearch:
         for rank, number in enumerate(running.search.winners(confirm.top), 1):
             stage = running.search.suggestions[number].stages[-1]
             for cell in running.cells:
-                config = fresh(
+                config = with_fresh_seeds(
                     self._config(stage, cell),
                     confirm.seeds,
                     confirm_first_seed(self._sweep.rows, confirm),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from config_study import BASE, load, problems, scaled_parameterization
-from memsweep.config.claims.comparisons import EXAMPLE
+from memsweep.config.claims.comparisons import EXAMPLE, Cells
 from memsweep.config.claims.sections import study_claims
 from memsweep.config.claims.types import Claims, Comparison, claims_from_dict, claims_to_dict
 from memsweep.config.schema.search import Domain, Search, SearchConfig
@@ -108,16 +108,16 @@ def test_a_searched_choice_can_be_named_and_a_searched_number_cannot(tmp_path: P
     wrong: list[str] = []
     search = Search(SearchConfig(), space)
     at_rate = {**plain, "at": {"training.learning_rate": 0.01}}
-    assert study_claims([plain, at_rate], cells.rows, cells.grid, search, wrong) is None
+    assert study_claims([plain, at_rate], Cells(cells.rows, cells.grid, search), wrong) is None
     assert wrong == [
         "claims[1].at.training.learning_rate: is searched among numbers: no cell has one value of it. Compare by an "
         "axis of the grid."
     ]
-    read = study_claims([plain], cells.rows, cells.grid, search, wrong)
+    read = study_claims([plain], Cells(cells.rows, cells.grid, search), wrong)
     assert read is not None
     assert (read.compare[0].left, read.compare[0].same) == ({PARAMETERIZATION: "exp"}, (WIDTH,))
     unknown: list[str] = []
-    assert study_claims([named("error", "softplus", "less", "exp"), "broken"], (), {}, None, unknown) is None
+    assert study_claims([named("error", "softplus", "less", "exp"), "broken"], Cells((), {}, None), unknown) is None
     assert len(unknown) == 1  # where the cells are not known, only the form can be checked
 
 
@@ -182,7 +182,7 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("data", [[], {"compare": []}, "error(exp) < error(direct)", {"compare": "x"}, [None]])
 def test_the_section_must_be_a_list_of_comparisons(data: object) -> None:
     wrong: list[str] = []
-    assert study_claims(data, (), {}, None, wrong) is None
+    assert study_claims(data, Cells((), {}, None), wrong) is None
     assert f"such as {EXAMPLE}" in "".join(wrong)
 
 

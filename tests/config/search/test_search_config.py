@@ -27,7 +27,7 @@ from memsweep.config.search.sections import (
     search_from_dict,
     search_to_dict,
 )
-from memsweep.config.search.suggestion import config_of, fixed_of, fresh, plain_at
+from memsweep.config.search.suggestion import config_of, fixed_of, plain_at, with_fresh_seeds
 from memsweep.errors import ConfigError
 from memsweep.search.suggest.space import draw_all
 from memsweep.sweep.planning.plan import identified, make_plan
@@ -154,7 +154,7 @@ def test_overrides_that_are_refused(tmp_path: Path, override: str, fragment: str
 
 def test_fresh_seeds_come_after_all_of_the_search(whole: SweepConfig) -> None:
     confirm, first = ConfirmConfig(seeds=3), whole.rows[0]
-    other = fresh(first, 4, 100, 7)
+    other = with_fresh_seeds(first, 4, 100, 7)
     assert (other.training.seeds, other.training.first_seed, other.training.data_seed) == (4, 100, 7)
     assert dataclasses.replace(other, training=first.training) == first
     assert confirm_first_seed([first, other], confirm) == 104

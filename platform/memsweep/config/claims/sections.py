@@ -16,7 +16,7 @@ list of comparisons itself (``memsweep.config.claims.comparisons``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from memsweep import registry
@@ -24,8 +24,6 @@ from memsweep.config.claims.comparisons import EXAMPLE, Cells, read_comparisons
 from memsweep.config.claims.types import Claim, Claims
 from memsweep.config.core.problems import join, not_one_of, sentence, show
 from memsweep.config.core.reflect import keys, part_config
-from memsweep.config.schema.search import Search
-from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import did_you_mean, one_of
 
 CLAIMS = "claims"
@@ -37,25 +35,14 @@ _KEYS = (_SOURCE, _ROWS, _COMPARE)
 _REGISTERED = {"task": registry.TASK, "model": registry.MODEL, "parameterization": registry.PARAMETERIZATION}
 
 
-def study_claims(
-    data: Any,
-    rows: Sequence[TrialConfig],
-    axes: Mapping[str, Sequence[Any]],
-    search: Search | None,
-    problems: list[str],
-) -> Claims | None:
-    """The ``claims`` section of a study; None when there is none or it is wrong.
+def study_claims(data: Any, cells: Cells, problems: list[str]) -> Claims | None:
+    """The ``claims`` section of a study from plain data; None when there is none or it is wrong.
 
-    Args:
-        data: plain data, None where the study has no claims.
-        rows: the cells; none where something else is wrong: then comparisons are not checked against them.
-        axes: of the grid, dotted path -> values as written.
-        search: what is searched in the cells.
-        problems: gets one sentence for everything that is wrong.
+    ``cells`` are empty where something else is wrong: then comparisons are not checked against them.
     """
     if data is None:
         return None
-    before, cells = len(problems), Cells(rows, axes, search)
+    before = len(problems)
     if isinstance(data, list | tuple):
         claims = Claims(compare=read_comparisons(data, CLAIMS, cells, problems))
         return claims if len(problems) == before else None

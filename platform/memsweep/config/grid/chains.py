@@ -45,13 +45,7 @@ def chain_problems(chains: Sequence[ChainConfig], axes: Axes, parts: Mapping[str
 
 
 def link_chains(trials: Trials, axes: Axes, problems: list[str]) -> Trials:
-    """The trials of a grid, each chained one with the values of the axis before its own.
-
-    Args:
-        trials: of a grid whose chains ``chain_problems`` accepts.
-        axes: the axes of the grid.
-        problems: collects what is wrong.
-    """
+    """The trials of a grid whose chains are valid, each chained one with the values of the axis before its own."""
     linked: dict[tuple[int, ...], TrialConfig] = {}
     wrong: dict[str, None] = {}
     order = list(axes)

@@ -22,7 +22,7 @@ from memsweep.config.schema.axes import ROWS, Axes
 from memsweep.config.schema.chain import CHAIN
 from memsweep.config.schema.trial import TrialConfig
 
-MOST_ROWS = 1_000_000
+MOST_TRIALS = 1_000_000
 
 Indices = tuple[int, ...]
 """The index of a value on each axis, in order."""
@@ -43,18 +43,18 @@ def expand(
         The trials, chained where the base has a chain; incomplete when there are problems.
     """
     count = math.prod(len(values) for values in axes.values())
-    if count > MOST_ROWS:
+    if count > MOST_TRIALS:
         sizes = " x ".join(str(len(values)) for values in axes.values())
-        rule = f"has {count:,} trials ({sizes}), more than {MOST_ROWS:,}. Take values out, or make several studies"
+        rule = f"has {count:,} trials ({sizes}), more than {MOST_TRIALS:,}. Take values out, or make several studies"
         problems.append(sentence("grid", rule))
     sections = [
-        _Section(field, base, axes, problems, count > MOST_ROWS, for_models if key == "model" else None)
+        _Section(field, base, axes, problems, count > MOST_TRIALS, for_models if key == "model" else None)
         for key, field in keys(TrialConfig).items()
     ]
     parts = {section.field.name: section.parts for section in sections}
     chains = [chain for chain in parts.pop(CHAIN) or draft_chains(base.get(CHAIN)) if chain is not None]
     problems += chain_problems(chains, axes, parts)
-    if count > MOST_ROWS:
+    if count > MOST_TRIALS:
         return ()
     trials = _trials(sections, axes, problems)
     return tuple((link_chains(trials, axes, problems) if chains and not problems else trials).values())

@@ -62,15 +62,11 @@ def _with_values(written: Mapping[str, Any], values: Sequence[tuple[str, Any]]) 
 
 
 def _fix(axes: dict[str, Any], path: str, value: Any, config: type | None) -> set[str]:
-    """Make an override of a base value win over the axes that set its field.
+    """Make an override of a base value win over the axes that set its field; changes ``axes`` in place.
 
-    Args:
-        axes: the grid, changed in place. An axis of this very path keeps the one value. An axis over a group of
-            fields that holds this path keeps the entries that agree, or else loses the field. Where an axis would
-            still drop the value from the base, the value becomes an axis of its own.
-        path: the overridden field.
-        value: its value.
-        config: the config dataclass of the section (the first word of the path), where it is known.
+    An axis of this very path keeps the one value. An axis over a group of fields that holds this path keeps the entries
+    that agree, or else loses the field. Where an axis would still drop the value from the base, the value becomes an
+    axis of its own. ``config`` is the class of the section that the path begins with, where it is known.
 
     Returns:
         The paths of values that the base cannot hold, because they belong to a part that only the axes choose.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memsweep.config.core.merge import leaves
 from memsweep.config.core.problems import show
-from memsweep.config.schema.aliases import by_own_names
+from memsweep.config.schema.aliases import replace_aliases
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -92,7 +92,7 @@ def _sort(override: Override, word: str, folder: Path, result: Overrides) -> str
     at = below if section in (GRID, SEARCH) else path
     if override.is_sweep_override():
         return _add_axis(override, at, result)
-    value = REMOVED if override.is_delete() else by_own_names(override.value(), at)
+    value = REMOVED if override.is_delete() else replace_aliases(override.value(), at)
     if section == SEARCH:
         result.search.append((at, value))
     elif value is REMOVED:
@@ -115,5 +115,5 @@ def _add_axis(override: Override, path: str, result: Overrides) -> str:
         return f"does not list its values. For a grid write {path}=1,2,3 or {path}=range(1,10)"
     if len(values) > MOST_VALUES:
         return f"lists more than {MOST_VALUES:,} values. Take values out"
-    result.axes.append((path, by_own_names(values, path)))
+    result.axes.append((path, replace_aliases(values, path)))
     return ""

@@ -8,7 +8,7 @@ from typing import Any
 from memsweep.config.core.merge import leaves, put, remove
 from memsweep.config.load.overrides import REMOVED, SEARCH, Overrides
 from memsweep.config.schema.search import KINDS
-from memsweep.config.search.domains import SECTIONS, WHEN, flattened, split
+from memsweep.config.search.domains import SECTIONS, WHEN, flatten_fields, split_fields
 from memsweep.config.search.sections import FIRST
 from memsweep.errors import did_you_mean
 
@@ -16,19 +16,12 @@ from memsweep.errors import did_you_mean
 def overlay_search(section: Any, changes: Overrides) -> Any:
     """The section ``search`` under the overrides, not yet checked; what is wrong is added to ``changes.problems``.
 
-    A field to which the command line gives a value or an axis is not searched.
-
-    Args:
-        section: plain data; None where the study searches nothing.
-        changes: the command line.
-
-    Returns:
-        Plain data; None where nothing is searched.
+    A field to which the command line gives a value or an axis is not searched. None stands for no search.
     """
     if section is not None and not isinstance(section, Mapping):
         return section  # read_search says what is wrong
-    fields, settings = split(section or {})
-    fields = flattened(fields, changes.problems)
+    fields, settings = split_fields(section or {})
+    fields = flatten_fields(fields, changes.problems)
     searched = section is not None
     for path, value in changes.search:
         if path == "":
@@ -44,8 +37,8 @@ def overlay_search(section: Any, changes: Overrides) -> Any:
 
 def _set(fields: dict[str, Any], settings: dict[str, Any], path: str, value: Any) -> None:
     if not path:
-        more, other = split(value) if isinstance(value, Mapping) else ({}, {})
-        fields |= flattened(more, [])
+        more, other = split_fields(value) if isinstance(value, Mapping) else ({}, {})
+        fields |= flatten_fields(more, [])
         settings |= other
     elif path.split(".")[0] not in SECTIONS:
         put(settings, path.split("."), value)
@@ -58,7 +51,7 @@ def _set(fields: dict[str, Any], settings: dict[str, Any], path: str, value: Any
             condition = {WHEN: held[WHEN]} if isinstance(held, Mapping) and WHEN in held else {}
             fields[parent] = {last: value, **condition}
         else:
-            fields |= flattened({path: value}, [])
+            fields |= flatten_fields({path: value}, [])
 
 
 def _remove(fields: dict[str, Any], settings: dict[str, Any], path: str, problems: list[str]) -> None:

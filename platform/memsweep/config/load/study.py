@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from memsweep import registry
+from memsweep.config.claims.comparisons import Cells
 from memsweep.config.claims.sections import CLAIMS, study_claims
 from memsweep.config.core.build import section
 from memsweep.config.core.problems import sentence, show
@@ -17,13 +18,13 @@ from memsweep.config.load.grid_overrides import overlay_base, overlay_grid
 from memsweep.config.load.hydra import read, resolve
 from memsweep.config.load.overrides import GRID, SEARCH, parse
 from memsweep.config.load.search_overrides import overlay_search
-from memsweep.config.schema.aliases import by_own_names
+from memsweep.config.schema.aliases import replace_aliases
 from memsweep.config.schema.axes import valid_axes
-from memsweep.config.schema.protocols import MATCHED, PROTOCOL, for_models, over_protocol, protocol_name
+from memsweep.config.schema.protocols import MATCHED, PROTOCOL, for_models, overlay_protocol, protocol_name
 from memsweep.config.schema.search import ConfirmConfig
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.config.search.sections import CONFIRM, completed, read_search
+from memsweep.config.search.sections import CONFIRM, complete_base, read_search
 from memsweep.config.search.settings import confirm_problems, search_problems
 from memsweep.errors import ConfigError, did_you_mean
 
@@ -53,9 +54,9 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
     source = f"study {study!r} ({path})"
     try:
         # 1. the YAML file, over the protocol that it names, and the command line over both
-        written = by_own_names(read(path, changes.groups))
+        written = replace_aliases(read(path, changes.groups))
         own_protocol = None if PROTOCOL in changes.removed else written.get(PROTOCOL)
-        written = over_protocol(written, dict(changes.values).get(PROTOCOL, own_protocol))
+        written = overlay_protocol(written, dict(changes.values).get(PROTOCOL, own_protocol))
         searched = overlay_search(written.pop(SEARCH, None), changes)
         grid = overlay_grid(written, changes)
         data = resolve({**overlay_base(written, changes), GRID: grid, SEARCH: searched}, path)
@@ -75,7 +76,7 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
     # 3. the trials of the grid
     base = {key: data[key] for key in keys(TrialConfig) if key in data}
     if search is not None:
-        base = completed(base, axes, search.space)
+        base = complete_base(base, axes, search.space)
     rows = expand(base, axes, problems, for_models=for_models(protocol))
 
     # 4. what only the sections and the trials together show
@@ -86,7 +87,7 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
         problems += search_problems(search, rows, axes, base, resources, name)
     if confirm is not None:
         problems += confirm_problems(confirm, search, rows, searches=data[SEARCH] is not None)
-    claims = study_claims(data.get(CLAIMS), rows, axes, search, problems)
+    claims = study_claims(data.get(CLAIMS), Cells(rows, axes, search), problems)
     if problems or resources is None:
         raise _shortened(problems, source)
     return SweepConfig(

@@ -12,7 +12,7 @@ from memsweep.config.schema.search import CHOICE
 RULE: Final = "training.rule"
 
 
-def by_own_names(value: Any, path: str = "") -> Any:
+def replace_aliases(value: Any, path: str = "") -> Any:
     """Plain data with the aliases replaced in every field that names a learning rule.
 
     Args:
@@ -20,9 +20,9 @@ def by_own_names(value: Any, path: str = "") -> Any:
         path: dotted path of ``value``; keys may be dotted, too.
     """
     if isinstance(value, Mapping):
-        return {key: by_own_names(inner, join(path, key)) for key, inner in value.items()}
+        return {key: replace_aliases(inner, join(path, key)) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [by_own_names(item, path) for item in value]
+        return [replace_aliases(item, path) for item in value]
     # the path may begin with grid, rows, search or a side of a comparison
     names_rule = f".{path}".removesuffix(f".{CHOICE}").endswith(f".{RULE}")
     return registry.rule_name(value) if names_rule and isinstance(value, str) else value

@@ -94,7 +94,7 @@ def protocol_name(value: Any, problems: list[str]) -> str:
     return MATCHED
 
 
-def over_protocol(written: Mapping[str, Any], name: Any) -> dict[str, Any]:
+def overlay_protocol(written: Mapping[str, Any], name: Any) -> dict[str, Any]:
     """A study's settings over those of a protocol, the part for some models left out (see ``for_models``).
 
     Args:

@@ -225,11 +225,6 @@ def same(value: Any, wanted: Any) -> bool:
     return bool(value == wanted)
 
 
-def rows_at_most(search: Search, cells: int, confirm: ConfirmConfig | None = None) -> int:
-    """Rows of all cells when nobody is stopped, each suggestion counted once, and the confirmation's."""
-    return cells * (search.settings.trials + (confirm.top if confirm else 0))
-
-
 def combinations(space: Mapping[str, Domain]) -> float:
     """How many suggestions a space has, conditions aside; infinite where it has an interval of real numbers."""
     sizes = [

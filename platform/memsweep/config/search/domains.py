@@ -48,7 +48,7 @@ _KEPT = {
 Space = Mapping[str, Domain]
 
 
-def split(section: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_fields(section: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The keys of a section ``search`` that are searched fields, and the others; both as they were written."""
     fields: dict[str, Any] = {}
     settings: dict[str, Any] = {}
@@ -58,7 +58,7 @@ def split(section: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return fields, settings
 
 
-def flattened(fields: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
+def flatten_fields(fields: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
     """Searched fields with nested mappings turned into dotted paths; domains are left as written."""
     flat: dict[str, Any] = {}
     for path, value in _domains(fields, ""):
@@ -176,7 +176,7 @@ def domain_problems(search: Search, axes: Axes, cells: Sequence[TrialConfig]) ->
     """Searched fields and conditions that the grid and its valid cells exclude; one sentence each."""
     space = search.space
     for path, domain in space.items():
-        for leaf in touched({path: domain}):
+        for leaf in set_paths({path: domain}):
             yield from _field_problems(f"search.{path}", leaf, axes, named="" if leaf == path else f"{leaf} ")
     if circle := [path for path in space if path not in order(space)]:
         yield sentence(
@@ -194,7 +194,7 @@ def domain_problems(search: Search, axes: Axes, cells: Sequence[TrialConfig]) ->
                 yield from _never_there(at, other, wanted, cells, search.settings.scope)
 
 
-def touched(space: Space) -> list[str]:
+def set_paths(space: Space) -> list[str]:
     """Paths of the fields that suggestions set, those inside of groups spelled out."""
     values = ((path, value) for path, domain in space.items() for value in domain.values or (None,))
     return list(dict.fromkeys(leaf for path, value in values for leaf in fields_of(path, value)))
@@ -207,7 +207,7 @@ def fields_of(path: str, value: Any) -> list[str]:
     ]
 
 
-def meet(one: str, other: str) -> bool:
+def overlap(one: str, other: str) -> bool:
     """Whether one path lies in the other; the name of a whole section leaves its fields as they are."""
     one, other = (path.removesuffix(".name") if path.count(".") > 1 else path for path in (one, other))
     short, long = sorted((one, other), key=len)
@@ -222,7 +222,7 @@ def _field_problems(at: str, leaf: str, axes: Axes, named: str) -> Iterator[str]
     elif _is_cosmetic(leaf):
         yield sentence(at, f"{leaf} cannot change a trial's numbers. Take it out of the search")
     for axis, values in axes.items():
-        if any(meet(leaf, other) for value in values for other in fields_of(root(axis), value)):
+        if any(overlap(leaf, other) for value in values for other in fields_of(root(axis), value)):
             yield sentence(at, f"{named}is set by the axis {axis} of the grid, too. Take it out of one of them")
 
 

@@ -17,7 +17,7 @@ from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.chain import CHAIN
 from memsweep.config.schema.search import METRICS, TEST, ConfirmConfig, Domain, Search, SearchConfig
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.config.search.domains import FORM, allowed, domain_to_plain, flattened, read_domain, split
+from memsweep.config.search.domains import FORM, allowed, domain_to_plain, flatten_fields, read_domain, split_fields
 from memsweep.errors import ConfigError, did_you_mean, one_of
 
 SEARCH: Final = "search"
@@ -39,8 +39,8 @@ def read_search(data: Any, problems: list[str]) -> Search | None:
         )
         problems.append(sentence(SEARCH, rule, show(data)))
         return None
-    fields, written = split(data)
-    space = {path: read_domain(path, value, problems) for path, value in flattened(fields, problems).items()}
+    fields, written = split_fields(data)
+    space = {path: read_domain(path, value, problems) for path, value in flatten_fields(fields, problems).items()}
     if not space:
         form = "training.learning_rate: {log_uniform: [1e-4, 1e-1]}"
         rule = f"searches nothing. Name a field, as in {form}, or take the search out (~search on the command line)"
@@ -100,7 +100,7 @@ def confirm_data_seed(cell: TrialConfig, confirm: ConfirmConfig) -> int:
     return cell.training.data_seed + 1 if confirm.data_seed is None else confirm.data_seed
 
 
-def completed(base: Mapping[str, Any], axes: Axes, space: Mapping[str, Domain]) -> dict[str, Any]:
+def complete_base(base: Mapping[str, Any], axes: Axes, space: Mapping[str, Domain]) -> dict[str, Any]:
     """The base of a study with a legal value at each searched field that must be given and is not: cells can be built.
 
     An axis of the grid over a whole section may choose a part with other fields.

@@ -8,7 +8,7 @@ from typing import Any
 
 from memsweep import registry
 from memsweep.config.core.problems import sentence, show
-from memsweep.config.grid.expand import MOST_ROWS
+from memsweep.config.grid.expand import MOST_TRIALS
 from memsweep.config.schema.axes import Axes
 from memsweep.config.schema.search import (
     ASHA,
@@ -26,7 +26,6 @@ from memsweep.config.schema.search import (
     SchedulerConfig,
     Search,
     combinations,
-    rows_at_most,
 )
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.config.schema.training import TURNING
@@ -44,17 +43,20 @@ _MOST_SEED = 2**31
 
 
 def search_problems(
-    search: Search, cells: Sequence[TrialConfig], axes: Axes, base: Mapping[str, Any], resources: Any, study: str
+    search: Search,
+    cells: Sequence[TrialConfig],
+    axes: Axes,
+    base: Mapping[str, Any],
+    resources: ResourcesConfig | None,
+    study: str,
 ) -> list[str]:
-    """One sentence for everything that is wrong with a search.
+    """One sentence for everything that is wrong with the search of a study.
 
     Args:
-        search: as it was read.
-        cells: the rows of the study's grid, as far as they are valid.
-        axes: of the grid.
+        search, axes, study: of the study, as they were read; ``study`` is its name.
+        cells: the trials of the study's grid, as far as they are valid.
         base: plain data of the study's base trial.
-        resources: ResourcesConfig, or something else where it is wrong.
-        study: its name.
+        resources: None where they are wrong.
     """
     problems = list(domain_problems(search, axes, cells))
     trials = [] if problems else extreme_trials(search.space, cells, axes, base, problems)
@@ -72,9 +74,8 @@ def confirm_problems(
     """One sentence for everything that is wrong with a confirmation.
 
     Args:
-        confirm: as it was read.
-        search: the study's search; None where it is wrong or there is none.
-        cells: the rows of the study's grid, as far as they are valid.
+        confirm, search: as they were read; no search where it is wrong.
+        cells: the trials of the study's grid, as far as they are valid.
         searches: whether the study has a search at all.
     """
     if not searches:
@@ -97,9 +98,9 @@ def _settings_problems(search: Search, cells: Sequence[TrialConfig], study: str)
     if any(cell.training.until or cell.training.turns for cell in cells):
         rule = "training.until and training.turns are the scheduler's to set, and the study sets them"
         yield sentence(_AT, f"{rule}. Take them out, or the search (~search)")
-    if (count := rows_at_most(search, len(cells))) > MOST_ROWS:
-        rule = f"makes {count:,} rows ({settings.trials:,} trials in each of {len(cells):,} cells), more than"
-        yield sentence("search.trials", f"{rule} {MOST_ROWS:,}. Take some out, or make several studies of it")
+    if (count := len(cells) * settings.trials) > MOST_TRIALS:
+        rule = f"makes {count:,} trials ({settings.trials:,} in each of {len(cells):,} cells), more than"
+        yield sentence("search.trials", f"{rule} {MOST_TRIALS:,}. Take some out, or make several studies of it")
     if len(search.first) > settings.trials:
         yield sentence("search.first", f"has more suggestions ({len(search.first)}) than trials ({settings.trials})")
     if settings.warm_start and settings.warm_start == study:
@@ -156,9 +157,11 @@ def _metric_problems(objective: Sequence[str], trials: Sequence[TrialConfig]) ->
                 yield sentence(at, rule, show(list(lacking[0].perturbation.balls)))
 
 
-def _scheduler_problems(search: Search, cells: Sequence[TrialConfig], resources: Any) -> Iterator[str]:
+def _scheduler_problems(
+    search: Search, cells: Sequence[TrialConfig], resources: ResourcesConfig | None
+) -> Iterator[str]:
     scheduler = search.settings.scheduler
-    if isinstance(resources, ResourcesConfig) and resources.workers != 1:
+    if resources is not None and resources.workers != 1:
         rule = f"{scheduler.name} stops trials and continues them, which packs of several workers cannot"
         yield sentence(_SCHEDULER, f"{rule}. Set resources.workers to 1, or the scheduler to none")
     moved = [path for path in search.space if path in _STEPS or path == "training"]
@@ -206,22 +209,22 @@ def _population_problems(search: Search, scheduler: SchedulerConfig) -> Iterator
 def _seed_problems(confirm: ConfirmConfig, cells: Sequence[TrialConfig]) -> Iterator[str]:
     first = confirm_first_seed(cells, confirm)
     end = first + confirm.seeds
-    taken = [(cell.training.first_seed, cell.training.first_seed + cell.training.seeds) for cell in cells]
-    overlaps = [(start, stop) for start, stop in dict.fromkeys(taken) if start < end and first < stop]
+    ranges = [(cell.training.first_seed, cell.training.first_seed + cell.training.seeds) for cell in cells]
+    overlaps = [(start, stop) for start, stop in dict.fromkeys(ranges) if start < end and first < stop]
     if overlaps:
         start, stop = overlaps[0]
         rule = f"seeds {first} to {end - 1} are not fresh: the search has {start} to {stop - 1}"
-        free = max(stop for _, stop in taken)
+        free = max(stop for _, stop in ranges)
         yield sentence("confirm.first_seed", f"{rule}. Leave it out, or begin at {free} or later")
     if first > _MOST_SEED:
         yield sentence("confirm.first_seed", f"must be at most {_MOST_SEED}. Let the search begin lower", str(first))
 
 
 def _data_problems(confirm: ConfirmConfig, cells: Sequence[TrialConfig]) -> Iterator[str]:
-    taken = {cell.training.data_seed for cell in cells}
-    used = sorted(taken & {confirm_data_seed(cell, confirm) for cell in cells})
+    searched = {cell.training.data_seed for cell in cells}
+    used = sorted(searched & {confirm_data_seed(cell, confirm) for cell in cells})
     if used:
         rule = f"{used[0]} is not fresh: the search has data of training.data_seed {used[0]}"
-        yield sentence("confirm.data_seed", f"{rule}. Give another one, {max(taken) + 1} say")
-    elif confirm.data_seed is None and max(taken) >= _MOST_SEED:
+        yield sentence("confirm.data_seed", f"{rule}. Give another one, {max(searched) + 1} say")
+    elif confirm.data_seed is None and max(searched) >= _MOST_SEED:
         yield sentence("confirm.data_seed", "must be given where training.data_seed is the largest that there is")

@@ -33,7 +33,7 @@ def config_of(
     Raises:
         ConfigError: these values together are no valid trial.
     """
-    data = merge(TrialConfig, written(cell), nested_values(values))
+    data = merge(TrialConfig, shortest_form(cell), nested_values(values))
     training = data.setdefault("training", {})
     training |= {"until": until} if until else {}
     training |= {"turns": [to_dict(turn) for turn in turns]} if turns else {}
@@ -41,7 +41,7 @@ def config_of(
     return trial
 
 
-def fresh(config: TrialConfig, seeds: int, first_seed: int, data_seed: int) -> TrialConfig:
+def with_fresh_seeds(config: TrialConfig, seeds: int, first_seed: int, data_seed: int) -> TrialConfig:
     """The trial with other initial weights and other data: all else is equal.
 
     Raises:
@@ -75,26 +75,26 @@ def nested_values(values: Mapping[str, Any]) -> dict[str, Any]:
     return entry
 
 
-def written(trial: TrialConfig) -> dict[str, Any]:
+def shortest_form(trial: TrialConfig) -> dict[str, Any]:
     """The trial as the shortest study file would write it: without the fields that have their default.
 
     So a default that follows from another field follows from that field's new value when something is laid over it.
     """
-    data = _written(trial, None)
+    data = _shortest(trial, None)
     if trial.training.amplitude_penalty == default_penalty(trial.model):
         data["training"].pop("amplitude_penalty", None)
     return data
 
 
-def _written(config: Any, usual: Any) -> dict[str, Any]:
+def _shortest(config: Any, usual: Any) -> dict[str, Any]:
     """Fields of a config that differ from ``usual`` (None: from the defaults of its class); named parts always."""
     data: dict[str, Any] = {"name": config.name} if getattr(config, "kind", None) in registry.KINDS else {}
     for field in dataclasses.fields(config):
         value, before = getattr(config, field.name), getattr(usual, field.name, default(field))
         if registered_kind(field) is not None:
-            data[key_of(field)] = _written(value, None)
+            data[key_of(field)] = _shortest(value, None)
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-            data[key_of(field)] = _written(value, before if isinstance(before, type(value)) else None)
+            data[key_of(field)] = _shortest(value, before if isinstance(before, type(value)) else None)
         elif type(value) is not type(before) or value != before:
             data[key_of(field)] = plain(value)
     return data

@@ -23,8 +23,8 @@ from memsweep.config.schema.axes import Axes, root
 from memsweep.config.schema.canonical import MISSING, plain_at
 from memsweep.config.schema.search import Domain, same
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.config.search.domains import Space, fields_of, meet, order, touched
-from memsweep.config.search.suggestion import fixed_of, nested_values, written
+from memsweep.config.search.domains import Space, fields_of, order, overlap, set_paths
+from memsweep.config.search.suggestion import fixed_of, nested_values, shortest_form
 
 _HOME = "search"
 _MOST_BUILT = 3_000
@@ -53,7 +53,7 @@ def extreme_trials(
     complete = len(cells) == math.prod(sizes)  # else a cell's number does not tell its place on the axes
     # where some cells are left out, a value of an axis that causes a problem may be among them: none is named
     causes = Causes({**values, **(axes if len(chosen) == len(cells) else {})}, home=_HOME)
-    set_fields, changed = list(_set_by(base)), touched(space)
+    set_fields, changed = list(_set_by(base)), set_paths(space)
     wrong: dict[str, None] = {}
     trials: list[TrialConfig] = []
     for number in chosen:
@@ -67,7 +67,7 @@ def extreme_trials(
             text = f"nothing is searched where no condition holds{where}. Search a field there"
             wrong |= {sentence(_HOME, text): None}
             continue
-        base, cell_trials = written(cells[number]), list[TrialConfig]()
+        base, cell_trials = shortest_form(cells[number]), list[TrialConfig]()
         for suggestion in suggestions:
             refused: list[Problem] = []
             trial = build(TrialConfig, merge(TrialConfig, base, nested_values(suggestion)), "", refused)
@@ -149,17 +149,15 @@ def _lost(
     A default follows from other fields (of another model, say), and a value that equals it cannot be told from it.
 
     Args:
-        cell: its trial without a suggestion.
-        entry: axis -> its value there.
-        trials: made of the cell by suggestions.
-        changed: paths that suggestions set.
+        cell, entry: a trial of the grid, and axis -> its value there.
+        trials: the cell's trials under suggestions, which set the paths ``changed``.
         set_fields: paths that the study's base sets.
     """
     on_axes = dict.fromkeys(leaf for axis, value in entry.items() for leaf in fields_of(root(axis), value))
     for path in {**dict.fromkeys(set_fields), **on_axes}:
         section, _, key = path.partition(".")
         part: type = type(getattr(cell, section, None))
-        if any(meet(path, leaf) for leaf in changed) or (path not in on_axes and decider(part, key)):
+        if any(overlap(path, leaf) for leaf in changed) or (path not in on_axes and decider(part, key)):
             continue
         before = plain_at(cell, path)
         after = next((now for trial in trials if not same(now := plain_at(trial, path), before)), before)
