@@ -16,8 +16,7 @@ from torch import Tensor
 from engine import task_config, trial
 from memsweep import registry
 from memsweep.config.core.build import config_from
-from memsweep.config.schema.groups import GroupConfig, GroupsConfig
-from memsweep.config.schema.training import TrainingConfig, Turn
+from memsweep.config.schema.training import GroupConfig, GroupsConfig, TrainingConfig, Turn
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build

@@ -38,13 +38,13 @@ class Cells:
     """The cells of a study, and the values that their fields have.
 
     Args:
-        rows: a trial for each cell; none where something else is wrong.
+        trials: one for each cell; none where something else is wrong.
         axes: of the grid, dotted path -> values as written.
         search: what is searched in the cells.
     """
 
-    def __init__(self, rows: Sequence[TrialConfig], axes: Mapping[str, Sequence[Any]], search: Search | None) -> None:
-        self.rows, self.axes = rows, axes
+    def __init__(self, trials: Sequence[TrialConfig], axes: Mapping[str, Sequence[Any]], search: Search | None) -> None:
+        self.trials, self.axes = trials, axes
         self.space = search.space if search is not None else {}
 
     def values(self, path: str) -> list[Any]:
@@ -54,7 +54,7 @@ class Cells:
             below = path.removeprefix(searched).removeprefix(".")
             every: Iterable[Any] = (at_path(value, below) for value in self.space[searched].values)
         else:
-            every = (plain_at(row, path) for row in self.rows)
+            every = (plain_at(trial, path) for trial in self.trials)
         return list({_key(value): value for value in every if value is not MISSING}.values())
 
     def searched(self, path: str) -> str:
@@ -65,9 +65,9 @@ class Cells:
         """The dotted path of every field of any cell."""
         sections = {
             id(part): (field.name, part)
-            for row in self.rows
-            for field in dataclasses.fields(row)
-            if (part := getattr(row, field.name)) is not None
+            for trial in self.trials
+            for field in dataclasses.fields(trial)
+            if (part := getattr(trial, field.name)) is not None
         }
         return list(dict.fromkeys(p for name, part in sections.values() for p in flatten({name: to_dict(part)})))
 
@@ -82,11 +82,11 @@ class Cells:
     def select(self, *conditions: Mapping[str, Any]) -> list[TrialConfig]:
         """The cells that meet these conditions, searched fields aside."""
         wanted = [(p, value) for side in conditions for p, value in side.items() if not self.searched(p)]
-        return [row for row in self.rows if all(same(plain_at(row, path), value) for path, value in wanted)]
+        return [trial for trial in self.trials if all(same(plain_at(trial, path), value) for path, value in wanted)]
 
     def reported(self) -> list[str]:
         """The metric that all tasks report of each replica."""
-        classes = {registry.get(registry.TASK, row.task.name) for row in self.rows}
+        classes = {registry.get(registry.TASK, trial.task.name) for trial in self.trials}
         return sorted(frozenset.intersection(*(frozenset(getattr(each, "reports", ())[:1]) for each in classes)))
 
 
@@ -102,7 +102,7 @@ def read_comparisons(data: Any, path: str, cells: Cells, problems: list[str]) ->
     for index, entry in enumerate(data):
         here = f"{path}[{index}]"
         wrong = list(_form_problems(entry, here))
-        comparison = None if wrong or not cells.rows else _comparison(entry, here, cells, wrong)
+        comparison = None if wrong or not cells.trials else _comparison(entry, here, cells, wrong)
         problems += wrong
         if comparison is None:
             continue
@@ -186,23 +186,23 @@ def _pair_problems(made: Comparison, path: str, cells: Cells) -> Iterator[str]:
         yield sentence(path, "compares a side with itself")
         return
     sides = {side: cells.select(getattr(made, side), made.at) for side in ("left", "right")}
-    for side, rows in sides.items():
-        if not rows:
+    for side, trials in sides.items():
+        if not trials:
             yield sentence(f"{path}.{side}", "the study has no cell with all of these values (and those of 'at')")
             return
-    keys = {side: [_key([plain_at(row, p) for p in made.same]) for row in rows] for side, rows in sides.items()}
-    for side, rows in sides.items():
-        if len(set(keys[side])) < len(rows):
+    keys = {side: [_key([plain_at(trial, p) for p in made.same]) for trial in trials] for side, trials in sides.items()}
+    for side, trials in sides.items():
+        if len(set(keys[side])) < len(trials):
             open_axes = [axis for axis in cells.axes if not {*cells.fields(axis)} <= {*made.same}]
             paths = [p for axis in open_axes for p in (cells.fields(axis) if axis == ROWS else (axis,))]
-            varied = [p for p in paths if len({_key(plain_at(row, p)) for row in rows}) > 1]
+            varied = [p for p in paths if len({_key(plain_at(trial, p)) for trial in trials}) > 1]
             rule = f"several cells of one side differ in {_listed(varied)} alone: name it on both sides or in 'at'"
             yield sentence(path, rule)
             return
     if not {*keys["left"]} & {*keys["right"]}:
         yield sentence(path, "no cell of the one side agrees with one of the other in all other axes")
     ball = BALL_OF.get(made.metric)
-    if ball and any(ball not in row.perturbation.balls for rows in sides.values() for row in rows):
+    if ball and any(ball not in trial.perturbation.balls for trials in sides.values() for trial in trials):
         yield sentence(path, f"{made.metric} needs {ball} among perturbation.balls")
 
 

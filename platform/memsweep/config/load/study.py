@@ -77,22 +77,22 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
     base = {key: data[key] for key in keys(TrialConfig) if key in data}
     if search is not None:
         base = complete_base(base, axes, search.space)
-    rows = expand(base, axes, problems, for_models=for_models(protocol))
+    trials = expand(base, axes, problems, for_models=for_models(protocol))
 
     # 4. what only the sections and the trials together show
     resources = section(ResourcesConfig, data.get(_RESOURCES, {}), _RESOURCES, problems)
     if resources is not None:
-        problems += resources.sharing_problems(rows)
+        problems += resources.sharing_problems(trials)
     if search is not None:
-        problems += search_problems(search, rows, axes, base, resources, name)
+        problems += search_problems(search, trials, axes, base, resources, name)
     if confirm is not None:
-        problems += confirm_problems(confirm, search, rows, searches=data[SEARCH] is not None)
-    claims = study_claims(data.get(CLAIMS), Cells(rows, axes, search), problems)
+        problems += confirm_problems(confirm, search, trials, searches=data[SEARCH] is not None)
+    claims = study_claims(data.get(CLAIMS), Cells(trials, axes, search), problems)
     if problems or resources is None:
         raise _shortened(problems, source)
     return SweepConfig(
         name=name,
-        rows=rows,
+        rows=trials,
         grid=axes,
         resources=resources,
         description=study_files.description(path.read_text("utf-8")),

@@ -105,13 +105,13 @@ class SweepConfig:
 
     Attributes:
         name: the study's name as its author wrote it (any text; the results folder escapes it).
-        rows: every trial of the grid, in the order of the axes, the last axis fastest.
+        rows: the trials of the grid, in the order of the axes, the last axis fastest.
         grid: the axes as they were written: dotted path -> values.
         resources: the resources of a pack.
         description: the comment lines at the top of the study file.
         claims: what was published about these conditions, for the report; None where the study claims nothing.
         protocol: the preset under the study's own settings (memsweep.config.schema.protocols).
-        search: the searched fields; the rows are then the cells in which, or over which, they are searched.
+        search: the searched fields; the trials are then the cells in which, or over which, they are searched.
         confirm: how the winners are retrained; None where they are not.
     """
 

@@ -25,7 +25,7 @@ def config_of(
     with its name, and a task or model of another name keeps the fields that the cell sets to other than their default.
 
     Args:
-        cell: a row of the study's grid.
+        cell: a trial of the study's grid.
         values: dotted path -> plain value; a part may be its name or ``{name: ..., its fields}``.
         until: optimizer steps after which training ends early; 0 for all of them.
         turns: settings of earlier stretches of the training.
@@ -57,7 +57,7 @@ def fixed_of(cell: TrialConfig, space: Mapping[str, Domain]) -> dict[str, Any]:
     """The cell's own values of the fields that conditions (``when``) name and that are not searched.
 
     Args:
-        cell: a row of the study's grid.
+        cell: a trial of the study's grid.
         space: dotted path -> domain.
 
     Returns:

@@ -16,8 +16,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from memsweep.config.schema.groups import GroupConfig
-from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.training import GroupConfig, TrainingConfig
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.models.base import Group
 
