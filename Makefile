@@ -52,7 +52,7 @@ export PYTHONUNBUFFERED := 1
 
 .PHONY: help env sweep test test-all drill bench check format ui image audit cluster submit cluster-down ci-deps clean
 
-help: ## this list
+help: ## show this list
 	@printf 'memsweep: can this recurrent model hold this memory, and does it stay that way when its weights move?\n\n'
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
 	@printf '\n  make sweep STUDY=quickstart ARGS="training.seeds=10"\n  make test ARGS="-k house -x"\n'
@@ -67,7 +67,7 @@ env: ## make or refresh .venv (TORCH=system: use the torch that is installed, ad
 	  $(PYTHON) -c 'import torch, numpy, pytest' || \
 	    { echo "TORCH=system needs torch, numpy and pytest in $(PYTHON); install them there, or leave TORCH out." >&2; exit 2; }; fi; \
 	if [ -f $(STAMP) ] && [[ "$$(cat $(STAMP))" != "$(PLACE) "* ]]; then \
-	  echo "env: $(VENV) was made elsewhere or for another TORCH; making it anew"; rm -rf $(VENV); fi; \
+	  echo "env: $(VENV) was made elsewhere or for another TORCH; making it again"; rm -rf $(VENV); fi; \
 	started=$$SECONDS; \
 	if [ "$(TORCH)" = system ]; then \
 	  echo "env: $(VENV) over the packages of $$($(PYTHON) -c 'import sys; print(sys.prefix)'): the engine, its tests and the benchmarks, no sweeps"; \
@@ -88,25 +88,25 @@ env: ## make or refresh .venv (TORCH=system: use the torch that is installed, ad
 sweep: env ## run STUDY (default quickstart) and print its verdicts; ARGS= overrides and flags
 	@$(PY) -m memsweep sweep $(STUDY) --results $(RESULTS) $(ARGS)
 
-test: env ## run the tests, JOBS=2 at once; ARGS= for pytest; what is not installed (browser, ...) is skipped with a reason
+test: env ## run the tests, JOBS=2 at once; ARGS= for pytest; skips tests whose programs (browser, ...) are missing, with a reason
 	@$(PY) -m pytest $(SIDE_BY_SIDE) --durations=20 $(ARGS)
 
-test-all: env ## these, all combinations of their parameters, and what takes minutes (the whole quickstart); ARGS= for pytest
+test-all: env ## run these, all combinations of parameters, and tests of minutes (the whole quickstart); ARGS= for pytest
 	@$(PY) -m pytest $(SIDE_BY_SIDE) --durations=20 -m "not drill" $(ARGS)
 
-drill: env ## break sweeps in every way and count what is lost (nothing): minutes; ARGS= for pytest
+drill: env ## inject faults into sweeps and count the lost trials (none): more than an hour; ARGS= for pytest
 	@$(PY) -m pytest -m drill $(ARGS)
 
 bench: env ## measure how fast it is, against the published loop (about half an hour); ARGS="step --quick"
 	@OMP_NUM_THREADS=1 $(PY) -m benchmarks $(ARGS)
 
-check: env ## formatting, lint, types, import floors
+check: env ## check formatting, lint, types, import order
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
 
-format: env ## format the code and mend what lint can mend
+format: env ## format the code and repair lint errors that can be repaired
 	$(PY) -m ruff check --fix-only .
 	$(PY) -m ruff format .
 
@@ -125,14 +125,14 @@ image: ## build the image of the cluster (GPU=1: with CUDA; TORCH_INDEX= where p
 	  python3 /opt/memsweep/share/requirements.py check-torch $(VARIANT); \
 	echo "image: $(IMAGE) is built ($$((SECONDS - started)) s)"
 
-audit: ## ask for known vulnerabilities of the pinned packages and, where it is built, of the image
+audit: ## list known vulnerabilities of the pinned packages and, if it is built, of the image
 	@if [ ! -x $(AUDIT)/bin/pip-audit ]; then \
 	  rm -rf $(AUDIT); $(PYTHON) -m venv $(AUDIT); \
 	  $(AUDIT)/bin/python -m pip --disable-pip-version-check --no-input -qq install pip-audit==$(AUDIT_VERSION) || { rm -rf $(AUDIT); exit 2; }; fi; \
 	image=(); if docker image inspect $(IMAGE) >/dev/null 2>&1; then image=(docker run --rm --user 0 $(IMAGE) sh -c); fi; \
 	$(PYTHON) docker/audit.py $(AUDIT)/bin/pip-audit constraints.txt "$${image[@]}"
 
-cluster: image ## a cluster on this machine: Ray, MLflow, PostgreSQL, S3 in containers (WORKERS=2, GPU=1)
+cluster: image ## start a cluster on this machine: Ray, MLflow, PostgreSQL, S3 in containers (WORKERS=2, GPU=1)
 	@python3 docker/environment.py .env.example $(ENV_FILE)
 	@started=$$SECONDS; \
 	workers=$(or $(WORKERS),$$($(call SETTING,CLUSTER_WORKERS))); \
@@ -155,12 +155,12 @@ cluster-down: ## stop the cluster; its volumes (results, MLflow's database) stay
 	@$(COMPOSE) --profile gpu down --remove-orphans
 	@echo "cluster: down. 'make cluster' goes on where it was; its data: docker volume ls --filter name=memsweep"
 
-# What the tests want from outside, by the program that shows whether it is there.
+# System packages that the tests need, each with a program that shows whether it is installed.
 CI_PACKAGES := chromium=chromium,fonts-dejavu-core c++=g++ ip=iproute2 unshare=util-linux
 CI_PACKAGES += /usr/lib/postgresql/*/bin/initdb=postgresql
 CI_PACKAGES += $(if $(RIG),dockerd=docker.io iptables=iptables mmdebstrap=mmdebstrap)
 
-ci-deps: ## install what the tests want from outside, on Debian or Ubuntu (as root): a browser, a compiler, servers
+ci-deps: ## install system packages for the tests, on Debian or Ubuntu (as root): a browser, a compiler, servers
 	@if [ ! -x $(SWIFT)/bin/swift-proxy-server ]; then \
 	  echo "ci-deps: installing OpenStack Swift, an S3 server, in $(SWIFT)"; \
 	  rm -rf $(SWIFT); $(PYTHON) -m venv $(SWIFT); \
