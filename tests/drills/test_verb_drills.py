@@ -53,7 +53,7 @@ def test_added_widths_and_seeds_are_computed_and_nothing_else(tmp_path: Path, ta
             assert {(row["training"]["first_seed"], row["training"]["seeds"]) for row in new} == {(2, 1)}
         assert len(drill.asked()) - before.asked == trainings * STEPS
         kept = before.whole.items() <= drill.whole().items()
-        tally.record("rows added", 1, 0 if kept else 1, len(drill.asked()) - before.asked - trainings * STEPS, kept)
+        tally.record("trials added", 1, 0 if kept else 1, len(drill.asked()) - before.asked - trainings * STEPS, kept)
         assert kept
         before = drill.now()
     assert start.whole.items() <= before.whole.items()
