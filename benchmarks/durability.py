@@ -29,7 +29,7 @@ from memsweep.sweep.planning.plan_file import write_plan
 from memsweep.sweep.store import results
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import Journal
-from memsweep.sweep.store.lease import held
+from memsweep.sweep.store.lease import hold_lease
 from memsweep.sweep.worker.execute import execute_pack
 
 PAIRS = 3
@@ -85,7 +85,7 @@ def _seconds(study: str, words: tuple[str, ...], results: Path, leased: bool, wo
     sweep = load_study(study, words, ROOT)
     plan = make_plan(sweep, identified(sweep), ())
     began = time.perf_counter()
-    with held(Location.at(results), lambda: None) if leased else contextlib.nullcontext():
+    with hold_lease(Location.at(results), lambda: None) if leased else contextlib.nullcontext():
         write_plan(results / sweep.name, plan, {})
         done = run_plan(plan, workspace=ROOT, results=results, launch=Launch(inline=True), work=work)
     if len(done.finished) < len(plan.trials):

@@ -13,7 +13,7 @@ from memsweep.cli import main
 from memsweep.config.load.study import load_study
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import GIVE_UP_AFTER, Journal, State, TrialStatus, read_statuses
-from memsweep.sweep.store.lease import held
+from memsweep.sweep.store.lease import hold_lease
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import TABLES
 from paths import ROOT
@@ -217,7 +217,7 @@ def test_status_counts_rows_as_a_new_driver_would_find_them(results: Path, capsy
     assert " running  " not in told
     assert "not running; to finish it" in told
     assert "to finish it: memsweep resume small" in told
-    with held(store.location, lambda: None):
+    with hold_lease(store.location, lambda: None):
         assert verb("status", results, STUDY) == 0
         told = capsys.readouterr().out
         assert "1 running" in told

@@ -105,7 +105,7 @@ def report(args: argparse.Namespace) -> int:
 def sync(args: argparse.Namespace) -> int:
     """Writes to MLflow every stored result that it lacks; exit code 1 where something is still missing."""
     from memsweep import report as reports
-    from memsweep.sweep.store.lease import held
+    from memsweep.sweep.store.lease import hold_lease
     from memsweep.sweep.tracking import sync as bring_up
 
     registry.discover(Path(args.workspace))
@@ -116,7 +116,7 @@ def sync(args: argparse.Namespace) -> int:
             f"the plan of {made.study!r} does not say which run of MLflow is its own: an older version wrote it. Run "
             "its study file once more (memsweep sweep STUDY); finished results are reused, and written to MLflow."
         )
-    with held(store.location, lambda: None):
+    with hold_lease(store.location, lambda: None):
         done = bring_up(
             None,
             store.location.parent,

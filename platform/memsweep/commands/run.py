@@ -64,10 +64,10 @@ class Run:
             MemsweepError: the results cannot be written, or the resources are missing; nothing has been started.
         """
         from memsweep.sweep.signals import terminate_like_ctrl_c
-        from memsweep.sweep.store.lease import held
+        from memsweep.sweep.store.lease import hold_lease
 
         self._check()
-        with terminate_like_ctrl_c(), held(self._store.location, self._on_lease_lost):
+        with terminate_like_ctrl_c(), hold_lease(self._store.location, self._on_lease_lost):
             try:
                 code = self._run()
             except KeyboardInterrupt:

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.lease import HeldError, Holder, held, holder
+from memsweep.sweep.store.lease import HeldError, Holder, hold_lease, holder
 from processes import wait_for
 
-LISTENED = "its heart is listened for"
-"""Is logged when a claim of a process that cannot be looked at is waited for."""
+LISTENED = "waits for its next heartbeat"
+"""Is logged while the heartbeat of a holder on another machine is awaited."""
 
 
 def ignore() -> None:
@@ -27,7 +27,7 @@ def ignore() -> None:
 
 
 def hold_until_killed(folder: Path, ready: multiprocessing.synchronize.Event) -> None:
-    with held(Location.at(folder), ignore, beat=0.1, expiry=2.0):
+    with hold_lease(Location.at(folder), ignore, beat=0.1, expiry=2.0):
         ready.set()
         time.sleep(600)
 
@@ -49,7 +49,7 @@ def test_the_second_is_told_who_holds_it_and_a_killed_holder_is_forgotten_at_onc
     tmp_path: Path, other: multiprocessing.context.SpawnProcess
 ) -> None:
     place = Location.at(tmp_path)
-    with pytest.raises(HeldError, match=rf"process {other.pid} on {socket.gethostname()}"), held(place, ignore):
+    with pytest.raises(HeldError, match=rf"process {other.pid} on {socket.gethostname()}"), hold_lease(place, ignore):
         pytest.fail("two hold it")
     who = holder(place)
     assert who is not None
@@ -57,7 +57,7 @@ def test_the_second_is_told_who_holds_it_and_a_killed_holder_is_forgotten_at_onc
     other.kill()
     other.join(60)
     assert holder(place) is None
-    with held(place, ignore):
+    with hold_lease(place, ignore):
         mine = holder(place)
         assert mine is not None
         assert mine[0].pid == os.getpid()
@@ -70,11 +70,11 @@ def test_a_holder_that_slept_is_taken_for_dead_and_gives_way_when_it_wakes(
 ) -> None:
     place = Location.at(tmp_path)
     os.kill(other.pid, signal.SIGSTOP)
-    with pytest.raises(HeldError), held(place, ignore, beat=0.1, expiry=60.0):
+    with pytest.raises(HeldError), hold_lease(place, ignore, beat=0.1, expiry=60.0):
         pytest.fail("it was heard a moment ago")
     time.sleep(2.5)
     lost = threading.Event()
-    with held(place, lost.set, beat=0.1, expiry=2.0):
+    with hold_lease(place, lost.set, beat=0.1, expiry=2.0):
         os.kill(other.pid, signal.SIGCONT)
         wait_for(lambda: len(list((tmp_path / "lease").iterdir())) == 1)
         assert not lost.is_set()  # it is the other that gives way
@@ -86,7 +86,7 @@ def test_a_holder_that_slept_is_taken_for_dead_and_gives_way_when_it_wakes(
 def test_whoever_loses_the_lease_is_told_once(tmp_path: Path) -> None:
     place = Location.at(tmp_path)
     told: list[bool] = []
-    with held(place, lambda: told.append(True), beat=0.05, expiry=2.0):
+    with hold_lease(place, lambda: told.append(True), beat=0.05, expiry=2.0):
         for claim in (tmp_path / "lease").iterdir():
             claim.unlink()
         wait_for(lambda: told)
@@ -97,7 +97,7 @@ def test_whoever_loses_the_lease_is_told_once(tmp_path: Path) -> None:
 def claim_once(folder: Path, start: multiprocessing.synchronize.Barrier, won: multiprocessing.Queue[bool]) -> None:
     start.wait(60)
     try:
-        with held(Location.at(folder), ignore):
+        with hold_lease(Location.at(folder), ignore):
             won.put(True)
             start.wait(60)  # hold it until all have tried
     except HeldError:
@@ -116,7 +116,7 @@ def test_of_many_that_claim_at_once_one_wins_at_most(tmp_path: Path) -> None:
         process.join(60)
         assert process.exitcode == 0
     assert wins <= 1
-    with held(Location.at(tmp_path), ignore):  # and nothing of the contest stays in the way
+    with hold_lease(Location.at(tmp_path), ignore):  # and nothing of the contest stays in the way
         assert len(list((tmp_path / "lease").iterdir())) == 1
 
 
@@ -125,13 +125,13 @@ def test_a_claim_that_a_power_cut_left_half_counts_until_it_is_old(
 ) -> None:
     place = Location.at(tmp_path)
     place.write("lease/half.json", b'{"host": "a')
-    with held(place, ignore, expiry=1.0):
+    with hold_lease(place, ignore, expiry=1.0):
         assert LISTENED in caplog.text
     place.write("lease/half.json", b'{"host": "a')
     old = time.time() - 3600
     os.utime(tmp_path / "lease" / "half.json", (old, old))
     caplog.clear()
-    with held(place, ignore):
+    with hold_lease(place, ignore):
         assert not (tmp_path / "lease" / "half.json").exists()
         assert LISTENED not in caplog.text
 
@@ -153,7 +153,10 @@ def test_a_driver_of_another_machine_is_known_by_its_heart(tmp_path: Path) -> No
     heart = threading.Thread(target=beat)
     heart.start()
     try:
-        with pytest.raises(HeldError, match="process 7 on elsewhere"), held(Location.at(tmp_path), ignore, expiry=10.0):
+        with (
+            pytest.raises(HeldError, match="process 7 on elsewhere"),
+            hold_lease(Location.at(tmp_path), ignore, expiry=10.0),
+        ):
             pytest.fail("its heart beats")
     finally:
         ended.set()
@@ -164,7 +167,7 @@ def test_a_driver_of_another_machine_that_died_just_now_is_waited_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     claim = a_claim_of_another_machine(tmp_path)
-    with held(Location.at(tmp_path), ignore, expiry=1.0):
+    with hold_lease(Location.at(tmp_path), ignore, expiry=1.0):
         assert LISTENED in caplog.text
         assert not claim.exists()
 

@@ -313,7 +313,7 @@ def test_of_eight_threads_that_claim_a_lease_at_once_one_gets_it(tmp_path: Path)
     def claim(_: int) -> str:
         start.wait()
         try:
-            with lease.held(place, lambda: None):
+            with lease.hold_lease(place, lambda: None):
                 settled.wait(timeout=600)
                 return "won"
         except lease.HeldError as refused:
@@ -325,20 +325,20 @@ def test_of_eight_threads_that_claim_a_lease_at_once_one_gets_it(tmp_path: Path)
     assert said.count("won") == 1
     assert sum("another driver is at work" in word for word in said) == 7
     assert lease.holder(place) is None
-    with lease.held(place, lambda: None):
+    with lease.hold_lease(place, lambda: None):
         assert lease.holder(place) is not None
 
 
 CLAIMANT = """
 import sys
-from memsweep.sweep.store.lease import HeldError, held
+from memsweep.sweep.store.lease import HeldError, hold_lease
 from memsweep.sweep.store.filesystem import Location
 place = Location.at(sys.argv[1])
 place.names()
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    with held(place, lambda: None):
+    with hold_lease(place, lambda: None):
         print("won", flush=True)
         sys.stdin.readline()
 except HeldError:

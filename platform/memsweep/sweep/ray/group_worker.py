@@ -13,7 +13,7 @@ from memsweep import registry
 from memsweep.config.schema.canonical import trial_from_dict
 from memsweep.sweep.ray.coordinator import Assignment, WorkerResult
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.retry import patient
+from memsweep.sweep.store.retry import storage_retries
 from memsweep.sweep.worker import provenance
 from memsweep.sweep.worker.execute import GroupFailedError, PackJob, can_resume, guarded
 from memsweep.sweep.worker.failure import TimeLimitError, failure_of
@@ -39,7 +39,7 @@ def run_assignments(config: dict[str, Any]) -> None:
     threading.Thread(target=_exit_on_abort, args=(coordinator,), name="memsweep abort", daemon=True).start()
     registry.discover(Path(job.workspace))
     number = 0
-    with memory_limit(job.memory), patient():
+    with memory_limit(job.memory), storage_retries():
         while (assignment := ray.get(coordinator.assignment.remote(number))) is not None:
             number += 1
             result = _result(job, assignment, rank, workers, coordinator)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from memsweep.errors import StoreError
 from memsweep.redaction import redacted, without_secrets
-from memsweep.sweep.store.retry import patiently
+from memsweep.sweep.store.retry import with_retries
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -117,7 +117,7 @@ class Location:
             FileNotFoundError: there is none.
         """
         try:
-            return patiently(lambda: self._get(self.path(name), most))
+            return with_retries(lambda: self._get(self.path(name), most))
         except FileNotFoundError:
             raise
         except OSError:
@@ -137,7 +137,7 @@ class Location:
         """Write files in order, so that the last one is the commit point of all."""
         if self.local is None:
             for name, data in files.items():
-                patiently(partial(self._put, self.path(name), data))
+                with_retries(partial(self._put, self.path(name), data))
             return
         with contextlib.ExitStack() as cleanup:
             staged = {name: self._staged(name, data, cleanup) for name, data in files.items()}
@@ -148,7 +148,7 @@ class Location:
 
     def exists(self, name: str) -> bool:
         """Whether there is such a file."""
-        return bool(patiently(lambda: self.files.get_file_info(self.path(name))).is_file)
+        return bool(with_retries(lambda: self.files.get_file_info(self.path(name))).is_file)
 
     def names(self, folder: str = "") -> dict[str, int]:
         """The files in a folder, without those below: name -> size in bytes; empty where there is no such folder."""
@@ -163,7 +163,7 @@ class Location:
     def delete(self, name: str) -> None:
         """Delete a file that may be there or not."""
         with contextlib.suppress(FileNotFoundError):
-            patiently(lambda: self.files.delete_file(self.path(name)))
+            with_retries(lambda: self.files.delete_file(self.path(name)))
 
     def move(self, name: str, to: str) -> None:
         """Give a file another name below this place.
@@ -174,12 +174,12 @@ class Location:
         if not self.exists(name):  # a bucket says so in other words
             raise FileNotFoundError(self.path(name))
         self._make_folder(self.path(to))
-        patiently(lambda: self.files.move(self.path(name), self.path(to)))
+        with_retries(lambda: self.files.move(self.path(name), self.path(to)))
 
     def delete_all(self) -> None:
         """Delete this folder with everything in it; it may be there or not."""
         with contextlib.suppress(FileNotFoundError):
-            patiently(lambda: self.files.delete_dir(self.path()))
+            with_retries(lambda: self.files.delete_dir(self.path()))
 
     def slot(self, name: str) -> PlaceSlot:
         """One file as a checkpoint's slot."""
@@ -198,7 +198,7 @@ class Location:
         Raises:
             FileNotFoundError: there is no such file.
         """
-        return patiently(lambda: self._age(name))
+        return with_retries(lambda: self._age(name))
 
     def _age(self, name: str) -> float:
         probe = f"{STAGING}/clock.{uuid.uuid4().hex}"
@@ -218,7 +218,7 @@ class Location:
         from pyarrow.fs import FileSelector
 
         try:
-            return patiently(lambda: self.files.get_file_info(FileSelector(self.path(folder), allow_not_found=True)))
+            return with_retries(lambda: self.files.get_file_info(FileSelector(self.path(folder), allow_not_found=True)))
         except NotADirectoryError:
             return []
         except FileNotFoundError:  # although that is allowed: the folder was made between two looks of Arrow's

@@ -1,8 +1,8 @@
-"""The lease of a sweep: one driver at a time, known by a claim whose heart beats.
+"""The lease of a sweep: a lease file with a heartbeat, so that one driver works on a study at a time.
 
-To claim is to write a file of one's own, to look, and to withdraw when somebody else's is there. Two that claim at
-the same moment may both withdraw, and try again; they can never both stay. That needs no more of a storage than that
-a listing shows what was written before it, which disks and object stores give.
+A driver writes its own lease file, lists the folder, and deletes its file when it sees another one. Two drivers that
+start at the same moment may both withdraw and try again, but never both stay. The storage only has to list each file
+that was written before, as disks and object stores do.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from memsweep.errors import MemsweepError
 from memsweep.redaction import without_secrets
 from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.record import now
-from memsweep.sweep.store.retry import patient
+from memsweep.sweep.store.retry import storage_retries
 
 HEARTBEAT = 5.0
-"""Seconds between the beats of a claim."""
+"""Seconds between two heartbeats of a lease file."""
 EXPIRY = 30.0
-"""Seconds without a beat after which a holder counts as dead; a process of this machine that has ended, at once."""
+"""Seconds without a heartbeat after which a holder counts as dead. An ended process of this machine does at once."""
 
 _log = logging.getLogger(__name__)
 _FOLDER = "lease"
@@ -38,19 +38,19 @@ _TRIES = 6
 
 
 class HeldError(MemsweepError):
-    """Another driver is at work on this sweep."""
+    """Another driver holds the lease of this sweep."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who drives a sweep.
+    """The process that drives a sweep.
 
     Attributes:
-        host, pid: where.
-        machine: tells one running machine (and container) from all others.
-        born: when the process started, in the kernel's ticks: a process number is used again.
-        since: when it claimed, UTC, ISO 8601.
-        command: what it was asked to do.
+        host, pid: name of its machine, and its process number.
+        machine: unique name of the running machine and container.
+        born: start of the process in the kernel's ticks, because a process number is used again.
+        since: when it took the lease, UTC, ISO 8601.
+        command: its command line without secrets, 200 characters at most.
     """
 
     host: str
@@ -64,7 +64,7 @@ class Holder:
     def me(cls) -> Holder:
         """This process."""
         words = without_secrets(" ".join([os.path.basename(sys.argv[0]), *sys.argv[1:]])) if sys.argv else ""
-        return cls(socket.gethostname(), os.getpid(), _machine(), _born(os.getpid()), now(), words[:200])
+        return cls(socket.gethostname(), os.getpid(), _machine(), _start_time(os.getpid()), now(), words[:200])
 
     @property
     def is_here(self) -> bool:
@@ -73,156 +73,157 @@ class Holder:
 
     @property
     def process_is_gone(self) -> bool:
-        """Whether it ran on this machine and has ended; False on another one, which only its silence tells."""
-        return self.is_here and _born(self.pid) != self.born
+        """Whether it ran on this machine and has ended; False for another machine, where only the heartbeat tells."""
+        return self.is_here and _start_time(self.pid) != self.born
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}, since {self.since} ({self.command})"
 
 
-def holder(place: Location) -> tuple[Holder, float] | None:
-    """Who drives the sweep in this folder and how many seconds ago its heart beat last; None when nobody does.
+def holder(location: Location) -> tuple[Holder, float] | None:
+    """The driver of the sweep in this folder and the age of its heartbeat in seconds; None when it is not running.
 
     Raises:
         StoreError: the storage cannot be read.
     """
-    with storage_errors("read", place / _FOLDER):
-        alive = _alive(place, but="")
-    return alive[0] if alive else None
+    with storage_errors("read", location / _FOLDER):
+        holders = _live_holders(location, own="")
+    return holders[0] if holders else None
 
 
 @contextmanager
-def held(
-    place: Location, on_loss: Callable[[], None], *, beat: float = HEARTBEAT, expiry: float = EXPIRY
+def hold_lease(
+    location: Location, on_loss: Callable[[], None], *, beat: float = HEARTBEAT, expiry: float = EXPIRY
 ) -> Iterator[None]:
-    """Hold the lease of the sweep in this folder; while it is held, this process waits for a storage that is away.
+    """Holds the lease of the sweep in this folder; inside it, this process retries a storage that does not answer.
 
-    The claim of a process of this machine that lives is respected at once. Of one on another machine only its heart
-    can tell: it is waited for until it beats, or until it has been silent for so long that it counts as dead.
+    A living process of this machine refuses the lease at once. For a holder on another machine this waits for its
+    next heartbeat, which refuses the lease, or until it has been silent for ``expiry``.
 
     Args:
-        place: the study's folder.
-        on_loss: called once, in another thread, when the lease is lost: this process slept, or was cut off from the
-            storage, for so long that another driver took it for dead.
-        beat, expiry: seconds.
+        location: the study's folder.
+        on_loss: called once, in another thread, when another driver has taken the lease, because this process slept
+            or had no storage for too long.
+        beat: seconds between heartbeats.
+        expiry: seconds of silence after which a holder counts as dead.
 
     Raises:
         HeldError: another driver holds it; the message says who.
         StoreError: the storage cannot be read or written.
     """
     name = f"{_FOLDER}/{uuid.uuid4().hex}.json"
-    with storage_errors("write", place / _FOLDER):
-        _claim(place, name, expiry)
+    with storage_errors("write", location / _FOLDER):
+        _acquire(location, name, expiry)
     ended = threading.Event()
-    heart = threading.Thread(
-        target=_beat, args=(place, name, ended, on_loss, beat, expiry), name="memsweep-lease", daemon=True
+    heartbeat = threading.Thread(
+        target=_send_heartbeats, args=(location, name, ended, on_loss, beat, expiry), name="memsweep-lease", daemon=True
     )
-    heart.start()
+    heartbeat.start()
     try:
-        with patient():
+        with storage_retries():
             yield
     finally:
         ended.set()
-        heart.join(timeout=expiry)
+        heartbeat.join(timeout=expiry)
         with suppress(OSError):
-            place.delete(name)
+            location.delete(name)
 
 
-def _claim(place: Location, name: str, expiry: float) -> None:
+def _acquire(location: Location, name: str, expiry: float) -> None:
     for left in reversed(range(_TRIES)):
-        _refuse(_beating(place, but=name, expiry=expiry), place)
-        place.write(name, json.dumps(asdict(Holder.me())).encode())
-        others = _alive(place, but=name, expiry=expiry)
+        _refuse(_confirmed_holders(location, own=name, expiry=expiry), location)
+        location.write(name, json.dumps(asdict(Holder.me())).encode())
+        others = _live_holders(location, own=name, expiry=expiry)
         if not others:
             break
-        place.delete(name)
+        location.delete(name)
         if not left:
-            _refuse(others, place)
+            _refuse(others, location)
         time.sleep(random.uniform(0.05, 0.5))
-    for other in place.names(_FOLDER):
+    for other in location.names(_FOLDER):
         if f"{_FOLDER}/{other}" != name:
-            place.delete(f"{_FOLDER}/{other}")
+            location.delete(f"{_FOLDER}/{other}")
 
 
-def _beating(place: Location, *, but: str, expiry: float) -> list[tuple[Holder, float]]:
-    """The claims of others that live: those of this machine's processes, and those that beat while they are watched."""
-    heard: dict[Holder, float] = {}
-    while others := _alive(place, but=but, expiry=expiry):
-        known = [(who, age) for who, age in others if who.is_here or age < heard.get(who, age)]
+def _confirmed_holders(location: Location, *, own: str, expiry: float) -> list[tuple[Holder, float]]:
+    """Other holders that are alive: processes of this machine, and holders that send a heartbeat meanwhile."""
+    last_ages: dict[Holder, float] = {}
+    while others := _live_holders(location, own=own, expiry=expiry):
+        known = [(who, age) for who, age in others if who.is_here or age < last_ages.get(who, age)]
         if known:
             return known
-        if not heard:
+        if not last_ages:
             _log.warning(
-                "%s has a claim on %s; its heart is listened for until it has been silent for %.0f s",
+                "%s has a lease file in %s; this process waits for its next heartbeat, for up to %.0f s of silence",
                 others[0][0],
-                place,
+                location,
                 expiry,
             )
-        heard = dict(others)
+        last_ages = dict(others)
         time.sleep(min(1.0, expiry / 10))
     return []
 
 
-def _refuse(others: list[tuple[Holder, float]], place: Location) -> None:
+def _refuse(others: list[tuple[Holder, float]], location: Location) -> None:
     if others:
         who, silent = others[0]
         raise HeldError(
-            f"another driver is at work on {place}: {who}, last heard {silent:.0f} s ago. Wait until it ends, or stop "
-            f"it (Ctrl-C where it runs). If it is dead, it is forgotten {EXPIRY:.0f} s after it was last heard."
+            f"another driver is at work on {location}: {who}, last heartbeat {silent:.0f} s ago. Wait until it ends, "
+            f"or stop it (Ctrl-C where it runs). If it is dead, its lease ends {EXPIRY:.0f} s after its last heartbeat."
         )
 
 
-def _alive(place: Location, *, but: str, expiry: float = EXPIRY) -> list[tuple[Holder, float]]:
-    """The claims of others that may be alive, with the seconds since their hearts beat."""
-    found = []
-    for other in place.names(_FOLDER):
+def _live_holders(location: Location, *, own: str, expiry: float = EXPIRY) -> list[tuple[Holder, float]]:
+    """Other holders that may be alive, each with the age of its heartbeat in seconds."""
+    holders = []
+    for other in location.names(_FOLDER):
         name = f"{_FOLDER}/{other}"
-        if name == but:
+        if name == own:
             continue
         try:
-            who, age = _read(place, name), place.age(name)
-        except FileNotFoundError:  # it withdrew just now
+            who, age = _read(location, name), location.age(name)
+        except FileNotFoundError:  # it was withdrawn just now
             continue
         if age <= expiry and not who.process_is_gone:
-            found.append((who, age))
-    return found
+            holders.append((who, age))
+    return holders
 
 
-def _read(place: Location, name: str) -> Holder:
+def _read(location: Location, name: str) -> Holder:
     try:
-        return Holder(**json.loads(place.read(name)))
-    except (ValueError, TypeError):  # half a claim of a machine that lost its power: silence will tell
-        return Holder("a machine unknown", 0, "", "", "a time unknown", "its claim is damaged")
+        return Holder(**json.loads(location.read(name)))
+    except (ValueError, TypeError):  # half a file, of a machine that lost its power: it expires like any other
+        return Holder("a machine unknown", 0, "", "", "a time unknown", "its lease file is damaged")
 
 
-def _beat(
-    place: Location,
+def _send_heartbeats(
+    location: Location,
     name: str,
     ended: threading.Event,
     on_loss: Callable[[], None],
     beat: float,
     expiry: float,
 ) -> None:
-    # the clock on the wall, because others count the seconds that this machine slept
+    # wall-clock time, because other machines count the seconds that this one slept
     last = time.time()
     while not ended.wait(beat):
         try:
-            if not place.exists(name):
+            if not location.exists(name):
                 on_loss()
                 return
-            place.write(name, place.read(name))
-            # it may also be the write that took so long, and brought back a claim that another had taken for dead
-            if time.time() - last > expiry and _alive(place, but=name, expiry=expiry):
-                place.delete(name)
+            location.write(name, location.read(name))
+            # this write may itself have been so slow that it restored a file that another driver had deleted as dead
+            if time.time() - last > expiry and _live_holders(location, own=name, expiry=expiry):
+                location.delete(name)
                 on_loss()
                 return
             last = time.time()
-        except OSError:  # the storage is away: others see silence, and so may this thread, later
+        except OSError:  # no answer of the storage: the next round tries again
             continue
 
 
 def _machine() -> str:
-    """This running machine, and the space in which its process numbers mean something."""
+    """Unique name of this running machine and of the namespace of its process numbers."""
     parts = [socket.gethostname()]
     with suppress(OSError):
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
@@ -230,8 +231,8 @@ def _machine() -> str:
     return " ".join(parts)
 
 
-def _born(pid: int) -> str:
-    """When a process started; empty where there is none (a zombie is none)."""
+def _start_time(pid: int) -> str:
+    """Start of a process in the kernel's ticks; empty where there is no such process, or only a zombie."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

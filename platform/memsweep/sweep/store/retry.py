@@ -1,6 +1,7 @@
-"""A storage service that does not answer for a while is waited for, by those who have work to lose.
+"""Retries of a storage service that does not answer for a while.
 
-Drivers and workers wait; whoever only looks, and wants to know, is told after the client's own few tries.
+Drivers and workers retry, because they have work to lose. Commands that only read report the error after the client's
+own few attempts.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-PATIENCE = 300.0
-"""Seconds after which a service that does not answer is given up."""
+RETRY_SECONDS = 300.0
+"""Seconds of retries after which the error is raised."""
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0  # seconds between two tries
-_QUIET = 60.0  # seconds between two warnings
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0  # seconds between two attempts
+_WARNING_INTERVAL = 60.0  # seconds
 
 _AWS_ERROR = re.compile(r"AWS Error (\[code \d+\]|[A-Z_]+(?: \(HTTP status \d+\))?)")
-_PASSING = {
+_TRANSIENT_ERRORS = {
     "INTERNAL_FAILURE",
     "NETWORK_CONNECTION",
     "REQUEST_TIMEOUT",
@@ -34,39 +35,39 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class _Waiting:
-    """How long this process waits, and when it last said so."""
+class _RetryState:
+    """How long this process retries, and when it last logged a warning."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.holders: list[float] = []
-        self.warned = -_QUIET
+        self.warned = -_WARNING_INTERVAL
 
     @property
     def seconds(self) -> float:
         return max(self.holders, default=0.0)
 
 
-_waiting = _Waiting()
+_state = _RetryState()
 
 
 @contextmanager
-def patient(seconds: float = PATIENCE) -> Iterator[None]:
-    """While it lasts, this process, in all its threads, waits so long for a service that does not answer."""
-    with _waiting.lock:
-        _waiting.holders.append(seconds)
+def storage_retries(seconds: float = RETRY_SECONDS) -> Iterator[None]:
+    """Lets all threads of this process retry storage requests for this long; nested uses take the longest."""
+    with _state.lock:
+        _state.holders.append(seconds)
     try:
         yield
     finally:
-        with _waiting.lock:
-            _waiting.holders.remove(seconds)
+        with _state.lock:
+            _state.holders.remove(seconds)
 
 
-def patiently(request: Callable[[], T]) -> T:
-    """What a request gives, which may be asked any number of times.
+def with_retries(request: Callable[[], T]) -> T:
+    """Returns the result of an idempotent request; repeats it after transient errors, inside ``storage_retries``.
 
     Raises:
-        OSError: what was wrong with it, where waiting does not help, has lasted too long, or nobody is patient.
+        OSError: the error of the last attempt, when it is not transient, or the time of the retries is over.
     """
     began, pause = time.monotonic(), _FIRST_PAUSE
     while True:
@@ -74,33 +75,33 @@ def patiently(request: Callable[[], T]) -> T:
             return request()
         except OSError as error:
             waited = time.monotonic() - began
-            if not is_passing(error) or waited >= _waiting.seconds:
+            if not is_transient(error) or waited >= _state.seconds:
                 raise
-            _tell(error)
-        time.sleep(pause * random.uniform(0.5, 1.0))  # not all workers of a cluster at the same moment
+            _warn(error)
+        time.sleep(pause * random.uniform(0.5, 1.0))  # jitter, so that the workers of a cluster do not retry together
         pause = min(2.0 * pause, _LONGEST_PAUSE)
 
 
-def is_passing(error: BaseException | None) -> bool:
-    """Whether it is the storage service that is away or ill, and not the request that is wrong."""
-    code = code_of(str(error))
-    return "(HTTP status 5" in code or code.partition(" ")[0] in _PASSING
+def is_transient(error: BaseException | None) -> bool:
+    """Whether the error is a temporary fault of the storage service, for which a retry makes sense."""
+    code = aws_error_code(str(error))
+    return "(HTTP status 5" in code or code.partition(" ")[0] in _TRANSIENT_ERRORS
 
 
-def code_of(message: str) -> str:
-    """Which AWS error a message of pyarrow's tells of; empty where it tells of none."""
-    found = _AWS_ERROR.search(message)
-    return found.group(1) if found else ""
+def aws_error_code(message: str) -> str:
+    """The AWS error code in a message of pyarrow's; empty where there is none."""
+    match = _AWS_ERROR.search(message)
+    return match.group(1) if match else ""
 
 
-def _tell(error: OSError) -> None:
-    with _waiting.lock:
+def _warn(error: OSError) -> None:
+    with _state.lock:
         now = time.monotonic()
-        if now - _waiting.warned < _QUIET:
+        if now - _state.warned < _WARNING_INTERVAL:
             return
-        _waiting.warned = now
+        _state.warned = now
     _log.warning(
-        "the storage does not answer (%s): it is asked again for up to %.0f s, and nothing is lost meanwhile",
+        "the storage does not answer (%s): requests are retried for up to %.0f s, and nothing is lost meanwhile",
         " ".join(str(error).split())[:200],
-        _waiting.seconds,
+        _state.seconds,
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from memsweep.errors import MemsweepError, StoreError
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.store.filesystem import S3, Location, s3_filesystem
-from memsweep.sweep.store.retry import code_of, is_passing
+from memsweep.sweep.store.retry import aws_error_code, is_transient
 
 FREE_BYTES = 16 * 2**20
 """With less than this a sweep does not start: hardly a record would fit."""
@@ -158,7 +158,7 @@ def _try_object(results: Location, attempts: int) -> None:
 
 def _has_a_bad_moment(error: BaseException | None) -> bool:
     # one that cannot be reached at all has most likely a wrong address
-    return is_passing(error) and code_of(str(error)) != _UNREACHABLE
+    return is_transient(error) and aws_error_code(str(error)) != _UNREACHABLE
 
 
 def _bucket_fault(results: Location, error: Exception) -> MemsweepError:
@@ -190,7 +190,7 @@ def _bucket_fault(results: Location, error: Exception) -> MemsweepError:
 
 def _parts(message: str) -> tuple[str, str]:
     """Which AWS error it is, and what the service says about it, in one line."""
-    name, said = code_of(message), _DETAIL.search(message)
+    name, said = aws_error_code(message), _DETAIL.search(message)
     detail = " ".join((said.group(1) if said else message).split()).rstrip(".")
     detail = detail.rpartition(" Message: ")[2]
     if detail in ("", "No response body"):

@@ -20,7 +20,7 @@ from memsweep.sweep.planning.chain_values import carried_value
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identity, pack_identity
 from memsweep.sweep.store.record import SCHEMA, Failure, now
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.retry import patient
+from memsweep.sweep.store.retry import storage_retries
 from memsweep.sweep.worker import crash_report, provenance
 from memsweep.sweep.worker.failure import StoppedError, TimeLimitError, failure_of, is_memory
 from memsweep.sweep.worker.gpu_memory import hold_to
@@ -160,7 +160,7 @@ def guarded(job: PackJob, trials: int, on_hang: OnHang) -> Iterator[Callable[[Re
             yield undisturbed
 
 
-@patient()
+@storage_retries()
 def execute_pack(
     job: PackJob, progress: Progress, run: RunPack | None = None, together: Together | None = None
 ) -> PackReport:

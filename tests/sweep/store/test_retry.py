@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from memsweep.sweep.store.filesystem import Location, s3_filesystem
-from memsweep.sweep.store.lease import held
-from memsweep.sweep.store.retry import is_passing, patient
+from memsweep.sweep.store.lease import hold_lease
+from memsweep.sweep.store.retry import is_transient, storage_retries
 from s3_proxy import Refusals, refusing
 from s3_server import S3Server
 
@@ -37,9 +37,9 @@ def away(refusals: Refusals, seconds: float) -> None:
 
 
 @pytest.mark.s3
-def test_who_is_patient_gets_an_answer_when_the_bucket_is_back(refusals: Refusals, place: Location) -> None:
+def test_a_request_is_retried_until_the_bucket_is_back(refusals: Refusals, place: Location) -> None:
     place.write("name", b"data")
-    with patient(60.0):
+    with storage_retries(60.0):
         away(refusals, 1.0)
         assert place.read("name") == b"data"
         away(refusals, 0.5)
@@ -54,9 +54,9 @@ def test_who_only_looks_is_told_at_once_and_a_checkpoint_waits_for_nobody(refusa
     refusals.pattern = "."
     with pytest.raises(OSError, match="503"):
         place.names()
-    with patient(60.0), pytest.raises(OSError, match="503"):
+    with storage_retries(60.0), pytest.raises(OSError, match="503"):
         place.slot("checkpoint").write(b"state")
-    with patient(1.0), pytest.raises(OSError, match="503"):
+    with storage_retries(1.0), pytest.raises(OSError, match="503"):
         place.read("name")
 
 
@@ -65,8 +65,8 @@ def test_nobody_waits_for_what_waiting_does_not_mend(
     refusals: Refusals, place: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[OSError] = []
-    monkeypatch.setattr("memsweep.sweep.store.retry._tell", waits.append)  # before each wait
-    with patient(60.0):
+    monkeypatch.setattr("memsweep.sweep.store.retry._warn", waits.append)  # before each wait
+    with storage_retries(60.0):
         with pytest.raises(OSError, match="NO_SUCH_BUCKET"):
             Location.at("s3://no-such-bucket/x").write("name", b"data")
         with pytest.raises(FileNotFoundError):
@@ -77,9 +77,9 @@ def test_nobody_waits_for_what_waiting_does_not_mend(
 @pytest.mark.s3
 def test_a_driver_keeps_its_lease_through_an_outage(refusals: Refusals, place: Location) -> None:
     lost = threading.Event()
-    with held(place, lost.set, beat=0.1, expiry=0.5):
+    with hold_lease(place, lost.set, beat=0.1, expiry=0.5):
         away(refusals, 1.5)
-        place.write("name", b"data")  # holding the lease, it is patient
+        place.write("name", b"data")  # holding the lease, it retries
         time.sleep(0.5)
         assert not lost.is_set()
         assert len((place / "lease").names()) == 1
@@ -97,4 +97,4 @@ def test_a_driver_keeps_its_lease_through_an_outage(refusals: Refusals, place: L
     ],
 )
 def test_which_errors_pass(message: str, passing: bool) -> None:
-    assert is_passing(OSError(message)) is passing
+    assert is_transient(OSError(message)) is passing
