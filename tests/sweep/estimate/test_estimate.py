@@ -30,7 +30,7 @@ from memsweep.config.schema.search import (
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import ChainConfig, TrialConfig
 from memsweep.sweep.driver.runner import Launch, run
-from memsweep.sweep.estimate.benchmark import Measured, benchmark, evaluations, measure
+from memsweep.sweep.estimate.benchmark import Measured, benchmark, evaluations
 from memsweep.sweep.estimate.estimate import MEASURED_FACTOR, estimate, kind_of, makespan, stored_ratios
 from memsweep.sweep.estimate.expected_load import Wave, stages, suggestion, waves
 from memsweep.sweep.planning import cost
@@ -111,9 +111,10 @@ def test_stored_timings_correct_the_cost_model() -> None:
     assert "corrected by the timings" in made.why_not[0]
 
 
+@pytest.mark.more
 def test_a_program_is_measured_in_parts_one_perturbation_step_included(tmp_path: Path) -> None:
     configs = [small(steps=4000), small(steps=4000, first_seed=5)]
-    *_, found = measure(configs, ON_CPU, 1, str(ROOT), tmp_path / "of", time.time() + 60)
+    found = benchmark({"small": configs}, ON_CPU, 1, ROOT, 120.0).measured["small"]  # memory: of a process of its own
     assert found.levels == 5
     assert 0 < found.step < 0.5
     assert 0 < found.evaluation < 0.5

@@ -211,30 +211,38 @@ def sources() -> list[Path]:
     return [path for path in sorted(PACKAGE.rglob("*.py")) if "testing" not in path.parts]
 
 
-def check_mutants(every: int, rewritten: dict[Path, bytes], trials: list[TrialConfig]) -> tuple[int, int]:
-    """How many mutants moved a trial, and how many none. Each is held against the closures of all trials."""
+def check_mutants(paths: list[Path], every: int, rewritten: dict[Path, bytes], trials: list[TrialConfig]) -> int:
+    """How many mutants were made of these files. Each moved exactly the trials whose closure holds its definition."""
     before = [code_fingerprint(config) for config in trials]
     closures = [code_closure(config) for config in trials]
-    some = none = 0
-    for number, path in enumerate(sources()):
+    count = 0
+    for number, path in enumerate(paths):
         module = module_name(path)
         for name, content in mutants(path, every, number):
             rewritten[path] = content
             forget(module)
             moved = [code_fingerprint(config) != given for config, given in zip(trials, before, strict=True)]
             assert moved == [bool({(module, name), (module, "*")} & closure) for closure in closures], (module, name)
-            some, none = some + any(moved), none + (not any(moved))
+            count += 1
         rewritten.clear()
         forget(module)
-    return some, none
+    return count
+
+
+def in_closures(trials: list[TrialConfig]) -> list[Path]:
+    modules = {module for config in trials for module, _ in code_closure(config)}
+    return [path for path in sources() if module_name(path) in modules]
 
 
 def test_a_changed_operator_moves_exactly_the_trials_that_run_it(
     rewritten: dict[Path, bytes], trials: list[TrialConfig]
 ) -> None:
-    """One definition in fifty, and six trials of different kinds."""
-    some, none = check_mutants(50, rewritten, trials[:: max(1, len(trials) // 6)])
-    assert min(some, none) > 5
+    """One definition in ten of some files, and six trials of different kinds."""
+    inside = in_closures(trials)
+    outside = [path for path in sources() if path not in inside]
+    some = trials[:: max(1, len(trials) // 6)]
+    assert check_mutants(inside[::4], 10, rewritten, some) > 5
+    assert check_mutants(outside[::40], 10, rewritten, some) > 1
 
 
 @pytest.mark.more
@@ -242,8 +250,9 @@ def test_every_changed_operator_moves_exactly_the_trials_that_run_it(
     rewritten: dict[Path, bytes], trials: list[TrialConfig]
 ) -> None:
     """Every definition of the engine that has an operator, and trials that name every registered part."""
-    some, none = check_mutants(1, rewritten, trials)
-    assert min(some, none) > 300
+    inside = in_closures(trials)
+    assert check_mutants(inside, 1, rewritten, trials) > 300
+    assert check_mutants([path for path in sources() if path not in inside], 5, rewritten, trials) > 60
 
 
 def reworded(path: Path) -> bytes:
@@ -261,8 +270,8 @@ def reworded(path: Path) -> bytes:
 
 def test_other_words_in_all_files_move_no_trial(rewritten: dict[Path, bytes], trials: list[TrialConfig]) -> None:
     before = [code_fingerprint(config) for config in trials]
-    modules = {module for config in trials for module, _ in code_closure(config)}
-    rewritten |= {path: reworded(path) for path in sources() if module_name(path) in modules}
+    modules = list(map(module_name, in_closures(trials)))
+    rewritten |= {path: reworded(path) for path in in_closures(trials)}
     assert len(rewritten) > 60
     forget(*modules)
     after = [code_fingerprint(config) for config in trials]
@@ -340,6 +349,7 @@ def test_new_parts_and_moved_files_move_no_trial(copied: tuple[Path, Path]) -> N
     assert answer["identities"] == here
 
 
+@pytest.mark.more
 def test_changed_code_moves_its_trials_in_a_new_process(copied: tuple[Path, Path]) -> None:
     """Code of one model, of C++, of a helper beside a workspace's task; a comment in C++ is no code."""
     platform, workspace = copied
