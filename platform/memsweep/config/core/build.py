@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from memsweep import registry
 from memsweep.config.core import values
+from memsweep.config.core.merge import opened
 from memsweep.config.core.problems import REQUIRED, UNKNOWN, WHOLE, Problem, join, show
 from memsweep.config.core.reflect import default, hints, keys, part_config, registered_kind
 from memsweep.errors import ConfigError, RegistryError, did_you_mean, one_of
@@ -78,28 +79,22 @@ def build_field(cls: type, field: dataclasses.Field[Any], data: Any, path: str, 
 
 
 def _build_part(kind: str, field: dataclasses.Field[Any], data: Any, path: str, problems: list[Problem]) -> Any:
-    known = one_of(registry.names(kind))
-    if isinstance(data, str):
-        return _build_named(kind, data, {}, path, path, problems)
-    if not isinstance(data, Mapping):
+    known, written = one_of(registry.names(kind)), opened(data)
+    if not isinstance(written, Mapping):
         rule = f"must be the name of a {kind}, or {{name: ..., and its fields}}; registered {kind}s: {known}"
         problems.append(Problem(path, rule, show(data)))
         return INVALID
-    if data.get("name", UNSET) == UNSET:
-        fallback = default(field)
-        if fallback is dataclasses.MISSING:
-            rule = f"is required: say which {kind}. Registered {kind}s: {known}"
-            problems.append(Problem(join(path, "name"), rule, kind=REQUIRED))
-            return INVALID
-        return build(type(fallback), {k: v for k, v in data.items() if k != "name"}, path, problems, fallback)
-    fields = {key: value for key, value in data.items() if key != "name"}
-    return _build_named(kind, data["name"], fields, path, join(path, "name"), problems)
-
-
-def _build_named(kind: str, name: Any, fields: Mapping[str, Any], path: str, at: str, problems: list[Problem]) -> Any:
+    name, usual = written.get("name", UNSET), default(field)
+    fields = {key: value for key, value in written.items() if key != "name"}
+    if name == UNSET and usual is not dataclasses.MISSING:
+        return build(type(usual), fields, path, problems, usual)
+    if name == UNSET:
+        rule = f"is required: say which {kind}. Registered {kind}s: {known}"
+        problems.append(Problem(join(path, "name"), rule, kind=REQUIRED))
+        return INVALID
     config = part_config(kind, name) if isinstance(name, str) else None
     if config is None:
-        problems.append(Problem(at, registry.unknown(kind, name)))
+        problems.append(Problem(path if isinstance(data, str) else join(path, "name"), registry.unknown(kind, name)))
         return INVALID
     return build(config, fields, path, problems)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,11 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
         raise _shortened([*problems, "the study is nested too deeply. Make it flatter."], source) from error
 
     # 2. the sections that hold for the whole study
-    problems += _unknown_sections(data)
+    problems += [
+        sentence("", f"a study has no section {key!r}.{did_you_mean(key, TOP_LEVEL)} Sections: {', '.join(TOP_LEVEL)}")
+        for key in data
+        if key not in TOP_LEVEL
+    ]
     name = _study_name(data.get("name", path.stem), problems)
     axes = valid_axes(data[GRID], problems)
     search, retrained = read_search(data[SEARCH], problems), data.get(CONFIRM)
@@ -101,14 +105,6 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
         search=search,
         confirm=confirm,
     )
-
-
-def _unknown_sections(data: Mapping[str, Any]) -> list[str]:
-    return [
-        sentence("", f"a study has no section {key!r}.{did_you_mean(key, TOP_LEVEL)} Sections: {', '.join(TOP_LEVEL)}")
-        for key in data
-        if key not in TOP_LEVEL
-    ]
 
 
 def _study_name(name: Any, problems: list[str]) -> str:

@@ -66,7 +66,6 @@ def extreme_trials(
             where = f" (in the cell {words})" if words else ""
             text = f"nothing is searched where no condition holds{where}. Search a field there"
             wrong |= {sentence(_HOME, text): None}
-            continue
         base, cell_trials = shortest_form(cells[number]), list[TrialConfig]()
         for suggestion in suggestions:
             refused: list[Problem] = []
