@@ -142,7 +142,7 @@ def _fields(config: type, prefix: str) -> Iterator[tuple[str, str, str, str]]:
         path, hint = prefix + key_of(field), hints(config)[field.name]
         below = nested_config(hint)
         kind = registered_kind(field)
-        allowed = _allowed(field, kind or field.metadata.get("named"))
+        allowed = _limits_text(field, kind or field.metadata.get("named"))
         meaning = field.metadata.get("doc") or ""
         yield path, kind or _type(hint), _default(field, below), f"{meaning} [{allowed}]" if allowed else meaning
         if below is not None:
@@ -173,7 +173,7 @@ def _default(field: dataclasses.Field[Any], below: type | None) -> str:
     return f"= {_word(value)}"
 
 
-def _allowed(field: dataclasses.Field[Any], kind: str | None) -> str:
+def _limits_text(field: dataclasses.Field[Any], kind: str | None) -> str:
     if kind is not None:
         return one_of(registry.names(kind))
     choices = field.metadata.get("choices")
@@ -203,9 +203,9 @@ def _search_lines(search: Search, confirm: ConfirmConfig | None) -> list[str]:
     where = "in each cell" if settings.scope == CELL else "for all cells together"
     suggestions = _count_of(settings.trials, "suggestion")
     lines = [f"search by {settings.algorithm}, seed {settings.seed}: {suggestions} {where}, {settings.batch} at once"]
-    lines += [f"  {path:<28}  {_spelled(domain)}" for path, domain in search.space.items()]
+    lines += [f"  {path:<28}  {_domain_text(domain)}" for path, domain in search.space.items()]
     lines += [f"  {'objective':<28}  {', '.join(goals)}"]
-    lines += [f"  {'scheduler':<28}  {_scheduled(settings.scheduler)}"]
+    lines += [f"  {'scheduler':<28}  {_scheduler_text(settings.scheduler)}"]
     if search.first:
         lines.append(f"  {'first':<28}  {_count_of(len(search.first), 'suggestion')} of the study's own")
     lines += [f"  {'warm start':<28}  from the study {settings.warm_start}"] if settings.warm_start else []
@@ -215,13 +215,13 @@ def _search_lines(search: Search, confirm: ConfirmConfig | None) -> list[str]:
     return lines
 
 
-def _spelled(domain: Domain) -> str:
+def _domain_text(domain: Domain) -> str:
     values = f"{domain.kind} [{', '.join(map(_word, domain.ends))}]"
     when = [f"{path} is {' or '.join(map(_word, wanted))}" for path, wanted in domain.when.items()]
     return f"{values}, when {' and '.join(when)}" if when else values
 
 
-def _scheduled(scheduler: SchedulerConfig) -> str:
+def _scheduler_text(scheduler: SchedulerConfig) -> str:
     """The scheduler with the fields that it uses; its unit is the optimizer step."""
     used = {
         ASHA: f"grace {scheduler.grace} steps, reduction {scheduler.reduction:g}",

@@ -17,7 +17,7 @@ from typing import Any
 
 from memsweep import registry
 from memsweep.config.claims.types import DIRECTIONS, Comparison, at_path
-from memsweep.config.core.problems import join, listed, sentence, show
+from memsweep.config.core.problems import join, phrase, sentence, show
 from memsweep.config.schema.axes import ROWS
 from memsweep.config.schema.canonical import MISSING, flatten, plain_at, to_dict
 from memsweep.config.schema.search import BALL_OF, METRICS, TEST, Search, same
@@ -49,7 +49,7 @@ class Cells:
 
     def values(self, path: str) -> list[Any]:
         """The different values of a field over the cells, or over the choices where it is searched."""
-        searched = self.searched(path)
+        searched = self.searched_field(path)
         if searched:
             below = path.removeprefix(searched).removeprefix(".")
             every: Iterable[Any] = (at_path(value, below) for value in self.space[searched].values)
@@ -57,7 +57,7 @@ class Cells:
             every = (plain_at(trial, path) for trial in self.trials)
         return list({_key(value): value for value in every if value is not MISSING}.values())
 
-    def searched(self, path: str) -> str:
+    def searched_field(self, path: str) -> str:
         """The searched field that a path names or lies in; empty where none is."""
         return next((field for field in self.space if f"{path}.".startswith(f"{field}.")), "")
 
@@ -81,10 +81,10 @@ class Cells:
 
     def select(self, *conditions: Mapping[str, Any]) -> list[TrialConfig]:
         """The cells that meet these conditions, searched fields aside."""
-        wanted = [(p, value) for side in conditions for p, value in side.items() if not self.searched(p)]
+        wanted = [(p, value) for side in conditions for p, value in side.items() if not self.searched_field(p)]
         return [trial for trial in self.trials if all(same(plain_at(trial, path), value) for path, value in wanted)]
 
-    def reported(self) -> list[str]:
+    def reported_metrics(self) -> list[str]:
         """The metric that all tasks report of each replica."""
         classes = {registry.get(registry.TASK, trial.task.name) for trial in self.trials}
         return sorted(frozenset.intersection(*(frozenset(getattr(each, "reports", ())[:1]) for each in classes)))
@@ -136,7 +136,7 @@ def _form_problems(entry: Any, path: str) -> Iterator[str]:
 def _comparison(entry: Mapping[str, Any], path: str, cells: Cells, problems: list[str]) -> Comparison | None:
     """The comparison, or None with the reasons added to ``problems``."""
     sides = {side: flatten(entry.get(side, {})) for side in ("left", "right", "at")}
-    problems += _metric_problems(entry["metric"], path, cells.reported())
+    problems += _metric_problems(entry["metric"], path, cells.reported_metrics())
     for side, conditions in sides.items():
         for field, value in conditions.items():
             problems += _field_problems(field, value, f"{path}.{side}.{field}", cells)
@@ -164,7 +164,7 @@ def _metric_problems(name: Any, path: str, reported: Sequence[str]) -> Iterator[
 
 
 def _field_problems(field: str, value: Any, path: str, cells: Cells) -> Iterator[str]:
-    searched = cells.searched(field)
+    searched = cells.searched_field(field)
     if searched and cells.space[searched].is_numeric:
         yield sentence(path, "is searched among numbers: no cell has one value of it. Compare by an axis of the grid")
         return
@@ -173,10 +173,10 @@ def _field_problems(field: str, value: Any, path: str, cells: Cells) -> Iterator
         known = cells.paths()
         ends = [one for one in known if one.endswith(f".{field}")]
         near = f" Did you mean {' or '.join(ends)}?" if ends else did_you_mean(field, known)
-        yield sentence(path, f"the study has no such field.{near} Its axes: {_listed(cells.axes)}")
+        yield sentence(path, f"the study has no such field.{near} Its axes: {_phrase(cells.axes)}")
     elif not any(same(one, value) for one in values):
         near = did_you_mean(value, [_word(one) for one in values])
-        rule = f"no trial of the study has the value {show(value)}.{near} There are: {_listed(values)}. {_PART}"
+        rule = f"no trial of the study has the value {show(value)}.{near} There are: {_phrase(values)}. {_PART}"
         yield sentence(path, rule)
 
 
@@ -196,7 +196,7 @@ def _pair_problems(made: Comparison, path: str, cells: Cells) -> Iterator[str]:
             open_axes = [axis for axis in cells.axes if not {*cells.fields(axis)} <= {*made.same}]
             paths = [p for axis in open_axes for p in (cells.fields(axis) if axis == ROWS else (axis,))]
             varied = [p for p in paths if len({_key(plain_at(trial, p)) for trial in trials}) > 1]
-            rule = f"several cells of one side differ in {_listed(varied)} alone: name it on both sides or in 'at'"
+            rule = f"several cells of one side differ in {_phrase(varied)} alone: name it on both sides or in 'at'"
             yield sentence(path, rule)
             return
     if not {*keys["left"]} & {*keys["right"]}:
@@ -237,5 +237,5 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) else show(value)
 
 
-def _listed(values: Iterable[Any]) -> str:
-    return listed(map(_word, values), _MOST_NAMED) or "none"
+def _phrase(values: Iterable[Any]) -> str:
+    return phrase(map(_word, values), _MOST_NAMED) or "none"

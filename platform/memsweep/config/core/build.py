@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from memsweep import registry
 from memsweep.config.core import values
-from memsweep.config.core.merge import opened
+from memsweep.config.core.merge import as_mapping
 from memsweep.config.core.problems import REQUIRED, UNKNOWN, WHOLE, Problem, join, show
 from memsweep.config.core.reflect import default, hints, keys, part_config, registered_kind
 from memsweep.errors import ConfigError, RegistryError, did_you_mean, one_of
@@ -56,7 +56,7 @@ def build(cls: type, data: Any, path: str, problems: list[Problem], fallback: An
         problems.append(Problem(path, f"must be a mapping of fields ({one_of(keys(cls))})", show(data)))
         return INVALID
     before = len(problems)
-    problems += [_unknown(cls, path, key) for key in data if key not in keys(cls)]
+    problems += [_unknown_field(cls, path, key) for key in data if key not in keys(cls)]
     given: dict[str, Any] = {}
     for key, field in keys(cls).items():
         if key in data and data[key] != UNSET:
@@ -64,7 +64,7 @@ def build(cls: type, data: Any, path: str, problems: list[Problem], fallback: An
         elif isinstance(fallback, cls):
             given[field.name] = getattr(fallback, field.name)
         elif default(field) is dataclasses.MISSING:
-            problems.append(_required(field, join(path, key)))
+            problems.append(_missing_field(field, join(path, key)))
     if len(problems) > before:
         return INVALID
     return _construct(cls, given, path, problems)
@@ -79,7 +79,7 @@ def build_field(cls: type, field: dataclasses.Field[Any], data: Any, path: str, 
 
 
 def _build_part(kind: str, field: dataclasses.Field[Any], data: Any, path: str, problems: list[Problem]) -> Any:
-    known, written = one_of(registry.names(kind)), opened(data)
+    known, written = one_of(registry.names(kind)), as_mapping(data)
     if not isinstance(written, Mapping):
         rule = f"must be the name of a {kind}, or {{name: ..., and its fields}}; registered {kind}s: {known}"
         problems.append(Problem(path, rule, show(data)))
@@ -165,12 +165,12 @@ def _construct(cls: type, given: dict[str, Any], path: str, problems: list[Probl
     return INVALID if wrong else instance
 
 
-def _unknown(cls: type, path: str, key: object) -> Problem:
+def _unknown_field(cls: type, path: str, key: object) -> Problem:
     owner = f"the {cls.kind} {cls.name}" if hasattr(cls, "kind") and hasattr(cls, "name") else path or "a trial"
     rule = f"{owner} has no field {key!r}.{did_you_mean(key, keys(cls))} Fields: {one_of(keys(cls))}"
     return Problem(join(path, key), rule, kind=UNKNOWN)
 
 
-def _required(field: dataclasses.Field[Any], path: str) -> Problem:
+def _missing_field(field: dataclasses.Field[Any], path: str) -> Problem:
     meaning = field.metadata.get("doc") or "it has no default"
     return Problem(path, f"is required: {meaning}", kind=REQUIRED)

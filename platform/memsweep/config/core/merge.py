@@ -18,10 +18,10 @@ def put(entry: dict[str, Any], path: Sequence[str], value: Any) -> None:
     *parents, last = path
     node = entry
     for key in parents:
-        below = opened(node.get(key, {}))
+        below = as_mapping(node.get(key, {}))
         node[key] = below if isinstance(below, dict) else {}
         node = node[key]
-    held = opened(node.get(last))
+    held = as_mapping(node.get(last))
     if isinstance(held, dict) and isinstance(value, Mapping):
         for key, inner in value.items():
             put(held, (key,), inner)
@@ -74,7 +74,7 @@ def merge(cls: type | None, base: Mapping[str, Any], entry: Mapping[str, Any]) -
 
 def _over(cls: type | None, field: dataclasses.Field[Any] | None, held: Any, value: Any) -> Any:
     if field is not None and registered_kind(field) is not None:
-        held, value = opened(held), opened(value)
+        held, value = as_mapping(held), as_mapping(value)
         named = "name" in value if isinstance(value, Mapping) else False
         if named and isinstance(held, Mapping) and part_name(value) != part_name(held) and not _is_section(field):
             return _copy(value)
@@ -103,7 +103,7 @@ def dropped_keys(cls: type | None, base: Mapping[str, Any], entry: Mapping[str, 
     return dropped
 
 
-def opened(value: Any) -> Any:
+def as_mapping(value: Any) -> Any:
     """``exp`` as ``{name: exp}``, so that fields can stand beside the name; other values as they are."""
     return {"name": value} if isinstance(value, str) else value
 

@@ -55,7 +55,7 @@ def join(path: str, key: object) -> str:
     return f"{path}.{word}" if path else word
 
 
-def listed(words: Iterable[str], most: int = 5) -> str:
+def phrase(words: Iterable[str], most: int = 5) -> str:
     """The first ``most`` words as one phrase, and how many more there are."""
     spelled = list(words)
     more = len(spelled) - most

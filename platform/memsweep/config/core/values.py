@@ -28,7 +28,7 @@ def scalar(wanted: type, field: dataclasses.Field[Any], data: Any, path: str, pr
 
     Types are exact: true is not read as a number, 2.0 not as a whole number. Only a whole number is read as a float.
     """
-    value = _typed(wanted, data)
+    value = _convert(wanted, data)
     if value is INVALID:
         problems.append(Problem(path, f"must be {NAMES[wanted]}", f"{show(data)}{_advice(wanted, data)}"))
         return INVALID
@@ -53,7 +53,7 @@ def scalar(wanted: type, field: dataclasses.Field[Any], data: Any, path: str, pr
     return value
 
 
-def _typed(wanted: type, data: Any) -> Any:
+def _convert(wanted: type, data: Any) -> Any:
     if type(data) is wanted:
         return data
     if wanted is float and type(data) is int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from memsweep.config.core.problems import UNKNOWN, VALUE, WHOLE, Problem, listed, sentence, show
+from memsweep.config.core.problems import UNKNOWN, VALUE, WHOLE, Problem, phrase, sentence, show
 from memsweep.config.schema.axes import Axes
 
 _MOST = 5
@@ -69,7 +69,7 @@ class Causes:
             if problem.kind == UNKNOWN and (axis == problem.path or axis.startswith(f"{problem.path}.")):
                 where = self._where(case).replace(f" (in the {self._home})", "").replace(f"in the {self._home}, ", "")
                 return sentence(f"{self._home}.{axis}", f"names no field: {problem.rule}", "", where)
-        return sentence(problem.path, problem.rule, listed(got for got in case.got if got), self._where(case))
+        return sentence(problem.path, problem.rule, phrase(got for got in case.got if got), self._where(case))
 
     def _where(self, case: _Case) -> str:
         """The axis values that all wrong trials share and the others lack, in brackets."""
@@ -80,7 +80,7 @@ class Causes:
             related |= inside
             obvious = axis == case.problem.path and case.problem.kind == VALUE
             if len(indices) < len(values) and not obvious:
-                words.append(f"{axis}={listed(show(values[index]) for index in sorted(indices))}")
+                words.append(f"{axis}={phrase(show(values[index]) for index in sorted(indices))}")
         if words:
             return f" (in the {self._home}, with {', '.join(words)})"
         return f" (in the {self._home})" if related else ""

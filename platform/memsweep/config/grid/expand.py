@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from memsweep.config.core.build import INVALID, build_field
-from memsweep.config.core.merge import merge, opened, put
+from memsweep.config.core.merge import as_mapping, merge, put
 from memsweep.config.core.problems import REQUIRED, WHOLE, Problem, sentence
 from memsweep.config.core.reflect import config_of, default, keys
 from memsweep.config.grid.causes import Causes
@@ -151,7 +151,7 @@ class _Section:
                 value = self._axes[axis][indices[number]]
                 path, value = (name, value.get(name, {})) if axis == ROWS else (axis, value)
                 # next to the axis rows a bare name chooses the part and keeps the fields that rows set
-                put(entry, path.split("."), opened(value) if ROWS in self._axes else value)
+                put(entry, path.split("."), as_mapping(value) if ROWS in self._axes else value)
             problems: list[Problem] = []
             value = self._make(merge(TrialConfig, self._base, entry), problems)
             causes.add(problems, at)
@@ -160,7 +160,7 @@ class _Section:
     def _make(self, data: Mapping[str, Any], problems: list[Problem]) -> Any:
         written = data[self.field.name]
         config = config_of(TrialConfig, self.field, written) if self._usual else None
-        if config is not None and isinstance(held := opened(written), Mapping):
+        if config is not None and isinstance(held := as_mapping(written), Mapping):
             written = {**{key: value for key, value in self._usual.items() if key in keys(config)}, **held}
         return build_field(TrialConfig, self.field, written, self.field.name, problems)
 

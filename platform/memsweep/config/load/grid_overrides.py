@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memsweep.config.core.merge import dropped_keys, leaves, merge, opened, put, remove
+from memsweep.config.core.merge import as_mapping, dropped_keys, leaves, merge, put, remove
 from memsweep.config.core.reflect import config_of, decider, keys
 from memsweep.config.load.overrides import GRID, Overrides
 from memsweep.config.schema.axes import ROWS, flatten_axes
@@ -103,7 +103,7 @@ def _narrow(axes: dict[str, Any], group: str, path: str, value: Any, config: typ
     kept = [entry for entry in axes[group] if _at(entry, held) in (value, _ABSENT)]
     if not any(_at(entry, held) == value for entry in axes[group]):
         below = config if path.count(".") == 1 else None  # the class of a section, whose field the path names
-        kept = [_without(entry if group == ROWS else opened(entry), at, value, below) for entry in axes[group]]
+        kept = [_without(entry if group == ROWS else as_mapping(entry), at, value, below) for entry in axes[group]]
         kept = [entry for index, entry in enumerate(kept) if entry not in kept[:index]]
     axes[group] = kept
     if kept == [{}]:
@@ -112,7 +112,7 @@ def _narrow(axes: dict[str, Any], group: str, path: str, value: Any, config: typ
 
 def _at(entry: Any, path: Sequence[str]) -> Any:
     for key in path:
-        entry = opened(entry)
+        entry = as_mapping(entry)
         if not isinstance(entry, Mapping) or key not in entry:
             return _ABSENT
         entry = entry[key]
@@ -125,7 +125,7 @@ def _without(entry: Any, path: Sequence[str], value: Any, config: type | None) -
         return entry
     key, *below = path
     if below:
-        rest = _without(opened(entry[key]), below, value, config)
+        rest = _without(as_mapping(entry[key]), below, value, config)
         return {name: rest if name == key else inner for name, inner in entry.items() if name != key or rest}
     changed: dict[str, Any] = {}
     put(changed, path, value)

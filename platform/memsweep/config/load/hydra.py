@@ -37,7 +37,7 @@ def read(path: Path, groups: Sequence[str]) -> dict[str, Any]:
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
-    with _translated(path), initialize_config_dir(config_dir=str(path.parent), version_base=None):
+    with _translate_errors(path), initialize_config_dir(config_dir=str(path.parent), version_base=None):
         _check_file(path)
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message=".*missing `_self_`")
@@ -52,8 +52,8 @@ def resolve(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: an interpolation names nothing, itself, or too much; or the data are nested too deeply.
     """
-    with _translated(path):
-        return _Interpolations(data).resolved(data, ())
+    with _translate_errors(path):
+        return _Interpolations(data).resolve(data, ())
 
 
 class _Interpolations:
@@ -68,7 +68,7 @@ class _Interpolations:
         self._room = MOST_GROWTH
         self._open: list[tuple[str, ...]] = []
 
-    def resolved(self, value: Any, path: tuple[str, ...]) -> Any:
+    def resolve(self, value: Any, path: tuple[str, ...]) -> Any:
         """The value at a path of the data, its interpolations replaced."""
         if len(path) > MOST_LEVELS:
             raise StudyFileError(f"is nested more than {MOST_LEVELS} levels deep. Make it flatter")
@@ -76,9 +76,9 @@ class _Interpolations:
             for key in value:
                 if not isinstance(key, str):
                     raise StudyFileError(f"has the key {key!r}, which is no text. Write it in quotes")
-            return {key: self.resolved(inner, (*path, key)) for key, inner in value.items()}
+            return {key: self.resolve(inner, (*path, key)) for key, inner in value.items()}
         if isinstance(value, list | tuple):
-            return [self.resolved(inner, (*path, str(index))) for index, inner in enumerate(value)]
+            return [self.resolve(inner, (*path, str(index))) for index, inner in enumerate(value)]
         if not isinstance(value, str) or "${" not in value:
             return value
         if value.count("${") != len(_REFERENCE.findall(value)):
@@ -99,12 +99,12 @@ class _Interpolations:
         value: Any = self._root
         for depth, key in enumerate(target):
             if isinstance(value, str):
-                value = self.resolved(value, target[:depth])  # the way leads through another interpolation
+                value = self.resolve(value, target[:depth])  # the way leads through another interpolation
             below = value if isinstance(value, Mapping) else dict(enumerate(value)) if isinstance(value, list) else {}
             if key not in (named := {str(own): inner for own, inner in below.items()}):
                 raise StudyFileError(f"cannot be composed: Interpolation key {'.'.join(target)!r} not found")
             value = named[key]
-        value = self.resolved(value, target)
+        value = self.resolve(value, target)
         self._open.pop()
         self._room -= len(str(value))
         if self._room < 0:
@@ -124,7 +124,7 @@ def _check_file(path: Path) -> None:
 
 
 @contextmanager
-def _translated(path: Path) -> Iterator[None]:
+def _translate_errors(path: Path) -> Iterator[None]:
     import yaml
 
     try:

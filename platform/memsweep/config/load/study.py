@@ -61,9 +61,9 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
         grid = overlay_grid(written, changes)
         data = resolve({**overlay_base(written, changes), GRID: grid, SEARCH: searched}, path)
     except ConfigError as error:
-        raise _shortened([*problems, *error.problems], error.source) from error
+        raise _short_error([*problems, *error.problems], error.source) from error
     except RecursionError as error:
-        raise _shortened([*problems, "the study is nested too deeply. Make it flatter."], source) from error
+        raise _short_error([*problems, "the study is nested too deeply. Make it flatter."], source) from error
 
     # 2. the sections that hold for the whole study
     problems += [
@@ -93,7 +93,7 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
         problems += confirm_problems(confirm, search, trials, searches=data[SEARCH] is not None)
     claims = study_claims(data.get(CLAIMS), Cells(trials, axes, search), problems)
     if problems or resources is None:
-        raise _shortened(problems, source)
+        raise _short_error(problems, source)
     return SweepConfig(
         name=name,
         rows=trials,
@@ -117,7 +117,7 @@ def _study_name(name: Any, problems: list[str]) -> str:
     return str(name)
 
 
-def _shortened(problems: Sequence[str], source: str) -> ConfigError:
+def _short_error(problems: Sequence[str], source: str) -> ConfigError:
     """An error of a length that a person can read, whatever was quoted in it."""
     lines = [text if len(text) <= _LONGEST_PROBLEM else f"{text[: _LONGEST_PROBLEM - 3]}..." for text in problems]
     more = len(lines) - _MOST_PROBLEMS

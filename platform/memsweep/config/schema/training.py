@@ -243,9 +243,9 @@ class TrainingConfig:
             yield f"turns must end before the training does (step {self.end}), got {turned[-1]}"
         if odd := [step for step in turned if step % self.validate_every]:
             yield f"turns must end at {every}, got {', '.join(map(str, odd))}"
-        yield from self._unused()
+        yield from self._unused_problems()
 
-    def _unused(self) -> Iterable[str]:
+    def _unused_problems(self) -> Iterable[str]:
         """Settings of another optimizer than the one that is named."""
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for name in ("beta1", "beta2") if self.optimizer == "rmsprop" else ("alpha",):

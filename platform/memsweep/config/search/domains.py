@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from memsweep.config.core.merge import leaves
-from memsweep.config.core.problems import join, listed, sentence, show
+from memsweep.config.core.problems import join, phrase, sentence, show
 from memsweep.config.core.reflect import config_of, keys
 from memsweep.config.schema.axes import Axes, duplicates, root
 from memsweep.config.schema.canonical import MISSING, flatten, plain_at, to_dict
@@ -241,13 +241,13 @@ def _is_cosmetic(path: str) -> bool:
 def _never_suggested(at: str, domain: Domain, wanted: Sequence[Any]) -> Iterator[str]:
     ends = domain.values  # a condition may name a part with fields by its bare name
     if never := [one for one in wanted if not domain.contains(one) and not any(same(end, one) for end in ends)]:
-        yield sentence(at, f"is never {listed(map(show, never))}: it is searched, {allowed(domain)}")
+        yield sentence(at, f"is never {phrase(map(show, never))}: it is searched, {allowed_values(domain)}")
 
 
-def allowed(domain: Domain) -> str:
+def allowed_values(domain: Domain) -> str:
     """The values of a domain in words: ``from 1 to 8``, ``one of "tanh", "relu"``."""
     words = [show(end) for end in domain.ends]
-    return f"from {words[0]} to {words[-1]}" if domain.is_numeric else f"one of {listed(words)}"
+    return f"from {words[0]} to {words[-1]}" if domain.is_numeric else f"one of {phrase(words)}"
 
 
 def _never_there(at: str, path: str, wanted: Sequence[Any], cells: Sequence[TrialConfig], scope: str) -> Iterator[str]:
@@ -256,7 +256,7 @@ def _never_there(at: str, path: str, wanted: Sequence[Any], cells: Sequence[Tria
         known = flatten(to_dict(cells[0]))
         yield sentence(at, f"names no field of any cell.{did_you_mean(path, known)} It is a path such as model.width")
     elif never := [value for value in wanted if not any(same(one, value) for one in values.values())]:
-        yield sentence(at, f"is never {listed(map(show, never))} in this study: it is {listed(values)}")
+        yield sentence(at, f"is never {phrase(map(show, never))} in this study: it is {phrase(values)}")
     elif scope == STUDY and len(values) > 1:
         rule = "differs between the cells, and with scope: study a suggestion is the same in all of them"
         yield sentence(at, f"{rule}. Take scope: cell, or the condition out")

@@ -17,7 +17,14 @@ from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.chain import CHAIN
 from memsweep.config.schema.search import METRICS, TEST, ConfirmConfig, Domain, Search, SearchConfig
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.config.search.domains import FORM, allowed, domain_to_plain, flatten_fields, read_domain, split_fields
+from memsweep.config.search.domains import (
+    FORM,
+    allowed_values,
+    domain_to_plain,
+    flatten_fields,
+    read_domain,
+    split_fields,
+)
 from memsweep.errors import ConfigError, did_you_mean, one_of
 
 SEARCH: Final = "search"
@@ -47,11 +54,11 @@ def read_search(data: Any, problems: list[str]) -> Search | None:
         problems.append(sentence(SEARCH, rule))
     first = _first(written.pop(FIRST, None), space, problems)
     settings = _settings(written, problems)
-    known = _known(space)
+    known = _valid_domains(space)
     return None if settings is INVALID or not known else Search(settings, known, first)
 
 
-def _known(space: Mapping[str, Domain | None]) -> dict[str, Domain]:
+def _valid_domains(space: Mapping[str, Domain | None]) -> dict[str, Domain]:
     """The domains that are valid, without those whose conditions name one that is not."""
     known = {path: domain for path, domain in space.items() if domain is not None}
     while lame := [path for path in known if any(one in space and one not in known for one in known[path].when)]:
@@ -111,12 +118,12 @@ def complete_base(base: Mapping[str, Any], axes: Axes, space: Mapping[str, Domai
         rows = [row[section] for row in axes.get(ROWS, ()) if section in row]
         entries = [{section: value} for value in (*axes.get(section, ()), *rows)]
         drafts = [data, *(merge(TrialConfig, data, entry) for entry in entries)]
-        if path not in axes and any(path in _required(draft) for draft in drafts):
+        if path not in axes and any(path in _missing_fields(draft) for draft in drafts):
             put(data, path.split("."), space[path].ends[0])
     return data
 
 
-def _required(draft: Mapping[str, Any]) -> set[str]:
+def _missing_fields(draft: Mapping[str, Any]) -> set[str]:
     """Paths of the fields that plain data of a trial lacks, and that have no default."""
     problems: list[Problem] = []
     build(TrialConfig, {key: draft[key] for key in keys(TrialConfig) if key in draft}, "", problems)
@@ -200,4 +207,4 @@ def _first_problems(path: str, value: Any, at: str, space: Mapping[str, Domain |
     domain = space[path]
     if domain is not None and not domain.contains(value):
         whole = "a whole number " if domain.is_whole else ""
-        yield sentence(join(at, path), f"must be {whole}{allowed(domain)}, as its domain says", show(value))
+        yield sentence(join(at, path), f"must be {whole}{allowed_values(domain)}, as its domain says", show(value))

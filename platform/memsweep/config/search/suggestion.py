@@ -37,7 +37,7 @@ def config_of(
     training = data.setdefault("training", {})
     training |= {"until": until} if until else {}
     training |= {"turns": [to_dict(turn) for turn in turns]} if turns else {}
-    trial: TrialConfig = config_from(TrialConfig, data, f"the suggestion {_spelled(values)}")
+    trial: TrialConfig = config_from(TrialConfig, data, f"the suggestion {_values_text(values)}")
     return trial
 
 
@@ -100,5 +100,5 @@ def _shortest(config: Any, usual: Any) -> dict[str, Any]:
     return data
 
 
-def _spelled(values: Mapping[str, Any]) -> str:
+def _values_text(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{path}={value}" for path, value in values.items()) or "without values"
