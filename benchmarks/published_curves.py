@@ -106,9 +106,13 @@ def draw(points: pd.DataFrame, path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", type=Path, help="folder of the study published_curves, with its curves/")
-    folder = parser.parse_args().study / "curves"
-    ours = pd.concat(pd.read_parquet(path) for path in sorted(folder.glob("*.parquet")))
+    parser.add_argument(
+        "study", type=Path, help="folder of the study published_curves, with its curves/ and its report/"
+    )
+    folder = parser.parse_args().study
+    trials = pd.read_csv(folder / "report" / "trials.csv").rename(columns={"task.kernel": "kernel"})
+    curves = pd.concat(pd.read_parquet(path) for path in sorted((folder / "curves").glob("*.parquet")))
+    ours = curves.merge(trials[["identity", "model", "kernel"]], on="identity")
     points = compared(pd.read_csv(HERE / "published" / "curse_of_memory_curves.csv"), ours)
     print(summary(points).to_string(index=False))
     near = (points["published"] / points["median"]).between(1 / FACTOR, FACTOR)

@@ -29,14 +29,13 @@ from memsweep.learning.state.warm_start import WarmStart
 from memsweep.models.base import LayerModel, Model, Signature
 from memsweep.recurrence.freed_memory import keep_freed_memory
 from memsweep.stability.measure import Measurement, evaluation_data, measure
-from memsweep.stability.results import TrialResult, conditions, result_of
+from memsweep.stability.results import TrialResult, result_of
 
 __all__ = [
     "ReplicaMeasurement",
     "RunOptions",
     "TrialResult",
     "WorkerRank",
-    "conditions",
     "packs",
     "program",
     "result_of",

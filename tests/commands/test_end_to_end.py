@@ -93,6 +93,7 @@ def test_the_files_that_others_rely_on(on_ray: tuple[Path, CompletedProcess[str]
         "verdicts.csv",
         "slopes.csv",
         "radii.csv",
+        "trials.csv",
         "curves.parquet",
         "figures",
     }

@@ -187,9 +187,10 @@ def test_parts_of_another_distribution_are_swept(site: Path, workspace: Path, wo
 
     folder = workspace / "results" / "squares"
     curves, replicas = pd.read_parquet(folder / "curves"), pd.read_parquet(folder / "replicas")
-    assert set(curves["task"]) == {"delayed_square"}
-    assert set(curves["model"]) == {"leaky_tanh"}
-    assert curves[["kernel", "rate", "exponent", "activation", "parameterization", "normalize"]].isna().all().all()
+    trials = pd.read_csv(folder / "report" / "trials.csv")
+    assert set(trials["task"]) == {"delayed_square"}
+    assert set(trials["model"]) == {"leaky_tanh"}
+    assert not {"kernel", "task.kernel", "activation", "model.parameterization"} & {*trials, *curves}
     assert np.isfinite(curves["error"]).all()
     for _, curve in curves.groupby(["identity", "seed", "ball"]):
         assert curve.sort_values("radius")["error"].is_monotonic_increasing

@@ -8,12 +8,11 @@ import pandas as pd
 
 from config_study import BASE, load
 from memsweep.report.analysis.live_verdicts import LiveVerdicts
-from memsweep.trial import conditions
 
 
 def tables(config: object, balls: tuple[str, ...]) -> dict[str, pd.DataFrame]:
     """Curves and replicas of one seed, with columns as a trial writes them."""
-    about = conditions(config)  # type: ignore[arg-type]
+    about = {"width": config.model.width, "horizon": getattr(config.task, "horizon", 9)}  # type: ignore[attr-defined]
     curve = [
         {**about, "seed": 0, "ball": ball, "radius": radius, "error": 0.1 * radius, "zero_loss": 1.0}
         for ball in balls

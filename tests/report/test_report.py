@@ -165,6 +165,21 @@ def test_two_tasks_are_told_apart(tmp_path: Path) -> None:
     assert len(table) == 2
 
 
+def test_what_a_study_varies_is_joined_to_its_measurements_by_identity(tmp_path: Path) -> None:
+    conditions = [
+        Condition(model_fields={"layers": layers}, training={"learning_rate": 0.1 / layers}) for layers in (1, 2)
+    ]
+    identities = write_study(tmp_path, conditions, horizons=[50], widths=[2, 3], balls=["recurrent"], seeds=2, skip=[3])
+    paths = report.build(tmp_path)
+    trials = pd.read_csv(paths.trials, dtype={"identity": str})
+    assert list(trials["identity"]) == identities[:3]
+    assert {"model.layers", "training.learning_rate", "task.kernel", "width", "horizon"} < set(trials)
+    assert not {"task.rate", "model.activation", "perturbation.balls"} & set(trials), "what is the same in all trials"
+    assert (trials["training.seeds"] == 2).all()
+    joined = pd.read_parquet(tmp_path / "replicas").merge(trials, on=["identity", "width", "horizon"])
+    assert list(joined.groupby("model.layers")["width"].agg(list)) == [[2, 2, 3, 3], [2, 2]]
+
+
 def test_csv_text_that_a_spreadsheet_would_run_is_quoted_and_numbers_are_not(tmp_path: Path) -> None:
     texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "fine"]
     table = pd.DataFrame({"=name": texts, "number": [-1.5, np.inf, -np.inf, np.nan, 0.0, 1e-300, 3.0]})

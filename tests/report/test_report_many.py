@@ -165,6 +165,7 @@ def test_lower_bounds_are_marked_with_their_kind(tmp_path: Path) -> None:
 
 def test_terminal_and_page_name_the_same_slope_as_the_deciding_one(tmp_path: Path) -> None:
     """Unstable along the width: the horizon's slope is below the limit at the shown threshold, but not at all."""
+    registry.discover(ROOT)  # a diagonal recurrence has an exact worst case, and no mark beside its verdict
     write_study(tmp_path, [Condition()], widths=[2], horizons=[50], seeds=1, balls=["recurrent"], memory=False)
     study = load_study(tmp_path)
     (found,) = judge_conditions(study, find_grouping(study.records, study.tables["replicas"]))

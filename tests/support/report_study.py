@@ -169,12 +169,7 @@ def write_trial(
 ) -> None:
     """Write a trial's record and tables; its seeds begin with the config's first."""
     horizon, width, seeds = size
-    rate, exponent = condition.decay
-    named = {
-        **{"identity": identity, "task": condition.task, "kernel": condition.kernel, "rate": rate},
-        **{"exponent": exponent, "horizon": horizon, "model": condition.model, "activation": condition.activation},
-        **{"parameterization": condition.parameterization, "normalize": condition.normalize, "width": width},
-    }
+    named = {"identity": identity, "horizon": horizon, "width": width}
     curves, replicas, memory = [], [], []
     lags = np.arange(horizon)
     for seed in range(seeds):

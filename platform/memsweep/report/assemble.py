@@ -9,8 +9,10 @@ from memsweep.report.export.csv import write_csv
 from memsweep.report.export.publish import REPORT, drafted
 from memsweep.report.figures.galleries import galleries_of
 from memsweep.report.figures.panels import write_png
+from memsweep.report.naming.conditions import ALWAYS
 from memsweep.report.page.page import render
 from memsweep.report.paths import ReportPaths
+from memsweep.report.read.settings import trial_table
 from memsweep.report.read.study import Study
 from memsweep.report.rows.report import Tables, tables_of
 from memsweep.report.rows.verdicts import radii_table
@@ -33,6 +35,7 @@ def report_on(study: Study, location: Location) -> ReportPaths:
         verdicts=report / "verdicts.csv",
         radii=report / "radii.csv",
         curves=report / "curves.parquet",
+        trials=report / "trials.csv",
         figures=tuple(sorted((report / "figures").glob("*.png"))),
         contents=contents,
         tables=tables,
@@ -48,6 +51,7 @@ def _write(folder: Path, contents: Contents, tables: Tables) -> None:
     for table in tables.exported:
         write_csv(table.frame(), folder / f"{table.name}.csv")
     write_csv(radii_table(contents.findings, contents.grouping.columns), folder / "radii.csv")
+    write_csv(trial_table(contents.study.records, contents.study.tables["replicas"], ALWAYS), folder / "trials.csv")
     if not contents.compared.empty:
         write_csv(contents.compared, folder / "compared.csv")
     curves = contents.grouping.attach(contents.measured.tables["curves"])

@@ -21,6 +21,7 @@ class ReportPaths:
         page: the self-contained HTML page.
         verdicts, radii: the CSV tables.
         curves: every error curve of the study, Parquet.
+        trials: the settings of every stored trial that differ in the study, CSV.
         figures: PNG pictures for papers, 200 dpi; empty while no trial has finished.
         contents, tables: what the terminal shows.
         slopes: the slopes at every threshold, CSV; None where the study asks for no verdict.
@@ -38,6 +39,7 @@ class ReportPaths:
     verdicts: Path
     radii: Path
     curves: Path
+    trials: Path
     figures: tuple[Path, ...]
     contents: Contents
     tables: Tables

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -34,39 +33,14 @@ class TrialResult:
     tables: dict[str, pd.DataFrame]
 
 
-def conditions(config: TrialConfig) -> dict[str, Any]:
-    """The columns that describe the trial of a row; None where the task or the model has no such field."""
-    task, model = config.task, config.model
-    return {
-        "task": task.name,
-        "kernel": getattr(task, "kernel", None),
-        "rate": getattr(task, "rate", None),
-        "exponent": getattr(task, "exponent", None),
-        "horizon": getattr(task, "horizon", None),
-        "model": model.name,
-        "activation": getattr(model, "activation", None),
-        "parameterization": _label(getattr(model, "parameterization", None)),
-        "normalize": getattr(model, "normalize", None),
-        "width": getattr(model, "width", None),
-    }
-
-
-def _label(part: Any) -> str | None:
-    """A component's name with its fields: ``exp``, ``best(a=1.0, b=0.5)``."""
-    if part is None or isinstance(part, str):
-        return part
-    fields = ", ".join(f"{field.name}={getattr(part, field.name)}" for field in dataclasses.fields(part))
-    return f"{part.name}({fields})" if fields else str(part.name)
-
-
 def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> TrialResult:
     """The summary and the tables of a trial from the measurements of its replicas."""
-    about = conditions(config) | {"horizon": task.horizon}
+    size: dict[str, Any] = {"horizon": task.horizon, "width": getattr(config.model, "width", None)}
     zero_loss, memoryless = task.chance(), task.memoryless_loss()
     radii = [0.0, *radius_grid(config.perturbation.radii).tolist()]
     perturbation = config.perturbation
     curves = [
-        about
+        size
         | {"seed": m.seed, "ball": ball, "norm": perturbation.norm, "method": perturbation.method}
         | {"radius": radius, "error": error, "zero_loss": zero_loss, "exact": evaluated_exactly(config)}
         for m in measured
@@ -74,7 +48,7 @@ def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> T
         for radius, error in zip(radii, errors, strict=True)
     ]
     replicas = [
-        about
+        size
         | {"seed": m.seed, "outcome": str(m.outcome), "steps": m.steps, "best_step": m.best_step}
         | {"validation_loss": m.validation_loss, "error": m.error, "zero_loss": zero_loss}
         | {"memoryless_loss": memoryless}

@@ -6,11 +6,9 @@ import json
 from pathlib import Path
 
 from config_study import BASE, load, problems
-from memsweep.config.claims.sections import COLUMNS
 from memsweep.config.claims.types import Claim, claims_from_dict, claims_to_dict
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.plan_file import write_plan
-from memsweep.sweep.store.tables import CONDITIONS
 
 CLAIMED = (
     BASE
@@ -34,10 +32,6 @@ def test_claims_reach_the_plan_file_and_come_back_the_same(tmp_path: Path) -> No
     stored = json.loads((tmp_path / "plan.json").read_text())["claims"]
     assert claims_from_dict(stored) == sweep.claims
     assert load(tmp_path, BASE + f"claims: {json.dumps(stored)}\n").claims == sweep.claims
-
-
-def test_claims_speak_of_the_columns_that_name_a_condition() -> None:
-    assert {*COLUMNS, "identity", "horizon", "width"} == set(CONDITIONS)
 
 
 def test_claims_are_cosmetic_and_can_be_left_out(tmp_path: Path) -> None:

@@ -69,11 +69,11 @@ def test_unstable_when_the_radius_shrinks_with_width_unless_the_horizon_limits_i
 
 def test_the_horizon_limit_of_a_nonlinear_model_is_said_to_be_known_at_rest_only():
     curves, replicas = study(width_slope=-0.5, slowest=0.001)
-    for activation, said in (("tanh", True), ("linear", False), (None, False)):
-        judgement = judge(curves, replicas.assign(activation=activation))
+    for nonlinear in (True, False):
+        judgement = judge(curves, replicas, nonlinear=nonlinear)
         assert judgement.horizon_limited
-        assert any("linearized at rest" in reason for reason in judgement.reasons) == said
-    unlimited = judge(*(frame.assign(activation="tanh") for frame in study()))
+        assert any("linearized at rest" in reason for reason in judgement.reasons) == nonlinear
+    unlimited = judge(*study(), nonlinear=True)
     assert not any("linearized" in reason for reason in unlimited.reasons)
 
 

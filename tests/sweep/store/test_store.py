@@ -25,20 +25,8 @@ A, B, C = "a" * 32, "b" * 32, "c" * 32
 SEEDS, RADII = 2, (0.0, 0.1, 1.0)
 
 
-def conditions(identity: str) -> dict[str, object]:
-    return {
-        "identity": identity,
-        "task": "linear_functional",
-        "kernel": "polynomial",
-        "rate": 0.1,
-        "exponent": None,
-        "horizon": 100,
-        "model": "diagonal_rnn",
-        "activation": "linear",
-        "parameterization": "exp",
-        "normalize": False,
-        "width": 4,
-    }
+def size(identity: str) -> dict[str, object]:
+    return {"identity": identity, "horizon": None, "width": 4}
 
 
 def make_record(identity: str, **changes: object) -> dict[str, object]:
@@ -54,7 +42,7 @@ def make_record(identity: str, **changes: object) -> dict[str, object]:
 
 
 def make_tables(identity: str) -> dict[str, pd.DataFrame]:
-    head = conditions(identity)
+    head = size(identity)
     curves = [
         {
             **head,
@@ -103,7 +91,7 @@ def test_a_result_comes_back_as_it_went_in(tmp_path: Path) -> None:
     assert store.has(A)
     assert not store.has(C)
     record = store.record(A)
-    assert record["schema"] == 2
+    assert record["schema"] == 3
     summary = record["summary"]
     assert summary["worst"] == math.inf
     assert summary["low"] == -math.inf
@@ -136,7 +124,7 @@ def test_pandas_alone_reads_the_whole_study(tmp_path: Path) -> None:
         assert len(frame) == 2 * count
     curves = pd.read_parquet(tmp_path / "curves")
     assert np.isinf(curves["error"]).sum() == 2 * SEEDS
-    assert curves["exponent"].isna().all()
+    assert curves["horizon"].isna().all()
     assert curves["width"].dtype == np.int64
     folders = {path.name for path in tmp_path.iterdir()}
     assert folders == {"records", "curves", "replicas", "memory", "history", "alignment", ".partial"}
@@ -275,8 +263,8 @@ def test_other_schemas_and_foreign_records_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="it is not what was written"):
         store.record(A)
     del record["sha256"]  # as if this had been written
-    path.write_text(json.dumps(record | {"schema": 3}))
-    with pytest.raises(StoreError, match=r"schema 3.*reads 1 and 2"):
+    path.write_text(json.dumps(record | {"schema": 4}))
+    with pytest.raises(StoreError, match=r"schema 4.*reads 1 to 3"):
         store.record(A)
     path.write_text(json.dumps(record | {"outcome": "dune"}))
     with pytest.raises(StoreError, match="malformed: outcome"):

@@ -57,9 +57,7 @@ def make_record(number: int, **changes: Any) -> dict[str, Any]:
 def make_tables(number: int) -> dict[str, pd.DataFrame]:
     """Tables of the size that a trial of the quickstart has: 5 seeds, 30 radii, 2 balls."""
     identity = identity_of(number)
-    head = {"identity": identity, "task": "linear_functional", "kernel": "polynomial", "rate": 0.1, "exponent": 1.1}
-    head |= {"horizon": 100, "model": "diagonal_rnn", "activation": "linear", "parameterization": "exp"}
-    head |= {"normalize": False, "width": number}
+    head = {"identity": identity, "horizon": 100, "width": number}
     curves = [
         {**head, "seed": seed, "ball": ball, "norm": "spectral", "method": "worst_case", "radius": float(radius)}
         | {"error": math.inf if radius > 1 else 0.1 + radius**2, "zero_loss": 1.0, "exact": False}

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from memsweep.report.analysis.bounds import all_exact, bound_of
-from memsweep.report.naming.conditions import KERNEL, Grouping, fields_of, group
+from memsweep.report.naming.conditions import KERNEL, Grouping, group
+from memsweep.report.read.settings import any_nonlinear, fields_of
 from memsweep.report.read.study import Study
 from memsweep.stability.verdict.evidence import analytic_modulus, distance_bound
 from memsweep.stability.verdict.radius import stability_radii
@@ -143,17 +144,18 @@ def judge_conditions(study: Study, grouping: Grouping) -> list[Finding]:
     findings = []
     for condition, part in group(curves, grouping.columns):
         trained = trained_by_condition[tuple(condition.values())]
+        configs = [study.records[identity]["config"] for identity in trained["identity"].unique()]
         remembered = memory[memory["identity"].isin(trained["identity"])] if not memory.empty else memory
         for ball, curve in _by_ball(part):
             finding = Finding(
                 condition=condition,
                 ball=ball,
-                judgement=judge(curve, trained),
+                judgement=judge(curve, trained, nonlinear=any_nonlinear(configs)),
                 radii=_radii(curve),
                 curves=curve,
                 replicas=trained,
                 memory=remembered,
-                config=study.records[trained["identity"].iloc[0]]["config"],
+                config=configs[0],
             )
             findings.append(finding)
     return sorted(findings, key=lambda finding: BALLS.index(finding.ball))

@@ -34,20 +34,24 @@ class LiveVerdicts:
     def __init__(
         self, trials: Iterable[tuple[str, TrialConfig]], read: Read | None = None, searched: Collection[str] = ()
     ) -> None:
+        from memsweep.config.schema.canonical import to_dict
         from memsweep.report.naming.labels import Labels
+        from memsweep.report.read.settings import any_nonlinear
 
-        listed = list(trials)
+        listed = dict(trials)
+        configs = {identity: to_dict(config) for identity, config in listed.items()}
         self._read = read
         self._group: dict[str, Key] = {}
         self._waiting: dict[Key, set[str]] = {}
         named: dict[Key, Mapping[str, Any]] = {}
-        for identity, condition in _conditions(dict(listed), searched).items():
+        for identity, condition in _conditions(listed, configs, searched).items():
             group = tuple(map(repr, condition.values()))
             self._group[identity] = group
             self._waiting.setdefault(group, set()).add(identity)
             named.setdefault(group, condition)
         labels = Labels(list(named.values()))
         self._conditions = named
+        self._nonlinear = {self._group[identity] for identity, config in configs.items() if any_nonlinear([config])}
         self._names = {
             group: f"{labels.memory(condition)} {labels.machine(condition)}" for group, condition in named.items()
         }
@@ -93,20 +97,21 @@ class LiveVerdicts:
             return []
         lines = []
         for ball, part in curves.groupby("ball", sort=False):
-            judgement = judge(part, replicas)
+            judgement = judge(part, replicas, nonlinear=group in self._nonlinear)
             slope = f"radius slope {judgement.slope_horizon} in horizon"
             lines.append(f"{self._names[group]}, {ball} weights: {judgement.verdict} ({slope})")
         return lines
 
 
-def _conditions(trials: Mapping[str, TrialConfig], searched: Collection[str]) -> Mapping[str, Mapping[str, Any]]:
+def _conditions(
+    trials: Mapping[str, TrialConfig], configs: Mapping[str, Mapping[str, Any]], searched: Collection[str]
+) -> Mapping[str, Mapping[str, Any]]:
     """identity -> the condition that the report will put this trial into: column -> value."""
     import pandas as pd
 
-    from memsweep.config.schema.canonical import to_dict
     from memsweep.report.naming.conditions import OF_A_SEARCH, find_grouping
 
-    records = {identity: {"config": to_dict(config)} for identity, config in trials.items()}
+    records = {identity: {"config": config} for identity, config in configs.items()}
     replicas = [
         {"identity": identity, "seed": config.training.first_seed + index}
         | {"width": getattr(config.model, "width", None), "horizon": getattr(config.task, "horizon", None)}

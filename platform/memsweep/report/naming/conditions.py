@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from memsweep.config.schema.canonical import flatten
+from memsweep.report.read.settings import fields_of
 
 KERNEL, PARAMETERIZATION = "task.kernel", "model.parameterization"
 ALWAYS = ("task", KERNEL, "model", PARAMETERIZATION)
@@ -52,11 +51,6 @@ class Grouping:
             return table
         rows = [self.conditions[identity] for identity in table["identity"]]
         return table.assign(**{name: [row[name] for row in rows] for name in self.columns})
-
-
-def fields_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted path -> value of a canonical config; a part's name stands at the part's own path, a list is JSON."""
-    return {path.removesuffix(".name"): _hashable(value) for path, value in flatten(config).items()}
 
 
 def find_grouping(
@@ -123,10 +117,6 @@ def _order(name: str) -> tuple[int, str]:
 
 def _within(name: str, paths: Iterable[str]) -> bool:
     return any(name == path or name.startswith(path + ".") for path in paths)
-
-
-def _hashable(value: Any) -> Any:
-    return json.dumps(value, sort_keys=True) if isinstance(value, (list, tuple, dict)) else value
 
 
 def _common(name: str, configs: Collection[Mapping[str, Any]]) -> Any:

@@ -15,7 +15,7 @@ from memsweep.errors import StoreError
 from memsweep.sweep.store.filesystem import at_once, storage_errors
 from memsweep.sweep.store.record import MEND
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.tables import TABLES
+from memsweep.sweep.store.tables import TABLES, without_settings
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def _older(store: Store, name: str, record: Mapping[str, Any]) -> pa.Table | Non
         except FileNotFoundError:
             return None
     try:
-        return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+        return without_settings(pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False))
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"{store.location}/{path} is damaged ({error}). {MEND}") from None  # no fault of the storage
 

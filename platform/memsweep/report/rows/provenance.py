@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from memsweep.outcome import Outcome
-from memsweep.report.naming.conditions import fields_of
 from memsweep.report.naming.numbers import show
+from memsweep.report.read.settings import fields_of
 from memsweep.report.read.study import DAMAGED, MissingRow, Study
 from memsweep.report.rows.table import SHOWN, Cell, Column, Table
 

@@ -92,12 +92,13 @@ class Judgement:
     by_threshold: Mapping[float, tuple[Slope, Slope]]
 
 
-def judge(curves: pd.DataFrame, replicas: pd.DataFrame) -> Judgement:
+def judge(curves: pd.DataFrame, replicas: pd.DataFrame, *, nonlinear: bool = False) -> Judgement:
     """Judge one condition in one ball.
 
     Args:
         curves: columns width, horizon, seed, radius, error, zero_loss.
-        replicas: columns width, horizon, seed, slowest_rate (per step), of the same models; activation, if any.
+        replicas: columns width, horizon, seed, slowest_rate (per step), of the same models.
+        nonlinear: whether a model has a nonlinear activation, so that its rates come from a linearization at rest.
 
     Returns:
         The judgement; too little or contradicting evidence is inconclusive, with its reasons.
@@ -124,7 +125,6 @@ def judge(curves: pd.DataFrame, replicas: pd.DataFrame) -> Judgement:
     small_radius = _small_radius(at_top, widths)
     growth = _growth(curves, at_top, top_horizon, small_radius) if along_width else NO_SLOPE
     limited = _horizon_limited(replicas, at_top, top_horizon)
-    linearized = limited and _nonlinear(replicas)
     verdict = _decide(by_threshold, growth, limited)
     threshold = _telling_threshold(verdict, by_threshold)
     slope_width, slope_horizon = by_threshold[threshold]
@@ -138,7 +138,7 @@ def judge(curves: pd.DataFrame, replicas: pd.DataFrame) -> Judgement:
         small_radius=small_radius,
         modulus=_modulus(curves, at_top, top_horizon, small_radius),
         horizon_limited=limited,
-        reasons=(*gaps, *_reasons(verdict, by_threshold, growth), *_limits(limited, linearized)),
+        reasons=(*gaps, *_reasons(verdict, by_threshold, growth), *_limits(limited, nonlinear)),
         by_threshold=by_threshold,
     )
 
@@ -265,17 +265,10 @@ def _horizon_limited(replicas: pd.DataFrame, at_top: pd.DataFrame, horizon: int)
     return bool(len(rates) and rates.median() * horizon < HORIZON_LIMITED)
 
 
-def _nonlinear(replicas: pd.DataFrame) -> bool:
-    """Whether a model has a nonlinear activation, so that its rates come from a linearization at rest."""
-    if "activation" not in replicas:
-        return False
-    return bool((replicas["activation"].dropna() != "linear").any())
-
-
-def _limits(limited: bool, linearized: bool) -> list[str]:
+def _limits(limited: bool, nonlinear: bool) -> list[str]:
     if not limited:
         return []
-    where = " (linearized at rest)" if linearized else ""
+    where = " (linearized at rest)" if nonlinear else ""
     return [f"horizon-limited: the slowest mode{where} spans the horizon, so the width slope cannot show instability"]
 
 

@@ -12,9 +12,11 @@ from typing import Any, NotRequired, TypedDict, cast
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
 
-SCHEMA = 2
-"""1: without ``files``. 2: with the size and the hash of each table's file."""
-READ = (1, 2)
+SCHEMA = 3
+"""1: without ``files``. 2: with the size and the hash of each table's file.
+
+3: tables hold measurements, with the width and horizon of their trial; settings are in the record alone."""
+READ = (1, 2, 3)
 OUTCOMES = frozenset({Outcome.DONE, Outcome.DIVERGED, Outcome.STOPPED_EARLY})
 """How a trial ends that has a result."""
 KEYS = ("identity", "study", "outcome", "config", "summary", "provenance")
@@ -116,7 +118,7 @@ def decode(data: bytes, identity: str, where: str) -> Record:
     if type(schema) is not int or schema not in READ:
         refusal = OtherSchemaError if type(schema) is int else StoreError
         raise refusal(
-            f"{where} has schema {schema!r}; this version of memsweep reads {' and '.join(map(str, READ))}. "
+            f"{where} has schema {schema!r}; this version of memsweep reads {READ[0]} to {READ[-1]}. "
             "Read it with the version that wrote it, or give --no-reuse to compute it anew."
         )
     unsealed(record, where)

@@ -18,25 +18,17 @@ TABLES = (CURVES, REPLICAS, MEMORY, HISTORY, ALIGNMENT)
 LATER = frozenset({ALIGNMENT})
 """Tables that came after the others: a result of an older version has no file of them, and none of their rows."""
 
-_CONDITIONS = {
-    "identity": "string",
-    "task": "string",
-    "kernel": "string",
-    "rate": "float64",
-    "exponent": "float64",
-    "horizon": "int64",
-    "model": "string",
-    "activation": "string",
-    "parameterization": "string",
-    "normalize": "bool",
-    "width": "int64",
-}
-CONDITIONS = tuple(_CONDITIONS)
-"""Columns that say which condition a row of ``curves`` and ``replicas`` belongs to; all but identity may be null."""
+_SIZE = {"identity": "string", "horizon": "int64", "width": "int64"}
+SIZE = tuple(_SIZE)
+"""The trial of a row of ``curves`` and ``replicas``, with the axes of a verdict's slopes; all but identity may be null.
+
+The record holds all other settings of a trial, and a report joins them by identity."""
+_BEFORE_SCHEMA_3 = ("task", "kernel", "rate", "exponent", "model", "activation", "parameterization", "normalize")
+"""Settings that tables of schema 1 and 2 repeat in each row; they are left out when such a table is read."""
 
 _COLUMNS: dict[str, dict[str, str]] = {
     CURVES: {
-        **_CONDITIONS,
+        **_SIZE,
         "seed": "int64",
         "ball": "string",
         "norm": "string",
@@ -47,7 +39,7 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "exact": "bool",
     },
     REPLICAS: {
-        **_CONDITIONS,
+        **_SIZE,
         "seed": "int64",
         "outcome": "string",
         "steps": "int64",
@@ -101,7 +93,7 @@ def columns(name: str) -> tuple[str, ...]:
 
 
 def schema(name: str) -> pa.Schema:
-    """The Arrow schema of a table. ``metric`` and all conditions but ``identity`` may be null, nothing else may."""
+    """The Arrow schema of a table. ``metric``, ``width`` and ``horizon`` may be null, nothing else may."""
     import pyarrow as pa
 
     types = {"string": pa.string(), "float64": pa.float64(), "int64": pa.int64(), "bool": pa.bool_()}
@@ -147,7 +139,7 @@ def from_parquet(name: str, data: bytes, identity: str, where: str) -> pa.Table:
         table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise StoreError(f"{where} is damaged ({error}). {MEND}") from error
-    wanted = schema(name)
+    wanted, table = schema(name), without_settings(table)
     for column in _LATER_COLUMNS.get(name, ()):
         if column not in table.column_names:
             unknown = pa.array([math.nan] * table.num_rows, wanted.field(column).type)
@@ -169,6 +161,11 @@ def from_parquet(name: str, data: bytes, identity: str, where: str) -> pa.Table:
     return table.select(wanted.names).cast(wanted)
 
 
+def without_settings(table: pa.Table) -> pa.Table:
+    """The table without the settings that schema 1 and 2 repeat in each row: a report joins them from the record."""
+    return table.drop_columns([column for column in _BEFORE_SCHEMA_3 if column in table.column_names])
+
+
 def _to_arrow(name: str, frame: pd.DataFrame, identity: str) -> pa.Table:
     import pyarrow as pa
 
@@ -188,7 +185,7 @@ def _to_arrow(name: str, frame: pd.DataFrame, identity: str) -> pa.Table:
         )
     arrays = []
     for field in wanted:
-        # from_pandas turns NaN into null: right for a condition that a task lacks, wrong for a measurement.
+        # from_pandas turns NaN into null: right for a width that a model lacks, wrong for a measurement.
         try:
             array = (
                 pa.Array.from_pandas(frame[field.name], type=field.type) if field.nullable else _measured(frame, field)
@@ -200,7 +197,7 @@ def _to_arrow(name: str, frame: pd.DataFrame, identity: str) -> pa.Table:
         if array.null_count and not field.nullable:
             raise StoreError(
                 f"column {field.name!r} of the {name} table of {identity} has {array.null_count} empty values; "
-                "only the condition columns and metric may have any (a missing measurement is nan)."
+                "only width, horizon and metric may have any (a missing measurement is nan)."
             )
         arrays.append(array)
     return pa.Table.from_arrays(arrays, schema=wanted)
@@ -215,4 +212,4 @@ def _measured(frame: pd.DataFrame, field: pa.Field) -> pa.Array:
 
 
 def _nullable(column: str) -> bool:
-    return column == "metric" or (column in _CONDITIONS and column != "identity")
+    return column in ("metric", "width", "horizon")

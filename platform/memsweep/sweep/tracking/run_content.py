@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.outcome import Outcome
 from memsweep.sweep.store import record as records_json
-from memsweep.sweep.store.tables import ALIGNMENT, CONDITIONS, CURVES, HISTORY, MEMORY
+from memsweep.sweep.store.tables import ALIGNMENT, CURVES, HISTORY, MEMORY, SIZE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -207,13 +207,13 @@ def _nonfinite(metrics: list[Point]) -> str:
 
 
 def _artifacts(record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> dict[str, bytes]:
-    """The record as JSON, and tables as CSV without the conditions, which are the run's params."""
+    """The record as JSON, and tables as CSV without identity, width and horizon, which tags and params hold."""
     words = {key: value if _is_json(value) else str(float(value)) for key, value in record["summary"].items()}
     files = {"record.json": records_json.to_json({**record, "summary": words}, f"the record of {record['identity']}")}
     for name in (CURVES, MEMORY, ALIGNMENT):
         frame = tables.get(name)
         if frame is not None and not frame.empty:
-            columns = [column for column in frame.columns if column not in CONDITIONS]
+            columns = [column for column in frame.columns if column not in SIZE]
             files[f"{name}.csv"] = frame[columns].to_csv(index=False, na_rep="nan").encode()
     return files
 
