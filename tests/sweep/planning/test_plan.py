@@ -36,7 +36,7 @@ def test_packs_hold_everything_once_and_the_costliest_come_first():
         for width in (2, 3)
     ]
     trials = identified(sweep_of(rows))
-    packs = make_packs(trials, wanted=0.0)  # a program that shares its batches is cut for no other's sake
+    packs = make_packs(trials, target_seconds=0.0)  # a program that shares its batches is cut for no other's sake
     assert [{t.config.task.horizon for t in pack.trials} for pack in packs] == [{40}, {20}]
     assert packs[0].cost > packs[1].cost > 0
     assert sorted(t.identity for pack in packs for t in pack.trials) == sorted(t.identity for t in trials)
@@ -75,7 +75,7 @@ def test_a_pack_has_no_two_parts_of_one_program():
 def test_a_trial_that_fills_an_ensemble_stays_with_the_others_of_it():
     """Ensembles are padded to 64 replicas: five more seeds in an open one cost next to nothing."""
     rows = [trial(task={"horizon": 400}, training={"seeds": 5, "first_seed": 5 * n, "steps": 2500}) for n in range(24)]
-    packs = make_packs(identified(sweep_of(rows)), wanted=0.1)
+    packs = make_packs(identified(sweep_of(rows)), target_seconds=0.1)
     assert {len(pack.trials) for pack in packs} == {12}
 
 

@@ -40,14 +40,14 @@ _TALKS = 16  # inputs and outputs that a task is taken to have
 
 
 def seconds(trials: Sequence[TrialConfig]) -> float:
-    """What these trials of one program cost together."""
+    """The seconds that these trials of one program cost together."""
     first = trials[0]
     own = _by_response(trials) if first.has_closed_form else _by_sequences(trials)
     return shared(first) + own + _LEAST * len(trials)
 
 
 def shared(trial: TrialConfig) -> float:
-    """The part that does not grow with the number of trials of the program: worth more, the more trials share it."""
+    """The seconds of the program that do not grow with the number of its trials."""
     training, horizon = trial.training, _horizon(trial)
     if is_deep(trial.model):
         return training.end * _deep_step(trial)

@@ -97,11 +97,11 @@ def identified(sweep: SweepConfig) -> tuple[PlannedTrial, ...]:
         ConfigError: two rows are one trial, because they differ in cosmetic fields alone.
     """
     arithmetic = Arithmetic.of(sweep.resources)
-    found: dict[str, PlannedTrial] = {}
+    by_identity: dict[str, PlannedTrial] = {}
     axes: set[str] = set()  # cosmetic fields that the grid varies
     for config in sweep.rows:
         trial = PlannedTrial(identity(config, arithmetic), config, arithmetic)
-        if trial is not (first := found.setdefault(trial.identity, trial)):
+        if trial is not (first := by_identity.setdefault(trial.identity, trial)):
             one, other = flatten(to_dict(first.config)), flatten(to_dict(config))
             axes |= {path for path in one | other if one.get(path) != other.get(path)}
     if axes:
@@ -109,7 +109,7 @@ def identified(sweep: SweepConfig) -> tuple[PlannedTrial, ...]:
             [f"grid.{path}: cannot change a trial's numbers. Take this axis out of the grid." for path in sorted(axes)],
             f"study {sweep.name!r}",
         )
-    return tuple(found.values())
+    return tuple(by_identity.values())
 
 
 def make_plan(
@@ -124,8 +124,8 @@ def make_plan(
         apart: identities without a result that are not to be run now.
     """
     # cut from all trials, done or not: a sweep that goes on cuts as it did at first, and finds its checkpoints
-    wanted = pack_seconds(trials) * (_WORKERS_START if sweep.resources.workers > 1 else 1)
-    packs = _without(make_packs(trials, wanted), {*done, *apart})
+    target_seconds = pack_seconds(trials) * (_WORKERS_START if sweep.resources.workers > 1 else 1)
+    packs = _without(make_packs(trials, target_seconds), {*done, *apart})
     return Plan(
         study=sweep.name,
         description=sweep.description,
@@ -140,7 +140,7 @@ def make_plan(
 
 
 def _without(packs: Iterable[Pack], gone: Collection[str]) -> list[Pack]:
-    """What is left of the packs, costliest first."""
+    """The packs without these trials, costliest first."""
     left = ([trial for trial in pack.trials if trial.identity not in gone] for pack in packs)
     return sorted(map(pack_of, filter(None, left)), key=lambda pack: -pack.cost)
 
@@ -152,12 +152,12 @@ def pack_seconds(trials: Sequence[PlannedTrial]) -> float:
     return min(max(whole / PACKS_WANTED, least), most)
 
 
-def make_packs(trials: Sequence[PlannedTrial], wanted: float = PACK_SECONDS[1]) -> list[Pack]:
+def make_packs(trials: Sequence[PlannedTrial], target_seconds: float = PACK_SECONDS[1]) -> list[Pack]:
     """Cut programs that are long, and put short ones together; a chain's trials are one pack, in order.
 
     Args:
         trials: what is to run.
-        wanted: seconds that a pack is meant to last; one trial may last longer, and what shares much is not cut.
+        target_seconds: length of a pack; a single trial, or a program whose trials share much work, may last longer.
 
     Returns:
         The packs, costliest first.
@@ -169,10 +169,10 @@ def make_packs(trials: Sequence[PlannedTrial], wanted: float = PACK_SECONDS[1]) 
     packs = [pack_of(sorted(chain, key=_position)) for chain in chains.values()]
     short: list[list[PlannedTrial]] = []
     for group in _programs(trial for trial in trials if trial.config.chain is None):
-        *full, last = _cut(group, wanted)
+        *full, last = _cut(group, target_seconds)
         packs += map(pack_of, full)
         short.append(last)  # no two of one program, which a worker would run as one
-    packs += map(pack_of, _gathered(short, wanted))
+    packs += map(pack_of, _join(short, target_seconds))
     return sorted(packs, key=lambda pack: -pack.cost)
 
 
@@ -196,10 +196,10 @@ def _position(trial: PlannedTrial) -> int:
     return len(trial.config.chain.earlier) if trial.config.chain is not None else 0
 
 
-def _cut(group: Sequence[PlannedTrial], wanted: float) -> list[list[PlannedTrial]]:
+def _cut(group: Sequence[PlannedTrial], target_seconds: float) -> list[list[PlannedTrial]]:
     """The trials of one program in parts that are neither too long nor too large."""
     shared = cost.shared(group[0].config)
-    longest = max(wanted, (1 + _WORTH_SHARING) * shared)
+    longest = max(target_seconds, (1 + _WORTH_SHARING) * shared)
     parts: list[list[PlannedTrial]] = []
     room, length = 0, math.inf
     for trial in group:
@@ -214,13 +214,13 @@ def _cut(group: Sequence[PlannedTrial], wanted: float) -> list[list[PlannedTrial
     return parts
 
 
-def _gathered(parts: Iterable[list[PlannedTrial]], wanted: float) -> list[list[PlannedTrial]]:
-    """Parts of different programs put together in order, up to the wanted length."""
+def _join(parts: Iterable[list[PlannedTrial]], target_seconds: float) -> list[list[PlannedTrial]]:
+    """Parts of different programs put together in order, up to the target length."""
     packs: list[list[PlannedTrial]] = []
     length = math.inf
     for part in parts:
         own = cost.seconds([trial.config for trial in part])
-        if length + own > wanted:
+        if length + own > target_seconds:
             packs.append([])
             length = 0.0
         packs[-1] += part

@@ -1,4 +1,4 @@
-"""``plan.json`` of a study's folder: its rows, results or not, and everything else that goes on with them.
+"""``plan.json`` of a study's folder: its trials, and everything else that ``resume`` needs.
 
 It is written twice, one copy after the other, so that one damaged file loses nothing.
 """
@@ -36,7 +36,7 @@ grid; plans without one are still written as 2."""
 
 @dataclass(frozen=True)
 class StoredPlan:
-    """What the folder of a study says about the whole of it.
+    """The plan as it is stored in the folder of a study.
 
     Attributes:
         rows: identity -> canonical config, in the order of the plan.
@@ -47,7 +47,7 @@ class StoredPlan:
         serial: one more than the plan before it.
         cells: canonical configs of the grid that is searched, in its order; the rows are then the search's.
         search: what is searched.
-        confirm: how the winners are measured anew.
+        confirm: how the winners are retrained with fresh seeds.
     """
 
     study: str
@@ -90,7 +90,7 @@ class StoredPlan:
 
 
 def write_plan(
-    place: Location | Path,
+    location: Location | Path,
     plan: Plan,
     provenance: Mapping[str, Any],
     tracking: Mapping[str, Any] | None = None,
@@ -99,7 +99,7 @@ def write_plan(
     """Write a plan before anything of it runs; it replaces the plan of an earlier sweep of the study.
 
     Args:
-        place: the study's folder.
+        location: the study's folder.
         plan: the rows, and what is known of the study.
         provenance: when, and by which code.
         tracking: ``params`` and ``tags`` of the sweep's own run in MLflow.
@@ -108,11 +108,11 @@ def write_plan(
     Raises:
         StoreError: the storage cannot take it.
     """
-    place = Location.at(place)
-    searched = _searched(sweep) if sweep is not None and sweep.search is not None else {}
+    location = Location.at(location)
+    searched = _search_fields(sweep) if sweep is not None and sweep.search is not None else {}
     content = {
         "schema": SEARCHED if searched else SCHEMA,
-        "serial": _next_serial(place),
+        "serial": _next_serial(location),
         "study": plan.study,
         "description": plan.description,
         "trials": [{"identity": trial.identity, "config": to_dict(trial.config)} for trial in plan.trials],
@@ -125,12 +125,12 @@ def write_plan(
         **searched,
     }
     data = to_json(sealed(json.loads(json.dumps(content, default=_plain))), "the plan")
-    with storage_errors("write", place):
+    with storage_errors("write", location):
         for name in FILES:
-            place.write(name, data)
+            location.write(name, data)
 
 
-def _searched(sweep: SweepConfig) -> dict[str, Any]:
+def _search_fields(sweep: SweepConfig) -> dict[str, Any]:
     return {
         "search": search_to_dict(sweep.search) if sweep.search is not None else None,
         "confirm": to_dict(sweep.confirm) if sweep.confirm is not None else None,
@@ -138,46 +138,46 @@ def _searched(sweep: SweepConfig) -> dict[str, Any]:
     }
 
 
-def _next_serial(place: Location) -> int:
+def _next_serial(location: Location) -> int:
     try:
-        before = read_plan(place)
+        before = read_plan(location)
     except OtherSchemaError:
         raise
     except StoreError as error:
         if isinstance(error.__cause__, OSError):
             raise
-        return 0  # damaged beyond reading: the new one takes its place
+        return 0  # unreadable: the new plan replaces it
     return before.serial + 1 if before else 0
 
 
-def read_plan(place: Location | Path) -> StoredPlan | None:
+def read_plan(location: Location | Path) -> StoredPlan | None:
     """The plan of a study's folder; None where there is none.
 
     Raises:
         StoreError: both of its files are damaged, or of a schema that this version does not know.
     """
-    place = Location.at(place)
-    found: list[StoredPlan] = []
+    location = Location.at(location)
+    plans: list[StoredPlan] = []
     faults: list[StoreError] = []
     for name in reversed(FILES):
-        where = f"{place}/{name}"
+        where = f"{location}/{name}"
         try:
             with storage_errors("read", where):
-                found.append(_plan(from_json(place.read(name), where), where))
+                plans.append(_plan(from_json(location.read(name), where), where))
         except OtherSchemaError:
             raise
         except StoreError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 continue
-            if isinstance(error.__cause__, OSError):  # the storage is away, and the plan may be whole
+            if isinstance(error.__cause__, OSError):  # no answer of the storage: the plan may be intact
                 raise
             faults.append(error)
-    if not found and faults:
+    if not plans and faults:
         raise StoreError(
             f"the plan of this study is damaged: {faults[0]} Its results are not: run its study file once more "
             "(memsweep sweep STUDY), which writes the plan anew and reuses them."
         ) from faults[0]
-    return max(found, key=lambda plan: plan.serial, default=None)
+    return max(plans, key=lambda plan: plan.serial, default=None)
 
 
 def _plan(data: dict[str, Any], where: str) -> StoredPlan:

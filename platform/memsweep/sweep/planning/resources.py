@@ -1,4 +1,4 @@
-"""How many packs fit on the machines that are there, and the refusal of a pack that never would."""
+"""The number of packs that fit on the available machines; a pack that fits on none is refused."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Where files of studies lie: a folder on a local disk, or a prefix in an S3 bucket, by the same code.
 
-A file appears whole or not at all. On a disk it is written beside its place, synced, and renamed; an object store
-shows an object when all of it has arrived.
+A file appears whole or not at all. On a disk it is written to another name, synced and renamed. An object store
+shows an object only after all of it has arrived.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Location:
 
     @classmethod
     def at(cls, where: Location | Path | str) -> Location:
-        """A place by its path or ``s3://`` URI; credentials, region and endpoint come from AWS's own variables.
+        """A location by its path or ``s3://`` URI; credentials, region and endpoint come from AWS's own variables.
 
         Raises:
             StoreError: a URI of another kind, one without a bucket, or one with a password in it.
@@ -62,7 +62,7 @@ class Location:
         names = text.removeprefix(S3).rstrip("/").split("/")
         if not text.startswith(S3) or parts.query or parts.fragment or {"", ".", ".."}.intersection(names):
             raise StoreError(
-                f"{redacted(text)!r} is no place for results; allowed are a folder and s3://bucket/prefix (the "
+                f"{redacted(text)!r} is no location for results; allowed are a folder and s3://bucket/prefix (the "
                 "endpoint of another service than Amazon's goes into AWS_ENDPOINT_URL)."
             )
         if redacted(text) != text:
@@ -95,14 +95,14 @@ class Location:
 
     @cached_property
     def files(self) -> FileSystem:
-        """pyarrow's file system for this place."""
+        """pyarrow's file system of this location."""
         from pyarrow import fs
 
         return fs.LocalFileSystem() if self.local is not None else s3_filesystem()
 
     @cached_property
-    def _hasty(self) -> FileSystem:
-        """For what shall not hold anybody up: a service that is away is known in seconds."""
+    def _short_timeout_files(self) -> FileSystem:
+        """The same with short timeouts, for writes that must not delay training: an error comes within seconds."""
         return s3_filesystem(attempts=2, connect_timeout=3.0, request_timeout=10.0)
 
     def path(self, name: str = "") -> str:
@@ -126,21 +126,21 @@ class Location:
             raise
 
     def write(self, name: str, data: bytes, *, wait: bool = True) -> None:
-        """Write a file, over whatever had its name; ``wait`` for a service that is away (see ``patience``)."""
+        """Write or replace a file; with ``wait``, transient errors are retried (see ``retry``)."""
         if wait or self.local is not None:
             self.write_all({name: data})
         else:
-            with self._hasty.open_output_stream(self.path(name)) as stream:
+            with self._short_timeout_files.open_output_stream(self.path(name)) as stream:
                 stream.write(data)
 
     def write_all(self, files: Mapping[str, bytes]) -> None:
-        """Write files in order, so that the last one is the commit point of all."""
+        """Write files in order; the last one is the commit point of all."""
         if self.local is None:
             for name, data in files.items():
                 with_retries(partial(self._put, self.path(name), data))
             return
         with contextlib.ExitStack() as cleanup:
-            staged = {name: self._staged(name, data, cleanup) for name, data in files.items()}
+            staged = {name: self._stage(name, data, cleanup) for name, data in files.items()}
             for name, temporary in staged.items():
                 self._make_folder(self.path(name))
                 self.files.move(temporary, self.path(name))
@@ -152,48 +152,48 @@ class Location:
 
     def names(self, folder: str = "") -> dict[str, int]:
         """The files in a folder, without those below: name -> size in bytes; empty where there is no such folder."""
-        return {info.base_name: int(info.size) for info in self._listed(folder) if info.is_file}
+        return {info.base_name: int(info.size) for info in self._entries(folder) if info.is_file}
 
     def folders(self) -> list[str]:
         """The names of the folders in this one, sorted."""
         from pyarrow.fs import FileType
 
-        return sorted(info.base_name for info in self._listed("") if info.type == FileType.Directory)
+        return sorted(info.base_name for info in self._entries("") if info.type == FileType.Directory)
 
     def delete(self, name: str) -> None:
-        """Delete a file that may be there or not."""
+        """Delete a file, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             with_retries(lambda: self.files.delete_file(self.path(name)))
 
     def move(self, name: str, to: str) -> None:
-        """Give a file another name below this place.
+        """Give a file another name in this location.
 
         Raises:
             FileNotFoundError: there is no such file.
         """
-        if not self.exists(name):  # a bucket says so in other words
+        if not self.exists(name):  # a bucket raises another error
             raise FileNotFoundError(self.path(name))
         self._make_folder(self.path(to))
         with_retries(lambda: self.files.move(self.path(name), self.path(to)))
 
     def delete_all(self) -> None:
-        """Delete this folder with everything in it; it may be there or not."""
+        """Delete this folder with everything in it, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             with_retries(lambda: self.files.delete_dir(self.path()))
 
-    def slot(self, name: str) -> PlaceSlot:
+    def slot(self, name: str) -> FileSlot:
         """One file as a checkpoint's slot."""
-        return PlaceSlot(self, name)
+        return FileSlot(self, name)
 
     def clean(self) -> None:
-        """Remove what killed writers left; young files stay, for another process may be writing them."""
+        """Remove the unfinished files of killed writers; files younger than an hour stay: they may be in use."""
         limit = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=_STALE_SECONDS)
-        for info in self._listed(STAGING) if self.local is not None else ():
+        for info in self._entries(STAGING) if self.local is not None else ():
             if info.is_file and info.mtime is not None and info.mtime < limit:
                 self.delete(f"{STAGING}/{info.base_name}")
 
     def age(self, name: str) -> float:
-        """Seconds since a file was written, both ends by the storage's own clock; a bucket counts whole seconds.
+        """Seconds since a file was written, by the storage's own clock; a bucket counts whole seconds.
 
         Raises:
             FileNotFoundError: there is no such file.
@@ -210,22 +210,22 @@ class Location:
             self._put(self.path(probe), b"")
             now = self.files.get_file_info(self.path(probe)).mtime
             self.delete(probe)
-        except PermissionError:  # one who only looks has to trust this machine's clock
+        except PermissionError:  # without write permission, only this machine's clock is left
             now = datetime.datetime.now(datetime.UTC)
         return float((now - then).total_seconds())
 
-    def _listed(self, folder: str) -> list[Any]:
+    def _entries(self, folder: str) -> list[Any]:
         from pyarrow.fs import FileSelector
 
         try:
             return with_retries(lambda: self.files.get_file_info(FileSelector(self.path(folder), allow_not_found=True)))
         except NotADirectoryError:
             return []
-        except FileNotFoundError:  # although that is allowed: the folder was made between two looks of Arrow's
+        except FileNotFoundError:  # Arrow raises it for a folder that is created meanwhile
             return []
 
     def _make_folder(self, path: str) -> None:
-        """The folder of a file; a bucket has none, and would get an object in its place."""
+        """Create the folder of a file; a bucket has no folders, and would get an object of that name."""
         if self.local is not None:
             self.files.create_dir(os.path.dirname(path))
 
@@ -238,8 +238,8 @@ class Location:
         with self.files.open_output_stream(path) as stream:
             stream.write(data)
 
-    def _staged(self, name: str, data: bytes, cleanup: contextlib.ExitStack) -> str:
-        """A file that is complete and on the disk, but not yet under its own name."""
+    def _stage(self, name: str, data: bytes, cleanup: contextlib.ExitStack) -> str:
+        """Write a file completely to the disk under a temporary name, and return its path."""
         # Unique per writer: two processes may write the same file at the same time.
         temporary = self.path(f"{STAGING}/{os.path.basename(name)[:100]}.{os.getpid()}.{uuid.uuid4().hex}")
         self._make_folder(temporary)
@@ -249,7 +249,7 @@ class Location:
         return temporary
 
     def _sync(self, path: str) -> None:
-        """Make a file, or the names in a folder, survive a power cut."""
+        """Sync a file, or the names in a folder, so that they survive a power cut."""
         descriptor = os.open(path, os.O_RDONLY)
         try:
             with contextlib.suppress(OSError) if os.path.isdir(path) else contextlib.nullcontext():
@@ -259,10 +259,10 @@ class Location:
 
 
 def s3_filesystem(*, attempts: int = 5, connect_timeout: float = 5.0, request_timeout: float = 30.0) -> FileSystem:
-    """pyarrow's S3, by the variables that every AWS client reads.
+    """pyarrow's S3 file system, set by the variables that every AWS client reads.
 
     Args:
-        attempts: tries of each request.
+        attempts: attempts of each request.
         connect_timeout: seconds.
         request_timeout: seconds without a byte of an answer.
     """
@@ -277,53 +277,53 @@ def s3_filesystem(*, attempts: int = 5, connect_timeout: float = 5.0, request_ti
         connect_timeout=connect_timeout,
         request_timeout=request_timeout,
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=attempts),
-        allow_delayed_open=True,  # a small object is one request, and so are its faults
+        allow_delayed_open=True,  # a small object is one request, and fails as one
         # in the foreground, a large object whose upload fails would be completed from the parts that arrived
         background_writes=True,
     )
 
 
 def at_once(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """What reading each of many files gives, in order; many at a time, for a bucket answers slowly and to many."""
-    waiting = list(items)
-    if len(waiting) < 2:
-        return [work(item) for item in waiting]
+    """Apply ``work`` to all items in threads, because requests to a bucket are slow; results are in order."""
+    todo = list(items)
+    if len(todo) < 2:
+        return [work(item) for item in todo]
     with ThreadPoolExecutor(_READERS) as threads:
-        return list(threads.map(work, waiting))
+        return list(threads.map(work, todo))
 
 
 @dataclass(frozen=True)
-class PlaceSlot:
-    """One file of a place, as a checkpoint's slot (``memsweep.learning.state.checkpoint``)."""
+class FileSlot:
+    """One file of a location, as a checkpoint's slot (``memsweep.learning.state.checkpoint``)."""
 
-    place: Location
+    location: Location
     name: str
 
     def read(self, most: int | None = None) -> bytes | None:
         """The whole file, or the first ``most + 1`` bytes of a longer one; None where there is none."""
         try:
-            return self.place.read(self.name, None if most is None else most + 1)
+            return self.location.read(self.name, None if most is None else most + 1)
         except FileNotFoundError:
             return None
 
     def write(self, data: bytes) -> None:
-        """Write the file, whole or not at all; not patient, for whoever trains has better to do than to wait."""
-        self.place.write(self.name, data, wait=False)
+        """Write the file, whole or not at all, without retries, so that training is not delayed."""
+        self.location.write(self.name, data, wait=False)
 
     def delete(self) -> None:
-        """Forget the file."""
-        self.place.delete(self.name)
+        """Delete the file, if it exists."""
+        self.location.delete(self.name)
 
     def __str__(self) -> str:
-        return f"{self.place}/{self.name}"
+        return f"{self.location}/{self.name}"
 
 
 @contextlib.contextmanager
 def storage_errors(verb: str, where: object) -> Iterator[None]:
-    """Storage errors in our words.
+    """Turns errors of the storage into ``StoreError`` with advice.
 
     Raises:
-        StoreError: in place of the OSError that the body met, or of pyarrow's ValueError about an address.
+        StoreError: for an OSError of the body, or pyarrow's ValueError about an address.
     """
     try:
         yield

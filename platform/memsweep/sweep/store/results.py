@@ -1,9 +1,8 @@
 """The store: one immutable result per trial identity, on a local disk or in a bucket.
 
-A study is a folder. ``records/<identity>.json`` is the commit point of a result: it is written last, so a result
-either is there with all its tables or is not there; it holds the size and the hash of each table's file, so that a
-file that a power cut or a disk has damaged is known. ``pandas.read_parquet`` on ``curves``, ``replicas``, ``memory``,
-``history`` or ``alignment`` gives that table of the whole study.
+A study is a folder. ``records/<identity>.json`` is the commit point of a result: it is written after all its tables.
+It holds the size and the hash of each table's file, so that a damaged file is detected. ``pandas.read_parquet`` on
+``curves``, ``replicas``, ``memory``, ``history`` or ``alignment`` gives that table of the whole study.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from memsweep.errors import StoreError, one_of
 from memsweep.sweep.store import record as records_json
 from memsweep.sweep.store import tables as table_files
-from memsweep.sweep.store.filesystem import Location, PlaceSlot, at_once, storage_errors
+from memsweep.sweep.store.filesystem import FileSlot, Location, at_once, storage_errors
 from memsweep.sweep.store.record import Record, StoredFailure
 from memsweep.sweep.store.tables import LATER, TABLES
 
@@ -60,16 +59,18 @@ def folder_name(name: str) -> str:
 
 def find_elsewhere(results: Location | Path, identities: Iterable[str]) -> dict[str, Location]:
     """Which study folders below ``results`` hold these results whole: identity -> folder (the first by name)."""
-    wanted = set(identities)
-    found: dict[str, Location] = {}
-    place = Location.at(results)
-    with storage_errors("read", place):
-        folders = [place / name for name in (place.folders() if wanted else ())]
+    missing = set(identities)
+    folder_of: dict[str, Location] = {}
+    root = Location.at(results)
+    with storage_errors("read", root):
+        folders = [root / name for name in (root.folders() if missing else ())]
     for folder in folders:
         store = Store(folder)
-        here = (wanted - found.keys()) & store.identities()
-        found |= dict.fromkeys(here - store.faults(here).keys(), folder)  # of a newer version, too: not reused
-    return found
+        here = missing & store.identities()
+        intact = here - store.faults(here).keys()  # a record of a newer version is a fault, too
+        folder_of |= dict.fromkeys(intact, folder)
+        missing -= intact
+    return folder_of
 
 
 class Store:
@@ -147,7 +148,7 @@ class Store:
         return True
 
     def set_aside(self, identity: str) -> None:
-        """Move a result out of the way, record first, so that it can be computed anew; the files stay in .set-aside.
+        """Move the files of a result to ``.set-aside``, record first, so that it is computed again.
 
         Raises:
             StoreError: the storage does not allow it.
@@ -166,7 +167,7 @@ class Store:
 
     def identities(self) -> frozenset[str]:
         """The identities of all stored results; one listing of a folder."""
-        return self._listed("records")
+        return self._stored_names("records")
 
     def record(self, identity: str) -> Record:
         """The record of one result.
@@ -242,9 +243,9 @@ class Store:
         return frame
 
     def _tables_of(self, record: Mapping[str, Any], names: Iterable[str]) -> dict[str, pd.DataFrame]:
-        wanted = list(names)
-        parts = at_once(lambda name: self.arrow(name, record), wanted)  # of a bucket, one wait instead of one for each
-        return {name: part.to_pandas() for name, part in zip(wanted, parts, strict=True)}
+        names = list(names)
+        parts = at_once(lambda name: self.arrow(name, record), names)
+        return {name: part.to_pandas() for name, part in zip(names, parts, strict=True)}
 
     def arrow(self, name: str, record: Mapping[str, Any]) -> pa.Table:
         """One table of the result with this record, checked; without rows where the result is older than the table.
@@ -258,7 +259,7 @@ class Store:
         return table_files.from_parquet(name, self._bytes_of(name, record), record["identity"], where)
 
     def check(self, identities: Iterable[str]) -> dict[str, str]:
-        """Which of these stored results are damaged: identity -> what is wrong. Reads every file of each.
+        """The damaged ones of these stored results: identity -> fault. Reads every file of each.
 
         Raises:
             OtherSchemaError: one was written by a version that this one does not know.
@@ -270,31 +271,31 @@ class Store:
         return {name: str(fault) for name, fault in faults.items()}
 
     def faults(self, identities: Iterable[str]) -> dict[str, StoreError]:
-        """Which of these stored results cannot be used: identity -> why. Reads every file of each."""
+        """The unusable ones of these stored results: identity -> reason. Reads every file of each."""
         names = sorted(identities)
-        found = zip(names, at_once(self._fault, names), strict=True)
-        return {name: fault for name, fault in found if fault is not None}
+        faults = zip(names, at_once(self._fault, names), strict=True)
+        return {name: fault for name, fault in faults if fault is not None}
 
     def fail(self, identity: str, failure: Mapping[str, Any]) -> None:
-        """Note why a trial has no result (outcome, error, traceback); the next try writes over it."""
+        """Store why a trial has no result (outcome, error, traceback); the next attempt replaces it."""
         content = records_json.to_json({**failure, "identity": identity}, f"the failure of {identity}")
         self._commit({_failure(identity): content})
 
     def failures(self) -> dict[str, StoredFailure]:
         """The last failure of each trial that has no result: identity -> what was given to ``fail``.
 
-        One that cannot be read any more says so: it only explains, and the next try writes it anew.
+        An unreadable file becomes a failure with that error, because failures only explain.
         """
-        names = sorted(self._listed("failures") - self.identities())
-        found = zip(names, at_once(self._failed, names), strict=True)
-        return {name: failure for name, failure in found if failure is not None}
+        names = sorted(self._stored_names("failures") - self.identities())
+        failures = zip(names, at_once(self._stored_failure, names), strict=True)
+        return {name: failure for name, failure in failures if failure is not None}
 
-    def slot(self, name: str) -> PlaceSlot:
-        """Where the checkpoint of this name is kept."""
+    def slot(self, name: str) -> FileSlot:
+        """The file of the checkpoint of this name."""
         return (self.location / CHECKPOINTS).slot(f"{name}.pt")
 
     def forget_checkpoints(self) -> None:
-        """Delete all checkpoints: what ended needs none.
+        """Delete all checkpoints of a study that has ended.
 
         Raises:
             StoreError: the storage does not allow it.
@@ -302,12 +303,12 @@ class Store:
         with storage_errors("write", self.location):
             (self.location / CHECKPOINTS).delete_all()
 
-    def state_slot(self, identity: str) -> PlaceSlot:
-        """Where the state is kept at which this trial ended, for a row of its search that goes on from there."""
+    def state_slot(self, identity: str) -> FileSlot:
+        """The file of the final state of this trial, from which a trial of its search may go on."""
         return self.location.slot(_file(STATES, identity, "pt"))
 
     def forget_states(self, identities: Iterable[str] | None = None) -> None:
-        """Delete the states of these trials (None: all): no row will go on from them. They may be gone already.
+        """Delete the final states of these trials (None: all), if they exist, once no trial will go on from them.
 
         Raises:
             StoreError: the storage does not allow it.
@@ -324,7 +325,7 @@ class Store:
             self.location.write_all(files)
 
     def _bytes_of(self, name: str, record: Mapping[str, Any]) -> bytes:
-        """A table's file, as the record says that it was written."""
+        """The bytes of a table's file, checked against the hash in the record."""
         path = _table(name, record["identity"])
         where = f"{self.location}/{path}"
         with storage_errors("read", where):
@@ -348,7 +349,7 @@ class Store:
             return error
         return None
 
-    def _failed(self, identity: str) -> StoredFailure | None:
+    def _stored_failure(self, identity: str) -> StoredFailure | None:
         where = f"{self.location}/{_failure(identity)}"
         try:
             with storage_errors("read", where):
@@ -362,7 +363,7 @@ class Store:
         with storage_errors("write", self.location):
             self.location.delete(_failure(identity))
 
-    def _listed(self, folder: str) -> frozenset[str]:
+    def _stored_names(self, folder: str) -> frozenset[str]:
         with storage_errors("read", self.location):
             names = self.location.names(folder)
         stems = (os.path.splitext(name) for name in names)
@@ -382,7 +383,7 @@ def _failure(identity: str) -> str:
 
 
 def _tables_with_files(record: Mapping[str, Any]) -> list[str]:
-    """The tables of which a result has files: one that is older than a table has none of that."""
+    """The tables of which a result has files; an older result lacks the tables that came later."""
     return [name for name in TABLES if name not in LATER or name in record.get("files", {})]
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CURVES, REPLICAS, MEMORY, HISTORY, ALIGNMENT = "curves", "replicas", "memory", "history", "alignment"
 TABLES = (CURVES, REPLICAS, MEMORY, HISTORY, ALIGNMENT)
 LATER = frozenset({ALIGNMENT})
-"""Tables that came after the others: a result of an older version has no file of them, and none of their rows."""
+"""Tables that came after the others; a result of an older version has no file of them."""
 
 _SIZE = {"identity": "string", "horizon": "int64", "width": "int64"}
 SIZE = tuple(_SIZE)
@@ -84,7 +84,7 @@ _COLUMNS: dict[str, dict[str, str]] = {
     },
 }
 _LATER_COLUMNS = {REPLICAS: ("memoryless_loss",), MEMORY: ("gradient", "gradient_bound")}
-"""Measured columns that came after the others and may be lacking, as in tables of older versions: all nan."""
+"""Measured columns that came after the others; where a table lacks one, its values are nan."""
 
 
 def columns(name: str) -> tuple[str, ...]:
@@ -124,7 +124,7 @@ def to_parquet(name: str, frame: pd.DataFrame | None, identity: str) -> bytes:
 
 
 def from_parquet(name: str, data: bytes, identity: str, where: str) -> pa.Table:
-    """The table in the bytes of a file, checked against the schema: what was written here or by an older version.
+    """The table in the bytes of a file, checked against the schema: of this version or an older one.
 
     Raises:
         StoreError: no Parquet; a column is missing, unknown or of another type; a value is null that may not be; a
@@ -139,13 +139,13 @@ def from_parquet(name: str, data: bytes, identity: str, where: str) -> pa.Table:
         table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise StoreError(f"{where} is damaged ({error}). {MEND}") from error
-    wanted, table = schema(name), without_settings(table)
+    expected_schema, table = schema(name), without_settings(table)
     for column in _LATER_COLUMNS.get(name, ()):
         if column not in table.column_names:
-            unknown = pa.array([math.nan] * table.num_rows, wanted.field(column).type)
-            table = table.append_column(wanted.field(column), unknown)
+            unknown = pa.array([math.nan] * table.num_rows, expected_schema.field(column).type)
+            table = table.append_column(expected_schema.field(column), unknown)
     got = {field.name: str(field.type) for field in table.schema}
-    expected = {field.name: str(field.type) for field in wanted}
+    expected = {field.name: str(field.type) for field in expected_schema}
     if got != expected:
         differing = sorted(column for column in got.keys() | expected if got.get(column) != expected.get(column))
         raise StoreError(
@@ -153,12 +153,12 @@ def from_parquet(name: str, data: bytes, identity: str, where: str) -> pa.Table:
             f"{', '.join(f'{column} {kind}' for column, kind in expected.items() if column in differing) or 'absent'}. "
             f"{MEND}"
         )
-    empty_cells = [field.name for field in wanted if not field.nullable and table[field.name].null_count]
+    empty_cells = [field.name for field in expected_schema if not field.nullable and table[field.name].null_count]
     if empty_cells:
         raise StoreError(f"{where} has empty values in {one_of(empty_cells)}. {MEND}")
     if table.num_rows and not pc.all(pc.equal(table["identity"], identity)).as_py():
         raise StoreError(f"{where} has rows of another trial than {identity}. {MEND}")
-    return table.select(wanted.names).cast(wanted)
+    return table.select(expected_schema.names).cast(expected_schema)
 
 
 def without_settings(table: pa.Table) -> pa.Table:
@@ -169,14 +169,14 @@ def without_settings(table: pa.Table) -> pa.Table:
 def _to_arrow(name: str, frame: pd.DataFrame, identity: str) -> pa.Table:
     import pyarrow as pa
 
-    wanted = schema(name)
+    expected_schema = schema(name)
     frame = frame.assign(**{column: math.nan for column in _LATER_COLUMNS.get(name, ()) if column not in frame})
-    missing = [column for column in wanted.names if column not in frame.columns]
-    extra = [str(column) for column in frame.columns if column not in wanted.names]
+    missing = [column for column in expected_schema.names if column not in frame.columns]
+    extra = [str(column) for column in frame.columns if column not in expected_schema.names]
     if missing or extra:
         raise StoreError(
             f"the {name} table of {identity} has the wrong columns (missing: {', '.join(missing) or 'none'}; "
-            f"unknown: {', '.join(extra) or 'none'}). Allowed are exactly: {', '.join(wanted.names)}."
+            f"unknown: {', '.join(extra) or 'none'}). Allowed are exactly: {', '.join(expected_schema.names)}."
         )
     foreign = set(frame["identity"]) - {identity}
     if foreign:
@@ -184,7 +184,7 @@ def _to_arrow(name: str, frame: pd.DataFrame, identity: str) -> pa.Table:
             f"the {name} table of {identity} has rows of another identity: {', '.join(sorted(map(str, foreign)))}."
         )
     arrays = []
-    for field in wanted:
+    for field in expected_schema:
         # from_pandas turns NaN into null: right for a width that a model lacks, wrong for a measurement.
         try:
             array = (
@@ -200,7 +200,7 @@ def _to_arrow(name: str, frame: pd.DataFrame, identity: str) -> pa.Table:
                 "only width, horizon and metric may have any (a missing measurement is nan)."
             )
         arrays.append(array)
-    return pa.Table.from_arrays(arrays, schema=wanted)
+    return pa.Table.from_arrays(arrays, schema=expected_schema)
 
 
 def _measured(frame: pd.DataFrame, field: pa.Field) -> pa.Array:

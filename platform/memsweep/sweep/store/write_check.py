@@ -1,4 +1,4 @@
-"""Whether results can be written at all, before anything of a sweep is: a file is written, read back and deleted."""
+"""The write check before a sweep: writes a file to the results folder, reads it back and deletes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memsweep.sweep.store.filesystem import S3, Location, s3_filesystem
 from memsweep.sweep.store.retry import aws_error_code, is_transient
 
 FREE_BYTES = 16 * 2**20
-"""With less than this a sweep does not start: hardly a record would fit."""
+"""Least free bytes of the disk with which a sweep starts."""
 
 _PROBE = bytes(range(256)) * 1024
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
@@ -37,10 +37,10 @@ _CREDENTIALS = {
 
 
 def check_writable(results: Location) -> None:
-    """See that the results folder takes files; where it does not, nothing is left behind.
+    """Check that files can be written to the results folder; a failed check leaves no files or folders behind.
 
     Raises:
-        StoreError: it does not; the message says why and what to do.
+        StoreError: they cannot; the message says why and what to do.
     """
     if results.local is None:
         _try_bucket(results)
@@ -49,16 +49,16 @@ def check_writable(results: Location) -> None:
 
 
 def _try_folder(results: Location, folder: Path) -> None:
-    there = _nearest(folder)
-    if not there.is_dir():
+    existing = _nearest(folder)
+    if not existing.is_dir():
         raise StoreError(
-            f"results cannot go to {folder}: {there} is a file, not a folder. Move it away, or give another folder "
+            f"results cannot go to {folder}: {existing} is a file, not a folder. Move it away, or give another folder "
             "with --results."
         )
-    free = shutil.disk_usage(there).free
+    free = shutil.disk_usage(existing).free
     if free < FREE_BYTES:
         raise _full(folder, f"{free / 2**20:.1f} MiB are free")
-    with _no_trace(folder, there), _explained(folder):
+    with _remove_new_folders(folder, existing), _local_errors(folder):
         probe = results / f".probe.{uuid.uuid4().hex}"
         try:
             probe.write("probe", _PROBE)
@@ -71,7 +71,7 @@ def _try_folder(results: Location, folder: Path) -> None:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or what is there of the way to it."""
+    """The folder, or its nearest parent that exists."""
     for path in (folder, *folder.parents):
         with contextlib.suppress(OSError):
             if path.exists():
@@ -80,9 +80,9 @@ def _nearest(folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _no_trace(folder: Path, there: Path) -> Iterator[None]:
-    """When the body fails, folders that it made are removed again, as far as they are empty."""
-    made = [path for path in (folder, *folder.parents) if path != there and there in path.parents]
+def _remove_new_folders(folder: Path, existing: Path) -> Iterator[None]:
+    """When the body fails, removes the folders that it created, if they are empty."""
+    made = [path for path in (folder, *folder.parents) if path != existing and existing in path.parents]
     try:
         yield
     except BaseException:
@@ -93,7 +93,7 @@ def _no_trace(folder: Path, there: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _explained(folder: Path) -> Iterator[None]:
+def _local_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -132,11 +132,13 @@ def _user() -> str:
 
 
 def _try_bucket(results: Location) -> None:
-    """One try with short waits, so that what is wrong is said in seconds; more where the service has a bad moment."""
+    """Tries once with short timeouts, to report a fault within seconds; tries again after a transient error."""
     try:
         _try_object(results, attempts=1)
     except StoreError as refused:
-        if not _has_a_bad_moment(refused.__cause__):
+        cause = refused.__cause__
+        # a service that cannot be reached at all has most likely a wrong address
+        if not is_transient(cause) or aws_error_code(str(cause)) == _UNREACHABLE:
             raise
         _try_object(results, attempts=4)
 
@@ -153,12 +155,7 @@ def _try_object(results: Location, attempts: int) -> None:
     except (OSError, ValueError) as error:  # ValueError: pyarrow's, for an endpoint that is no address
         raise _bucket_fault(results, error) from error
     if not same:
-        raise StoreError(f"{results} does not give back what was written to it. Give another place with --results.")
-
-
-def _has_a_bad_moment(error: BaseException | None) -> bool:
-    # one that cannot be reached at all has most likely a wrong address
-    return is_transient(error) and aws_error_code(str(error)) != _UNREACHABLE
+        raise StoreError(f"{results} does not give back what was written to it. Give another location with --results.")
 
 
 def _bucket_fault(results: Location, error: Exception) -> MemsweepError:
@@ -189,9 +186,9 @@ def _bucket_fault(results: Location, error: Exception) -> MemsweepError:
 
 
 def _parts(message: str) -> tuple[str, str]:
-    """Which AWS error it is, and what the service says about it, in one line."""
-    name, said = aws_error_code(message), _DETAIL.search(message)
-    detail = " ".join((said.group(1) if said else message).split()).rstrip(".")
+    """The AWS error code, and the detail that the service gives, in one line."""
+    name, match = aws_error_code(message), _DETAIL.search(message)
+    detail = " ".join((match.group(1) if match else message).split()).rstrip(".")
     detail = detail.rpartition(" Message: ")[2]
     if detail in ("", "No response body"):
         detail = f"it answers {name.replace('UNKNOWN ', '').strip('()')}"

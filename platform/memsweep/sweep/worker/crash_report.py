@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memsweep.sweep.store.filesystem import PlaceSlot, storage_errors
+from memsweep.sweep.store.filesystem import FileSlot, storage_errors
 from memsweep.sweep.store.results import Store
 
 
@@ -35,5 +35,5 @@ def pop(store: Store, pack: str) -> str | None:
     return data.decode()
 
 
-def _slot(store: Store, pack: str) -> PlaceSlot:
-    return PlaceSlot(store.location / "crash_reports", f"{pack}.json")
+def _slot(store: Store, pack: str) -> FileSlot:
+    return FileSlot(store.location / "crash_reports", f"{pack}.json")
