@@ -71,7 +71,7 @@ def test_changed_code_computes_anew_and_says_so(tmp_path: Path, tally: Tally) ->
     assert "not reused: 2 computed by other code" in looked.stdout
     refused = drill.command("resume", STUDY, "--inline")
     assert refused.returncode in (1, 2)
-    assert "2 of the 2 rows" in refused.stderr
+    assert "2 of the 2 trials" in refused.stderr
     assert len(drill.asked()) == before.asked
     anew = drill.command("sweep", STUDY, "--inline")
     assert anew.returncode == 0, anew.stdout + anew.stderr

@@ -228,7 +228,7 @@ def test_the_command_says_what_is_left_and_goes_on(tmp_path: Path, capsys: pytes
     assert sweep(study, results, "--inline", "--max-trials", "3") == LIMIT_REACHED
     told = capsys.readouterr().out
     assert "stopped at a limit: --max-trials 3" in told
-    assert "1 row left" in told
+    assert "1 trial left" in told
     assert "memsweep resume small" in told
     assert len(Store(results / "small").identities()) == 3
     plan = (results / "small" / "plan.json").read_text()
