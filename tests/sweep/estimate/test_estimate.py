@@ -212,8 +212,8 @@ def test_a_probe_ends_in_time_and_leaves_nothing(tmp_path: Path, monkeypatch: py
         task={"horizon": 3000}, model={"width": 256, "activation": "tanh"}, training={"seeds": 64, "steps": 10_000}
     )
     began = time.monotonic()
-    found = benchmark({"small": [small()], "heavy": [heavy]}, ON_CPU, 1, ROOT, 20.0)
-    assert time.monotonic() - began < 40
+    found = benchmark({"small": [small()], "heavy": [heavy]}, ON_CPU, 1, ROOT, 40.0)
+    assert time.monotonic() - began < 300  # a guard against a hang
     assert set(found.measured) >= {"small"}
     assert found.starting > 0
     assert list(tmp_path.iterdir()) == []
@@ -226,7 +226,7 @@ def test_plan_says_what_a_study_will_take_and_writes_nothing(tmp_path: Path, cap
     place = ("--results", str(tmp_path / "results"), "--workspace", str(ROOT))
     assert main(["plan", str(tmp_path / "small.yaml"), *place]) == 0
     told = capfd.readouterr().out
-    for words in ("expected on this machine", "measured on 3 of 3 kinds", "memory: ", "disk: ", "KiB a row (measured"):
+    for words in ("expected on this machine", "measured on 3 of 3 kinds", "memory: ", "disk: ", "KiB a trial (measured"):
         assert words in told
     assert not (tmp_path / "results").exists()
     assert main(["plan", str(tmp_path / "small.yaml"), *place, "--no-probe"]) == 0
