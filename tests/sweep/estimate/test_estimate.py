@@ -226,7 +226,13 @@ def test_plan_says_what_a_study_will_take_and_writes_nothing(tmp_path: Path, cap
     place = ("--results", str(tmp_path / "results"), "--workspace", str(ROOT))
     assert main(["plan", str(tmp_path / "small.yaml"), *place]) == 0
     told = capfd.readouterr().out
-    for words in ("expected on this machine", "measured on 3 of 3 kinds", "memory: ", "disk: ", "KiB a trial (measured"):
+    for words in (
+        "expected on this machine",
+        "measured on 3 of 3 kinds",
+        "memory: ",
+        "disk: ",
+        "KiB a trial (measured",
+    ):
         assert words in told
     assert not (tmp_path / "results").exists()
     assert main(["plan", str(tmp_path / "small.yaml"), *place, "--no-probe"]) == 0
