@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,7 @@ def test_the_measured_hours_are_the_hours(tmp_path: Path) -> None:
 @pytest.mark.drill
 def test_a_probe_ends_in_time_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token = f"memsweep-test-{os.getpid()}-{time.time_ns()}"
+    resource_tracker.ensure_running()  # Python's own process for spawned ones: it stays, and must not carry the token
     monkeypatch.setenv("MEMSWEEP_TEST_TOKEN", token)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
