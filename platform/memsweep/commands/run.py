@@ -114,9 +114,8 @@ class Run:
         check_writable(self._results)
         search = self._sweep.search
         if search is not None and search.settings.scheduler.by_ray and not self._args.inline:
-            import_ray(
-                self._args.address
-            )  # Ray's settings are read at import: before the scheduler's module imports it
+            # Ray reads its settings when it is imported, and the scheduler's module imports it
+            import_ray(self._args.address)
 
     def _plan(self) -> None:
         """Plans the trials without a result, prints and writes the plan, and prepares the study's folder."""

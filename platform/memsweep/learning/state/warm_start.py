@@ -115,7 +115,7 @@ class WarmStart:
                 slot.write(to_bytes(compact({"key": key, "step": training.end, "replicas": replicas})))
             except (OSError, StoreError) as error:
                 _log.warning(
-                    "the state %s cannot be written (%s): whoever goes on from it trains from the beginning",
+                    "the state %s cannot be written (%s). A later trial that needs it will train from the beginning",
                     slot,
                     one_line(error),
                 )

@@ -88,7 +88,7 @@ def code_roots(config: TrialConfig) -> frozenset[Definition]:
     roots = {*CORE, *(CHAINED if config.chain is not None else ())}
     for part in parts(config):
         roots |= _definitions_of(part)
-    roots |= {(kind.__module__, kind.__qualname__) for kind in _config_classes(config)}
+    roots |= {(type(each).__module__, type(each).__qualname__) for each in _configs(config) if not _is_of_part(each)}
     return frozenset(roots)
 
 
@@ -98,7 +98,7 @@ def data_fingerprint(config: Any) -> str:
     A part that reads files says which: ``data_files(config)``, a class method, gives their paths in a fixed order. Of a
     folder in their place, the names and sizes of the files in it are hashed.
     """
-    paths = [path for owner in _configs(config) for path in _data_files(owner)]
+    paths = [path for owner in filter(_is_of_part, _configs(config)) for path in _data_files(owner)]
     return _hash_data(tuple((path, *_changed(path)) for path in paths)) if paths else ""
 
 
@@ -114,8 +114,13 @@ def libraries(config: TrialConfig) -> dict[str, str]:
 
 def parts(config: Any) -> tuple[type, ...]:
     """The registered parts that a config names, at any depth, each once."""
-    chosen = [(owner.kind, owner.name) for owner in _configs(config)]
-    return tuple(dict.fromkeys(registry.get(kind, name) for kind, name in (*chosen, *_by_name(config))))
+    configs = list(_configs(config))
+    chosen = [(owner.kind, owner.name) for owner in configs if _is_of_part(owner)]
+    fields = [(owner, field) for owner in configs for field in dataclasses.fields(owner)]
+    by_name = [  # fields that hold a part's name alone, such as a learning rule's
+        (field.metadata["named"], getattr(owner, field.name)) for owner, field in fields if field.metadata.get("named")
+    ]
+    return tuple(dict.fromkeys(registry.get(kind, name) for kind, name in (*chosen, *by_name)))
 
 
 @dataclass(frozen=True)
@@ -127,17 +132,16 @@ class _Cut:
     """
 
     prefixes: frozenset[str]
-    roots: frozenset[Definition] = frozenset()
 
     @classmethod
     def of(cls, config: TrialConfig, device: str) -> _Cut:
         chained, kernels = config.chain is not None, kernels_of(config, device)
         exempt = (name for name in EXEMPT if not (chained and name.startswith("memsweep.config")))
         idle = (name for name, runs in CONDITIONAL.items() if not runs(config, kernels))
-        return cls(frozenset((*exempt, *idle)), frozenset(CHAINED))
+        return cls(frozenset((*exempt, *idle)))
 
     def __call__(self, definition: Definition) -> bool:
-        if definition in self.roots:
+        if definition in CHAINED:  # called for a chained trial, and reached by no other
             return False
         words = ".".join(definition).split(".")
         return any(".".join(words[:length]) in self.prefixes for length in range(1, len(words) + 1))
@@ -187,9 +191,7 @@ def _find(module: str) -> Path | None:
     if top in sys.stdlib_module_names or not _is_local(top):
         return None
     loaded = sys.modules.get(top)
-    if loaded is not None and not hasattr(
-        loaded, "__path__"
-    ):  # one file, which a workspace may have loaded by its path
+    if loaded is not None and not hasattr(loaded, "__path__"):  # a file, perhaps loaded by its path
         return Path(loaded.__file__).resolve() if module == top and loaded.__file__ else None
     return next((path for folder in _folders(top) if (path := _file_in(folder, module))), None)
 
@@ -254,21 +256,10 @@ def _is_deep(config: TrialConfig) -> bool:
     return is_deep(config.model)
 
 
-def _by_name(value: Any) -> Iterator[tuple[str, str]]:
-    """Kind and name of the parts that fields hold by name alone, such as a learning rule."""
-    for field in dataclasses.fields(value) if dataclasses.is_dataclass(value) else ():
-        held = getattr(value, field.name)
-        if kind := field.metadata.get("named"):
-            yield kind, held
-        else:
-            yield from _by_name(held)
-
-
 def _configs(value: Any) -> Iterator[Any]:
-    """The Configs of registered parts, at any depth."""
+    """Every config dataclass in a config, at any depth, the config itself first."""
     if dataclasses.is_dataclass(value):
-        if getattr(value, "kind", None) in registry.KINDS:
-            yield value
+        yield value
         for field in dataclasses.fields(value):
             yield from _configs(getattr(value, field.name))
     elif isinstance(value, Mapping):
@@ -278,24 +269,13 @@ def _configs(value: Any) -> Iterator[Any]:
             yield from _configs(item)
 
 
+def _is_of_part(config: Any) -> bool:
+    return getattr(config, "kind", None) in registry.KINDS
+
+
 def _data_files(owner: Any) -> list[Path]:
     told = getattr(registry.get(owner.kind, owner.name), "data_files", None)
     return [Path(path) for path in told(owner)] if told is not None else []
-
-
-def _config_classes(config: Any) -> set[type]:
-    """The classes of all configs in a config that are no part's own: what they compute runs in every trial."""
-    classes = set()
-    if dataclasses.is_dataclass(config) and not isinstance(config, type):
-        if getattr(config, "kind", None) not in registry.KINDS:
-            classes.add(type(config))
-        for item in dataclasses.fields(config):
-            classes |= _config_classes(getattr(config, item.name))
-    elif isinstance(config, Mapping):
-        classes |= _config_classes(tuple(config.values()))
-    elif isinstance(config, tuple | list):
-        classes = classes.union(*map(_config_classes, config))
-    return classes
 
 
 @functools.cache
