@@ -178,6 +178,10 @@ REFUSED = [
         "resources: {workers: 2}\nsearch: {training.clip: {uniform: [1, 2]}, scheduler: asha}",
         "Set resources.workers to 1",
     ),
+    (
+        "search: {training.clip: {uniform: [1, 2]}, scheduler: {name: hyperband, grace: 250, reduction: 1.5}}",
+        "search.scheduler: reduction must be at least 2 with hyperband, got 1.5",
+    ),
     ("search: {model.width: {int: [1, 2]}, scheduler: pbt}", "which this field cannot be"),
     ("search: {training.clip: {choice: [1.0, 2.0]}, scheduler: pbt}", "which takes numbers"),
     ("search: {training.clip: {uniform: [1, 2]}, scheduler: pbt, trials: 3}", "must be at least 4"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memsweep.config.schema.search import SchedulerConfig
@@ -92,10 +93,13 @@ def test_every_member_ends_or_is_stopped_and_a_replay_decides_the_same(name: str
     grace=st.sampled_from([50, 100, 250, 1000, 3000]),
     reduction=st.sampled_from([1.5, 2.0, 2.7, 3.0, 4.0]),
 )
+@example([0.0] * 8, "hyperband", 1, 250, 1.5)  # the last one, alone in its bracket, was never decided
 def test_whatever_the_values_the_search_ends_and_no_diverged_member_trains_on(
     data: list[float], name: str, batch: int, grace: int, reduction: float
 ) -> None:
     config = SchedulerConfig(name=name, grace=grace, interval=150, reduction=reduction)
+    if list(config.problems()):  # a study with these settings is refused
+        config = dataclasses.replace(config, reduction=2.0)
     table = searched(scheduler(config, 1000, 50), 1000, len(data), batch, lambda n, step: data[n] + 10.0 / step)
     for number, looks in table.looks.items():
         assert looks == sorted(set(looks))

@@ -117,6 +117,11 @@ class SchedulerConfig:
         at_most=1.0,
     )
 
+    def problems(self) -> Iterable[str]:
+        # rungs are whole numbers of graces: from 1, a smaller factor leads to 1 again, where Ray halves no more
+        if self.name == HYPERBAND and self.reduction < 2:
+            yield f"reduction must be at least 2 with hyperband, got {self.reduction:g}. Raise it, or take asha"
+
     @property
     def by_ray(self) -> bool:
         """Whether one of Ray Tune's classes decides."""
