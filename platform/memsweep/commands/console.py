@@ -204,7 +204,7 @@ def print_difference(trials: Trials, statuses: Mapping[str, TrialStatus]) -> Non
 def print_status(
     plan: StoredPlan,
     statuses: Mapping[str, TrialStatus],
-    who: tuple[Holder, float] | None,
+    who: Holder | None,
     failures: Mapping[str, Any],
     damaged: Mapping[str, StoreError],
     search: SearchHistory | None = None,
@@ -229,7 +229,7 @@ def print_status(
     for name, fault in damaged.items():
         print(f"  {name}: {first_line(str(fault))}")
     if who is not None:
-        print(f"running: {who[0]}, last heartbeat {who[1]:.0f} s ago")
+        print(f"running: {who}")
         return
     left = done < len(of_plan) or (search is not None and not search.ended)
     print("not running" + (f"; to finish it: memsweep resume {word(plan.study)}" if left else ""))

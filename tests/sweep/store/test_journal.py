@@ -15,7 +15,6 @@ from memsweep.sweep.store.journal import (
     Journal,
     State,
     TrialStatus,
-    failure_kind,
     read_statuses,
     recovered_statuses,
 )
@@ -50,10 +49,10 @@ def test_rows_are_there_before_anything_runs_and_come_back_as_they_were_noted(tm
 def test_three_failures_of_one_kind_are_enough_and_a_result_forgets_them() -> None:
     row = TrialStatus()
     for error in ("17 is too much", "18 is too much"):
-        row = row.to(State.FAILED, failure_kind(RAISED | {"error": error})).to(State.QUEUED)
+        row = row.to(State.FAILED, RAISED | {"error": error}).to(State.QUEUED)
     assert (row.failures, row.given_up) == (GIVE_UP_AFTER - 1, False)
-    assert row.to(State.FAILED, failure_kind(RAISED | {"error": "19 is too much"})).given_up
-    other = row.to(State.FAILED, failure_kind(RAISED | {"error": "no such file"}))
+    assert row.to(State.FAILED, RAISED | {"error": "19 is too much"}).given_up
+    other = row.to(State.FAILED, RAISED | {"error": "no such file"})
     assert (other.failures, other.given_up) == (1, False)
     assert row.to(State.DONE) == TrialStatus(State.DONE, row.to(State.DONE).since)
 
@@ -77,6 +76,17 @@ def test_a_new_driver_queues_what_a_dead_one_left_running_and_believes_the_store
         "gone": "cancelled",
     }
     assert (found["running"].failures, found["failed"].failures) == (1, 2)
+
+
+@pytest.mark.parametrize("clock", ["2026-01-01T00:00:00+00:00", "2026-12-31T00:00:00+00:00"], ids=["behind", "ahead"])
+def test_a_failure_that_a_dead_driver_did_not_count_counts_once_whatever_the_workers_clock_says(clock: str) -> None:
+    """A worker stored it and ended; the driver died before it heard of it."""
+    running = TrialStatus(State.RUNNING, "2026-06-15T00:00:00+00:00")
+    failure = {**RAISED, "time": clock}
+    status = recovered_statuses({A: running}, [A], {}, {A: failure})[A]
+    assert (status.state, status.failures) == (State.FAILED, 1)
+    again = recovered_statuses({A: status.to(State.RUNNING)}, [A], {}, {A: failure})[A]
+    assert (again.state, again.failures) == (State.QUEUED, 1)
 
 
 def test_a_long_journal_is_many_small_files_and_old_drivers_are_forgotten(tmp_path: Path) -> None:

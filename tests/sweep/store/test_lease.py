@@ -14,30 +14,34 @@ from pathlib import Path
 
 import pytest
 
+from memsweep.sweep.store import lease
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.lease import HeldError, Holder, hold_lease, holder
 from processes import wait_for
 
-LISTENED = "waits for its next heartbeat"
+WAITS = "waits for its next heartbeat"
 """Is logged while the heartbeat of a holder on another machine is awaited."""
+OTHER = Holder("elsewhere", 7, "another machine", "1", "then", "memsweep sweep")
 
 
 def ignore() -> None:
     pass
 
 
-def hold_until_killed(folder: Path, ready: multiprocessing.synchronize.Event) -> None:
+def hold_until_killed(folder: Path, ready: multiprocessing.synchronize.Event, machine: str = "") -> None:
+    if machine:
+        lease._machine = lambda: machine
     with hold_lease(Location.at(folder), ignore, beat=0.1, expiry=2.0):
         ready.set()
         time.sleep(600)
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> multiprocessing.context.SpawnProcess:
-    """Another process that holds the lease."""
+def other(request: pytest.FixtureRequest, tmp_path: Path) -> multiprocessing.context.SpawnProcess:
+    """Another process that holds the lease; with a parameter, a process of the machine of this name."""
     context = multiprocessing.get_context("spawn")
     ready = context.Event()
-    process = context.Process(target=hold_until_killed, args=(tmp_path, ready))
+    process = context.Process(target=hold_until_killed, args=(tmp_path, ready, getattr(request, "param", "")))
     process.start()
     assert ready.wait(60)
     yield process
@@ -53,26 +57,26 @@ def test_the_second_is_told_who_holds_it_and_a_killed_holder_is_forgotten_at_onc
         pytest.fail("two hold it")
     who = holder(place)
     assert who is not None
-    assert (who[0].pid, who[0].host) == (other.pid, socket.gethostname())
+    assert (who.pid, who.host) == (other.pid, socket.gethostname())
     other.kill()
     other.join(60)
     assert holder(place) is None
     with hold_lease(place, ignore):
         mine = holder(place)
         assert mine is not None
-        assert mine[0].pid == os.getpid()
+        assert mine.pid == os.getpid()
     assert holder(place) is None
     assert list((tmp_path / "lease").iterdir()) == []
 
 
+@pytest.mark.parametrize("other", ["another machine"], indirect=True)
 def test_a_holder_that_slept_is_taken_for_dead_and_gives_way_when_it_wakes(
     tmp_path: Path, other: multiprocessing.context.SpawnProcess
 ) -> None:
     place = Location.at(tmp_path)
-    os.kill(other.pid, signal.SIGSTOP)
     with pytest.raises(HeldError), hold_lease(place, ignore, beat=0.1, expiry=60.0):
-        pytest.fail("it was heard a moment ago")
-    time.sleep(2.5)
+        pytest.fail("it sends heartbeats")
+    os.kill(other.pid, signal.SIGSTOP)
     lost = threading.Event()
     with hold_lease(place, lost.set, beat=0.1, expiry=2.0):
         os.kill(other.pid, signal.SIGCONT)
@@ -80,7 +84,7 @@ def test_a_holder_that_slept_is_taken_for_dead_and_gives_way_when_it_wakes(
         assert not lost.is_set()  # it is the other that gives way
         who = holder(place)
         assert who is not None
-        assert who[0].pid == os.getpid()
+        assert who.pid == os.getpid()
 
 
 def test_whoever_loses_the_lease_is_told_once(tmp_path: Path) -> None:
@@ -120,56 +124,73 @@ def test_of_many_that_claim_at_once_one_wins_at_most(tmp_path: Path) -> None:
         assert len(list((tmp_path / "lease").iterdir())) == 1
 
 
-def test_a_claim_that_a_power_cut_left_half_counts_until_it_is_old(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("written", [-3600.0, 0.0, 3600.0], ids=["an hour ago", "now", "in an hour"])
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "half"])
+def test_a_dead_holders_lease_ends_when_no_heartbeat_was_seen_whatever_the_clocks_say(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, written: float, whole: bool
 ) -> None:
+    file = a_lease_of_another_machine(tmp_path)
+    if not whole:
+        file.write_bytes(file.read_bytes()[:20])
+    os.utime(file, (time.time() + written,) * 2)
+    assert holder(Location.at(tmp_path), expiry=0.5) is None
+    with hold_lease(Location.at(tmp_path), ignore, expiry=1.0):
+        assert WAITS in caplog.text
+        assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"null", b"[" * 100_000, b'{"term": 1}', *(f'{{"term": {value}}}'.encode() for value in ("1e999", "{}"))],
+)
+def test_a_lease_file_of_any_content_expires_like_any_other(tmp_path: Path, content: bytes) -> None:
     place = Location.at(tmp_path)
-    place.write("lease/half.json", b'{"host": "a')
-    with hold_lease(place, ignore, expiry=1.0):
-        assert LISTENED in caplog.text
-    place.write("lease/half.json", b'{"host": "a')
-    old = time.time() - 3600
-    os.utime(tmp_path / "lease" / "half.json", (old, old))
-    caplog.clear()
-    with hold_lease(place, ignore):
-        assert not (tmp_path / "lease" / "half.json").exists()
-        assert LISTENED not in caplog.text
+    place.write("lease/odd.json", content)
+    with hold_lease(place, ignore, expiry=0.2):
+        assert not (tmp_path / "lease" / "odd.json").exists()
 
 
-def a_claim_of_another_machine(folder: Path) -> Path:
-    claim = folder / "lease" / "other.json"
-    claim.parent.mkdir()
-    claim.write_text(json.dumps(asdict(Holder("elsewhere", 7, "another machine", "1", "then", "memsweep sweep"))))
-    return claim
+def a_lease_of_another_machine(folder: Path, beats: int = 0) -> Path:
+    """A whole lease file after so many heartbeats."""
+    file = folder / "lease" / "other.json"
+    file.parent.mkdir(exist_ok=True)
+    new = folder / "new"
+    new.write_text(json.dumps({"term": 1, "beats": beats, **asdict(OTHER)}))
+    return new.replace(file)
 
 
-def test_a_driver_of_another_machine_is_known_by_its_heart(tmp_path: Path) -> None:
-    claim, ended = a_claim_of_another_machine(tmp_path), threading.Event()
+def test_a_driver_of_another_machine_is_known_by_its_heartbeat(tmp_path: Path) -> None:
+    a_lease_of_another_machine(tmp_path)
+    ended = threading.Event()
 
     def beat() -> None:
+        beats = 0
         while not ended.wait(0.5):
-            claim.touch()
+            beats += 1
+            os.utime(a_lease_of_another_machine(tmp_path, beats), (0, 0))  # its storage's clock stands still
 
-    heart = threading.Thread(target=beat)
-    heart.start()
+    heartbeat = threading.Thread(target=beat)
+    heartbeat.start()
     try:
+        assert holder(Location.at(tmp_path)) == OTHER
         with (
             pytest.raises(HeldError, match="process 7 on elsewhere"),
             hold_lease(Location.at(tmp_path), ignore, expiry=10.0),
         ):
-            pytest.fail("its heart beats")
+            pytest.fail("it sends heartbeats")
     finally:
         ended.set()
-        heart.join()
+        heartbeat.join()
 
 
-def test_a_driver_of_another_machine_that_died_just_now_is_waited_for(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    claim = a_claim_of_another_machine(tmp_path)
-    with hold_lease(Location.at(tmp_path), ignore, expiry=1.0):
-        assert LISTENED in caplog.text
-        assert not claim.exists()
+def test_a_driver_that_slept_within_its_heartbeat_loses_the_lease_that_it_restored(tmp_path: Path) -> None:
+    """It saw its file, slept, was taken for dead, woke and wrote the file again; the newer driver deletes it."""
+    older = a_lease_of_another_machine(tmp_path).read_bytes()
+    lost = threading.Event()
+    with hold_lease(Location.at(tmp_path), lost.set, beat=0.05, expiry=0.2):
+        (tmp_path / "lease" / "other.json").write_bytes(older)
+        wait_for(lambda: not (tmp_path / "lease" / "other.json").exists())
+        assert not lost.is_set()
 
 
 def test_a_process_number_that_is_used_again_is_not_its_former_owner() -> None:

@@ -65,7 +65,6 @@ def test_how_many_requests_the_small_things_take(s3: S3Server, monkeypatch: pyte
         assert requests(refusals, lambda: place.write("b", b"2")) == 1
         assert requests(refusals, lambda: place.names()) == 1
         assert requests(refusals, lambda: place.read("b")) == 2
-        assert requests(refusals, lambda: place.age("b")) <= 6
         assert requests(refusals, lambda: place.move("b", "c/d")) <= 4
 
 

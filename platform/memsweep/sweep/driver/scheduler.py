@@ -278,8 +278,9 @@ class PackScheduler:
     def _give_up(self, job: PackJob, name: str, failure: Failure) -> None:
         self.failures[name] = failure
         self._work.settled(self._cost[name], failed=True)
-        self._journal.note([name], State(failure["outcome"]), failure=failure)
-        self._store.fail(name, {"study": job.study, "time": now(), **failure})
+        stored = {"study": job.study, "time": now(), **failure}
+        self._journal.note([name], State(failure["outcome"]), failure=stored)
+        self._store.fail(name, stored)
         left = len(self._cost) > len(self.results) + len(self.failures)
         if left and not self._limits.reached and self._limits.over(0, len(self.failures)):
             self._limits.stop()

@@ -7,8 +7,8 @@ shows an object only after all of it has arrived.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
+import time
 import urllib.parse
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,6 +29,7 @@ S3 = "s3://"
 STAGING = ".partial"
 _STALE_SECONDS = 3600.0
 _READERS = 16
+_first_seen: dict[str, dict[str, float]] = {}  # location -> unfinished file -> monotonic seconds
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -186,33 +187,17 @@ class Location:
         return FileSlot(self, name)
 
     def clean(self) -> None:
-        """Remove the unfinished files of killed writers; files younger than an hour stay: they may be in use."""
-        limit = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=_STALE_SECONDS)
-        for info in self._entries(STAGING) if self.local is not None else ():
-            if info.is_file and info.mtime is not None and info.mtime < limit:
-                self.delete(f"{STAGING}/{info.base_name}")
+        """Remove the unfinished files of killed writers: those that this process has seen for an hour.
 
-    def age(self, name: str) -> float:
-        """Seconds since a file was written, by the storage's own clock; a bucket counts whole seconds.
-
-        Raises:
-            FileNotFoundError: there is no such file.
+        A younger file may be in use. The ages of files are not asked for: the storage's clock may be wrong.
         """
-        return with_retries(lambda: self._age(name))
-
-    def _age(self, name: str) -> float:
-        probe = f"{STAGING}/clock.{uuid.uuid4().hex}"
-        then = self.files.get_file_info(self.path(name)).mtime
-        if then is None:
-            raise FileNotFoundError(self.path(name))
-        try:
-            self._make_folder(self.path(probe))
-            self._put(self.path(probe), b"")
-            now = self.files.get_file_info(self.path(probe)).mtime
-            self.delete(probe)
-        except PermissionError:  # without write permission, only this machine's clock is left
-            now = datetime.datetime.now(datetime.UTC)
-        return float((now - then).total_seconds())
+        if self.local is None:
+            return
+        now, seen = time.monotonic(), _first_seen.get(self.uri, {})
+        _first_seen[self.uri] = {name: seen.get(name, now) for name in self.names(STAGING)}
+        for name, since in _first_seen[self.uri].items():
+            if now - since >= _STALE_SECONDS:
+                self.delete(f"{STAGING}/{name}")
 
     def _entries(self, folder: str) -> list[Any]:
         from pyarrow.fs import FileSelector

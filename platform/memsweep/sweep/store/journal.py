@@ -13,7 +13,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from memsweep.errors import BrokenChainError
@@ -71,26 +71,29 @@ class TrialStatus:
         since: when the trial came into it, UTC, ISO 8601.
         failures: how many times in succession it failed in the same way.
         kind: of the last failure, see ``failure_kind``.
+        counted: time of the last stored failure that is in this count; it only tells one failure from another,
+            because the clocks of a worker and of its driver may differ.
     """
 
     state: State = State.QUEUED
     since: str = ""
     failures: int = 0
     kind: str = ""
+    counted: str = ""
 
     @property
     def given_up(self) -> bool:
         """Whether it failed so often in the same way that it is not tried again without being asked for."""
         return self.failures >= GIVE_UP_AFTER
 
-    def to(self, state: State, kind: str = "") -> TrialStatus:
-        """The trial in another state; a failure of this kind counts, a result ends the count."""
-        failures, last = self.failures, self.kind
-        if kind:
-            failures, last = (failures + 1 if kind == self.kind else 1), kind
-        elif state.has_result:
-            failures, last = 0, ""
-        return TrialStatus(state, now(), failures, last)
+    def to(self, state: State, failure: Mapping[str, Any] | None = None) -> TrialStatus:
+        """The trial in another state; a failure counts, a result ends the count."""
+        kind = failure_kind(failure) if failure is not None else ""
+        failures = (self.failures + 1 if kind == self.kind else 1) if kind else self.failures
+        counted = str((failure or {}).get("time", self.counted))
+        if state.has_result:
+            return TrialStatus(state, now())
+        return TrialStatus(state, now(), failures, kind or self.kind, counted)
 
 
 def failure_kind(failure: Mapping[str, Any]) -> str:
@@ -152,9 +155,7 @@ class Journal:
     def note(self, names: Iterable[str], state: State, *, failure: Mapping[str, Any] | None = None) -> None:
         """Notes that trials came into a state; written within about a second, as long as notes come in."""
         for name in names:
-            self.trials[name] = self.trials.get(name, TrialStatus()).to(
-                state, failure_kind(failure) if failure is not None else ""
-            )
+            self.trials[name] = self.trials.get(name, TrialStatus()).to(state, failure)
             self._lines.append(_line(name, self.trials[name]))
         self.flush_if_due()
 
@@ -194,18 +195,17 @@ def recovered_statuses(
         statuses: as ``read_statuses`` gives them.
         planned: identities of the plan; other trials of the journal are cancelled.
         results: identity -> outcome of each stored result.
-        failures: identity -> the last failure of a trial without a result. One that is younger than the trial's state
-            has not been counted: its driver went down with the trial.
+        failures: identity -> the last failure of a trial without a result. A running trial with another one than was
+            counted last: its driver went down with the trial.
     """
-    states = {}
+    states, failures = {}, failures or {}
     for name in planned:
         status = statuses.get(name, TrialStatus(since=now()))
         if name in results:
             state = State(results[name])
             states[name] = status if status.state is state else status.to(state)
-        elif status.state is State.RUNNING and str((failures or {}).get(name, {}).get("time", "")) >= status.since > "":
-            failure = (failures or {})[name]
-            states[name] = status.to(State(failure["outcome"]), failure_kind(failure))
+        elif status.state is State.RUNNING and failures.get(name, {}).get("time", status.counted) != status.counted:
+            states[name] = status.to(State(failures[name]["outcome"]), failures[name])
         elif status.state in (State.RUNNING, State.PREEMPTED, State.CANCELLED) or status.state.has_result:
             states[name] = replace(status, state=State.QUEUED, since=now())
         else:
@@ -230,17 +230,15 @@ def _driver_of(segment: str) -> int:
 
 
 def _line(name: str, status: TrialStatus) -> str:
-    return json.dumps(
-        {"trial": name, "state": status.state, "since": status.since, "failures": status.failures, "kind": status.kind},
-        ensure_ascii=False,
-    )
+    return json.dumps({"trial": name, **asdict(status)}, ensure_ascii=False)
 
 
 def _apply(line: bytes, statuses: dict[str, TrialStatus]) -> None:
     try:
         data = json.loads(line)
-        statuses[str(data["trial"])] = TrialStatus(
-            State(data["state"]), str(data["since"]), int(data["failures"]), str(data["kind"])
-        )
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        texts = [data[name] for name in ("trial", "since", "kind", "counted")]
+        if all(isinstance(text, str) for text in texts) and type(data["failures"]) is int:
+            status = TrialStatus(State(data["state"]), data["since"], data["failures"], data["kind"], data["counted"])
+            statuses[data["trial"]] = status
+    except (ValueError, KeyError, TypeError, RecursionError):
         return

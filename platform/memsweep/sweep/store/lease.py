@@ -3,6 +3,9 @@
 A driver writes its own lease file, lists the folder, and deletes its file when it sees another one. Two drivers that
 start at the same moment may both withdraw and try again, but never both stay. The storage only has to list each file
 that was written before, as disks and object stores do.
+
+A heartbeat is a change of the lease file that the waiting driver sees itself. No time of one clock is compared with a
+time of another clock, so it does not matter how wrong a clock is, or when it is set.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from memsweep.errors import MemsweepError
@@ -30,7 +33,9 @@ from memsweep.sweep.store.retry import storage_retries
 HEARTBEAT = 5.0
 """Seconds between two heartbeats of a lease file."""
 EXPIRY = 30.0
-"""Seconds without a heartbeat after which a holder counts as dead. An ended process of this machine does at once."""
+"""Seconds for which a waiting driver sees no heartbeat, after which the holder counts as dead.
+
+A process of this machine needs no heartbeat: the kernel tells whether it runs."""
 
 _log = logging.getLogger(__name__)
 _FOLDER = "lease"
@@ -80,15 +85,51 @@ class Holder:
         return f"process {self.pid} on {self.host}, since {self.since} ({self.command})"
 
 
-def holder(location: Location) -> tuple[Holder, float] | None:
-    """The driver of the sweep in this folder and the age of its heartbeat in seconds; None when it is not running.
+@dataclass(frozen=True)
+class _LeaseFile:
+    """The content of a lease file.
+
+    Attributes:
+        holder: the driver that wrote it.
+        term: one more than that of every lease file that its driver found; the newer of two drivers has the higher one.
+        beats: heartbeats so far, so that each of them changes the file.
+    """
+
+    holder: Holder
+    term: int
+    beats: int = 0
+
+    def to_bytes(self) -> bytes:
+        return json.dumps({"term": self.term, "beats": self.beats, **asdict(self.holder)}).encode()
+
+    @classmethod
+    def of(cls, data: bytes) -> _LeaseFile:
+        """The lease file of these bytes; half a file, of a machine that lost its power, expires like any other."""
+        try:
+            content = json.loads(data)
+            values = {field.name: content[field.name] for field in fields(Holder)}
+            term, beats = content["term"], content["beats"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return _DAMAGED
+        numbers = all(type(value) is int for value in (term, beats, values["pid"]))
+        texts = all(isinstance(value, str) for name, value in values.items() if name != "pid")
+        return cls(Holder(**values), term, beats) if numbers and texts else _DAMAGED
+
+
+_DAMAGED = _LeaseFile(Holder("a machine unknown", 0, "", "", "a time unknown", "its lease file is damaged"), 0)
+
+
+def holder(location: Location, *, expiry: float = EXPIRY) -> Holder | None:
+    """The driver of the sweep in this folder; None when it is not running.
+
+    Returns at once unless there is a lease file of another machine: then with its next heartbeat, or after ``expiry``
+    seconds without one.
 
     Raises:
         StoreError: the storage cannot be read.
     """
     with storage_errors("read", location / _FOLDER):
-        holders = _live_holders(location, own="")
-    return holders[0] if holders else None
+        return next(iter(_watch(location, own="", expiry=expiry)[0]), None)
 
 
 @contextmanager
@@ -111,12 +152,12 @@ def hold_lease(
         HeldError: another driver holds it; the message says who.
         StoreError: the storage cannot be read or written.
     """
-    name = f"{_FOLDER}/{uuid.uuid4().hex}.json"
+    name = f"{uuid.uuid4().hex}.json"
     with storage_errors("write", location / _FOLDER):
-        _acquire(location, name, expiry)
+        lease = _acquire(location, name, expiry)
     ended = threading.Event()
     heartbeat = threading.Thread(
-        target=_send_heartbeats, args=(location, name, ended, on_loss, beat, expiry), name="memsweep-lease", daemon=True
+        target=_send_heartbeats, args=(location, name, lease, ended, on_loss, beat), name="memsweep-lease", daemon=True
     )
     heartbeat.start()
     try:
@@ -126,98 +167,97 @@ def hold_lease(
         ended.set()
         heartbeat.join(timeout=expiry)
         with suppress(OSError):
-            location.delete(name)
+            location.delete(f"{_FOLDER}/{name}")
 
 
-def _acquire(location: Location, name: str, expiry: float) -> None:
+def _acquire(location: Location, name: str, expiry: float) -> _LeaseFile:
     for left in reversed(range(_TRIES)):
-        _refuse(_confirmed_holders(location, own=name, expiry=expiry), location)
-        location.write(name, json.dumps(asdict(Holder.me())).encode())
-        others = _live_holders(location, own=name, expiry=expiry)
+        alive, dead = _watch(location, own=name, expiry=expiry)
+        _refuse(alive, location)
+        lease = _LeaseFile(Holder.me(), max((_LeaseFile.of(data).term for data in dead.values()), default=0) + 1)
+        location.write(f"{_FOLDER}/{name}", lease.to_bytes())
+        # a file that is new, or has changed since it counted as dead
+        others = [_LeaseFile.of(data) for file, data in _others(location, name).items() if dead.get(file) != data]
         if not others:
             break
-        location.delete(name)
+        location.delete(f"{_FOLDER}/{name}")
         if not left:
-            _refuse(others, location)
+            _refuse([other.holder for other in others], location)
         time.sleep(random.uniform(0.05, 0.5))
-    for other in location.names(_FOLDER):
-        if f"{_FOLDER}/{other}" != name:
-            location.delete(f"{_FOLDER}/{other}")
+    for other in dead:
+        location.delete(f"{_FOLDER}/{other}")
+    return lease
 
 
-def _confirmed_holders(location: Location, *, own: str, expiry: float) -> list[tuple[Holder, float]]:
-    """Other holders that are alive: processes of this machine, and holders that send a heartbeat meanwhile."""
-    last_ages: dict[Holder, float] = {}
-    while others := _live_holders(location, own=own, expiry=expiry):
-        known = [(who, age) for who, age in others if who.is_here or age < last_ages.get(who, age)]
-        if known:
-            return known
-        if not last_ages:
+def _watch(location: Location, *, own: str, expiry: float) -> tuple[list[Holder], dict[str, bytes]]:
+    """Watches the other lease files until one is known to be of a living driver, or all are of dead ones.
+
+    Returns:
+        The living drivers; the lease files of the dead ones, name -> content.
+    """
+    seen: dict[str, tuple[bytes, float]] = {}  # content and time of the first look
+    announced = False
+    while True:
+        now, files = time.monotonic(), _others(location, own)
+        alive, waited_for = [], []
+        for name, data in files.items():
+            who = _LeaseFile.of(data).holder
+            first, since = seen.setdefault(name, (data, now))
+            if (who.is_here and not who.process_is_gone) or first != data:
+                alive.append(who)
+            elif not who.is_here and now - since < expiry:
+                waited_for.append(who)
+        if alive or not waited_for:
+            return alive, {} if alive else files
+        if not announced:
+            announced = True
             _log.warning(
                 "%s has a lease file in %s; this process waits for its next heartbeat, for up to %.0f s of silence",
-                others[0][0],
+                waited_for[0],
                 location,
                 expiry,
             )
-        last_ages = dict(others)
         time.sleep(min(1.0, expiry / 10))
-    return []
 
 
-def _refuse(others: list[tuple[Holder, float]], location: Location) -> None:
-    if others:
-        who, silent = others[0]
+def _others(location: Location, own: str) -> dict[str, bytes]:
+    """The lease files except for the own one: name -> content."""
+    files = {}
+    for name in location.names(_FOLDER):
+        if name != own:
+            with suppress(FileNotFoundError):  # it was withdrawn just now
+                files[name] = location.read(f"{_FOLDER}/{name}")
+    return files
+
+
+def _refuse(alive: list[Holder], location: Location) -> None:
+    if alive:
         raise HeldError(
-            f"another driver is at work on {location}: {who}, last heartbeat {silent:.0f} s ago. Wait until it ends, "
-            f"or stop it (Ctrl-C where it runs). If it is dead, its lease ends {EXPIRY:.0f} s after its last heartbeat."
+            f"another driver is at work on {location}: {alive[0]}. Wait until it ends, or stop it (Ctrl-C where it "
+            f"runs). If it dies on another machine, its lease ends {EXPIRY:.0f} s after its last heartbeat."
         )
-
-
-def _live_holders(location: Location, *, own: str, expiry: float = EXPIRY) -> list[tuple[Holder, float]]:
-    """Other holders that may be alive, each with the age of its heartbeat in seconds."""
-    holders = []
-    for other in location.names(_FOLDER):
-        name = f"{_FOLDER}/{other}"
-        if name == own:
-            continue
-        try:
-            who, age = _read(location, name), location.age(name)
-        except FileNotFoundError:  # it was withdrawn just now
-            continue
-        if age <= expiry and not who.process_is_gone:
-            holders.append((who, age))
-    return holders
-
-
-def _read(location: Location, name: str) -> Holder:
-    try:
-        return Holder(**json.loads(location.read(name)))
-    except (ValueError, TypeError):  # half a file, of a machine that lost its power: it expires like any other
-        return Holder("a machine unknown", 0, "", "", "a time unknown", "its lease file is damaged")
 
 
 def _send_heartbeats(
     location: Location,
     name: str,
+    lease: _LeaseFile,
     ended: threading.Event,
     on_loss: Callable[[], None],
     beat: float,
-    expiry: float,
 ) -> None:
-    # wall-clock time, because other machines count the seconds that this one slept
-    last = time.time()
+    own = f"{_FOLDER}/{name}"
     while not ended.wait(beat):
         try:
-            if not location.exists(name):
+            if not location.exists(own):
                 on_loss()
                 return
-            location.write(name, location.read(name))
-            # this write may itself have been so slow that it restored a file that another driver had deleted as dead
-            if time.time() - last > expiry and _live_holders(location, own=name, expiry=expiry):
-                location.delete(name)
-                on_loss()
-                return
-            last = time.time()
+            lease = replace(lease, beats=lease.beats + 1)
+            location.write(own, lease.to_bytes())
+            # a driver that counted as dead may have slept within its own heartbeat, and then have restored its file
+            for other, data in _others(location, name).items():
+                if _LeaseFile.of(data).term < lease.term:
+                    location.delete(f"{_FOLDER}/{other}")
         except OSError:  # no answer of the storage: the next round tries again
             continue
 
