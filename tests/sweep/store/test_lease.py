@@ -141,7 +141,14 @@ def test_a_dead_holders_lease_ends_when_no_heartbeat_was_seen_whatever_the_clock
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"[]", b"null", b"[" * 100_000, b'{"term": 1}', *(f'{{"term": {value}}}'.encode() for value in ("1e999", "{}"))],
+    [
+        b"",
+        b"[]",
+        b"null",
+        b"[" * 100_000,
+        b'{"term": 1}',
+        *(f'{{"term": {value}}}'.encode() for value in ("1e999", "{}")),
+    ],
 )
 def test_a_lease_file_of_any_content_expires_like_any_other(tmp_path: Path, content: bytes) -> None:
     place = Location.at(tmp_path)

@@ -202,9 +202,7 @@ for number in itertools.count():
 
 
 @pytest.mark.drill
-def test_a_killed_writer_leaves_nothing_half(
-    place: Location, tally: Tally, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_writer_leaves_nothing_half(place: Location, tally: Tally, monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGKILL at seeded moments: a name holds one whole write, and a commit point stands only on whole files."""
     dice = random.Random(5)
     place.write("again", b"." * TWO_PARTS)
