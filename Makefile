@@ -157,7 +157,6 @@ cluster-down: ## stop the cluster; its volumes (results, MLflow's database) stay
 
 # System packages that the tests need, each with a program that shows whether it is installed.
 CI_PACKAGES := chromium=chromium,fonts-dejavu-core c++=g++ ip=iproute2 unshare=util-linux
-CI_PACKAGES += /usr/lib/postgresql/*/bin/initdb=postgresql
 CI_PACKAGES += $(if $(RIG),dockerd=docker.io iptables=iptables mmdebstrap=mmdebstrap)
 
 ci-deps: ## install system packages for the tests, on Debian or Ubuntu (as root): a browser, a compiler, servers

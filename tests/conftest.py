@@ -1,6 +1,6 @@
 """What every test stands on: a quiet environment, one thread per process, and an answer to "is a browser here?".
 
-A test that needs something from the system carries the marker of that name (``browser``, ``postgres``, ``containers``,
+A test that needs something from the system carries the marker of that name (``browser``, ``containers``,
 ``s3``) or calls ``requires(name)``. Where the thing is missing the test skips and says why; where
 ``MEMSWEEP_REQUIRE`` names it (a comma-separated list, set by ``.ci/run``) the same skip is a failure.
 
@@ -81,15 +81,6 @@ def _browser() -> str:
     raise MissingError(f"no browser: {asked or 'chromium'} is not on PATH (make ci-deps, or set MEMSWEEP_CHROMIUM)")
 
 
-def _postgres() -> str:
-    places = [Path(place) for place in os.environ.get("PATH", "").split(os.pathsep)]
-    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name), reverse=True)
-    for place in [*places, *versions]:
-        if (place / "initdb").is_file() and (place / "postgres").is_file():
-            return str(place)
-    raise MissingError("PostgreSQL's server programs (initdb, postgres) are not here")
-
-
 def _containers() -> str:
     import containers
 
@@ -112,7 +103,6 @@ def _s3() -> str:
 
 _NEEDS: dict[str, Callable[[], str]] = {
     "browser": _browser,
-    "postgres": _postgres,
     "containers": _containers,
     "s3": _s3,
 }
@@ -135,7 +125,7 @@ def requires(name: str) -> str:
     """The path of what a test needs, or a skip with the reason (a failure where MEMSWEEP_REQUIRE names it).
 
     Args:
-        name: ``browser`` (gives Chromium's path), ``postgres`` (the folder of the server programs), ``containers``
+        name: ``browser`` (gives Chromium's path), ``containers``
             (the engine's path) or ``s3`` (the folder of an S3 server's programs).
     """
     place, why = _look_for(name)

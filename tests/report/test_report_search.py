@@ -17,7 +17,7 @@ from test_report_page import look
 from config_study import BASE, load
 from memsweep import report
 from memsweep.config.claims.types import Comparison
-from memsweep.config.schema.search import CHOICE, UNIFORM, Domain
+from memsweep.config.schema.search import CHOICE, Domain
 from memsweep.report.analysis.findings import judge_conditions
 from memsweep.report.analysis.live_verdicts import LiveVerdicts
 from memsweep.report.analysis.losses import loss_rows
@@ -29,8 +29,6 @@ from memsweep.report.figures.search.winners import front_gallery, transfer_galle
 from memsweep.report.naming.conditions import find_grouping
 from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.search import gap_text, sentences, suggestion_table, winner_table
-from memsweep.search.suggest.importance import LEAST as LEAST_SUGGESTIONS
-from memsweep.search.suggest.importance import importance
 from memsweep.search.suggestions import Suggestion, SuggestionRecord, SuggestionState
 from memsweep.sweep.store.filesystem import Location
 
@@ -180,18 +178,6 @@ def test_gaps_are_said_by_the_search_value() -> None:
 def member(number: int, values: tuple[float, ...], **settings: float) -> SuggestionRecord:
     """A suggestion that was trained to the end."""
     return SuggestionRecord(0, Suggestion(number, settings), (), values, STEPS, SuggestionState.DONE)
-
-
-def test_importance_finds_the_field_that_decides_and_says_nothing_of_few() -> None:
-    random = np.random.default_rng(0)
-    space = {name: Domain(UNIFORM, 0.0, 1.0) for name in ("idle", "decides")}
-    points = [{name: float(random.uniform()) for name in space} for _ in range(60)]
-    members = [member(n, ((p["decides"] - 0.3) ** 2 + 1e-3 * p["idle"],), **p) for n, p in enumerate(points)]
-    found = importance(members, space, "min", 0)
-    assert list(found) == ["decides", "idle"]
-    assert found["decides"] > 0.7
-    assert sum(found.values()) == pytest.approx(1)
-    assert importance(members[: LEAST_SUGGESTIONS - 1], space, "min", 0) == {}
 
 
 def test_a_winner_is_judged_while_the_sweep_runs_and_a_suggestion_is_not(tmp_path: Path) -> None:

@@ -67,15 +67,13 @@ def finish(
     loss: Loss = loss,
     failing: Collection[int] = (),
     rounds: int = 1000,
-    warm: Any = lambda cell: (),
 ) -> StudySearch:
     """Go on with a search until it ends, or for some rounds; what is stored already is not computed again.
 
     Args:
         failing: numbers of suggestions that fail.
-        warm: results of an earlier study in a cell.
     """
-    study_search = StudySearch(sweep, store, warm)
+    study_search = StudySearch(sweep, store)
     failed: set[str] = set()
     for _ in range(rounds):
         while study_search.advance(failed):

@@ -145,14 +145,6 @@ _LAUNCH: tuple[_Option, ...] = (
         {"metavar": "ADDR", "help": "join a running Ray cluster: auto, or host:port (a Ray job joins its own cluster)"},
     ),
     ("--dashboard", _FLAG | {"help": "start Ray's dashboard on 127.0.0.1"}),
-    (
-        "--optuna",
-        {
-            "metavar": "URL",
-            "default": lambda: os.environ.get("MEMSWEEP_OPTUNA") or None,
-            "help": "show a search in this Optuna storage: sqlite:///search.db, postgresql://... ($MEMSWEEP_OPTUNA)",
-        },
-    ),
     *_LIMITS,
 )
 _NO_REUSE: _Option = ("--no-reuse", _FLAG | {"help": "recompute every trial, whatever is stored"})

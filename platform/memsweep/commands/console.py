@@ -197,8 +197,6 @@ def print_difference(trials: Trials, statuses: Mapping[str, TrialStatus]) -> Non
         )
     if trials.gave_up:
         print(f"  to try anyway: memsweep retry {study} --force")
-    if trials.warm_start:
-        print(f"  {trials.warm_start}")
 
 
 def print_status(

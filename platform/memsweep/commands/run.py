@@ -133,7 +133,7 @@ class Run:
         if self._sweep.search is None:
             self._trials = GridTrials(request, store, self._results, failed_often)
         else:
-            self._trials = SearchTrials(request, store, self._results, failed_often, self._args.optuna)
+            self._trials = SearchTrials(request, store, self._results, failed_often)
         console.print_difference(self._trials, statuses)
         revision = code_revision(self._workspace)
         self._provenance = {"started": now(), "code_revision": revision}

@@ -7,16 +7,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from memsweep.config.schema.search import CELL, PBT
 from memsweep.sweep.planning.plan import Plan, PlannedTrial, make_plan
 from memsweep.sweep.planning.reuse import Reuse, find_reusable
 from memsweep.sweep.store.filesystem import Location, storage_errors
 
 if TYPE_CHECKING:
     from memsweep.config.schema.study import SweepConfig
-    from memsweep.config.schema.trial import TrialConfig
-    from memsweep.search.study_search import Results
-    from memsweep.search.warm_start import EarlierStudy
     from memsweep.sweep.planning.plan_file import StoredPlan
     from memsweep.sweep.store.results import Store
 
@@ -71,7 +67,6 @@ class GridTrials:
     searched: tuple[str, ...] = ()
     rounds = 0
     complete = True
-    warm_start = ""
 
     def __init__(self, request: Request, store: Store, results: Location, failed_often: frozenset[str]) -> None:
         self._store, self._no_reuse = store, request.no_reuse
@@ -122,10 +117,6 @@ class SearchTrials:
         store: the study's results.
         results: the folder of all studies.
         failed_often: identities that failed so often in the same way that they are not tried again.
-        optuna: URL of an Optuna storage that shows the search (``--optuna``).
-
-    Attributes:
-        warm_start: what an earlier study contributed, in a sentence; empty where none was asked for.
 
     Raises:
         MemsweepError: the trials of the stored rounds differ from those of the installed code, though the request
@@ -133,14 +124,7 @@ class SearchTrials:
         StoreError: the storage cannot be read or written.
     """
 
-    def __init__(
-        self,
-        request: Request,
-        store: Store,
-        results: Location,
-        failed_often: frozenset[str],
-        optuna: str | None = None,
-    ) -> None:
+    def __init__(self, request: Request, store: Store, results: Location, failed_often: frozenset[str]) -> None:
         from memsweep.search.study_search import StudySearch
 
         self._sweep, self._store, self._results, self._no_reuse = request.sweep, store, results, request.no_reuse
@@ -148,9 +132,7 @@ class SearchTrials:
         self.reuse = Reuse()
         if request.no_reuse:
             _restart_search(store)
-        earlier = _earlier_study(request.sweep, results)
-        self.warm_start = earlier.summary() if earlier else ""
-        self._search = StudySearch(request.sweep, store, earlier or _no_earlier, same_code=request.plan is not None)
+        self._search = StudySearch(request.sweep, store, same_code=request.plan is not None)
         self.searched = tuple(self._search.search.space)
         self._advance(failed_often)
         postponed = request.postponed(self.all)
@@ -158,7 +140,6 @@ class SearchTrials:
         self.stored = self.plan.done
         self.gave_up = failed_often & (self._search.trials.keys() - self.reuse.all)
         self.postponed = len(postponed - self.stored)
-        self._optuna = OptunaCopy(optuna, request.sweep, store, self._search.keys) if optuna else None
 
     @property
     def all(self) -> tuple[PlannedTrial, ...]:
@@ -188,8 +169,8 @@ class SearchTrials:
         return self.plan if unfinished else None
 
     def news(self) -> list[str]:
-        """Lines for the person when a round begins: how far the search is, its best values, trouble with Optuna."""
-        return [*self._search.summary(), *(self._optuna.write() if self._optuna else ())]
+        """Lines for the person when a round begins: how far the search is, its best values."""
+        return self._search.summary()
 
     def ended(self, stored: Collection[str]) -> bool:
         """Whether the winners are confirmed; suggestions that failed are part of a search."""
@@ -216,73 +197,6 @@ class SearchTrials:
 
 
 Trials = GridTrials | SearchTrials
-
-
-class OptunaCopy:
-    """Writes a search into an Optuna storage while it runs, one Optuna study for each search of the study.
-
-    Args:
-        url: of the storage.
-        sweep: a study with a search.
-        store: its results, with the log of its rounds.
-        keys: folder of each search in that log.
-    """
-
-    def __init__(self, url: str, sweep: SweepConfig, store: Store, keys: tuple[str, ...]) -> None:
-        from memsweep.config.search.sections import modes
-        from memsweep.search.optuna_storage import OptunaExport
-
-        if (search := sweep.search) is None:
-            raise ValueError(f"the study {sweep.name!r} searches nothing")
-        self._store, self._keys, self._reported = store, keys, {""}
-        constant = search.settings.scheduler.name != PBT  # population-based training changes settings on the way
-        self._copies = {
-            number: OptunaExport(
-                url, name, keys[number], search.space, search.settings.objective, modes(search), constant
-            )
-            for number, name in _optuna_names(sweep).items()
-        }
-
-    def write(self) -> list[str]:
-        """Writes every suggestion so far; returns what kept it from that, each trouble once."""
-        from memsweep.search.history import read_suggestions
-
-        suggestions = read_suggestions(self._store.location, self._keys)
-        troubles = {
-            copy.write([one for one in suggestions if one.search == number]) for number, copy in self._copies.items()
-        }
-        new = troubles - self._reported
-        self._reported |= new
-        return sorted(new)
-
-
-def _optuna_names(sweep: SweepConfig) -> Mapping[int, str]:
-    """Number of a search -> name of its Optuna study: ``lr_width/exp, width 8``."""
-    from memsweep.config.schema.canonical import to_dict
-    from memsweep.report.naming.cells import Cells
-
-    if sweep.search is None or sweep.search.settings.scope != CELL or len(sweep.rows) == 1:
-        return {0: sweep.name}
-    cells = Cells.of([to_dict(cell) for cell in sweep.rows], sweep.search.space.keys())
-    return {number: f"{sweep.name}/{cells.name(number)}" for number in range(len(sweep.rows))}
-
-
-def _earlier_study(sweep: SweepConfig, results: Location) -> EarlierStudy | None:
-    """The study whose results the sampler gets first, where ``search.warm_start`` names one.
-
-    Raises:
-        MemsweepError: there is no such study.
-    """
-    if sweep.search is None or not sweep.search.settings.warm_start:
-        return None
-    from memsweep.commands.locations import find_study
-    from memsweep.search.warm_start import EarlierStudy
-
-    return EarlierStudy(find_study(sweep.search.settings.warm_start, results), sweep.search)
-
-
-def _no_earlier(cell: TrialConfig) -> Results:
-    return ()
 
 
 def _restart_search(store: Store) -> None:

@@ -208,7 +208,6 @@ def _search_lines(search: Search, confirm: ConfirmConfig | None) -> list[str]:
     lines += [f"  {'scheduler':<28}  {_scheduler_text(settings.scheduler)}"]
     if search.first:
         lines.append(f"  {'first':<28}  {_count_of(len(search.first), 'suggestion')} of the study's own")
-    lines += [f"  {'warm start':<28}  from the study {settings.warm_start}"] if settings.warm_start else []
     if confirm is not None:
         best = "best" if confirm.top == 1 else f"{confirm.top} best"
         lines.append(f"confirm the {best} of each cell on {_count_of(confirm.seeds, 'fresh seed')} and fresh data")

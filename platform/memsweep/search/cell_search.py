@@ -52,7 +52,6 @@ class CellSearch:
         training: of its cells; steps, validations and, under pbt, the settings at the start.
         fixed: dotted path -> value of the cell, for the conditions of the space.
         key: from which the sampler's seeds are derived.
-        warm_start: results of an earlier study, which the sampler is told first.
 
     Attributes:
         suggestions: by number.
@@ -68,7 +67,6 @@ class CellSearch:
         training: TrainingConfig,
         fixed: Mapping[str, Any],
         key: str,
-        warm_start: Sequence[tuple[Suggestion, Result]] = (),
     ) -> None:
         from memsweep.search.stopping.schedulers import scheduler
 
@@ -76,7 +74,7 @@ class CellSearch:
         self.round, self.closed = 0, False
         self.ended: dict[int, SuggestionState] = {}
         self._search, self._settings, self._modes, self._key = search, search.settings, modes, key
-        self._training, self._fixed, self._warm_start = training, fixed, warm_start
+        self._training, self._fixed = training, fixed
         self._pbt = search.settings.scheduler.name == PBT
         self._scheduler = (
             scheduler(search.settings.scheduler, training.steps, training.validate_every)
@@ -144,7 +142,7 @@ class CellSearch:
 
     def results(self) -> list[tuple[Suggestion, Result]]:
         """What the sampler is told of suggestions that have ended, in order."""
-        return [*self._warm_start] + [
+        return [
             (one.suggestion, Result(number, one.values, one.steps, stopped=one.state is SuggestionState.STOPPED))
             for number, one in self.suggestions.items()
             if one.state is not SuggestionState.RUNNING

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -63,9 +63,8 @@ def read(place: Location, plan: StoredPlan) -> SearchHistory | None:
         return None
     with storage_errors("read", place / FOLDER):
         keys = (place / FOLDER).folders()
-    searches = [
-        rounds for rounds in _read_all(place, keys) if any(t.identity in plan.rows for r in rounds for t in r.trials)
-    ]
+    logs = [RoundLog(place, key).read_all() for key in keys]
+    searches = [rounds for rounds in logs if any(t.identity in plan.rows for one in rounds for t in one.trials)]
     searches.sort(key=lambda rounds: rounds[0].search)
     settings = plan.search.settings
     return SearchHistory(
@@ -83,23 +82,6 @@ def read(place: Location, plan: StoredPlan) -> SearchHistory | None:
         rounds=max(map(len, searches), default=0),
         ended=all(not rounds[-1].stages for rounds in searches),
     )
-
-
-def read_suggestions(place: Location, keys: Iterable[str]) -> tuple[SuggestionRecord, ...]:
-    """Every suggestion of these searches as the log has it.
-
-    Args:
-        place: the study's folder.
-        keys: of the searches.
-
-    Raises:
-        StoreError: the storage cannot be read.
-    """
-    return tuple(record for rounds in _read_all(place, keys) if rounds for record in _records(rounds))
-
-
-def _read_all(place: Location, keys: Iterable[str]) -> list[list[Round]]:
-    return [RoundLog(place, key).read_all() for key in keys]
 
 
 def _records(rounds: Sequence[Round]) -> Iterator[SuggestionRecord]:

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from memsweep.errors import StoreError
-from memsweep.search.suggestions import Result, SearchTrial, Suggestion, SuggestionState
+from memsweep.search.suggestions import SearchTrial, Suggestion, SuggestionState
 from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.record import from_json, sealed, to_json, unsealed
 
 FOLDER = "search"
 _SCHEMA = 2
-_WARM = "warm.json"
 
 
 @dataclass(frozen=True)
@@ -142,31 +141,9 @@ class RoundLog:
         data = {"schema": _SCHEMA, "round": number, **json.loads(json.dumps(content.to_json()))}
         with storage_errors("write", f"{self._place}/{name}"):
             for other in self._place.names(self._folder):
-                if other != _WARM and other > name.rpartition("/")[2]:
+                if other > name.rpartition("/")[2]:
                     self._place.delete(f"{self._folder}/{other}")
             self._place.write(name, to_json(sealed(data), "a round of the search"))
-
-    def warm_start(self, results: Callable[[], Sequence[tuple[Suggestion, Result]]]) -> list[tuple[Suggestion, Result]]:
-        """The results of an earlier study as they were when the search began; later changes of that study are ignored.
-
-        Args:
-            results: of the earlier study as it is now; called the first time.
-
-        Raises:
-            StoreError: the storage cannot be read or written, or what was written is damaged.
-        """
-        name = f"{self._folder}/{_WARM}"
-        where = f"{self._place}/{name}"
-        with storage_errors("read", where):
-            known = self._place.read(name) if self._place.exists(name) else None
-        if known is not None:
-            pairs = unsealed(from_json(known, where), where)["results"]
-            return [(Suggestion(**one), Result(**{**two, "values": _numbers(two["values"])})) for one, two in pairs]
-        pairs = list(results())
-        plain = [[asdict(one), {**asdict(two), "values": _words(two.values)}] for one, two in pairs]
-        with storage_errors("write", where):
-            self._place.write(name, to_json(sealed(json.loads(json.dumps({"results": plain}))), "a warm start"))
-        return pairs
 
     def _name(self, number: int) -> str:
         return f"{self._folder}/{number:06d}.json"

@@ -7,9 +7,9 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.search import CELL, PBT
@@ -20,7 +20,7 @@ from memsweep.errors import ConfigError, MemsweepError
 from memsweep.search.cell_search import CellSearch
 from memsweep.search.objectives import Objectives
 from memsweep.search.round_log import Observation, Round, RoundLog, Stage
-from memsweep.search.suggestions import Result, SearchTrial, Suggestion, SuggestionState
+from memsweep.search.suggestions import SearchTrial, SuggestionState
 from memsweep.sweep.planning.identity import Arithmetic, identifying, identity
 from memsweep.sweep.planning.plan import PlannedTrial
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _UNUSUAL = (SuggestionState.STOPPED, SuggestionState.DIVERGED, SuggestionState.FAILED)
-
-Results = Sequence[tuple[Suggestion, Result]]
 
 
 @dataclass
@@ -65,7 +63,6 @@ class StudySearch:
     Args:
         sweep: a study with a search.
         store: its results.
-        warm_start: results of an earlier study for a cell, by ``search.warm_start``.
         same_code: continue the rounds of the log only with the code that made them.
 
     Attributes:
@@ -74,14 +71,7 @@ class StudySearch:
         trials: the same trials for the plan, each identity once.
     """
 
-    def __init__(
-        self,
-        sweep: SweepConfig,
-        store: Store,
-        warm_start: Callable[[TrialConfig], Results] = lambda cell: (),
-        *,
-        same_code: bool = False,
-    ) -> None:
+    def __init__(self, sweep: SweepConfig, store: Store, *, same_code: bool = False) -> None:
         if sweep.search is None:
             raise ValueError(f"the study {sweep.name!r} searches nothing")
         self.searched: list[SearchTrial] = []
@@ -94,7 +84,7 @@ class StudySearch:
         together: list[tuple[int, ...]] = [(index,) for index in range(len(sweep.rows))]
         if sweep.search.settings.scope != CELL:
             together = [tuple(range(len(sweep.rows)))]
-        self._running = [self._start(number, cells, store, warm_start) for number, cells in enumerate(together)]
+        self._running = [self._start(number, cells, store) for number, cells in enumerate(together)]
 
     def advance(self, failed: Collection[str]) -> bool:
         """Let every search whose trials have all ended begin its next round, or confirm its winners.
@@ -136,11 +126,6 @@ class StudySearch:
         """Rounds of all searches together."""
         return sum(running.search.round for running in self._running)
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Name of each search's folder in the log, in order."""
-        return tuple(running.log.key for running in self._running)
-
     def summary(self) -> list[str]:
         """How far the search is, in a line."""
         states = Counter(one.state for running in self._running for one in running.search.suggestions.values())
@@ -156,16 +141,12 @@ class StudySearch:
         rounds = max(running.search.round for running in self._running)
         return [f"search, round {rounds}: {', '.join(parts)}"]
 
-    def _start(
-        self, number: int, cells: tuple[int, ...], store: Store, warm_start: Callable[[Any], Results]
-    ) -> _Running:
+    def _start(self, number: int, cells: tuple[int, ...], store: Store) -> _Running:
         first = self._sweep.rows[cells[0]]
         key = _key(self.search, [self._sweep.rows[cell] for cell in cells])
-        log = RoundLog(store.location, key)
-        results = log.warm_start(lambda: warm_start(first)) if self.search.settings.warm_start else ()
         fixed = fixed_of(first, self.search.space)
-        search = CellSearch(self.search, self._modes, first.training, fixed, key, results)
-        return _Running(number, search, cells, log)
+        search = CellSearch(self.search, self._modes, first.training, fixed, key)
+        return _Running(number, search, cells, RoundLog(store.location, key))
 
     def _step(self, running: _Running, failed: Collection[str]) -> None:
         search = running.search
@@ -263,7 +244,7 @@ def _key(search: Search, cells: Sequence[TrialConfig]) -> str:
 
     The number of suggestions is not among it, so that a search can be prolonged; of a population it is.
     """
-    settings = to_dict(search.settings)
+    settings = to_dict(search.settings) | {"warm_start": ""}  # a constant: the sampler's seeds follow from this hash
     if search.settings.scheduler.name != PBT:
         settings.pop("trials")
     content = {

@@ -13,7 +13,7 @@ class Suggestion:
     """Settings to try.
 
     Attributes:
-        number: its place among the suggestions of its search, from 0; below 0 for trials of an earlier study.
+        number: its place among the suggestions of its search, from 0.
         values: dotted path -> value; conditional fields that do not apply are missing.
         memo: the sampler's own notes on it, plain JSON, given back to the sampler with the result.
     """

@@ -133,7 +133,6 @@ REFUSED = [
         "measured in the ball recurrent",
     ),
     ("search: {training.clip: {uniform: [1, 2]}, trials: 2000000}", "more than 1,000,000"),
-    ("name: s\nsearch: {training.clip: {uniform: [1, 2]}, warm_start: s}", "another study than this one"),
     ("search: {training.clip: {uniform: [1, 2]}, algorithm: cma_es}", "two fields at least"),
     (
         "search: {training.clip: {uniform: [1, 2]}, model.activation: {choice: [tanh, relu]}, algorithm: cma_es}",

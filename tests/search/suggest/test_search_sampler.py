@@ -207,36 +207,6 @@ def test_first_values_come_first_and_lack_nothing() -> None:
         ask(search, MIXED, {}, ["min"], [], [], 1, 0, [{"model.parameterization": "cubic"}])
 
 
-def test_earlier_results_count_before_ours_and_may_be_tried_again() -> None:
-    space = {"a": Domain("choice", values=(1, 2, 3))}
-    early = [(Suggestion(-2, {"a": 1}), Result(-2, (0.0,), 5)), (Suggestion(-1, {"a": 2}), Result(-1, (1.0,), 5))]
-    new = ask(SearchConfig(algorithm="tpe", startup=1), space, {}, ["min"], early, [], 5, 0)
-    assert [one.number for one in new] == [0, 1, 2]
-    assert sorted(one.values["a"] for one in new) == [1, 2, 3]
-
-
-@pytest.mark.parametrize("algorithm", SINGLE)
-def test_earlier_results_show_every_sampler_where_to_begin(algorithm: str) -> None:
-    """Thirty results of an earlier study, least at (0.8, 0.2): what comes first is nearer to it than chance is."""
-    space = {"x": Domain("uniform", 0.0, 1.0), "y": Domain("uniform", 0.0, 1.0), "c": Domain("int", 1, 9)}
-    drawn = ask(SearchConfig(algorithm="random"), space, {}, ["min"], [], [], 30, 8)
-    early = [(Suggestion(one.number - 30, one.values), Result(one.number - 30, (far(one.values),), 5)) for one in drawn]
-    search = SearchConfig(algorithm=algorithm, startup=10)
-    seeds = 1 if algorithm == "gp" else 6
-    new = [far(one.values) for seed in range(seeds) for one in ask(search, space, {}, ["min"], early, [], 4, seed)]
-    limits = {"random": (0.4, 1.0), "nsga_ii": (0.0, 0.42)}  # NSGA-II changes half of what it inherits
-    low, high = limits.get(algorithm, (0.0, 0.3))
-    assert low < np.mean(new) < high
-    if algorithm == "cma_es":
-        few = [far(one.values) for one in ask(search, space, {}, ["min"], early[:9], [], 4, 0)]
-        assert np.isfinite(few).all()
-
-
-def far(values: Mapping[str, Any]) -> float:
-    """Distance from (0.8, 0.2)."""
-    return math.hypot(values["x"] - 0.8, values["y"] - 0.2)
-
-
 def test_what_was_told_is_used() -> None:
     """With the same chance, twenty results move tpe's and cma_es's suggestions to where losses are small."""
     space = {"x": Domain("log_uniform", 1e-4, 1.0)}

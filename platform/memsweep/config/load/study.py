@@ -88,7 +88,7 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
     if resources is not None:
         problems += resources.sharing_problems(trials)
     if search is not None:
-        problems += search_problems(search, trials, axes, base, resources, name)
+        problems += search_problems(search, trials, axes, base, resources)
     if confirm is not None:
         problems += confirm_problems(confirm, search, trials, searches=data[SEARCH] is not None)
     claims = study_claims(data.get(CLAIMS), Cells(trials, axes, search), problems)

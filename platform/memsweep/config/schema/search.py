@@ -169,7 +169,6 @@ class SearchConfig:
         10, "random suggestions before tpe and gp trust their model; the size of nsga_ii's generations", at_least=1
     )
     scheduler: SchedulerConfig = setting(doc="which trials are stopped early", factory=SchedulerConfig)
-    warm_start: str = setting("", "name of an earlier study whose results the sampler gets first")
 
     def problems(self) -> Iterable[str]:
         if self.mode and len(self.mode) != len(self.objective):

@@ -48,19 +48,18 @@ def search_problems(
     axes: Axes,
     base: Mapping[str, Any],
     resources: ResourcesConfig | None,
-    study: str,
 ) -> list[str]:
     """One sentence for everything that is wrong with the search of a study.
 
     Args:
-        search, axes, study: of the study, as they were read; ``study`` is its name.
+        search, axes: of the study, as they were read.
         cells: the trials of the study's grid, as far as they are valid.
         base: plain data of the study's base trial.
         resources: None where they are wrong.
     """
     problems = list(domain_problems(search, axes, cells))
     trials = [] if problems else extreme_trials(search.space, cells, axes, base, problems)
-    problems += _settings_problems(search, cells, study)
+    problems += _settings_problems(search, cells)
     problems += _algorithm_problems(search)
     problems += _metric_problems(search.settings.objective, trials or cells)
     if search.settings.scheduler.name != NONE:
@@ -90,7 +89,7 @@ def confirm_problems(
         yield from _data_problems(confirm, cells)
 
 
-def _settings_problems(search: Search, cells: Sequence[TrialConfig], study: str) -> Iterator[str]:
+def _settings_problems(search: Search, cells: Sequence[TrialConfig]) -> Iterator[str]:
     settings = search.settings
     if any(cell.chain is not None for cell in cells):
         rule = "a chain takes its numbers from trial to trial, and a search knows none of them beforehand"
@@ -103,8 +102,6 @@ def _settings_problems(search: Search, cells: Sequence[TrialConfig], study: str)
         yield sentence("search.trials", f"{rule} {MOST_TRIALS:,}. Take some out, or make several studies of it")
     if len(search.first) > settings.trials:
         yield sentence("search.first", f"has more suggestions ({len(search.first)}) than trials ({settings.trials})")
-    if settings.warm_start and settings.warm_start == study:
-        yield sentence("search.warm_start", "must name another study than this one", show(settings.warm_start))
 
 
 def _algorithm_problems(search: Search) -> Iterator[str]:

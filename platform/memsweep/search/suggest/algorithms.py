@@ -6,10 +6,9 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from memsweep.config.schema.search import CHOICE, CMA_ES, GP, GRID, NSGA_II, RANDOM, TPE, Domain, SearchConfig
-from memsweep.search.private_names import private
+from memsweep.config.schema.search import CHOICE, GP, GRID, NSGA_II, RANDOM, TPE, Domain, SearchConfig
 from memsweep.search.suggestions import Result
 
 if TYPE_CHECKING:
@@ -101,19 +100,6 @@ def sampler(
     if search.algorithm == NSGA_II:
         return samplers.NSGAIISampler(seed=seed, population_size=max(search.startup, 2))
     return _cma_es(search, distributions, space, seed)
-
-
-def notes_on_earlier(algorithm: str) -> dict[str, Any]:
-    """The notes by which a trial of an earlier study counts: in NSGA-II's first generation, or for CMA-ES's start."""
-    if algorithm == CMA_ES:
-        from memsweep.search.suggest.cma import EARLIER
-
-        return {EARLIER: True}
-    if algorithm == NSGA_II:
-        from optuna.samplers import NSGAIISampler
-
-        return {private("optuna", NSGAIISampler, "_get_generation_key")(): 0}
-    return {}
 
 
 def _cma_es(

@@ -16,20 +16,14 @@ if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
 
-EARLIER = "memsweep:earlier"
-"""Note on trials of an earlier study."""
 _GENERATION, _POINT = "generation", "x"
-_FEWEST = 10
-"""Earlier trials whose best tenth is one at least."""
-_SMALLEST_STEP = 1e-10
 
 
 class CmaEs(BaseSampler):
     """CMA-ES with margin (Hansen 2016, arXiv 1604.00772; Hamano et al. 2022, arXiv 2205.13482).
 
     Nothing of the optimizer is stored: the generations are told to a new one at each question, which draws no random
-    numbers and so gives the same distribution. Trials with the note ``EARLIER`` belong to no generation: ten or more
-    decide where the first one is drawn (warm start, Nomura et al. 2021, arXiv 2012.06932).
+    numbers and so gives the same distribution.
 
     Args:
         space: the numeric fields that it moves, path -> domain. All others are drawn at random.
@@ -86,7 +80,7 @@ class CmaEs(BaseSampler):
         sign = 1.0 if study.direction.name == "MINIMIZE" else -1.0
         trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
         costs = [(trial, sign * _value(trial)) for trial in trials]
-        optimizer = self._first([(self._point(one), cost) for one, cost in costs if one.system_attrs.get(EARLIER)])
+        optimizer = self._first()
         while True:
             generation = [
                 (np.array(one.system_attrs[_POINT]), cost)
@@ -97,28 +91,20 @@ class CmaEs(BaseSampler):
                 return optimizer
             optimizer.tell(generation[: optimizer.population_size])
 
-    def _first(self, earlier: list[tuple[np.ndarray, float]]) -> cmaes.CMAwM:
+    def _first(self) -> cmaes.CMAwM:
         import cmaes
 
         dimensions = len(self._domains)
-        mean, sigma, cov = np.full(dimensions, 0.5), 1 / 6, None
-        if len(earlier) >= _FEWEST:
-            mean, sigma, cov = cmaes.get_warm_start_mgd(earlier)
         steps = [1 / (domain.high - domain.low) if domain.kind == INT else 0.0 for domain in self._domains.values()]
         return cmaes.CMAwM(
-            mean=mean,
-            sigma=max(sigma, _SMALLEST_STEP),
+            mean=np.full(dimensions, 0.5),
+            sigma=1 / 6,
             bounds=np.tile([0.0, 1.0], (dimensions, 1)),
             steps=np.array(steps),  # of whole numbers in the unit interval; 0 for fractions
-            cov=cov,
             seed=self._seed % 2**32,
             n_max_resampling=10 * dimensions,
             population_size=self._popsize,
         )
-
-    def _point(self, trial: optuna.trial.FrozenTrial) -> np.ndarray:
-        """A trial in the unit cube, ``(fields,)``."""
-        return np.array([_inward(domain, trial.params[path]) for path, domain in self._domains.items()])
 
 
 def _value(trial: optuna.trial.FrozenTrial) -> float:
@@ -130,11 +116,6 @@ def _ends(domain: Domain) -> tuple[float, float]:
     if domain.kind == LOG_INT:  # each whole number owns the half below and above it
         return math.log(domain.low - 0.5), math.log(domain.high + 0.5)
     return (math.log(domain.low), math.log(domain.high)) if domain.kind == LOG_UNIFORM else (domain.low, domain.high)
-
-
-def _inward(domain: Domain, value: float) -> float:
-    low, high = _ends(domain)
-    return ((math.log(value) if domain.kind in (LOG_UNIFORM, LOG_INT) else value) - low) / (high - low)
 
 
 def _outward(domain: Domain, x: float) -> float | int:

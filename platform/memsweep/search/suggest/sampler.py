@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.search import CMA_ES, GP, GRID, MOST_COMBINATIONS, NSGA_II, Domain, SearchConfig
 from memsweep.search.suggest import space as spaces
-from memsweep.search.suggest.algorithms import finite, notes_on_earlier, quiet, sampler
+from memsweep.search.suggest.algorithms import finite, quiet, sampler
 from memsweep.search.suggestions import Result, Suggestion
 from memsweep.streams import Stream
 
@@ -49,8 +49,6 @@ def ask(
     - a failed trial is told as failed, and all samplers ignore it.
     - a trial that was stopped early is told as pruned, with its value at its last step. The Gaussian process and
       NSGA-II know no pruned trials; they get that value as the trial's own. With several objectives it is ignored.
-    - an earlier study's results (negative numbers) count like the search's own; with ``nsga_ii`` as its first
-      generation, with ``cma_es``, if ten or more, their best tenth decides where it begins.
     - ``gp`` gets logarithms of an objective where they are the likelier Gaussian process, as of losses over decades
       (``search.suggest.gaussian``).
 
@@ -60,14 +58,14 @@ def ask(
         space: dotted path -> domain.
         fixed: the cell's own values of fields that conditions name and that are not searched.
         modes: ``min`` or ``max`` for each objective.
-        told: suggestions that have ended, with their results, in any order. Negative numbers are an earlier study's.
+        told: suggestions that have ended, with their results, in any order.
         pending: suggestions that have not ended.
         count: how many to suggest.
         seed: decides all chance; another one for each question (each search, each round).
         first: settings to start with: suggestion n has ``first[n]``, and the sampler's choice for fields not in it.
 
     Returns:
-        New suggestions, numbered on; none equals another of its own study. Fewer than ``count`` where there are no
+        New suggestions, numbered on; none equals another. Fewer than ``count`` where there are no
         more. Values are plain Python.
 
     Raises:
@@ -78,7 +76,7 @@ def ask(
     with quiet():
         question = _Question(search, space, fixed, modes, seed)
         question.tell(told, pending)
-        number = max((suggestion.number for suggestion in _known(told, pending) if suggestion.number >= 0), default=-1)
+        number = max((suggestion.number for suggestion in _known(told, pending)), default=-1)
         made: list[Suggestion] = []
         while len(made) < count:
             number += 1
@@ -131,8 +129,7 @@ class _Question:
         values = finite(by_number, self._modes, logarithms)
         results = {suggestion.number: result for suggestion, result in told}
         for suggestion in sorted(_known(told, pending), key=lambda one: one.number):
-            if suggestion.number >= 0:
-                self._seen.add(spaces.suggestion_key(suggestion.values))
+            self._seen.add(spaces.suggestion_key(suggestion.values))
             result = results.get(suggestion.number)
             state, final, partial = self._outcome(result, values)
             applying = {path: self._distributions[path] for path in self._distributions if path in suggestion.values}
@@ -142,9 +139,7 @@ class _Question:
                     values=final,
                     params={path: spaces.inward(self._space[path], suggestion.values[path]) for path in applying},
                     distributions=applying,
-                    system_attrs=dict(suggestion.memo)
-                    if suggestion.number >= 0
-                    else notes_on_earlier(self._search.algorithm),
+                    system_attrs=dict(suggestion.memo),
                     intermediate_values=partial,
                 )
             )

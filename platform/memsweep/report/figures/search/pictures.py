@@ -8,7 +8,7 @@ from memsweep.report.analysis.search.searched import Searched
 from memsweep.report.figures.panels import Gallery
 from memsweep.report.figures.search.stopping import curve_gallery, population_gallery
 from memsweep.report.figures.search.suggestions import field_gallery, progress_gallery
-from memsweep.report.figures.search.winners import front_gallery, importance_gallery, transfer_gallery
+from memsweep.report.figures.search.winners import front_gallery, transfer_gallery
 from memsweep.report.read.study import Study
 
 _CONFIRMED = " Open marks with bars: medians over fresh seeds, with their 95 % intervals."
@@ -63,12 +63,5 @@ def search_pictures(study: Study, searched: Searched) -> tuple[SearchPicture, ..
             "Settings of every member over the steps. A dotted step: a member took over the weights of another, and "
             "its setting, changed. The thick line is the winner's lineage.",
             population_gallery(searched, "search-population"),
-        ),
-        SearchPicture(
-            "What decided the objective",
-            "Importance by PED-ANOVA (arXiv 2304.10255): how differently the best suggestions lie along a field than "
-            "all of them do, as shares. Fields that matter only together may both look small; shown from 20 finished "
-            "suggestions on.",
-            importance_gallery(searched, "search-importance"),
         ),
     )

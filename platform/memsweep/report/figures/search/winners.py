@@ -1,4 +1,4 @@
-"""Panels of winners: how the best settings move with the size of a cell, the Pareto front, and what mattered."""
+"""Panels of winners: how the best settings move with the size of a cell, and the Pareto front."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ from memsweep.report.figures.search.suggestions import (
     value_scale,
     values_of,
 )
-from memsweep.report.naming.cells import ALL_CELLS, Cells, is_number, last
+from memsweep.report.naming.cells import Cells, is_number, last
 from memsweep.report.naming.numbers import clean
-from memsweep.report.style import FAINT, LineStyle, category_styles, value_axis
-from memsweep.search.suggest.importance import importance
+from memsweep.report.style import LineStyle, category_styles, value_axis
 from memsweep.search.suggestions import SuggestionRecord
 
 if TYPE_CHECKING:
@@ -68,18 +67,6 @@ def front_gallery(searched: Searched, name: str) -> Gallery:
         for other in range(1, len(searched.objectives))
     ]
     return Gallery(name=name, panels=tuple(panels), legend=legend(styles), columns=2)
-
-
-def importance_gallery(searched: Searched, name: str) -> Gallery:
-    """The share of each searched field, where enough suggestions have finished to say."""
-    panels = []
-    for objective, (label, mode) in enumerate(zip(searched.objectives, searched.history.modes, strict=True)):
-        for cell in range(1 if searched.shared else len(searched.cells.values)):
-            shares = importance(searched.of_cell(cell), searched.history.space, mode, objective)
-            if shares:
-                where = ALL_CELLS if searched.shared else searched.cells.name(cell)
-                panels.append(_importance(searched, shares, label, where, cell))
-    return Gallery(name=name, panels=tuple(panels), columns=3)
 
 
 def _transfer(searched: Searched, lines: dict[str, list[Winner]], field: str, styles: dict[str, LineStyle]) -> Panel:
@@ -180,27 +167,6 @@ def _some(points: list[tuple[SuggestionRecord, float, float]]) -> list[tuple[Sug
         return points
     places = {round(place * (len(points) - 1) / (_MOST_NAMED - 1)) for place in range(_MOST_NAMED)}
     return [points[place] for place in sorted(places)]
-
-
-def _importance(searched: Searched, shares: dict[str, float], label: str, where: str, cell: int) -> Panel:
-    def draw(ax: Axes) -> None:
-        places = np.arange(len(shares))[::-1]
-        ax.barh(places, list(shares.values()), color=FAINT, height=0.62)
-        for place, (field, share) in zip(places, shares.items(), strict=True):
-            text = f"{clean(last(field))} {100 * share:.0f} %"
-            ax.annotate(text, (0.02, place), va="center", fontsize=7, xycoords=("axes fraction", "data"))
-        ax.set_yticks([])
-        ax.set_ylim(-0.7, len(shares) - 0.3)
-        ax.set_xlim(0, 1)
-        ax.set_xlabel("share")
-
-    return Panel(
-        group=f"What decided the {label.replace('_', ' ')}",
-        title=where,
-        description=f"Importance for {label}, {where}: {', '.join(f'{f} {s:.0%}' for f, s in shares.items())}.",
-        draw=draw,
-        identities=rows_of(searched.of_cell(cell), [cell]),
-    )
 
 
 def _size(cells: Cells, winner: Winner) -> float:
