@@ -99,19 +99,19 @@ def benchmark(
         workspace: folder whose ``tasks/`` they need.
         seconds: for all of it, the start of the process included.
     """
-    result, end = Benchmark(), time.time() + seconds
+    result, end = Benchmark(), time.monotonic() + seconds
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     with tempfile.TemporaryDirectory(prefix="memsweep-benchmark-") as folder:
         plain = {name: [to_dict(config) for config in configs] for name, configs in programs.items()}
         work = (sender, Path(folder), plain, arithmetic, threads, str(workspace), end)
         process = context.Process(target=_measure_all, args=work, daemon=True)
-        began = time.time()
+        began = time.monotonic()
         process.start()
         sender.close()
         try:
             with contextlib.suppress(EOFError):
-                while receiver.poll(max(0.0, end - time.time())):
+                while receiver.poll(max(0.0, end - time.monotonic())):
                     name, value = receiver.recv()
                     if name is None:
                         result.starting = value - began
@@ -145,9 +145,9 @@ def _measure_all(
     from memsweep import registry, trial  # noqa: F401  (they belong to the bare process)
 
     registry.discover(Path(workspace))
-    sender.send((None, time.time()))
+    sender.send((None, time.monotonic()))
     for position, (name, plain) in enumerate(programs.items()):
-        last = time.time() + (end - time.time()) / (len(programs) - position)
+        last = time.monotonic() + (end - time.monotonic()) / (len(programs) - position)
         try:
             configs = [trial_from_dict(config) for config in plain]
             for measured in measure(configs, arithmetic, threads, workspace, folder / str(position), last):
@@ -165,7 +165,7 @@ def measure(
         configs: trials that run as one program.
         arithmetic, threads, workspace: see ``benchmark``.
         folder: of the results, new.
-        end: time (``time.time``) that no run but the first may be expected to exceed.
+        end: time (``time.monotonic``) that no run but the first may be expected to exceed.
 
     Raises:
         RuntimeError: the trials fail.
@@ -174,7 +174,7 @@ def measure(
     bare = peak_memory()
     trained, moved = [(0.0, 0.0)], [(0.0, 0.0)]
     for number, level in enumerate(_LEVELS, 1):
-        began = time.time()
+        began = time.monotonic()
         cut = [_cut(config, *level) for config in configs]
         members = {identity(config, arithmetic): to_dict(config) for config in cut}
         job = PackJob(
@@ -193,7 +193,7 @@ def measure(
         disk = sum(path.stat().st_size for path in Path(job.folder).rglob("*") if path.is_file()) / len(cut)
         fixed = begin + shared + sum(seconds.values())
         yield Measured(fixed, step, evaluation, disk, _memory(bare, arithmetic.device), number)
-        if time.time() + _GROWTH * (time.time() - began) > end:
+        if time.monotonic() + _GROWTH * (time.monotonic() - began) > end:
             return
 
 
