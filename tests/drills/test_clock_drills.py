@@ -1,4 +1,4 @@
-"""The clock of a driver and of its workers is set while they run: nothing waits, nothing is lost, nothing runs twice."""
+"""The clock of driver and workers is set while they run: nothing waits, nothing is lost, nothing runs twice."""
 
 from __future__ import annotations
 
