@@ -93,7 +93,7 @@ def test_a_study_is_left_alone_stopped_and_finished(
     assert "study: drill, verb: sweep, " in out
     assert "trials: 8\nupload: " in out
     assert "detached: the job goes on" in out
-    name = out.partition("--attach ")[2].split()[0]
+    name = out.partition("ray job logs -f ")[2].split()[0]
     assert name.startswith("memsweep-drill-")
     asked = len(drill.asked())
     wait_for(lambda: len(drill.asked()) > asked + 5, seconds=PATIENCE)  # it does go on
@@ -102,11 +102,9 @@ def test_a_study_is_left_alone_stopped_and_finished(
     before = drill.now()
 
     head.stop(name)
-    code, log = submitted(head, drill, "--attach", name)
-    assert code == 130, log
+    log = ray(head, "job", "logs", "-f", name, cwd=drill.folder).stdout
     assert holder(drill.store.location) is None  # it has left the lease in order
     assert "interrupted: what is finished is kept" in log, log
-    assert "stopped; finished results are kept" in log
 
     drill.quick()
     code, log = submitted(head, drill, STUDY, "--do", "resume", *place)
@@ -169,7 +167,7 @@ def test_no_secret_is_in_what_a_job_server_tells(head: RayHead) -> None:
 
 def test_another_token_is_refused(head: RayHead, drill: Drill) -> None:
     for token, said in (("another-token-of-another-cluster", "refuses the token"), ("", "asks for a token")):
-        process = start("submit", "--attach", "x", cwd=drill.folder, env={**shell(head), "RAY_AUTH_TOKEN": token})
+        process = start("submit", STUDY, cwd=drill.folder, env={**shell(head), "RAY_AUTH_TOKEN": token})
         try:
             out, err = process.communicate(timeout=60)
         finally:
@@ -194,8 +192,7 @@ def test_rays_own_way_of_stopping_loses_nothing_that_was_finished(
         wait_for(lambda: len(drill.whole()) >= 2, seconds=PATIENCE)
         before = drill.now()
         head.stop(name)
-        code, log = submitted(head, drill, "--attach", name, "--wait")
-        assert code == 130, log
+        ray(head, "job", "logs", "-f", name, cwd=drill.folder)
         drill.quick()
         code, log = submitted(head, drill, STUDY, "--do", "resume", *place)
         assert code == 0, log

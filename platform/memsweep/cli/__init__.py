@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _command(args: argparse.Namespace) -> int:
     from memsweep import commands
 
-    if args.command in DISCOVERING and args.study is not None:  # None: submit --attach
+    if args.command in DISCOVERING:
         _discover(args)
     command: Callable[[argparse.Namespace], int] = getattr(commands, args.command)
     return command(args)

@@ -149,7 +149,7 @@ _LAUNCH: tuple[_Option, ...] = (
 )
 _NO_REUSE: _Option = ("--no-reuse", _FLAG | {"help": "recompute every trial, whatever is stored"})
 _SUBMIT: tuple[_Option, ...] = (
-    ("study", {"metavar": "STUDY", "nargs": "?", "help": "as for memsweep sweep; see --do for the others"}),
+    ("study", {"metavar": "STUDY", "help": "as for memsweep sweep; see --do for the others"}),
     _OVERRIDES,
     ("--do", {"metavar": "|".join(JOBS), "choices": JOBS, "default": "sweep", "help": "what to run (sweep)"}),
     (
@@ -166,7 +166,6 @@ _SUBMIT: tuple[_Option, ...] = (
     *_LIMITS,
     ("--detach", _FLAG | {"help": "return once the job is submitted"}),
     ("--wait", _FLAG | {"help": "wait for the end without showing the log"}),
-    ("--attach", {"metavar": "ID", "help": "follow a job that was submitted before"}),
     _WORKSPACE,
 )
 _OPTIONS: dict[str, tuple[_Option, ...]] = {

@@ -158,7 +158,6 @@ examples:
   memsweep submit quickstart
   memsweep submit quickstart training.seeds=10 --results s3://bucket/results
   memsweep submit quickstart --address http://127.0.0.1:8265 --detach
-  memsweep submit --attach memsweep-quickstart-20270101-120000-1a2b
   memsweep submit quickstart --do resume
   memsweep submit quickstart --runtime-env deploy/runtime_env.yaml
 

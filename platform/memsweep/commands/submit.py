@@ -26,12 +26,6 @@ INTERRUPTED = 130
 def submit(args: argparse.Namespace) -> int:
     """Runs a command as a job of a Ray cluster; returns the job's exit code, unless the job goes on alone."""
     address = server_address(args.address)
-    if args.attach:
-        if args.study is not None or args.detach:
-            raise SubmissionError("--attach returns to a job that exists: give no STUDY and no --detach with it.")
-        return _follow(JobServer(address), args.attach, quiet=args.wait)
-    if args.study is None:
-        raise SubmissionError("which study? Write memsweep submit STUDY, or --attach ID to return to a job.")
     job = checked_job(args)
     server = JobServer(address)
     print(", ".join(f"{key}: {value}" for key, value in job.metadata.items()))
@@ -121,7 +115,7 @@ def report_end(state: JobDetails, name: str, *, quiet: bool) -> int:
 
 def _next_commands(server: JobServer, name: str) -> str:
     return (
-        f"  follow: memsweep submit --attach {name} --address {server.address}\n"
+        f"  follow: ray job logs -f {name} --address {server.address}\n"
         f"  look:   {server.address}/#/jobs/{name}, or memsweep status with the study's --results\n"
         f"  stop:   ray job stop {name} --address {server.address} (finished results are kept)"
     )

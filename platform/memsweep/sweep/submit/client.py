@@ -98,7 +98,6 @@ class JobServer:
         """The state of a job; an outage of the server is waited for.
 
         Raises:
-            SubmissionError: there is no such job.
             MemsweepError: the server has not answered for a minute.
         """
         end = time.monotonic() + _OUTAGE_SECONDS
@@ -106,11 +105,6 @@ class JobServer:
             try:
                 return self._client.get_job_info(name)
             except (RuntimeError, OSError) as error:
-                if "404" in str(error) or "does not exist" in str(error):
-                    raise SubmissionError(
-                        f"the cluster at {self.address} knows no job {name!r}. List its jobs: ray job list --address "
-                        f"{self.address}"
-                    ) from error
                 if time.monotonic() > end:
                     raise MemsweepError(
                         f"the job server at {self.address} has not answered for {_OUTAGE_SECONDS:.0f} s "
