@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from memsweep.search.history import SearchHistory
     from memsweep.sweep.driver.runner import RunSummary
     from memsweep.sweep.estimate.estimate import Estimate
-    from memsweep.sweep.estimate.expected_load import Wave
     from memsweep.sweep.planning.plan import Plan
     from memsweep.sweep.planning.plan_file import StoredPlan
     from memsweep.sweep.planning.reuse import Reason, Reuse
@@ -79,35 +78,29 @@ def print_plan(plan: Plan, reuse: Reuse, reasons: Mapping[str, Reason] | None = 
     _print_resources(plan.resources)
 
 
-def print_search_plan(sweep: SweepConfig, waves: Sequence[Wave], stored: int) -> None:
-    """Prints the cells of a search, how many trials it may have at most, and how many are expected.
+def print_search_plan(sweep: SweepConfig, stored: int) -> None:
+    """Prints the cells of a search, and how many suggestions it may train.
 
     Args:
         sweep: a study with a search.
-        waves: the packs that it is expected to run.
         stored: results that the study's folder holds already.
     """
-    from memsweep.sweep.estimate.expected_load import stages
+    from memsweep.config.schema.search import NONE
 
     search, confirm, cells = sweep.search, sweep.confirm, len(sweep.rows)
     if search is None:
         raise ValueError(f"the study {sweep.name!r} searches nothing")
     settings = search.settings
-    each = stages(search, sweep.rows[0].training.steps)
     searched = f"{counted(settings.trials, 'suggestion')} of {settings.algorithm}, {settings.batch} at once"
     where = f"in each of {counted(cells, 'cell')}" if settings.scope == "cell" else f"for all {counted(cells, 'cell')}"
     print(f"study {sweep.name}: {searched}, {where}")
     print(f"searched: {', '.join(search.space)}; for {', '.join(settings.objective)}")
-    if len(each) > 1:
-        steps = ", ".join(str(stage.until) for stage in each)
-        print(f"{settings.scheduler.name} looks after {steps} steps: at most {len(each)} trials for a suggestion")
-    most = cells * settings.trials * len(each)
-    again = cells * confirm.top if confirm is not None else 0
-    expected = sum(len(pack.trials) * wave.times for wave in waves for pack in wave.packs) - again
-    about = f", about {expected:.0f} expected" if len(each) > 1 else ""
-    print(f"to run: at most {counted(most, 'trial')} of {sweep.rows[0].training.seeds} seeds{about}")
+    print(f"to run: {counted(cells * settings.trials, 'suggestion')} of {sweep.rows[0].training.seeds} seeds")
+    if settings.scheduler.name != NONE:
+        print(f"hours and disk are a bound: {settings.scheduler.name} ends some trainings before their last step")
     if confirm is not None:
-        print(f"then {counted(again, 'trial')} of {confirm.seeds} fresh seeds to confirm the best of each cell")
+        again = counted(cells * confirm.top, "trial")
+        print(f"then {again} of {confirm.seeds} fresh seeds to confirm the best of each cell")
     if stored:
         print(f"{counted(stored, 'result')} stored already: the search reuses them where it asks for the same trial")
     _print_resources(sweep.resources)

@@ -17,7 +17,7 @@ from memsweep.sweep.store.filesystem import Location
 
 if TYPE_CHECKING:
     from memsweep.config.schema.study import SweepConfig
-    from memsweep.sweep.estimate.expected_load import Wave
+    from memsweep.sweep.estimate.estimate import Wave
     from memsweep.sweep.planning.plan_file import StoredPlan
     from memsweep.sweep.store.results import Store
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def plan(args: argparse.Namespace) -> int:
     """Prints what ``sweep`` would do: trials, reuse, packs, resources, expected hours. Writes nothing."""
     from memsweep.config.load.study import load_study
-    from memsweep.sweep.estimate.expected_load import waves
+    from memsweep.sweep.estimate.estimate import waves
     from memsweep.sweep.planning.plan import identified, make_plan
     from memsweep.sweep.planning.reuse import reasons
     from memsweep.sweep.store.journal import read_statuses
@@ -35,7 +35,7 @@ def plan(args: argparse.Namespace) -> int:
     store = store_of(results, study.name)
     if study.search is not None:
         expected = waves(study, ())
-        console.print_search_plan(study, expected, len(store.identities()))
+        console.print_search_plan(study, len(store.identities()))
     else:
         trials = identified(study)
         reuse = Reuse() if args.no_reuse else find_reusable(trials, store, results)

@@ -18,10 +18,8 @@ from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.search import (
     ASHA,
     CHOICE,
-    HYPERBAND,
     INT,
     LOG_UNIFORM,
-    PBT,
     ConfirmConfig,
     Domain,
     SchedulerConfig,
@@ -32,8 +30,16 @@ from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import ChainConfig, TrialConfig
 from memsweep.sweep.driver.runner import Launch, run
 from memsweep.sweep.estimate.benchmark import Measured, benchmark, evaluations
-from memsweep.sweep.estimate.estimate import MEASURED_FACTOR, estimate, kind_of, makespan, stored_ratios
-from memsweep.sweep.estimate.expected_load import Wave, stages, suggestion, waves
+from memsweep.sweep.estimate.estimate import (
+    MEASURED_FACTOR,
+    Wave,
+    estimate,
+    kind_of,
+    makespan,
+    stored_ratios,
+    suggestion,
+    waves,
+)
 from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.identity import ON_CPU, identity
 from memsweep.sweep.planning.plan import identified, make_plan
@@ -141,17 +147,6 @@ def study(search: Search, confirm: ConfirmConfig | None = None) -> SweepConfig:
     return SweepConfig(name="s", rows=cells, search=search, confirm=confirm, grid={}, resources=ResourcesConfig())
 
 
-def test_a_scheduler_lets_fewer_and_fewer_through() -> None:
-    asha = stages(searching(SchedulerConfig(name=ASHA, grace=100, reduction=3.0)), 900)
-    assert [(one.begin, one.until) for one in asha] == [(0, 100), (100, 300), (300, 900)]
-    assert [one.share for one in asha] == pytest.approx([1, 1 / 3, 1 / 9])
-    hyperband = stages(searching(SchedulerConfig(name=HYPERBAND, grace=100, reduction=3.0)), 900)
-    assert [one.share for one in hyperband] == pytest.approx([1, (1 + 1 + 1 / 3) / 3, (1 + 1 / 3 + 1 / 9) / 3])
-    population = stages(searching(SchedulerConfig(name=PBT, interval=400)), 900)
-    assert [(one.begin, one.until, one.share) for one in population] == [(0, 400, 1), (400, 800, 1), (800, 900, 1)]
-    assert [one.until for one in stages(searching(), 900)] == [900]
-
-
 def test_suggestions_are_spread_over_the_space_and_keep_its_conditions() -> None:
     cell = trial(model={"width": 5, "parameterization": "exp"})
     tried = [suggestion(cell, searching(), place) for place in range(20)]
@@ -164,18 +159,14 @@ def test_suggestions_are_spread_over_the_space_and_keep_its_conditions() -> None
     assert {one.model.width for one in tried if one.model.parameterization.name == "direct"} >= {2, 6}
 
 
-def test_a_search_is_waves_of_its_batch_and_then_its_confirmation() -> None:
-    scheduler = SchedulerConfig(name=ASHA, grace=100)
-    made = waves(study(searching(scheduler, trials=12, batch=4), ConfirmConfig(seeds=10, top=2)), ())
-    assert [wave.times for wave in made] == pytest.approx([3, 1, 1 / 3, 1])
+def test_a_search_is_waves_of_its_batch_trained_to_the_end_and_then_its_confirmation() -> None:
+    search = searching(SchedulerConfig(name=ASHA, grace=100), trials=12, batch=4)
+    made = waves(study(search, ConfirmConfig(seeds=10, top=2)), ())
+    assert [wave.times for wave in made] == pytest.approx([3, 1])
     rows = [[one.config for pack in wave.packs for one in pack.trials] for wave in made]
-    assert [len(found) for found in rows] == [8, 8, 8, 4]  # two cells
-    assert [{one.training.end for one in wave} for wave in rows] == [{100}, {200}, {600}, {900}]  # of each stage
-    assert {one.perturbation.balls for one in rows[0]} == {()}  # no radius is asked for before the end
-    assert all(one.perturbation.balls for one in rows[2])
-    assert {one.training.seeds for one in rows[3]} == {10}
-    radii = waves(study(searching(scheduler, objective=("radius",))), ())
-    assert all(one.config.perturbation.balls for pack in radii[0].packs for one in pack.trials)
+    assert [len(found) for found in rows] == [8, 4]  # two cells
+    assert {one.training.end for one in rows[0]} == {900}
+    assert {one.training.seeds for one in rows[1]} == {10}
 
 
 STUDY = """

@@ -1,29 +1,35 @@
 """What a study will take: hours, memory and disk, by the cost model, stored timings and measurements on this machine.
 
+The settings of a search are not known before it runs: settings spread evenly over its space stand in for them, and all
+of them train to the end, which is a bound where a scheduler ends trainings early.
+
 The cost model (``memsweep.sweep.planning.cost``) knows how costs grow with sizes. Its scale is corrected by the seconds
 in the study's stored records, and by measuring a few steps of its costliest programs.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import heapq
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memsweep.config.schema.search import LOG_INT, LOG_UNIFORM
 from memsweep.errors import ConfigError
 from memsweep.sweep.estimate.benchmark import Benchmark, Measured, benchmark
 from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.identity import Arithmetic
+from memsweep.sweep.planning.plan import Pack, identified, make_packs, pack_seconds
 from memsweep.sweep.planning.resources import slots, this_machine, threads
 
 if TYPE_CHECKING:
-    from memsweep.config.schema.study import ResourcesConfig
+    from memsweep.config.schema.search import Domain, Search
+    from memsweep.config.schema.study import ResourcesConfig, SweepConfig
     from memsweep.config.schema.trial import TrialConfig
-    from memsweep.sweep.estimate.expected_load import Wave
     from memsweep.sweep.planning.plan import PlannedTrial
 
 BENCHMARK_SECONDS = 20.0
@@ -34,6 +40,75 @@ MEASURED_FACTOR, MODEL_FACTOR = 2.0, 3.0
 """The hours hold within these factors: if nine tenths of the work were measured well, and otherwise."""
 
 _SURE_SHARE, _SURE_LEVELS = 0.9, 3  # of the work, and of the runs of a program, for the smaller factor
+
+
+@dataclass(frozen=True)
+class Wave:
+    """Packs that run side by side.
+
+    Attributes:
+        packs: of one wave.
+        times: how many such waves there are.
+    """
+
+    packs: tuple[Pack, ...]
+    times: float = 1.0
+
+
+def waves(sweep: SweepConfig, packs: Sequence[Pack]) -> tuple[Wave, ...]:
+    """The waves of a study; ``packs`` are the remaining ones of its plan, if it has no search."""
+    if (search := sweep.search) is None:
+        return (Wave(tuple(packs)),)
+    batch = min(search.settings.batch, search.settings.trials)
+    found = [Wave(_packs(_suggestions(sweep, search, batch), sweep), search.settings.trials / batch)]
+    if (confirm := sweep.confirm) is not None:
+        best = _suggestions(sweep, search, confirm.top)
+        found.append(Wave(_packs([_with_training(config, seeds=confirm.seeds) for config in best], sweep)))
+    return tuple(found)
+
+
+def _suggestions(sweep: SweepConfig, search: Search, count: int) -> list[TrialConfig]:
+    return [suggestion(cell, search, place) for cell in sweep.rows for place in range(count)]
+
+
+def _with_training(config: TrialConfig, **changes: Any) -> TrialConfig:
+    return replace(config, training=replace(config.training, **changes))
+
+
+def _packs(trials: Sequence[TrialConfig], sweep: SweepConfig) -> tuple[Pack, ...]:
+    planned = identified(replace(sweep, rows=tuple(trials), search=None, confirm=None))
+    return tuple(make_packs(planned, pack_seconds(planned)))
+
+
+def suggestion(cell: TrialConfig, search: Search, place: int) -> TrialConfig:
+    """A cell's trial with settings from the search's space, evenly spread over places 0, 1, ...
+
+    The cell's own settings replace a combination that is no legal trial.
+    """
+    from memsweep.config.search.domains import order
+    from memsweep.config.search.suggestion import config_of, fixed_of
+
+    known, values = fixed_of(cell, search.space), dict[str, Any]()
+    for number, path in enumerate(order(search.space)):  # a field comes after the fields of its condition
+        domain = search.space[path]
+        if domain.applies(known):
+            # multiples of an irrational number spread evenly; each field has its own
+            known[path] = values[path] = _value(domain, (0.5 + place * math.sqrt(2 + 4 * number)) % 1.0)
+    with contextlib.suppress(ConfigError):
+        cell = config_of(cell, values)
+    # trials of one wave have different seeds, because their settings may be the same
+    return _with_training(cell, first_seed=cell.training.first_seed + place * cell.training.seeds)
+
+
+def _value(domain: Domain, share: float) -> Any:
+    """The value at this share of a domain, in [0, 1)."""
+    if not domain.is_numeric:
+        return domain.values[int(share * len(domain.values))]
+    if domain.kind in (LOG_UNIFORM, LOG_INT):
+        value = domain.low * (domain.high / domain.low) ** share
+    else:
+        value = domain.low + share * (domain.high - domain.low)
+    return min(max(round(value), int(domain.low)), int(domain.high)) if domain.is_whole else value
 
 
 @dataclass(frozen=True)
@@ -89,7 +164,7 @@ def estimate(
     if problem and seconds:
         why_not.append(f"not measured here: {problem}")
     elif programs and seconds > 0:
-        arithmetic = dataclasses.replace(Arithmetic.of(resources), shards=1)  # one process measures alone
+        arithmetic = replace(Arithmetic.of(resources), shards=1)  # one process measures alone
         groups = {kind: program.trials for kind, program in programs.items()}
         result = benchmark(groups, arithmetic, threads(resources), workspace, seconds)
         why_not += sorted({f"a program could not be measured: {error}" for error in result.failed.values()})
@@ -193,8 +268,7 @@ def kind_of(group: Sequence[TrialConfig]) -> str:
 
 
 def _of_standard_length(trial: TrialConfig) -> TrialConfig:
-    training = dataclasses.replace(trial.training, until=0, turns=(), steps=1000 if trial.training.end else 0)
-    return dataclasses.replace(trial, training=training)
+    return _with_training(trial, until=0, turns=(), steps=1000 if trial.training.end else 0)
 
 
 def _slots(resources: ResourcesConfig) -> tuple[int, str]:
