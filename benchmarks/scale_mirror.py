@@ -61,7 +61,7 @@ def _side(
     label: str, store: Store, names: Sequence[str], servers: dict[str, tuple[int, ...]], at_once: int
 ) -> dict[str, float]:
     with mock.patch.object(tracker, "AT_ONCE", at_once):
-        writer = Tracker.open(
+        writer = Tracker(
             os.environ["MLFLOW_TRACKING_URI"], store.location.parent, store.location.name, label, {"n": label}
         )
         _written(writer, names[:_FIRST])

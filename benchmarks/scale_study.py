@@ -109,7 +109,7 @@ def sweep(trials: int, results: str, folder: str, servers: dict[str, tuple[int, 
     tracking: dict[str, Any] = {"params": {"trials": trials}, "tags": {}}
     write_plan(store.location, plan, {}, tracking)
     watch.ended("plan_file")
-    tracker = Tracker.open(tracking_uri(None, place), place, config.name, **tracking) if mirrored else None
+    tracker = Tracker(tracking_uri(None, place), place, config.name, **tracking) if mirrored else None
     watch.ended("tracker")
     live = LiveVerdicts(((trial.identity, trial.config) for trial in plan.trials), store.tables)
     watch.ended("live")
@@ -118,7 +118,7 @@ def sweep(trials: int, results: str, folder: str, servers: dict[str, tuple[int, 
 
     def on_result(record: dict[str, Any], tables: dict[str, Any]) -> None:
         if tracker is not None:
-            tracker.log_trial(record, tables)
+            tracker.log_stored([record["identity"]])
         live.add(record["identity"])
         curve.delivered += 1
 

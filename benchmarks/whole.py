@@ -81,13 +81,13 @@ def whole(
     sweep, plan = _planned(study, overrides, every, apart, stages)
     store = Store(results / folder_name(sweep.name))
     write_plan(store.folder, plan, {})
-    tracker = Tracker.open(tracking_uri(None, results), results, sweep.name)
+    tracker = Tracker(tracking_uri(None, results), results, sweep.name)
     stages.ended("tracker")
     live = LiveVerdicts(((trial.identity, trial.config) for trial in plan.trials), store.tables)
     stages.ended("live")
 
     def on_result(record: dict[str, Any], tables: dict[str, Any]) -> None:
-        tracker.log_trial(record, tables)
+        tracker.log_stored([record["identity"]])
         live.add(record["identity"])
 
     done = run(plan, workspace=ROOT, results=results, launch=Launch(inline=inline), on_result=on_result, work=work)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from memsweep import registry
 from memsweep.commands import console
 from memsweep.commands.locations import find_study, store_of, stored_plan
-from memsweep.errors import MemsweepError
 from memsweep.sweep.planning.reuse import Reuse, find_reusable
 from memsweep.sweep.store.filesystem import Location
 
@@ -111,26 +110,20 @@ def sync(args: argparse.Namespace) -> int:
     registry.discover(Path(args.workspace))
     store = find_study(args.study, Location.at(args.results))
     made = stored_plan(store)
-    if not made.tracking:
-        raise MemsweepError(
-            f"the plan of {made.study!r} does not say which run of MLflow is its own: an older version wrote it. Run "
-            "its study file once more (memsweep sweep STUDY); finished results are reused, and written to MLflow."
-        )
     with hold_lease(store.location, lambda: None):
-        done = bring_up(
-            None,
+        complaint = bring_up(
             store.location.parent,
             made.study,
-            {**made.tracking, "description": made.description},
-            list(made.rows),
             made.rows,
+            {**made.tracking, "description": made.description},
             _ending(store, made),
             reports.build(store.location).folder,
-            print,
         )
-    if done.complaint:
-        print(done.complaint, file=sys.stderr)
-    return 1 if done.complaint else 0
+    if complaint:
+        print(complaint, file=sys.stderr)
+    else:
+        print(f"MLflow has all that is stored of {made.study}")
+    return 1 if complaint else 0
 
 
 def _ending(store: Store, made: StoredPlan) -> str:

@@ -137,7 +137,11 @@ class Run:
         console.print_difference(self._trials, statuses)
         revision = code_revision(self._workspace)
         self._provenance = {"started": now(), "code_revision": revision}
-        new = {"params": _sweep_params(self._sweep), "tags": {"code_revision": revision}}
+        new = {
+            "params": _sweep_params(self._sweep),
+            "tags": {"code_revision": revision},
+            "varied": _varied(self._sweep),
+        }
         self._tracking = request.tracking or new
         self._write_plan()
         self._trials.prepare_folder()
@@ -152,14 +156,7 @@ class Run:
         from memsweep.sweep.tracking import Tracker
 
         sweep = self._sweep
-        self._tracker = Tracker.open(
-            None,
-            self._results,
-            sweep.name,
-            sweep.description,
-            params=self._tracking["params"],
-            tags=self._tracking["tags"],
-        )
+        self._tracker = Tracker(None, self._results, sweep.name, sweep.description, **self._tracking)
 
     def _compute(self) -> RunSummary:
         """Trains and measures the trials; verdicts are printed as their conditions become complete."""
@@ -194,7 +191,7 @@ class Run:
 
     def _on_result(self, record: Record, tables: dict[str, pd.DataFrame]) -> None:
         """A trial has finished: called by the result listener, in its thread."""
-        self._tracker.log_trial(record, tables)
+        self._tracker.log_stored([record["identity"]])
         for line in self._verdicts.add(record["identity"]) if self._verdicts is not None else ():
             self._view.say(line)
 
@@ -250,6 +247,14 @@ class Run:
         if summary.interrupted and not summary.lost:
             return INTERRUPTED
         return 1 if summary.lost or summary.failed or trials.gave_up else 0
+
+
+def _varied(sweep: SweepConfig) -> list[str]:
+    """The fields that a study varies, by its grid or by its search."""
+    from memsweep.config.schema.canonical import to_dict
+    from memsweep.sweep.tracking.run_content import varied_fields
+
+    return [*varied_fields(map(to_dict, sweep.rows)), *(sweep.search.space if sweep.search is not None else ())]
 
 
 def _sweep_params(sweep: SweepConfig) -> dict[str, Any]:

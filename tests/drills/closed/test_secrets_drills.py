@@ -84,7 +84,7 @@ def test_a_sweep_without_its_mlflow_keeps_the_password_of_the_address(site: Path
 def test_a_database_that_cannot_be_opened_keeps_the_password_of_its_address(
     address: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    tracker = Tracker.open(address.format(PASSWORD, free_port()), tmp_path, "s", patience=3.0)
+    tracker = Tracker(address.format(PASSWORD, free_port()), tmp_path, "s", patience=3.0)
     said = tracker.finish("failed", patience=1.0)
     assert "Not in MLflow yet" in said
     assert not told("".join([said, tracker.uri, *capfd.readouterr()]).encode())

@@ -11,49 +11,28 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
 import pytest
+from tracking_data import store_trial
 
 from memsweep.sweep.tracking import Tracker
 
 pytestmark = pytest.mark.browser
 
-NAMES = [f"m={width} T=100 exp polynomial" for width in (2, 3, 4)]
+NAMES = [f"width={width} exp" for width in (2, 3, 4)]
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-
-
-def record_of(width: int) -> dict[str, Any]:
-    return {
-        "schema": 1,
-        "identity": f"{width:032x}",
-        "study": "quickstart",
-        "outcome": "done",
-        "config": {
-            "task": {"name": "linear_functional", "kernel": "polynomial", "horizon": 100},
-            "model": {"name": "diagonal_rnn", "width": width, "parameterization": {"name": "exp"}},
-        },
-        "summary": {"error": 0.1 / width},
-        "provenance": {"finished": "2026-01-02T03:04:05+00:00", "seconds": 2.5, "code_revision": "abc", "versions": {}},
-    }
-
-
-def history_of(width: int) -> pd.DataFrame:
-    rows = [
-        {"seed": 0, "step": 50 * k, "train_loss": 1 / (k + width), "validation_loss": 1 / (k + 1)} for k in range(20)
-    ]
-    return pd.DataFrame(rows)
 
 
 @pytest.fixture
 def page_address(tmp_path: Path) -> Iterator[str]:
     """The runs page of an experiment with one parent and three children, served by ``mlflow ui`` on loopback."""
     results = tmp_path / "results"
-    tracker = Tracker.open(None, results, "quickstart", "Which parameterization holds a long memory?", {"seeds": 5})
+    about = "Which parameterization holds a long memory?"
+    varied = ["model.parameterization", "model.width"]
+    tracker = Tracker(None, results, "quickstart", about, {"seeds": 5}, varied=varied)
     for width in (2, 3, 4):
-        tracker.log_trial(record_of(width), {"history": history_of(width)})
+        tracker.log_stored(store_trial(results, width, "quickstart"))
     assert tracker.finish() == ""
 
     with socket.socket() as probe:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -13,13 +14,27 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from tracking_data import PARENT, RADII, STEPS, client_of, identity_of, make_config, make_record, make_tables, runs_of
+from tracking_data import (
+    PARENT,
+    RADII,
+    STEPS,
+    client_of,
+    identity_of,
+    make_config,
+    make_record,
+    make_tables,
+    no_requests,
+    runs_of,
+    store_trial,
+)
 
 from memsweep.errors import ConfigError
-from memsweep.sweep.store.results import Store, folder_name
+from memsweep.sweep.store.results import Store
 from memsweep.sweep.tracking import Tracker, run_content
 from memsweep.sweep.tracking.uri import redacted, tracking_uri
 from paths import ROOT
+from processes import no_hang
+from tracking_server import free_port
 
 
 @pytest.fixture
@@ -33,12 +48,14 @@ def test_a_sweep_is_one_parent_run_with_a_child_for_each_trial(results: Path, tm
     (report / "figures").mkdir(parents=True)
     (report / "index.html").write_text("<p>stable</p>")
     (report / "figures" / "one.png").write_bytes(b"png")
-    tracker = Tracker.open(None, results, "s", "what is asked", {"grid.model.width": "2, 3"}, {"memsweep.host": "h"})
+    tracker = Tracker(
+        None, results, "s", "what is asked", {"grid.model.width": "2, 3"}, {"memsweep.host": "h"}, ["model.width"]
+    )
     for number in (2, 3):
-        tracker.log_trial(make_record(number), make_tables(number))
+        tracker.log_stored(store_trial(results, number))
     tracker.log_report(report)
     assert tracker.finish() == ""
-    assert tracker._thread not in threading.enumerate()
+    assert not set(tracker._threads).intersection(threading.enumerate())
 
     uri = tracking_uri(None, results)
     assert uri == f"sqlite:///{results.resolve()}/mlflow.db"
@@ -57,7 +74,7 @@ def test_a_sweep_is_one_parent_run_with_a_child_for_each_trial(results: Path, tm
     runs = runs_of(uri, tracker)
     assert set(runs) == {identity_of(2), identity_of(3)}
     child = runs[identity_of(3)]
-    assert (child.info.run_name, child.info.status) == ("m=3 T=100 exp polynomial", "FINISHED")
+    assert (child.info.run_name, child.info.status) == ("width=3", "FINISHED")
     assert child.info.end_time - child.info.start_time == 2500
     assert child.data.params["model.width"] == "3"
     assert child.data.params["task.exponent"] == "1.1"
@@ -85,38 +102,46 @@ def test_a_sweep_is_one_parent_run_with_a_child_for_each_trial(results: Path, tm
 
 
 def test_the_same_sweep_again_continues_its_parent_and_repeats_nothing(results: Path) -> None:
-    first = Tracker.open(None, results, "s", params={"a": 1})
-    first.log_trial(make_record(2), make_tables(2))
-    first.log_trial(make_record(2), make_tables(2))
+    first = Tracker(None, results, "s", params={"a": 1})
+    first.log_stored(store_trial(results, 2))
+    first.log_stored(store_trial(results, 2))
     assert first.finish("interrupted") == ""
     uri = tracking_uri(None, results)
     assert client_of(uri).get_run(first.run_id).info.status == "KILLED"
 
-    store = Store(results / folder_name("s"))
-    store.write(identity_of(3), make_record(3), {})
-    again = Tracker.open(None, results, "s", params={"a": 1})
-    again.log_trial(make_record(2), make_tables(2))
-    again.log_stored([identity_of(3)])
+    again = Tracker(None, results, "s", params={"a": 1})
+    again.log_stored(store_trial(results, 2))
+    again.log_stored(store_trial(results, 3))
     assert again.finish() == ""
     assert again.run_id == first.run_id
     assert set(runs_of(uri, again)) == {identity_of(2), identity_of(3)}
     assert client_of(uri).get_run(first.run_id).info.status == "FINISHED"
 
-    other = Tracker.open(None, results, "s", params={"a": 2})
+    other = Tracker(None, results, "s", params={"a": 2})
     assert other.finish() == ""
     assert (other.experiment_id, other.run_id != first.run_id) == (first.experiment_id, True)
 
 
+def test_runs_are_named_by_what_the_study_varies() -> None:
+    one, other = make_config(3), make_config(4)
+    other["model"]["parameterization"] = {"name": "softplus"}
+    other["training"]["learning_rate"] = 0.1
+    varied = run_content.varied_fields([one, other])
+    assert varied == ["model.parameterization", "model.width", "training.learning_rate"]
+    assert run_content.run_name(other, varied) == "width=4 softplus learning_rate=0.1"
+    assert run_content.run_name(other, ()) == "diagonal_rnn linear_functional"
+
+
 def test_a_run_that_was_cut_short_is_completed(results: Path) -> None:
     """A driver killed between two calls leaves a child that is RUNNING: the next sweep fills that very run."""
-    first = Tracker.open(None, results, "s")
+    first = Tracker(None, results, "s")
     assert first.finish() == ""
     uri = tracking_uri(None, results)
     client = client_of(uri)
     tags = {PARENT: first.run_id, "memsweep.identity": identity_of(2), "memsweep.outcome": "done"}
     half = client.create_run(first.experiment_id, run_content.stamp_of_result(make_record(2)).started, tags)
-    again = Tracker.open(None, results, "s")
-    again.log_trial(make_record(2), make_tables(2))
+    again = Tracker(None, results, "s")
+    again.log_stored(store_trial(results, 2))
     assert again.finish() == ""
     run = runs_of(uri, again)[identity_of(2)]
     assert (run.info.run_id, run.info.status) == (half.info.run_id, "FINISHED")
@@ -124,13 +149,14 @@ def test_a_run_that_was_cut_short_is_completed(results: Path) -> None:
 
 
 def test_infinities_are_named_because_mlflow_cannot_hold_them(results: Path) -> None:
-    tables = make_tables(2)
+    store, tables = Store(results / "s"), make_tables(2)
     late = tables["history"]["step"] >= 2000
     tables["history"].loc[late, "train_loss"] = math.inf
     tables["history"].loc[tables["history"]["seed"] == 4, "validation_loss"] = math.nan
     record = make_record(2, outcome="diverged", summary={"error": math.inf, "margin": math.nan})
-    tracker = Tracker.open(None, results, "s")
-    tracker.log_trial(record, tables)
+    store.write(identity_of(2), record, tables)
+    tracker = Tracker(None, results, "s")
+    tracker.log_stored([identity_of(2)])
     assert tracker.finish() == ""
     tags = runs_of(tracking_uri(None, results), tracker)[identity_of(2)].data.tags
     assert tags["memsweep.nonfinite"].splitlines() == [
@@ -151,18 +177,10 @@ def test_a_long_history_keeps_its_ends_and_a_hundred_points(results: Path) -> No
     assert (steps[0], steps[-1]) == (0, 4999)
 
 
-def test_what_an_older_version_stored_is_mirrored_as_it_is() -> None:
-    record = make_record(2, schema=1, summary={"error": math.inf, "margin": math.nan, "method": "worst_case"})
-    stored = json.loads(run_content.finished_run(record, {}).artifacts["record.json"])
-    assert (stored["schema"], stored["summary"]) == (1, {"error": "inf", "margin": "nan", "method": "worst_case"})
-    run = run_content.failed_run(identity_of(2), {"outcome": "of another version", "error": "x"}, make_config(2))
-    assert run.stamp == run_content.stamp_of_failure({"outcome": "of another version"})
-    assert run.stamp.status == "FAILED"
-
-
 def test_a_failed_trial_is_shown_and_a_later_success_takes_its_place(results: Path) -> None:
     failure = {"outcome": "failed", "error": "ValueError: no", "traceback": "Traceback …\nValueError: no"}
-    tracker = Tracker.open(None, results, "s")
+    failure["time"] = "2026-01-02T03:05:00+00:00"
+    tracker = Tracker(None, results, "s")
     tracker.log_failure(identity_of(2), failure, make_config(2))
     assert tracker.finish("failed") == ""
     uri = tracking_uri(None, results)
@@ -170,8 +188,8 @@ def test_a_failed_trial_is_shown_and_a_later_success_takes_its_place(results: Pa
     assert (failed.info.status, failed.data.tags["memsweep.outcome"]) == ("FAILED", "failed")
     folder = client_of(uri).download_artifacts(failed.info.run_id, "traceback.txt")
     assert "ValueError: no" in Path(folder).read_text()
-    again = Tracker.open(None, results, "s")
-    again.log_trial(make_record(2), make_tables(2))
+    again = Tracker(None, results, "s")
+    again.log_stored(store_trial(results, 2))
     assert again.finish() == ""
     run = runs_of(uri, again)[identity_of(2)]
     assert (run.info.status, run.data.tags["memsweep.outcome"]) == ("FINISHED", "done")
@@ -182,10 +200,10 @@ def test_a_failed_trial_is_shown_and_a_later_success_takes_its_place(results: Pa
 
 
 def test_hostile_names_and_large_configs_are_mirrored(results: Path) -> None:
-    record = make_record(2)
-    record["config"]["task"] |= {f"field_{i}": "v" * (7000 if i == 0 else 3) for i in range(250)}
-    tracker = Tracker.open(None, results, "<script>alert(1)</script>", "'; drop table runs; --")
-    tracker.log_trial(record, make_tables(2))
+    config, study = make_config(2), "<script>alert(1)</script>"
+    config["task"] |= {f"field_{i}": "v" * (7000 if i == 0 else 3) for i in range(250)}
+    tracker = Tracker(None, results, study, "'; drop table runs; --")
+    tracker.log_stored(store_trial(results, 2, study, config=config))
     assert tracker.finish() == ""
     run = runs_of(tracking_uri(None, results), tracker)[identity_of(2)]
     assert run.data.params["task.field_249"] == "vvv"
@@ -193,21 +211,21 @@ def test_hostile_names_and_large_configs_are_mirrored(results: Path) -> None:
 
 
 def test_an_experiment_in_the_trash_is_taken_out(results: Path) -> None:
-    first = Tracker.open(None, results, "s")
+    first = Tracker(None, results, "s")
     assert first.finish() == ""
     client_of(tracking_uri(None, results)).delete_experiment(first.experiment_id)
-    again = Tracker.open(None, results, "s")
-    again.log_trial(make_record(2), make_tables(2))
+    again = Tracker(None, results, "s")
+    again.log_stored(store_trial(results, 2))
     assert again.finish() == ""
     assert len(runs_of(tracking_uri(None, results), again)) == 1
 
 
 def test_one_result_that_mlflow_refuses_does_not_hold_up_the_others(results: Path, tmp_path: Path) -> None:
-    refused = make_record(2)
-    refused["config"]["task"]["a[b]"] = 1  # no name that MLflow takes
-    tracker = Tracker.open(None, results, "s")
-    tracker.log_trial(refused, make_tables(2))
-    tracker.log_trial(make_record(3), make_tables(3))
+    config = make_config(2)
+    config["task"]["a[b]"] = 1  # no name that MLflow takes
+    tracker = Tracker(None, results, "s")
+    tracker.log_stored(store_trial(results, 2, config=config))
+    tracker.log_stored(store_trial(results, 3))
     tracker.log_report(tmp_path / "no such folder")
     sentence = tracker.finish()
     assert sentence.startswith("Not in MLflow yet: 1 of 2 trials, the report (")
@@ -221,7 +239,7 @@ def test_one_result_that_mlflow_refuses_does_not_hold_up_the_others(results: Pat
 def test_the_database_is_created_without_noise(results: Path) -> None:
     code = (
         "from pathlib import Path; from memsweep.sweep.tracking import Tracker; import sys;"
-        "t = Tracker.open(None, Path(sys.argv[1]), 's'); print(t.finish(), end='')"
+        "t = Tracker(None, Path(sys.argv[1]), 's'); print(t.finish(), end='')"
     )
     source = ROOT / "platform"
     env = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW")}
@@ -241,10 +259,37 @@ def test_the_database_is_created_without_noise(results: Path) -> None:
         assert (process.returncode, output) == (0, "")
 
 
+def test_a_server_that_is_not_there_costs_a_sentence(results: Path) -> None:
+    uri = f"http://me:secret@127.0.0.1:{free_port()}"
+    with no_hang():
+        tracker = Tracker(uri, results, "s")
+        with no_requests():
+            for number in range(2, 5):
+                tracker.log_stored(store_trial(results, number))
+        sentence = tracker.finish()
+    assert sentence.startswith("Not in MLflow yet: ")
+    assert "3 of 3 trials" in sentence
+    assert "no answer from http://127.0.0.1" in sentence
+    assert "secret" not in sentence
+    assert f"safe in {results / 's'}; memsweep sync s --results {results} adds what is missing." in sentence
+
+
+def test_a_server_that_never_answers_is_waited_for_as_long_as_was_said(results: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(16)
+        with no_hang():
+            tracker = Tracker(f"http://127.0.0.1:{silent.getsockname()[1]}", results, "s", patience=1.0)
+            tracker.log_stored(store_trial(results, 2))
+            sentence = tracker.finish(patience=1.0)
+    assert "1 of 1 trials" in sentence
+    assert "was still busy after 1 s" in sentence
+
+
 @pytest.mark.parametrize("uri", ["mlruns", "file:///tmp/mlruns", "./x", "ftp://host/x", "sqlite:x.db"])
 def test_a_file_store_is_refused_before_anything_starts(results: Path, uri: str) -> None:
     with pytest.raises(ConfigError, match="neither a server nor a database"):
-        Tracker.open(uri, results, "s")
+        Tracker(uri, results, "s")
     assert not results.exists()
 
 

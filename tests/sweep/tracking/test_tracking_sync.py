@@ -1,4 +1,4 @@
-"""``sync`` makes MLflow what the store says, whatever was there; what waits for MLflow takes bounded memory."""
+"""``sync`` makes MLflow what the store says, whatever was there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import threading
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ from tracking_state import differences, duplicates, state_of
 
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.tracking import SyncResult, Tracker, run_content, sync, tracker
+from memsweep.sweep.tracking import Tracker, run_content, sync
 from memsweep.sweep.tracking.uri import artifact_location, home, tracking_uri
 from processes import no_hang
 
@@ -48,40 +47,46 @@ def results(tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return tmp_path / "results"
 
 
-def synced(results: Path, uri: str | None = None, lines: list[str] | None = None) -> SyncResult:
-    rows = [identity_of(number) for number in (*NUMBERS, 9)]
+def synced(results: Path) -> str:
     configs = {identity_of(number): make_config(number) for number in (*NUMBERS, 9)}
-    say = (lines if lines is not None else []).append
-    return sync(uri, results, "s", {"params": {"a": 1}, "tags": {"b": 2}}, rows, configs, "failed", None, say)
+    return sync(results, "s", configs, {"params": {"a": 1}, "tags": {"b": 2}}, "failed", report_of(results))
+
+
+def report_of(results: Path) -> Path:
+    (results.parent / "report").mkdir(exist_ok=True)
+    (results.parent / "report" / "index.html").write_text("<p>stable</p>")
+    return results.parent / "report"
 
 
 def undisturbed(results: Path, uri: str) -> dict[str, Any]:
-    store, tracker = Store(results / "s"), Tracker.open(uri, results, "s", params={"a": 1}, tags={"b": 2})
-    for number in NUMBERS:
-        tracker.log_trial(store.record(identity_of(number)), store.tables(identity_of(number)))
+    tracker = Tracker(uri, results, "s", params={"a": 1}, tags={"b": 2})
+    tracker.log_stored(map(identity_of, NUMBERS))
     tracker.log_failure(identity_of(9), FAILURE, make_config(9))
+    tracker.log_report(report_of(results))
     assert tracker.finish("failed") == ""
     return state_of(uri, "s")
 
 
-def test_sync_alone_is_as_good_as_an_undisturbed_sweep(results: Path, tmp_path: Path) -> None:
+def test_sync_alone_is_as_good_as_an_undisturbed_sweep_and_repeats_nothing(results: Path, tmp_path: Path) -> None:
     expected = undisturbed(results, f"sqlite:///{tmp_path}/other.db")
-    lines: list[str] = []
-    first = synced(results, lines=lines)
-    assert lines[0] == "sync: 3 results and 1 failure of 4 trials are stored"
-    assert lines[1].startswith("sync: 0 of them are in MLflow (sqlite:///")
-    assert lines[1].endswith("), 4 to add")
-    assert (len(first.added), first.present, first.removed, dict(first.missing)) == (4, 0, 0, {})
-    assert differences(expected, state_of(tracking_uri(None, results), "s")) == []
-    again = synced(results)
-    assert (again.added, again.present, again.complaint) == ((), 4, "")
-    assert differences(expected, state_of(tracking_uri(None, results), "s")) == []
+    assert synced(results) == ""
+    uri = tracking_uri(None, results)
+    assert differences(expected, state_of(uri, "s")) == []
+    ids = run_ids(uri)
+    assert synced(results) == ""
+    assert differences(expected, state_of(uri, "s")) == []
+    assert run_ids(uri) == ids
+
+
+def run_ids(uri: str) -> set[str]:
+    client = client_of(uri)
+    return {run.info.run_id for run in client.search_runs([client.get_experiment_by_name("s").experiment_id])}
 
 
 def test_sync_puts_right_whatever_went_wrong_before(results: Path, tmp_path: Path) -> None:
     """Two parents, a trial twice, a run cut short, a failure since mended, a result since recomputed, a stranger."""
     expected = undisturbed(results, f"sqlite:///{tmp_path}/other.db")
-    assert synced(results).complaint == ""
+    assert synced(results) == ""
     uri = tracking_uri(None, results)
     client = client_of(uri)
     experiment = client.get_experiment_by_name("s").experiment_id
@@ -91,7 +96,7 @@ def test_sync_puts_right_whatever_went_wrong_before(results: Path, tmp_path: Pat
 
     def child(number: int, of: str, outcome: str = "done", start: int = began) -> str:
         tags = {PARENT: of, "memsweep.identity": identity_of(number), "memsweep.outcome": outcome}
-        name = run_content.run_name(make_config(number))
+        name = run_content.run_name(make_config(number), ())
         return str(client.create_run(experiment, start, tags, run_name=name).info.run_id)
 
     other = client.create_run(experiment, tags={"memsweep.sweep": parent.data.tags["memsweep.sweep"]}).info.run_id
@@ -105,31 +110,19 @@ def test_sync_puts_right_whatever_went_wrong_before(results: Path, tmp_path: Pat
     client.set_terminated(parent.info.run_id, "KILLED")
     assert len(duplicates(state_of(uri, "s"))) == 2
 
-    done = synced(results)
-    assert set(done.added) == {identity_of(number) for number in NUMBERS}
-    assert (done.present, done.removed, done.complaint) == (1, 1, "")
+    assert synced(results) == ""
     assert differences(expected, state_of(uri, "s")) == []
 
 
 def test_a_result_that_cannot_be_read_is_named_and_its_run_stays(results: Path) -> None:
-    assert synced(results).complaint == ""
+    assert synced(results) == ""
     uri = tracking_uri(None, results)
     before = state_of(uri, "s")
     (results / "s" / "records" / f"{identity_of(3)}.json").write_text("{")
-    done = synced(results)
-    assert list(done.missing) == [identity_of(3)]
-    assert done.complaint.startswith(f"Not in MLflow yet: {identity_of(3)} (")
+    complaint = synced(results)
+    assert complaint.startswith("Not in MLflow yet: 1 of 4 trials (")
+    assert identity_of(3) in complaint
     assert differences(before, state_of(uri, "s")) == []
-
-
-def test_a_failure_without_its_time_takes_it_from_the_store(results: Path, tmp_path: Path) -> None:
-    live = Tracker.open(None, results, "s", params={"a": 1}, tags={"b": 2})
-    without = {key: value for key, value in FAILURE.items() if key != "time"}
-    live.log_failure(identity_of(9), without, make_config(9))
-    assert live.finish("failed") == ""
-    run = runs_of(tracking_uri(None, results), live)[identity_of(9)]
-    assert run.info.start_time == run_content.stamp_of_failure(FAILURE).started
-    assert identity_of(9) not in synced(results).added
 
 
 def test_results_in_a_bucket_are_tracked_right_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,8 +132,8 @@ def test_results_in_a_bucket_are_tracked_right_here(tmp_path: Path, monkeypatch:
     assert home(bucket) == tmp_path / "results"
     assert tracking_uri(None, bucket) == f"sqlite:///{tmp_path}/results/mlflow.db"
     assert artifact_location("postgresql://db/x", bucket) == (tmp_path / "results" / "mlartifacts").as_uri()
-    live = Tracker.open(None, bucket, "s")
-    live.log_trial(make_record(2), make_tables(2))
+    live = Tracker(None, bucket, "s")
+    live.log_failure(identity_of(2), FAILURE, make_config(2))
     assert live.finish() == ""
     assert set(runs_of(tracking_uri(None, bucket), live)) == {identity_of(2)}
 
@@ -153,54 +146,10 @@ def locked(results: Path) -> Iterator[None]:
         yield
 
 
-def hand_over(live: Tracker, count: int) -> weakref.WeakSet[Any]:
-    """Hand over so many results; returns those of their tables that somebody still holds."""
-    held: weakref.WeakSet[Any] = weakref.WeakSet()
-    empty = make_tables(2)["history"].head(0)
-    for number in range(2, 2 + count):
-        tables = {"history": _Table(empty)}
-        held.add(tables["history"])
-        live.log_trial(make_record(number), tables)
-    return held
-
-
-class _Table:
-    """As much of a table as the tracker handles; unlike a data frame, it can be put into a set."""
-
-    def __init__(self, frame: Any) -> None:
-        self.frame = frame
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.frame, name)
-
-
-def test_what_waits_for_a_server_takes_bounded_memory(results: Path) -> None:
-    with locked(results):
-        live = Tracker.open(None, results, "s", patience=0.0)
-        held = hand_over(live, 700)
-        assert live.waiting == 701
-        assert len(held) <= tracker._KEPT_IN_MEMORY + 1
-        assert "700 of 700 trials" in live.finish("interrupted", patience=0.1)
-    live._thread.join(60)
-    assert not live._thread.is_alive()
-
-
-def test_what_is_not_kept_in_memory_is_read_from_the_store(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracker, "_KEPT_IN_MEMORY", 1)
-    with locked(results):
-        live = Tracker.open(None, results, "s", patience=0.0)
-        assert len(hand_over(live, 3)) < 3
-    assert live.finish() == ""
-    runs = runs_of(tracking_uri(None, results), live)
-    assert {run.info.status for run in runs.values()} == {"FINISHED"}
-    assert set(runs) == {identity_of(number) for number in NUMBERS}
-    assert "train_loss" in runs[identity_of(4)].data.metrics  # the store's tables, not the empty one handed over
-
-
 def test_ctrl_c_ends_the_wait_at_the_end(results: Path) -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     with locked(results):
-        live = Tracker.open(None, results, "s", patience=0.0)
+        live = Tracker(None, results, "s", patience=0.0)
         pressed = threading.Event()
 
         def press() -> None:
@@ -213,8 +162,5 @@ def test_ctrl_c_ends_the_wait_at_the_end(results: Path) -> None:
         assert pressed.is_set()
         assert sentence.startswith("Not in MLflow yet: ")
     signal.signal(signal.SIGINT, before)
-    live._thread.join(60)
-
-
-def test_a_long_outage_ends_neither_the_backoff_nor_its_thread() -> None:
-    assert [tracker._pause(failures) for failures in (0, 1, 2, 3, 4, 5, 100_000)] == [0, 1, 2, 4, 8, 10, 10]
+    for thread in live._threads:
+        thread.join(60)

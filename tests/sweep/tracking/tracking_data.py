@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -14,6 +15,7 @@ import pandas as pd
 import requests
 
 from memsweep.sweep.store.record import SCHEMA
+from memsweep.sweep.store.results import Store, folder_name
 from memsweep.sweep.tracking import Tracker
 
 STEPS, RADII = 51, 31
@@ -75,6 +77,12 @@ def make_tables(number: int) -> dict[str, pd.DataFrame]:
         for k in range(STEPS)
     ]
     return {"curves": pd.DataFrame(curves), "memory": pd.DataFrame(memory), "history": pd.DataFrame(history)}
+
+
+def store_trial(results: Path, number: int, study: str = "s", **changes: Any) -> list[str]:
+    """Store a result, for ``Tracker.log_stored``; its tables are those of ``make_tables``."""
+    Store(results / folder_name(study)).write(identity_of(number), make_record(number, **changes), make_tables(number))
+    return [identity_of(number)]
 
 
 def client_of(uri: str) -> Any:

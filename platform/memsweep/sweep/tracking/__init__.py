@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from memsweep.sweep.tracking.sync import SyncResult, sync
-from memsweep.sweep.tracking.tracker import Tracker
+from memsweep.sweep.tracking.tracker import Tracker, sync
 
-__all__ = ["SyncResult", "Tracker", "sync"]
+__all__ = ["Tracker", "sync"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from memsweep.config.schema.canonical import flatten
 from memsweep.outcome import Outcome
 from memsweep.sweep.store import record as records_json
 from memsweep.sweep.store.tables import ALIGNMENT, CURVES, HISTORY, MEMORY, SIZE
@@ -21,6 +22,7 @@ POINTS = 100
 
 IDENTITY, OUTCOME, NONFINITE = "memsweep.identity", "memsweep.outcome", "memsweep.nonfinite"
 NOTE = "mlflow.note.content"  # MLflow shows this tag as the run's description
+_FIRST = ("model.width", "task.horizon")
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def stamp_of_result(record: Mapping[str, Any]) -> Stamp:
 
 
 def stamp_of_failure(failure: Mapping[str, Any]) -> Stamp:
-    """The stamp of a stored failure; without a time, as older versions stored it, it is of 1970."""
+    """The stamp of a stored failure; one whose file is damaged has no time, and gets 1970."""
     outcome = str(failure["outcome"])
     when = _milliseconds(failure["time"]) if "time" in failure else 1
     return Stamp(outcome, "KILLED" if outcome == Outcome.PREEMPTED else "FAILED", when, when)
@@ -82,13 +84,16 @@ def _milliseconds(time: str) -> int:
     return int(datetime.datetime.fromisoformat(time).timestamp() * 1000)
 
 
-def finished_run(record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> ChildRun:
+def finished_run(
+    record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], varied: Collection[str] = ()
+) -> ChildRun:
     """The run of a stored result.
 
     Args:
         record: as the store gives it; its summary becomes ``final/<key>`` metrics (numbers) and tags (texts).
         tables: ``history`` becomes metrics by step (median over seeds, and the worst validation loss);
             ``curves`` and ``memory`` become artifacts.
+        varied: the fields that name the run.
     """
     summary = record["summary"]
     numbers = {f"final/{key}": float(value) for key, value in summary.items() if not isinstance(value, str)}
@@ -97,7 +102,7 @@ def finished_run(record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) 
     nonfinite = _nonfinite(metrics)
     return ChildRun(
         identity=record["identity"],
-        name=run_name(record["config"]),
+        name=run_name(record["config"], varied),
         stamp=stamp_of_result(record),
         params=parameters(record["config"]),
         # MLflow stores an infinity as the largest float: the tag keeps the truth.
@@ -107,55 +112,63 @@ def finished_run(record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) 
     )
 
 
-def failed_run(identity: str, failure: Mapping[str, Any], config: Mapping[str, Any]) -> ChildRun:
+def failed_run(
+    identity: str, failure: Mapping[str, Any], config: Mapping[str, Any], varied: Collection[str] = ()
+) -> ChildRun:
     """The run of a trial without a result: its outcome and its traceback.
 
     Args:
         failure: ``outcome``, ``error``, ``traceback`` and ``time`` as the store keeps them.
         config: the canonical dict of the trial.
+        varied: the fields that name the run.
     """
     stamp = stamp_of_failure(failure)
-    known = Outcome(stamp.outcome).explanation if stamp.outcome in set(Outcome) else stamp.outcome
     return ChildRun(
         identity=identity,
-        name=run_name(config),
+        name=run_name(config, varied),
         stamp=stamp,
         params=parameters(config),
-        tags={IDENTITY: identity, OUTCOME: stamp.outcome, NOTE: f"{known}\n\n{failure.get('error', '')}"},
-        artifacts={"traceback.txt": str(failure.get("traceback") or failure.get("error", "")).encode()},
+        tags={
+            IDENTITY: identity,
+            OUTCOME: stamp.outcome,
+            NOTE: f"{Outcome(stamp.outcome).explanation}\n\n{failure['error']}",
+        },
+        artifacts={"traceback.txt": str(failure["traceback"] or failure["error"]).encode()},
     )
 
 
 def parameters(config: Mapping[str, Any]) -> dict[str, str]:
     """Dotted path -> text for a canonical config; floats in full, lists as ``a, b``."""
-    from memsweep.config.schema.canonical import flatten
-
     return {
         path: ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
         for path, value in flatten(config).items()
     }
 
 
-def run_name(config: Mapping[str, Any]) -> str:
-    """The name of a run in a list: ``m=4 T=100 exp polynomial``.
+def run_name(config: Mapping[str, Any], varied: Collection[str]) -> str:
+    """The name of a run in a list, by what the study varies: ``width=4 horizon=100 exp polynomial``.
 
     Width and horizon come first, because MLflow's page shows about fifteen characters of a name.
     """
-    task, model = config["task"], config["model"]
-    words = [f"m={model['width']}"] if "width" in model else []
-    words += [f"T={task['horizon']}"] if "horizon" in task else []
-    words.append(_label(model.get("parameterization", model["name"])))
-    words += [str(model["activation"])] if model.get("activation", "linear") != "linear" else []
-    words += ["normalized"] if model.get("normalize") else []
-    words.append(str(task.get("kernel") or task["name"]))
-    return " ".join(words)
+    flat = flatten(config)
+    paths = dict.fromkeys([*(path for path in _FIRST if path in varied), *sorted(varied)])
+    words = [_word(path, flat[path]) for path in paths if isinstance(flat.get(path), str | int | float)]
+    return " ".join(words) or f"{flat['model.name']} {flat['task.name']}"
 
 
-def _label(part: Any) -> str:
-    if not isinstance(part, Mapping):
-        return str(part)
-    fields = ", ".join(f"{key}={value}" for key, value in part.items() if key != "name")
-    return f"{part['name']}({fields})" if fields else str(part["name"])
+def _word(path: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{path.rpartition('.')[2]}={value:g}" if isinstance(value, float) else f"{path.rpartition('.')[2]}={value}"
+
+
+def varied_fields(configs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Dotted paths of the fields that differ between canonical configs, sorted."""
+    values: dict[str, set[str]] = {}
+    flat = [flatten(config) for config in configs]
+    for path in {path for each in flat for path in each}:
+        values[path] = {str(each.get(path)) for each in flat}
+    return sorted(path for path, different in values.items() if len(different) > 1)
 
 
 def _tags(record: Mapping[str, Any]) -> dict[str, str]:

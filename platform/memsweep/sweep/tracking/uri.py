@@ -1,4 +1,4 @@
-"""The tracking URI, the place of artifacts, and MLflow's settings: quiet and without retries of its own."""
+"""The tracking URI, the place of artifacts, and MLflow's settings: quiet, and with short retries."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
-    # MLflow's own retry would repeat a creation without a look whether the first one succeeded.
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    # A request that fails is repeated twice within a second or two; longer outages are the tracker's.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     # Two lines on standard output for every run, and one more request.
