@@ -18,7 +18,7 @@ import logging
 import pkgutil
 import sys
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,7 +39,6 @@ _BASES = {
 
 _log = logging.getLogger(__name__)
 _parts: dict[str, dict[str, type]] = {kind: {} for kind in KINDS}
-_aliases: dict[str, str] = {}
 _Part = TypeVar("_Part", bound=type)
 
 
@@ -68,33 +67,9 @@ def register_unit(name: str) -> Callable[[_Part], _Part]:
     return _register(UNIT, name)
 
 
-def register_rule(name: str, aliases: Sequence[str] = ()) -> Callable[[_Part], _Part]:
-    """Class decorator: make a learning rule available as ``training: {rule: <name>}``, under other names as well.
-
-    Raises:
-        RegistryError: one of the names is another rule's.
-    """
-
-    def decorate(part: _Part) -> _Part:
-        for claimed in (name, *aliases):
-            owner = claimed if claimed in _parts[RULE] else _aliases.get(claimed)
-            if owner not in (None, name):
-                raise RegistryError(f"the rules {name!r} and {owner!r} both go by {claimed!r}. Rename one of them.")
-        registered = _register(RULE, name)(part)
-        _aliases.update(dict.fromkeys(aliases, name))
-        return registered
-
-    return decorate
-
-
-def rule_name(name: str) -> str:
-    """The name under which a rule is registered, of any of its names; others as they are."""
-    return _aliases.get(name, name)
-
-
-def other_names(rule: str) -> list[str]:
-    """The aliases of a rule, sorted."""
-    return sorted(alias for alias, owner in _aliases.items() if owner == rule)
+def register_rule(name: str) -> Callable[[_Part], _Part]:
+    """Class decorator: make a learning rule available as ``training: {rule: <name>}``."""
+    return _register(RULE, name)
 
 
 def _register(kind: str, name: str) -> Callable[[_Part], _Part]:

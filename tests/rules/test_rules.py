@@ -254,13 +254,6 @@ def test_a_model_is_as_before_when_the_learning_ends_or_fails() -> None:
     assert isinstance(model.recurrence, Through)
 
 
-def test_published_names_are_the_same_rules() -> None:
-    aliases = {"online_1truncated": "online_truncated", "online_spat": "online_spatial", "online_snap": "online_snap1"}
-    for alias, name in ({"online_full_rec_simpleB": FULL_REC[1]} | aliases).items():
-        assert registry.rule_name(alias) == name
-        assert name in registry.names(registry.RULE)
-
-
 @pytest.mark.parametrize(
     ("name", "config", "reason"),
     [

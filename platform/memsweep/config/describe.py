@@ -13,28 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from memsweep import registry
-from memsweep.config.core.merge import leaves
 from memsweep.config.core.problems import show
 from memsweep.config.core.reflect import default, hints, key_of, keys, nested_config, parts, registered_kind
 from memsweep.config.core.values import NAMES
 from memsweep.config.load import study_files
-from memsweep.config.schema.axes import ROWS
-from memsweep.config.schema.search import (
-    ASHA,
-    CELL,
-    HYPERBAND,
-    MEDIAN,
-    PBT,
-    ConfirmConfig,
-    Domain,
-    SchedulerConfig,
-    Search,
-    SearchConfig,
-)
-from memsweep.config.schema.study import ResourcesConfig, SweepConfig
+from memsweep.config.schema.search import ConfirmConfig, SearchConfig
+from memsweep.config.schema.study import ResourcesConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.domains import FORM
-from memsweep.config.search.sections import CONFIRM, SEARCH, modes
+from memsweep.config.search.sections import CONFIRM, SEARCH
 from memsweep.errors import ConfigError, did_you_mean, one_of
 
 STUDY = "study"
@@ -78,21 +65,13 @@ def describe(name: str, workspace: Path) -> str:
     Raises:
         ConfigError: nothing has this name; the message lists what can be described.
     """
-    rule, sections = registry.rule_name(name), _sections()
-    texts = [
-        _describe_part(kind, known) for kind, known in parts() if known == (rule if kind == registry.RULE else name)
-    ]
+    sections = _sections()
+    texts = [_describe_part(kind, known) for kind, known in parts() if known == name]
     if name in sections:
         note = textwrap.fill(_SEARCH_NOTE if name == SEARCH else "", _columns())
         texts.append(_describe_config(f"section {name}", sections[name], note))
     if name in study_files.names(workspace):
-        try:
-            texts.append(_describe_study(name, workspace))
-        except ConfigError as error:
-            if not texts:
-                raise
-            # a study that lacks its data must not hide the task of the same name, which says where they go
-            texts.append(f"{STUDY} {name}\nIt cannot run as it is: {' '.join(error.problems)}")
+        texts.append(_describe_study(name, workspace))
     if texts:
         return "\n\n".join(texts)
     groups = {plural: registry.names(kind) for plural, kind in LISTED.items() if kind != STUDY}
@@ -170,7 +149,7 @@ def _default(field: dataclasses.Field[Any], below: type | None) -> str:
         return f"= {value.name}"
     if value is None and field.metadata.get("depends_on"):
         return f"= as {field.metadata['depends_on']} says"
-    return f"= {_word(value)}"
+    return f"= {value if isinstance(value, str) else show(value)}"
 
 
 def _limits_text(field: dataclasses.Field[Any], kind: str | None) -> str:
@@ -184,66 +163,9 @@ def _limits_text(field: dataclasses.Field[Any], kind: str | None) -> str:
 
 
 def _describe_study(name: str, workspace: Path) -> str:
-    from memsweep.config.load.study import load_study
-
     path = study_files.find(name, workspace)
-    sweep: SweepConfig = load_study(name, (), workspace)
-    count = _count_of(len(sweep.rows), "trial" if sweep.search is None else "cell")
-    axes = [line for axis, values in sweep.grid.items() for line in _axis_lines(axis, values)]
-    searched = _search_lines(sweep.search, sweep.confirm) if sweep.search is not None else []
-    return "\n".join(
-        [f"{STUDY} {name}", *([sweep.description] if sweep.description else []), f"{path}", "", count, *axes, *searched]
-    )
-
-
-def _search_lines(search: Search, confirm: ConfirmConfig | None) -> list[str]:
-    """The searched fields, the search and the confirmation, one line each."""
-    settings = search.settings
-    goals = [f"{mode} {name}" for name, mode in zip(settings.objective, modes(search), strict=True)]
-    where = "in each cell" if settings.scope == CELL else "for all cells together"
-    suggestions = _count_of(settings.trials, "suggestion")
-    lines = [f"search by {settings.algorithm}, seed {settings.seed}: {suggestions} {where}, {settings.batch} at once"]
-    lines += [f"  {path:<28}  {_domain_text(domain)}" for path, domain in search.space.items()]
-    lines += [f"  {'objective':<28}  {', '.join(goals)}"]
-    lines += [f"  {'scheduler':<28}  {_scheduler_text(settings.scheduler)}"]
-    if search.first:
-        lines.append(f"  {'first':<28}  {_count_of(len(search.first), 'suggestion')} of the study's own")
-    if confirm is not None:
-        best = "best" if confirm.top == 1 else f"{confirm.top} best"
-        lines.append(f"confirm the {best} of each cell on {_count_of(confirm.seeds, 'fresh seed')} and fresh data")
-    return lines
-
-
-def _domain_text(domain: Domain) -> str:
-    values = f"{domain.kind} [{', '.join(map(_word, domain.ends))}]"
-    when = [f"{path} is {' or '.join(map(_word, wanted))}" for path, wanted in domain.when.items()]
-    return f"{values}, when {' and '.join(when)}" if when else values
-
-
-def _scheduler_text(scheduler: SchedulerConfig) -> str:
-    """The scheduler with the fields that it uses; its unit is the optimizer step."""
-    used = {
-        ASHA: f"grace {scheduler.grace} steps, reduction {scheduler.reduction:g}",
-        HYPERBAND: f"grace {scheduler.grace} steps, reduction {scheduler.reduction:g}",
-        MEDIAN: f"grace {scheduler.grace} steps, interval {scheduler.interval} steps",
-        PBT: f"interval {scheduler.interval} steps, quantile {scheduler.quantile:g}, resample {scheduler.resample:g}",
-    }
-    return f"{scheduler.name}: {used[scheduler.name]}" if scheduler.name in used else scheduler.name
-
-
-def _count_of(count: int, word: str) -> str:
-    return f"{count:,} {word}{'s' if count != 1 else ''}"
-
-
-def _axis_lines(axis: str, values: Sequence[Any]) -> list[str]:
-    if axis != ROWS:
-        return [f"  {axis:<28}  {', '.join(_word(value) for value in values)}"]
-    settings = [", ".join(f"{path}={_word(value)}" for path, value in leaves(row)) for row in values]
-    return [f"  {axis}", *(f"    {text}" for text in settings)]
-
-
-def _word(value: Any) -> str:
-    return value if isinstance(value, str) else show(value)
+    text = study_files.description(path.read_text("utf-8", errors="replace"))
+    return "\n".join(filter(None, [f"{STUDY} {name}", text, f"{path}", f"Its trials: memsweep plan {name}"]))
 
 
 def _paragraph(documented: type) -> str:

@@ -79,13 +79,8 @@ class Rule(ABC):
     @classmethod
     def notes(cls) -> list[str]:
         """Sentences about the rule that ``memsweep describe`` adds to its docstring."""
-        name: str = cls.Config.name  # type: ignore[attr-defined]  # set by the registry
-        aliases = registry.other_names(name)
         models = [text for model in registry.names(registry.MODEL) if (text := cls._fit(model))]
-        return [
-            *([f"Also called {one_of(aliases)}."] if aliases else []),
-            f"Models that can learn by it: {', '.join(models) or '(none)'}.",
-        ]
+        return [f"Models that can learn by it: {', '.join(models) or '(none)'}."]
 
     @classmethod
     def _fit(cls, name: str) -> str:

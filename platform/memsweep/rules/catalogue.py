@@ -59,7 +59,7 @@ class OnlineFullRec(Rule):
         return unit.forgetting
 
 
-@register_rule("online_full_rec_simple_b", aliases=("online_full_rec_simpleB",))
+@register_rule("online_full_rec_simple_b")
 class OnlineFullRecSimpleB(OnlineFullRec):
     """The gradient of ``online_full_rec`` once more: the published code computes it by a trace of one step."""
 
@@ -68,7 +68,7 @@ class OnlineFullRecSimpleB(OnlineFullRec):
         """Exact sensitivities of the eigenvalues and their gains alone; published twice, under two names."""
 
 
-@register_rule("online_snap1", aliases=("online_snap",))
+@register_rule("online_snap1")
 class OnlineSnAp1(Rule):
     """SnAp-1 (arXiv 2006.07232): of a step's Jacobian the diagonal alone; exact for elementwise units."""
 
@@ -80,7 +80,7 @@ class OnlineSnAp1(Rule):
         return unit.part_names
 
 
-@register_rule("online_truncated", aliases=("online_1truncated",))
+@register_rule("online_truncated")
 class OnlineTruncated(Rule):
     """Backpropagation through time over one step: what a step makes of the state before it, and no further."""
 
@@ -89,7 +89,7 @@ class OnlineTruncated(Rule):
         """Backpropagation through time, truncated after one step."""
 
 
-@register_rule("online_spatial", aliases=("online_spat",))
+@register_rule("online_spatial")
 class OnlineSpatial(Rule):
     """Spatial backpropagation: no gradient passes a recurrent connection, so that recurrent weights never learn."""
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from config_study import BASE as WHOLE
-from config_study import ROOT, load, problems
-from memsweep.config.describe import describe
+from config_study import load, problems
 from memsweep.config.schema.study import SweepConfig
 
 BASE = WHOLE.replace(", parameterization: direct", "")
@@ -112,17 +111,3 @@ def test_a_chain_runs_along_no_rows(tmp_path: Path) -> None:
     assert any("whole rows have no order" in text for text in told)
     told = problems(tmp_path, f"{BASE}grid: {{rows: [{{chain: {{along: model.width, first: 1.0}}}}]}}")
     assert any("must be a list of rows" in text for text in told)
-
-
-def test_a_study_of_rows_is_described_row_by_row(tmp_path: Path) -> None:
-    text = describe("copying", ROOT)
-    assert text.count("\n    model.name=") == 8
-    assert "training.groups.orthogonal.learning_rate=1e-06" in text
-
-
-def test_a_study_that_cannot_run_hides_no_task_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MEMSWEEP_DATA", str(tmp_path))
-    text = describe("permuted_mnist", ROOT)
-    assert "permutation_seed" in text
-    assert "It cannot run as it is:" in text
-    assert "train-images-idx3-ubyte" in text

@@ -68,6 +68,7 @@ def _required(cls: type) -> st.SearchStrategy[dict[str, float]]:
 
 @st.composite
 def trials(draw: st.DrawFn) -> TrialConfig:
+    task, model_class = registry.get(registry.TASK, "linear_functional"), registry.get(registry.MODEL, "diagonal_rnn")
     kernel = draw(st.sampled_from(sorted(KERNELS)))
     given_fields = {"rate": st.floats(1e-6, 1e6), "exponent": st.floats(1e-6, 10.0)}
     parameters = draw(st.fixed_dictionaries({}, optional={name: given_fields[name] for name in KERNELS[kernel]}))
@@ -76,12 +77,12 @@ def trials(draw: st.DrawFn) -> TrialConfig:
     ).Config
     radii = sorted(draw(st.lists(st.floats(1e-9, 1e9), min_size=2, max_size=2, unique=True)))
     balls = draw(st.permutations(["recurrent", "all"]))[: draw(st.integers(1, 2))]
-    model = draw(_scalars(MODEL.Config)) | {"parameterization": part(**draw(_scalars(part)))}
+    model = draw(_scalars(model_class.Config)) | {"parameterization": part(**draw(_scalars(part)))}
     # some values of other sections ask for a closed form, or for a map of rates
     model |= {"activation": "linear", "discretization": draw(st.sampled_from(["exact", "euler"]))}
     return TrialConfig(
-        task=TASK.Config(**{**draw(_scalars(TASK.Config)), "kernel": kernel, **parameters}),
-        model=MODEL.Config(**model),
+        task=task.Config(**{**draw(_scalars(task.Config)), "kernel": kernel, **parameters}),
+        model=model_class.Config(**model),
         training=draw(trainings()),
         perturbation=PerturbationConfig(
             **{

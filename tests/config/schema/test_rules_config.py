@@ -1,9 +1,8 @@
-"""Learning rules in a study: known by one name whatever was written, and refused with a reason where none can be."""
+"""Learning rules in a study: listed, described, and refused with a reason where none can be."""
 
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import math
 import sys
 from collections.abc import Iterator
@@ -15,9 +14,6 @@ import torch
 from config_study import load, only, problems
 from memsweep import registry
 from memsweep.cli import main
-from memsweep.config.schema.canonical import to_dict, trial_from_dict
-from memsweep.config.schema.training import TrainingConfig
-from memsweep.errors import RegistryError
 from memsweep.learning.training.schedule import rate_factor
 from memsweep.models.base import fitting_rules
 from memsweep.sweep.planning import cost, fingerprint
@@ -32,16 +28,6 @@ model: {name: residual_stack, width: 3, features: 3}
 training: {seeds: 1, steps: 4, batch_size: 4, validation_size: 4, validate_every: 2}
 perturbation: {balls: [], test_size: 4}
 """
-ALIASES = {
-    "online_spat": "online_spatial",
-    "online_1truncated": "online_truncated",
-    "online_snap": "online_snap1",
-    "online_full_rec_simpleB": "online_full_rec_simple_b",
-}
-"""Names in the published code and its README, and ours."""
-
-
-GROUP = "grid: {training: [{rule: online_spat, clip: 2}, {rule: bptt, clip: 3}]}"
 
 
 def test_a_reservoir_is_left_alone_by_penalties_too(tmp_path: Path) -> None:
@@ -53,70 +39,6 @@ def test_a_reservoir_is_left_alone_by_penalties_too(tmp_path: Path) -> None:
     for setting in own:
         (told,) = problems(tmp_path, BASE, *still[: 1 if "amplitude" in setting else 2], f"training.{setting}")
         assert "by which layers keep their initial weights, but training." + setting.replace("=", " ") in told
-
-
-def test_published_names_are_known() -> None:
-    registry.discover(ROOT)
-    assert {alias: registry.rule_name(alias) for alias in ALIASES} == ALIASES
-    assert {alias for rule in registry.names(registry.RULE) for alias in registry.other_names(rule)} == ALIASES.keys()
-
-
-@pytest.mark.parametrize(
-    ("text", "overrides", "found"),
-    [
-        ("", ["training.rule=online_spat"], ["online_spatial"]),
-        ("grid: {training.rule: [bptt, online_spat]}", [], ["bptt", "online_spatial"]),
-        ("grid: {training: {rule: [bptt, online_spat]}}", [], ["bptt", "online_spatial"]),
-        ("grid: {rows: [{training: {rule: online_spat}}]}", [], ["online_spatial"]),
-        ("", ["training.rule=bptt,online_spat"], ["bptt", "online_spatial"]),
-        ("", ["grid.training.rule=[online_spat]"], ["online_spatial"]),
-        (GROUP, ["training.rule=online_spat"], ["online_spatial"]),
-        (GROUP, ["training.rule=online_spatial"], ["online_spatial"]),
-    ],
-)
-def test_a_published_name_is_ours_wherever_it_is_written(
-    tmp_path: Path, text: str, overrides: list[str], found: list[str]
-) -> None:
-    sweep = load(tmp_path, BASE + text, *overrides)
-    assert [row.training.rule for row in sweep.rows] == found
-    assert "online_spat'" not in str(sweep.grid)
-    if text == GROUP:  # the override found the entry that is spelled otherwise
-        assert only(sweep.rows).training.clip == 2.0
-
-
-def test_a_published_name_is_ours_in_searches_and_claims(tmp_path: Path) -> None:
-    alias, own = "online_1truncated", "online_truncated"
-    search = f"""
-search:
-  training.rule: {{choice: [bptt, {alias}]}}
-  training.learning_rate: {{log_uniform: [1e-3, 0.1], when: {{training.rule: {alias}}}}}
-  first: [{{training.rule: {alias}}}]
-"""
-    found = load(tmp_path, BASE + search).search
-    assert found is not None
-    assert found.space["training.rule"].values == ("bptt", own)
-    assert found.space["training.learning_rate"].when == {"training.rule": (own,)}
-    assert found.first == ({"training.rule": own},)
-    claims = f"""
-grid: {{training.rule: [bptt, {own}]}}
-claims: [{{metric: error, direction: less, left: {{training.rule: bptt}}, right: {{training: {{rule: {alias}}}}}}}]
-"""
-    compared = load(tmp_path, BASE + claims).claims
-    assert compared is not None
-    assert [dict(one.right) for one in compared.compare] == [{"training.rule": own}]
-
-
-def test_an_identity_knows_no_alias(tmp_path: Path) -> None:
-    one, other = (only(load(tmp_path, BASE, f"training.rule={name}").rows) for name in ("online_snap", "online_snap1"))
-    assert identity(one) == identity(other)
-    spelled = json.loads(json.dumps(to_dict(one)).replace("online_snap1", "online_snap"))
-    assert identity(trial_from_dict(spelled)) == identity(one)
-    assert TrainingConfig(rule="online_snap").rule == "online_snap1"
-
-
-def test_two_names_of_one_rule_are_one_row_twice(tmp_path: Path) -> None:
-    (told,) = problems(tmp_path, BASE + "grid: {training.rule: [online_spat, bptt, online_spatial]}")
-    assert told == 'grid.training.rule: names a value twice: "online_spatial". Every value makes a trial of its own.'
 
 
 def test_a_wrong_name_is_told_once_beside_all_other_mistakes(tmp_path: Path) -> None:
@@ -172,11 +94,9 @@ def test_rules_and_units_are_listed_and_described(capsys: pytest.CaptureFixture[
         lines = dict(line.partition("  ")[::2] for line in said("list", plural).splitlines())
         assert list(lines) == registry.names(kind)
         assert all(text.strip() for text in lines.values())
-    for word in ("online_snap", "online_snap1"):
-        text = said("describe", word)
-        assert text.startswith("rule online_snap1\n")
-        assert "Also called online_snap." in text
-        assert "residual_stack (units gru, lru, rnn)" in " ".join(text.split())
+    text = said("describe", "online_snap1")
+    assert text.startswith("rule online_snap1\n")
+    assert "residual_stack (units gru, lru, rnn)" in " ".join(text.split())
     assert "residual_stack (units lru)" in said("describe", "online_full")
     both = said("describe", "lru")
     assert [line for line in both.splitlines() if line.endswith(" lru")] == [
@@ -215,7 +135,7 @@ class FarUnit(LRUUnit):
         """Independent modes."""
 
 
-@register_rule("far_rule", aliases=("far_alias",))
+@register_rule("far_rule")
 class FarRule(Rule):
     """One step alone."""
 
@@ -236,12 +156,11 @@ def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("far_parts", None)
     registry._parts[registry.UNIT].pop("far_lru", None)
     registry._parts[registry.RULE].pop("far_rule", None)
-    registry._aliases.pop("far_alias", None)
 
 
 @pytest.mark.usefixtures("far")
 def test_a_rule_and_a_unit_of_a_plugin_train_a_stack(tmp_path: Path) -> None:
-    row = only(load(tmp_path, BASE, "model.unit=far_lru", "training.rule=far_alias").rows)
+    row = only(load(tmp_path, BASE, "model.unit=far_lru", "training.rule=far_rule").rows)
     assert (row.model.unit.name, row.training.rule) == ("far_lru", "far_rule")
     assert math.isfinite(run_trial(row).summary["validation_loss"])
     ours = only(load(tmp_path, BASE, "training.rule=online_truncated").rows)
@@ -251,21 +170,6 @@ def test_a_rule_and_a_unit_of_a_plugin_train_a_stack(tmp_path: Path) -> None:
     (tmp_path / "far_parts.py").write_text(PARTS + "ANOTHER = 1\n")
     fingerprint.forget("far_parts")
     assert code_fingerprint(row) != before
-
-
-@pytest.mark.parametrize(
-    ("name", "aliases"),
-    [("near", ("online_full",)), ("near", ("online_snap",)), ("online_snap", ())],
-    ids=["a rule's name", "a rule's alias", "named like an alias"],
-)
-def test_two_rules_never_go_by_one_name(name: str, aliases: tuple[str, ...]) -> None:
-    registry.discover(ROOT)
-    before = dict(registry._aliases)
-    part = registry.get(registry.RULE, "online_spatial")
-    with pytest.raises(RegistryError, match=r"the rules '(near|online_snap)' and 'online_(full|snap1)' both go by"):
-        registry.register_rule(name, aliases)(type("Near", (part,), {"Config": part.Config}))
-    assert registry._aliases == before
-    assert name not in registry.names(registry.RULE)
 
 
 # The learning rate's rise

@@ -34,8 +34,7 @@ def setting(
         choices: allowed strings (of each string of a tuple).
         registered: the kind of registered part that this field names (``parameterization``); its value is
             that part's Config, and a study may write a bare name or ``{name: ..., <field>: ...}``.
-        named: the kind of registered part whose name alone this field, a text, holds (``rule``); another name of the
-            part is accepted, and its own is kept.
+        named: the kind of registered part whose name alone this field, a text, holds (``rule``).
         cosmetic: the field cannot change a trial's numbers and stays out of its identity.
         depends_on: name of the sibling field that decides whether this field exists and what its default is
             (``rate`` depends on ``kernel``). When a grid axis or an override changes the sibling, a value

@@ -40,11 +40,9 @@ def scalar(wanted: type, field: dataclasses.Field[Any], data: Any, path: str, pr
         problems.append(not_one_of(path, value, choices))
         return INVALID
     kind = field.metadata.get("named")
-    if kind is not None:
-        value = registry.rule_name(value) if kind == registry.RULE else value
-        if value not in registry.names(kind):
-            problems.append(Problem(path, registry.unknown(kind, value)))
-            return INVALID
+    if kind is not None and value not in registry.names(kind):
+        problems.append(Problem(path, registry.unknown(kind, value)))
+        return INVALID
     for name, holds, words in _LIMITS:
         limit = field.metadata.get(name)
         if limit is not None and not isinstance(value, str) and not holds(value, limit):

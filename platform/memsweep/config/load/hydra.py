@@ -14,8 +14,6 @@ from memsweep.errors import ConfigError
 
 MOST_BYTES = 1_000_000
 MOST_LEVELS = 32
-MOST_GROWTH = 100_000
-"""Characters that the interpolations of a study may add to it: forty lines of ``${a}${a}`` stand for a terabyte."""
 
 _REFERENCE = re.compile(r"\$\{([^${}]*)\}")
 
@@ -50,66 +48,35 @@ def resolve(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """The same data with every ``${...}`` replaced by the value that it names.
 
     Raises:
-        ConfigError: an interpolation names nothing, itself, or too much; or the data are nested too deeply.
+        ConfigError: an interpolation names nothing or itself; or the data are nested too deeply.
     """
+    from omegaconf import OmegaConf
+
     with _translate_errors(path):
-        return _Interpolations(data).resolve(data, ())
+        _check_values(data)
+        resolved: Any = OmegaConf.to_container(OmegaConf.create(dict(data)), resolve=True)
+        return dict(resolved)
 
 
-class _Interpolations:
-    """Replaces ``${a.b}``, ``${a[0]}`` and the relative ``${..b}`` by values of the same data.
-
-    OmegaConf resolves them too, but bounds neither the size of the result nor what a reference may call: a study
-    that reads the environment would be another study on every machine.
-    """
-
-    def __init__(self, root: Mapping[str, Any]) -> None:
-        self._root = root
-        self._room = MOST_GROWTH
-        self._open: list[tuple[str, ...]] = []
-
-    def resolve(self, value: Any, path: tuple[str, ...]) -> Any:
-        """The value at a path of the data, its interpolations replaced."""
-        if len(path) > MOST_LEVELS:
-            raise StudyFileError(f"is nested more than {MOST_LEVELS} levels deep. Make it flatter")
-        if isinstance(value, Mapping):
-            for key in value:
-                if not isinstance(key, str):
-                    raise StudyFileError(f"has the key {key!r}, which is no text. Write it in quotes")
-            return {key: self.resolve(inner, (*path, key)) for key, inner in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.resolve(inner, (*path, str(index))) for index, inner in enumerate(value)]
-        if not isinstance(value, str) or "${" not in value:
-            return value
-        if value.count("${") != len(_REFERENCE.findall(value)):
+def _check_values(value: Any, level: int = 0) -> None:
+    """Refuses interpolations that call something: a study that reads the environment is another on every machine."""
+    if level > MOST_LEVELS:
+        raise StudyFileError(f"is nested more than {MOST_LEVELS} levels deep. Make it flatter")
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise StudyFileError(f"has the key {key!r}, which is no text. Write it in quotes")
+            _check_values(inner, level + 1)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _check_values(inner, level + 1)
+    elif isinstance(value, str):
+        names = _REFERENCE.findall(value)
+        if value.count("${") != len(names):
             raise StudyFileError(f"has {show(value)}; a ${{...}} must be closed and hold no other one")
-        if whole := _REFERENCE.fullmatch(value.strip()):
-            return self._value_of(whole[1], path)  # keeps its type; inside a longer text it becomes text
-        return _REFERENCE.sub(lambda match: str(self._value_of(match[1], path)), value)
-
-    def _value_of(self, name: str, path: tuple[str, ...]) -> Any:
-        if ":" in name:
-            raise StudyFileError(f"has ${{{name}}}; ${{...}} may name another value of the study, but call nothing")
-        keys = tuple(re.findall(r"[^.\[\]\s]+", name))
-        dots = len(name.strip()) - len(name.strip().lstrip("."))
-        target = (*path[: max(0, len(path) - dots)], *keys) if dots else keys
-        if target in self._open:
-            raise StudyFileError(f"has ${{{name}}}, which refers to itself")
-        self._open.append(target)
-        value: Any = self._root
-        for depth, key in enumerate(target):
-            if isinstance(value, str):
-                value = self.resolve(value, target[:depth])  # the way leads through another interpolation
-            below = value if isinstance(value, Mapping) else dict(enumerate(value)) if isinstance(value, list) else {}
-            if key not in (named := {str(own): inner for own, inner in below.items()}):
-                raise StudyFileError(f"cannot be composed: Interpolation key {'.'.join(target)!r} not found")
-            value = named[key]
-        value = self.resolve(value, target)
-        self._open.pop()
-        self._room -= len(str(value))
-        if self._room < 0:
-            raise StudyFileError(f"grows by more than {MOST_GROWTH:,} characters when its ${{...}} are spelled out")
-        return value
+        for name in names:
+            if ":" in name:
+                raise StudyFileError(f"has ${{{name}}}; ${{...}} may name another value of the study, but call nothing")
 
 
 def _check_file(path: Path) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memsweep.config.core.merge import leaves
 from memsweep.config.core.problems import show
-from memsweep.config.schema.aliases import replace_aliases
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -29,7 +28,7 @@ REMOVED: Final = object()
 
 @dataclass
 class Overrides:
-    """The changes that a command line makes to a study; registered parts by their own names.
+    """The changes that a command line makes to a study; not yet checked.
 
     Attributes:
         values: (dotted path, value) of the base configuration.
@@ -92,7 +91,7 @@ def _sort(override: Override, word: str, folder: Path, result: Overrides) -> str
     at = below if section in (GRID, SEARCH) else path
     if override.is_sweep_override():
         return _add_axis(override, at, result)
-    value = REMOVED if override.is_delete() else replace_aliases(override.value(), at)
+    value = REMOVED if override.is_delete() else override.value()
     if section == SEARCH:
         result.search.append((at, value))
     elif value is REMOVED:
@@ -115,5 +114,5 @@ def _add_axis(override: Override, path: str, result: Overrides) -> str:
         return f"does not list its values. For a grid write {path}=1,2,3 or {path}=range(1,10)"
     if len(values) > MOST_VALUES:
         return f"lists more than {MOST_VALUES:,} values. Take values out"
-    result.axes.append((path, replace_aliases(values, path)))
+    result.axes.append((path, values))
     return ""

@@ -18,13 +18,12 @@ from memsweep.config.load.grid_overrides import overlay_base, overlay_grid
 from memsweep.config.load.hydra import read, resolve
 from memsweep.config.load.overrides import GRID, SEARCH, parse
 from memsweep.config.load.search_overrides import overlay_search
-from memsweep.config.schema.aliases import replace_aliases
 from memsweep.config.schema.axes import valid_axes
 from memsweep.config.schema.protocols import MATCHED, PROTOCOL, for_models, overlay_protocol, protocol_name
 from memsweep.config.schema.search import ConfirmConfig
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.config.search.sections import CONFIRM, complete_base, read_search
+from memsweep.config.search.sections import CONFIRM, read_search
 from memsweep.config.search.settings import confirm_problems, search_problems
 from memsweep.errors import ConfigError, did_you_mean
 
@@ -54,7 +53,7 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
     source = f"study {study!r} ({path})"
     try:
         # 1. the YAML file, over the protocol that it names, and the command line over both
-        written = replace_aliases(read(path, changes.groups))
+        written = read(path, changes.groups)
         own_protocol = None if PROTOCOL in changes.removed else written.get(PROTOCOL)
         written = overlay_protocol(written, dict(changes.values).get(PROTOCOL, own_protocol))
         searched = overlay_search(written.pop(SEARCH, None), changes)
@@ -79,8 +78,6 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
 
     # 3. the trials of the grid
     base = {key: data[key] for key in keys(TrialConfig) if key in data}
-    if search is not None:
-        base = complete_base(base, axes, search.space)
     trials = expand(base, axes, problems, for_models=for_models(protocol))
 
     # 4. what only the sections and the trials together show

@@ -210,9 +210,6 @@ class TrainingConfig:
     )
     dtype: str = setting("float64", "float64, or float32 for screening only", choices=("float64", "float32"))
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rule", registry.rule_name(self.rule))  # one name for one thing, in identities too
-
     @property
     def end(self) -> int:
         """Optimizer steps after which training ends: ``until``, or all of them."""

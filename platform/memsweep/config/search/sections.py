@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from memsweep.config.core.build import INVALID, build
-from memsweep.config.core.merge import leaves, merge, put
-from memsweep.config.core.problems import REQUIRED, UNKNOWN, Problem, join, sentence, show
+from memsweep.config.core.merge import leaves
+from memsweep.config.core.problems import UNKNOWN, Problem, join, sentence, show
 from memsweep.config.core.reflect import hints, keys, nested_config, part_config, parts, registered_kind
-from memsweep.config.schema.axes import ROWS, Axes
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.chain import CHAIN
 from memsweep.config.schema.search import METRICS, TEST, ConfirmConfig, Domain, Search, SearchConfig
@@ -105,30 +104,6 @@ def confirm_first_seed(cells: Sequence[TrialConfig], confirm: ConfirmConfig) -> 
 def confirm_data_seed(cell: TrialConfig, confirm: ConfirmConfig) -> int:
     """Seed of a cell's fresh data streams: as written, or one more than the search's."""
     return cell.training.data_seed + 1 if confirm.data_seed is None else confirm.data_seed
-
-
-def complete_base(base: Mapping[str, Any], axes: Axes, space: Mapping[str, Domain]) -> dict[str, Any]:
-    """The base of a study with a legal value at each searched field that must be given and is not: cells can be built.
-
-    An axis of the grid over a whole section may choose a part with other fields.
-    """
-    data = merge(TrialConfig, base, {})
-    for path in sorted(space, key=lambda path: path.count(".")):
-        section = path.split(".")[0]
-        rows = [row[section] for row in axes.get(ROWS, ()) if section in row]
-        entries = [{section: value} for value in (*axes.get(section, ()), *rows)]
-        drafts = [data, *(merge(TrialConfig, data, entry) for entry in entries)]
-        if path not in axes and any(path in _missing_fields(draft) for draft in drafts):
-            put(data, path.split("."), space[path].ends[0])
-    return data
-
-
-def _missing_fields(draft: Mapping[str, Any]) -> set[str]:
-    """Paths of the fields that plain data of a trial lacks, and that have no default."""
-    problems: list[Problem] = []
-    build(TrialConfig, {key: draft[key] for key in keys(TrialConfig) if key in draft}, "", problems)
-    lacking = {problem.path for problem in problems if problem.kind == REQUIRED}
-    return lacking | {f"{path}.name" for path in lacking}  # a section that is missing lacks its part's name
 
 
 def _settings(written: Mapping[str, Any], problems: list[str]) -> Any:
