@@ -52,15 +52,13 @@ def plan(args: argparse.Namespace) -> int:
 
 
 def _print_estimate(study: SweepConfig, expected: Sequence[Wave], store: Store, args: argparse.Namespace) -> None:
-    from memsweep.sweep.estimate.estimate import BENCHMARK_SECONDS, TIMED_RECORDS, estimate
+    from memsweep.sweep.estimate.estimate import BENCHMARK_SECONDS, estimate
 
     seconds = 0.0 if args.no_probe else BENCHMARK_SECONDS
     if seconds and sys.stderr.isatty():
         print(f"measuring, at most {seconds:.0f} s (--no-probe leaves it out) ...", file=sys.stderr)
     sys.stdout.flush()
-    names = sorted(store.identities())
-    records = [store.record(name) for name in names[:: len(names) // TIMED_RECORDS + 1]]
-    made = estimate(expected, study.resources, Path(args.workspace), seconds, records)
+    made = estimate(expected, study.resources, Path(args.workspace), seconds)
     console.print_estimate(made, _bytes_of_a_trial(store), probed=seconds > 0)
 
 

@@ -14,7 +14,6 @@ import pytest
 from engine import trial
 from memsweep.cli import main
 from memsweep.config.load.study import load_study
-from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.search import (
     ASHA,
     CHOICE,
@@ -36,14 +35,12 @@ from memsweep.sweep.estimate.estimate import (
     estimate,
     kind_of,
     makespan,
-    stored_ratios,
     suggestion,
     waves,
 )
 from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.identity import ON_CPU, identity
 from memsweep.sweep.planning.plan import identified, make_plan
-from memsweep.sweep.worker.processor import processor
 from paths import ROOT
 from processes import carriers_of
 from runner_work import planned, tiny
@@ -100,22 +97,6 @@ def test_without_a_probe_the_model_stands_in_and_says_so() -> None:
     impossible = estimate([Wave(plan.packs)], ResourcesConfig(cpus=4096.0), ROOT)
     assert (impossible.seconds, impossible.slots, impossible.measured) == (None, 0, 0.0)
     assert "resources.cpus is 4096" in impossible.why_not[0]
-
-
-def test_stored_timings_correct_the_cost_model() -> None:
-    config = small()
-    record = {
-        "config": to_dict(config),
-        "provenance": {"processor": processor(), "device": "cpu (x)", "seconds": 0.0, "members": 2},
-    }
-    record["provenance"]["seconds"] = 5 * cost.seconds([config, config])
-    elsewhere = {**record, "provenance": {**record["provenance"], "processor": {"model": "another"}, "seconds": 1e6}}
-    ratios = stored_ratios([record, elsewhere, record], "cpu")
-    assert ratios == pytest.approx({"diagonal_rnn": 5.0})
-    plan = planned([[small()]])
-    made = estimate([Wave(plan.packs)], ResourcesConfig(), ROOT, 0.0, [record])
-    assert made.work == pytest.approx(5 * cost.seconds([small()]))
-    assert "corrected by the timings" in made.why_not[0]
 
 
 @pytest.mark.more

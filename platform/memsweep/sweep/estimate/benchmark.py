@@ -7,7 +7,6 @@ between the last two runs gives the seconds of one step and of one evaluation of
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import multiprocessing
 import os
 import signal
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.sweep.planning.identity import Arithmetic, identity, pack_identity
 from memsweep.sweep.worker.execute import PackJob, execute_pack
+from memsweep.sweep.worker.gpu_memory import shortened
 from memsweep.sweep.worker.memory import forget_peak, peak_memory
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def measure(
     trained, moved = [(0.0, 0.0)], [(0.0, 0.0)]
     for number, level in enumerate(_LEVELS, 1):
         began = time.monotonic()
-        cut = [_cut(config, *level) for config in configs]
+        cut = [shortened(config, *level) for config in configs]
         members = {identity(config, arithmetic): to_dict(config) for config in cut}
         job = PackJob(
             pack=pack_identity(members),
@@ -214,22 +214,6 @@ def _line(small: _Timing, large: _Timing) -> _Timing:
         small = (0.0, 0.0)
     each = max(0.0, (large[1] - small[1]) / (large[0] - small[0])) if large[0] else 0.0
     return max(0.0, large[1] - each * large[0]), each
-
-
-def _cut(config: TrialConfig, steps: int, radii: int, ascent_steps: int) -> TrialConfig:
-    """The same shapes with fewer steps and radii; nothing ends the training before them."""
-    whole, moved = config.training, config.perturbation
-    steps = min(steps, whole.steps)
-    every = min(whole.validate_every, max(1, steps))
-    training = dataclasses.replace(whole, steps=steps, validate_every=every, until=0, turns=(), patience=0)
-    training = dataclasses.replace(training, stop_below=0.0, smallest_rate=0.0)
-    perturbation = dataclasses.replace(
-        moved,
-        radii=dataclasses.replace(moved.radii, count=min(radii, moved.radii.count)),
-        ascent_steps=min(ascent_steps, moved.ascent_steps),
-    )
-    chain = config.chain and dataclasses.replace(config.chain, earlier=())  # a first link needs no other's result
-    return dataclasses.replace(config, training=training, perturbation=perturbation, chain=chain)
 
 
 def _memory(bare: int, device: str) -> int:

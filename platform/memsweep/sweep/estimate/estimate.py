@@ -1,10 +1,10 @@
-"""What a study will take: hours, memory and disk, by the cost model, stored timings and measurements on this machine.
+"""What a study will take: hours, memory and disk, by the cost model and measurements on this machine.
 
 The settings of a search are not known before it runs: settings spread evenly over its space stand in for them, and all
 of them train to the end, which is a bound where a scheduler ends trainings early.
 
-The cost model (``memsweep.sweep.planning.cost``) knows how costs grow with sizes. Its scale is corrected by the seconds
-in the study's stored records, and by measuring a few steps of its costliest programs.
+The cost model (``memsweep.sweep.planning.cost``) knows how costs grow with sizes. Its scale is corrected by measuring
+a few steps of its costliest programs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import heapq
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from memsweep.sweep.estimate.benchmark import Benchmark, Measured, benchmark
 from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.identity import Arithmetic
 from memsweep.sweep.planning.plan import Pack, identified, make_packs, pack_seconds
+from memsweep.sweep.planning.plan import programs as by_program
 from memsweep.sweep.planning.resources import slots, this_machine, threads
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 BENCHMARK_SECONDS = 20.0
 """The longest measurement, the start of its process included."""
-TIMED_RECORDS = 64
-"""Stored results whose timings are read, about."""
 MEASURED_FACTOR, MODEL_FACTOR = 2.0, 3.0
 """The hours hold within these factors: if nine tenths of the work were measured well, and otherwise."""
 
@@ -147,7 +145,6 @@ def estimate(
     resources: ResourcesConfig,
     workspace: Path,
     seconds: float = BENCHMARK_SECONDS,
-    records: Iterable[Mapping[str, Any]] = (),
 ) -> Estimate:
     """Estimate waves of packs.
 
@@ -156,7 +153,6 @@ def estimate(
         resources: what one pack asks for.
         workspace: folder whose ``tasks/`` the programs need.
         seconds: of the measurement; 0 for none.
-        records: stored results of the study, whose timings correct the cost model.
     """
     programs = _programs_by_kind(waves)
     result, why_not = Benchmark(), list[str]()
@@ -168,10 +164,7 @@ def estimate(
         groups = {kind: program.trials for kind, program in programs.items()}
         result = benchmark(groups, arithmetic, threads(resources), workspace, seconds)
         why_not += sorted({f"a program could not be measured: {error}" for error in result.failed.values()})
-    ratios = stored_ratios(records, Arithmetic.of(resources).device)
-    if ratios:
-        why_not.append("the cost model is corrected by the timings of this study's stored results")
-    prices = _Prices(programs, result.measured, ratios)
+    prices = _Prices(programs, result.measured)
     lengths = [[prices.pack(pack.trials) for pack in wave.packs] for wave in waves]
     times = [wave.times for wave in waves]
     sure = [kind for kind, measured in result.measured.items() if measured.levels >= _SURE_LEVELS]
@@ -192,29 +185,6 @@ def estimate(
         starting=result.starting,
         factor=MEASURED_FACTOR if prices.share(sure) >= _SURE_SHARE else MODEL_FACTOR,
     )
-
-
-def stored_ratios(records: Iterable[Mapping[str, Any]], device: str) -> dict[str, float]:
-    """Measured over modelled seconds of stored results, by model; those that this processor type computed."""
-    from memsweep.config.schema.canonical import trial_from_dict
-    from memsweep.sweep.worker.processor import processor
-
-    measured: defaultdict[str, float] = defaultdict(float)
-    modelled: defaultdict[str, float] = defaultdict(float)
-    for record in records:
-        provenance = record["provenance"]
-        if provenance.get("processor") != processor() or not str(provenance.get("device")).startswith(device):
-            continue
-        try:
-            config = trial_from_dict(record["config"])
-        except ConfigError:  # an earlier version's config
-            continue
-        if config.training.until:  # it may have begun with the state of an earlier trial
-            continue
-        members = int(provenance["members"])  # the other trials of its program are taken to be like this one
-        measured[config.model.name] += float(provenance["seconds"]) / members
-        modelled[config.model.name] += cost.seconds([config] * members) / members
-    return {model: seconds / modelled[model] for model, seconds in measured.items() if modelled[model]}
 
 
 def makespan(lengths: Iterable[float], slots: int) -> float:
@@ -243,20 +213,15 @@ def _programs_by_kind(waves: Iterable[Wave]) -> dict[str, _Program]:
     kinds: dict[str, _Program] = {}
     for wave in waves:
         for pack in wave.packs:
-            for group in _programs(trial.config for trial in pack.trials):
+            for group in _configs(pack.trials):
                 kind = kinds.setdefault(kind_of(group), _Program(group))
                 kind.cost += cost.seconds(group) * wave.times
                 kind.trials = max(kind.trials, group, key=lambda trials: trials[0].training.end)
     return dict(sorted(kinds.items(), key=lambda item: -item[1].cost))
 
 
-def _programs(trials: Iterable[TrialConfig]) -> list[list[TrialConfig]]:
-    from memsweep.trial import program
-
-    groups: dict[str, list[TrialConfig]] = {}
-    for trial in trials:
-        groups.setdefault(program(trial), []).append(trial)
-    return list(groups.values())
+def _configs(trials: Iterable[PlannedTrial]) -> list[list[TrialConfig]]:
+    return [[trial.config for trial in group] for group in by_program(trials)]
 
 
 def kind_of(group: Sequence[TrialConfig]) -> str:
@@ -281,16 +246,15 @@ def _slots(resources: ResourcesConfig) -> tuple[int, str]:
 
 @dataclass
 class _Prices:
-    """Seconds of programs: measured ones, else the cost model's on the scale of measured or stored ones."""
+    """Seconds of programs: measured ones, else the cost model's on the scale of measured ones."""
 
     programs: Mapping[str, _Program]
     measured: Mapping[str, Measured]
-    stored: Mapping[str, float]
     _ratios: dict[str, float] = field(default_factory=dict)
 
     def pack(self, trials: Iterable[PlannedTrial]) -> float:
         """Seconds of a pack."""
-        return sum(map(self._program, _programs(trial.config for trial in trials)))
+        return sum(map(self._program, _configs(trials)))
 
     def share(self, kinds: Iterable[str]) -> float:
         """The part of the work, by the cost model, that these kinds are."""
@@ -303,14 +267,11 @@ class _Prices:
         return cost.seconds(group) * self._ratio(group[0].model.name)
 
     def _ratio(self, model: str) -> float:
-        """Measured over modelled seconds: of programs of this model, of its stored results, else of all."""
+        """Measured over modelled seconds: of programs of this model, else of all."""
         if model not in self._ratios:
             alike = {kind for kind in self.measured if self.programs[kind].trials[0].model.name == model}
-            if not alike and model in self.stored:
-                self._ratios[model] = self.stored[model]
-            else:
-                groups = {kind: self.programs[kind].trials for kind in alike or self.measured}
-                modelled = sum(cost.seconds(group) for group in groups.values())
-                measured = sum(self.measured[kind].seconds(group[0]) for kind, group in groups.items())
-                self._ratios[model] = measured / modelled if modelled else 1.0
+            groups = {kind: self.programs[kind].trials for kind in alike or self.measured}
+            modelled = sum(cost.seconds(group) for group in groups.values())
+            measured = sum(self.measured[kind].seconds(group[0]) for kind, group in groups.items())
+            self._ratios[model] = measured / modelled if modelled else 1.0
         return self._ratios[model]

@@ -148,7 +148,7 @@ def _without(packs: Iterable[Pack], gone: Collection[str]) -> list[Pack]:
 def pack_seconds(trials: Sequence[PlannedTrial]) -> float:
     """How long a pack of this study is meant to last: enough packs for many cores, and each worth its overhead."""
     least, most = PACK_SECONDS
-    whole = sum(cost.seconds([trial.config for trial in group]) for group in _programs(trials))
+    whole = sum(cost.seconds([trial.config for trial in group]) for group in programs(trials))
     return min(max(whole / PACKS_WANTED, least), most)
 
 
@@ -168,7 +168,7 @@ def make_packs(trials: Sequence[PlannedTrial], target_seconds: float = PACK_SECO
             chains.setdefault(_chain(trial.config, trial.config.chain), []).append(trial)
     packs = [pack_of(sorted(chain, key=_position)) for chain in chains.values()]
     short: list[list[PlannedTrial]] = []
-    for group in _programs(trial for trial in trials if trial.config.chain is None):
+    for group in programs(trial for trial in trials if trial.config.chain is None):
         *full, last = _cut(group, target_seconds)
         packs += map(pack_of, full)
         short.append(last)  # no two of one program, which a worker would run as one
@@ -176,8 +176,8 @@ def make_packs(trials: Sequence[PlannedTrial], target_seconds: float = PACK_SECO
     return sorted(packs, key=lambda pack: -pack.cost)
 
 
-def _programs(trials: Iterable[PlannedTrial]) -> list[list[PlannedTrial]]:
-    """Trials by program; a chained trial has its own."""
+def programs(trials: Iterable[PlannedTrial]) -> list[list[PlannedTrial]]:
+    """Trials by program, in order of first appearance; a chained trial has its own."""
     from memsweep.trial import program
 
     groups: dict[str, list[PlannedTrial]] = {}
@@ -230,5 +230,5 @@ def _join(parts: Iterable[list[PlannedTrial]], target_seconds: float) -> list[li
 
 def pack_of(trials: Sequence[PlannedTrial]) -> Pack:
     """One pack of these trials."""
-    work = sum(cost.seconds([trial.config for trial in group]) for group in _programs(trials))
+    work = sum(cost.seconds([trial.config for trial in group]) for group in programs(trials))
     return Pack(pack_identity(trial.identity for trial in trials), tuple(trials), work)

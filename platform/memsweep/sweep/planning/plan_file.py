@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
 FILES = ("plan.copy.json", "plan.json")
 """In the order in which they are written."""
-SCHEMA, SEARCHED = 2, 3
-"""1: without grid, resources and tracking, which only ``resume`` and its kin need. 3: with a search, whose rows are no
-grid; plans without one are still written as 2."""
+SCHEMA = 3
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class StoredPlan:
         rows: identity -> canonical config, in the order of the plan.
         grid: the axes as they were written.
         resources: what one pack asks for, as plain data.
-        tracking: params and tags of the sweep's own run in MLflow.
+        tracking: params and tags of the sweep's own run in MLflow, and what names its trials' runs.
         provenance: when, and by which code, the plan was made.
         serial: one more than the plan before it.
         cells: canonical configs of the grid that is searched, in its order; the rows are then the search's.
@@ -55,11 +53,11 @@ class StoredPlan:
     rows: Mapping[str, Mapping[str, Any]]
     protocol: str
     claims: Claims | None
-    grid: Mapping[str, Any] | None = None
-    resources: Mapping[str, Any] = field(default_factory=dict)
-    tracking: Mapping[str, Any] = field(default_factory=dict)
-    provenance: Mapping[str, Any] = field(default_factory=dict)
-    serial: int = 0
+    grid: Mapping[str, Any]
+    resources: Mapping[str, Any]
+    tracking: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    serial: int
     cells: Sequence[Mapping[str, Any]] = ()
     search: Search | None = None
     confirm: ConfirmConfig | None = None
@@ -68,14 +66,8 @@ class StoredPlan:
         """The study as its study file once said it.
 
         Raises:
-            StoreError: the plan was written by an older version, which kept too little of it.
             ConfigError: a row is no valid trial here (a part is not registered, or a field has changed since).
         """
-        if self.grid is None:
-            raise StoreError(
-                f"the plan of {self.study!r} was written by an older version, which cannot be gone on with. "
-                "Run its study file once more (memsweep sweep STUDY); finished results are reused."
-            )
         return SweepConfig(
             name=self.study,
             rows=tuple(map(trial_from_dict, self.rows.values() if self.search is None else self.cells)),
@@ -102,16 +94,15 @@ def write_plan(
         location: the study's folder.
         plan: the rows, and what is known of the study.
         provenance: when, and by which code.
-        tracking: ``params`` and ``tags`` of the sweep's own run in MLflow.
+        tracking: ``params``, ``tags`` and ``varied``, as for ``memsweep.sweep.tracking.Tracker``.
         sweep: the study, where it searches: its rows are the cells, and the plan's are what was suggested so far.
 
     Raises:
         StoreError: the storage cannot take it.
     """
     location = Location.at(location)
-    searched = _search_fields(sweep) if sweep is not None and sweep.search is not None else {}
     content = {
-        "schema": SEARCHED if searched else SCHEMA,
+        "schema": SCHEMA,
         "serial": _next_serial(location),
         "study": plan.study,
         "description": plan.description,
@@ -122,20 +113,17 @@ def write_plan(
         "resources": to_dict(plan.resources),
         "tracking": tracking or {},
         "provenance": provenance,
-        **searched,
     }
+    if sweep is not None and sweep.search is not None:
+        content |= {
+            "search": search_to_dict(sweep.search),
+            "confirm": to_dict(sweep.confirm) if sweep.confirm is not None else None,
+            "cells": [to_dict(cell) for cell in sweep.rows],
+        }
     data = to_json(sealed(json.loads(json.dumps(content, default=_plain))), "the plan")
     with storage_errors("write", location):
         for name in FILES:
             location.write(name, data)
-
-
-def _search_fields(sweep: SweepConfig) -> dict[str, Any]:
-    return {
-        "search": search_to_dict(sweep.search) if sweep.search is not None else None,
-        "confirm": to_dict(sweep.confirm) if sweep.confirm is not None else None,
-        "cells": [to_dict(cell) for cell in sweep.rows],
-    }
 
 
 def _next_serial(location: Location) -> int:
@@ -181,24 +169,24 @@ def read_plan(location: Location | Path) -> StoredPlan | None:
 
 
 def _plan(data: dict[str, Any], where: str) -> StoredPlan:
-    if data.get("schema") not in (1, SCHEMA, SEARCHED):
+    if data.get("schema") != SCHEMA:
         refusal = OtherSchemaError if type(data.get("schema")) is int else StoreError
-        raise refusal(f"{where} has schema {data.get('schema')!r}; this version of memsweep reads 1 to {SEARCHED}.")
+        raise refusal(f"{where} has schema {data.get('schema')!r}; this version of memsweep reads {SCHEMA}.")
     unsealed(data, where)
     confirm = data.get("confirm")
     try:
         return StoredPlan(
             study=str(data["study"]),
-            description=str(data.get("description") or ""),
+            description=str(data["description"]),
             rows={str(row["identity"]): row["config"] for row in data["trials"]},
-            protocol=str(data.get("protocol") or ""),
-            claims=claims_from_dict(data.get("claims")),
-            grid={path: list(values) for path, values in data["grid"].items()} if "grid" in data else None,
-            resources=data.get("resources") or {},
-            tracking=data.get("tracking") or {},
-            provenance=data.get("provenance") or {},
-            serial=int(data.get("serial", 0)),
-            cells=tuple(data.get("cells") or ()),
+            protocol=str(data["protocol"]),
+            claims=claims_from_dict(data["claims"]),
+            grid={path: list(values) for path, values in data["grid"].items()},
+            resources=data["resources"],
+            tracking=data["tracking"],
+            provenance=data["provenance"],
+            serial=int(data["serial"]),
+            cells=tuple(data.get("cells", ())),
             search=search_from_dict(data.get("search")),
             confirm=config_from(ConfirmConfig, confirm, "the stored confirmation") if confirm is not None else None,
         )

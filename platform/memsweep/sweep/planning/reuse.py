@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from memsweep.config.core.reflect import default, key_of
-from memsweep.config.schema.canonical import flatten, to_dict
-from memsweep.errors import StoreError
-from memsweep.sweep.planning.identity import identity_of
+from memsweep.config.schema.canonical import trial_from_dict
+from memsweep.errors import ConfigError, StoreError
+from memsweep.sweep.planning.identity import identifying, identity_of
 from memsweep.sweep.store.filesystem import Location, at_once, storage_errors
 from memsweep.sweep.store.results import SET_ASIDE, Store, find_elsewhere
 
 if TYPE_CHECKING:
+    from memsweep.config.schema.trial import TrialConfig
     from memsweep.sweep.planning.plan import PlannedTrial
     from memsweep.sweep.store.journal import TrialStatus
     from memsweep.sweep.store.record import Record
@@ -73,7 +73,7 @@ class Why(enum.StrEnum):
     DEVICE = "computed on another type of device"
     SHARDS = "computed by another number of workers, each on its part of the data"
     KERNELS = "computed by other kernels"
-    IDENTITY = "computed under an older kind of identity"
+    IDENTITY = "computed under another kind of identity"
     DAMAGED = "damaged"
     FAILED = "failed before"
     ASIDE = "set aside"
@@ -160,15 +160,16 @@ def _failed(failure: Mapping[str, Any], status: TrialStatus | None) -> str:
 
 def _compare(trials: Sequence[PlannedTrial], results: Location) -> dict[str, Reason]:
     """Compares trials with stored results of the same config, made by other code, versions, devices or kernels."""
-    kinds: dict[tuple[str, str], _Kind] = {}
-    for trial in trials:
-        kinds.setdefault((trial.config.task.name, trial.config.model.name), _Kind()).add(trial.config)
     by_config: dict[str, list[PlannedTrial]] = {}
     for trial in trials:
-        by_config.setdefault(_key(to_dict(trial.config), kinds), []).append(trial)
+        by_config.setdefault(_key(trial.config), []).append(trial)
     nearest: dict[str, tuple[int, str, Reason]] = {}
     for folder, record in _records(results):
-        for trial in by_config.get(_key(record["config"], kinds), ()):
+        try:
+            key = _key(trial_from_dict(record["config"]))
+        except ConfigError:  # of an earlier version: it explains nothing
+            continue
+        for trial in by_config.get(key, ()):
             difference = _difference(record, trial, folder)
             best = nearest.get(trial.identity)
             # fewest differences first, then the youngest
@@ -178,47 +179,8 @@ def _compare(trials: Sequence[PlannedTrial], results: Location) -> dict[str, Rea
     return {trial.identity: nearest.get(trial.identity, never)[2] for trial in trials}
 
 
-class _Kind:
-    """The fields of the trials of one task and one model: which are cosmetic, and the defaults of the others."""
-
-    def __init__(self) -> None:
-        self.cosmetic: set[str] = set()
-        self.defaults: dict[str, Any] = {}
-
-    def add(self, config: Any, path: str = "") -> None:
-        for field in dataclasses.fields(config):
-            here, value = f"{path}{key_of(field)}", getattr(config, field.name)
-            if field.metadata.get("cosmetic"):
-                self.cosmetic.add(here)
-            elif dataclasses.is_dataclass(value):
-                self.add(value, f"{here}.")
-            else:
-                self.defaults.setdefault(here, _number(default(field)))
-
-
-def _key(config: Any, kinds: Mapping[tuple[str, str], _Kind]) -> str:
-    """A text that two records of one trial share, also when a field was added between them; empty for other kinds.
-
-    It is made from plain data, since a record of an older version may be no valid trial here.
-    """
-    try:
-        kind = kinds[config["task"]["name"], config["model"]["name"]]
-        flat = {path: _number(value) for path, value in flatten(config).items()}
-    except (KeyError, TypeError, AttributeError):
-        return ""
-    own = {
-        path: value
-        for path, value in flat.items()
-        if path not in kind.cosmetic and (path not in kind.defaults or value != kind.defaults[path])
-    }
-    return json.dumps(own, sort_keys=True, default=str)
-
-
-def _number(value: Any) -> Any:
-    """The value with whole floats as integers: JSON does not keep them apart, nor do older records."""
-    if isinstance(value, list | tuple):
-        return [_number(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def _key(config: TrialConfig) -> str:
+    return json.dumps(identifying(config), sort_keys=True)
 
 
 def _records(results: Location) -> Iterator[tuple[str, Record]]:
@@ -245,36 +207,18 @@ def _difference(record: Record, trial: PlannedTrial, folder: str) -> tuple[int, 
     finished = str(source.get("finished") or "")
     if record["identity"] == trial.identity:
         return 0, finished, Reason(Why.DAMAGED, f"its result in {folder} is not what was written")
-    differences = _differences(_made_from(source), trial)
-    why = differences[0][0] if differences else Why.IDENTITY
-    texts = ", ".join(text for _, text in differences)
-    return len(differences), finished, Reason(why, f"{texts or 'the same code and versions'} (in {folder}, {finished})")
-
-
-def _made_from(source: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The parts of a result's identity; a record of an older version holds some of them only."""
-    if isinstance(source.get("identity_of"), Mapping):
-        return source["identity_of"]
-    versions = source.get("versions") or {}
-    return {
-        "code": source.get("code_fingerprint"),
-        "versions": {name: versions[name] for name in ("torch", "numpy") if name in versions},
-        "device": str(source.get("device") or "").partition(" ")[0] or None,
-    }
-
-
-def _differences(before: Mapping[str, Any], trial: PlannedTrial) -> list[tuple[Why, str]]:
-    """The parts of the identity that differ now, most telling first. A part that a record lacks is no difference."""
-    now = identity_of(trial.config, trial.arithmetic)
-    changed = [
+    before, now = source["identity_of"], identity_of(trial.config, trial.arithmetic)
+    differences = [
         (why, f"{name} {before[name] or 'none'}, now {now[name] or 'none'}")
         for name, why in _PARTS.items()
-        if before.get(name) is not None and before[name] != now[name]
+        if before[name] != now[name]
     ]
-    for name, version in (before.get("versions") or {}).items():
+    for name, version in before["versions"].items():
         if version != (new := now["versions"].get(name, "none")):
-            changed.append((Why.VERSIONS, f"{name} {version}, now {new}"))
-    return sorted(changed, key=lambda pair: tuple(Why).index(pair[0]))
+            differences.append((Why.VERSIONS, f"{name} {version}, now {new}"))
+    why = min((why for why, _ in differences), key=tuple(Why).index, default=Why.IDENTITY)
+    texts = ", ".join(text for _, text in differences)
+    return len(differences), finished, Reason(why, f"{texts or 'the same code and versions'} (in {folder}, {finished})")
 
 
 _PARTS = {

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memsweep.errors import ConfigError
+from memsweep.sweep.planning.plan import programs as by_program
 from memsweep.sweep.planning.resources import on_card
 from memsweep.sweep.worker.memory import GIB
 
@@ -87,13 +88,11 @@ def programs(packs: Iterable[Pack]) -> list[list[TrialConfig]]:
 
     found: dict[str, list[TrialConfig]] = {}
     for pack in packs:
-        groups: dict[str, list[TrialConfig]] = {}
-        for trial in pack.trials:
-            groups.setdefault(program(trial.config), []).append(trial.config)
-        for name, group in groups.items():
-            found[name] = max(found.get(name, []), group, key=_states)
+        for trials in by_program(pack.trials):
+            group = [trial.config for trial in trials]
+            found[program(group[0])] = max(found.get(program(group[0]), []), group, key=_states)
     largest = sorted(found.values(), key=_states, reverse=True)[:PROGRAMS]
-    return [[_cut(config) for config in group] for group in largest]
+    return [[_probed(config) for config in group] for group in largest]
 
 
 def _states(group: Sequence[TrialConfig]) -> float:
@@ -107,12 +106,25 @@ def _states(group: Sequence[TrialConfig]) -> float:
     )
 
 
-def _cut(config: TrialConfig) -> TrialConfig:
-    """The same shapes with few steps and without the chain, whose value moves no shape."""
-    steps = min(config.training.steps, STEPS)
-    training = dataclasses.replace(config.training, steps=steps, until=0, turns=(), validate_every=1)
-    perturbation = dataclasses.replace(config.perturbation, ascent_steps=min(config.perturbation.ascent_steps, 1))
-    return dataclasses.replace(config, training=training, perturbation=perturbation, chain=None)
+def _probed(config: TrialConfig) -> TrialConfig:
+    """The trial cut short, without the chain, whose value moves no shape."""
+    return dataclasses.replace(shortened(config, STEPS, config.perturbation.radii.count, 1), chain=None)
+
+
+def shortened(config: TrialConfig, steps: int, radii: int, ascent_steps: int) -> TrialConfig:
+    """The same shapes with at most so many steps and radii; nothing ends the training before them."""
+    whole, moved = config.training, config.perturbation
+    steps = min(steps, whole.steps)
+    every = min(whole.validate_every, max(1, steps))
+    training = dataclasses.replace(whole, steps=steps, validate_every=every, until=0, turns=(), patience=0)
+    training = dataclasses.replace(training, stop_below=0.0, smallest_rate=0.0)
+    perturbation = dataclasses.replace(
+        moved,
+        radii=dataclasses.replace(moved.radii, count=min(radii, moved.radii.count)),
+        ascent_steps=min(ascent_steps, moved.ascent_steps),
+    )
+    chain = config.chain and dataclasses.replace(config.chain, earlier=())  # a first link needs no other's result
+    return dataclasses.replace(config, training=training, perturbation=perturbation, chain=chain)
 
 
 def probe(groups: Sequence[Sequence[TrialConfig]], workspace: Path) -> Need:
