@@ -198,7 +198,7 @@ def test_parts_of_another_distribution_are_swept(site: Path, workspace: Path, wo
     assert (replicas["error"] > 0).all()
     assert replicas["margin"].isna().all()  # only a linear model has eigenvalues
     verdicts = pd.read_csv(folder / "report" / "verdicts.csv")
-    assert len(verdicts) == 4  # two delays, two balls
+    assert len(verdicts) == 2  # two delays
     assert set(verdicts["verdict"]) == {"inconclusive"}  # two widths and one horizon say nothing about a slope
 
 

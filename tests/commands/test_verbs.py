@@ -17,7 +17,7 @@ from memsweep.sweep.store.lease import hold_lease
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import TABLES
 from paths import ROOT
-from sweeping import BASE, runs_of, snapshot, sweep
+from sweeping import BASE, ready, runs_of, snapshot, sweep
 
 STUDY = "small"
 
@@ -28,7 +28,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("verbs")
     study = folder / f"{STUDY}.yaml"
     study.write_text(f"# Four small trials.\n{BASE}grid: {{model.width: [2, 3], task.horizon: [8, 10]}}\n")
-    assert sweep(study, folder / "results", "--inline") == 0
+    assert sweep(study, ready(folder / "results"), "--inline") == 0
     return study, folder / "results"
 
 
@@ -127,7 +127,7 @@ def test_extend_adds_the_seeds_that_are_missing_and_no_others(
     assert sorted(replicas["seed"].unique()) == [0, 1, 2, 3, 4]
     assert not replicas.duplicated(["width", "horizon", "seed"]).any()
     # the same numbers as those of one trial with all seeds
-    alone = results.parent / "alone"
+    alone = ready(results.parent / "alone")
     assert sweep(study, alone, "training.seeds=5", "model.width=2", "task.horizon=8", "--inline") == 0
     ours = replicas[(replicas["width"] == 2) & (replicas["horizon"] == 8)].sort_values("seed")
     theirs = tables(alone)["replicas"].sort_values("seed")

@@ -14,7 +14,7 @@ from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import TABLES
 from paths import ROOT
-from sweeping import BASE
+from sweeping import BASE, ready
 
 STUDY = "found"
 SEARCH = """
@@ -40,7 +40,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def whole(file: Path) -> Path:
     """Results of the search in one go."""
-    results = file.parent / "whole"
+    results = ready(file.parent / "whole")
     assert verb("sweep", results, str(file)) == 0
     return results
 

@@ -6,14 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from memsweep.cli import main
 from paths import ROOT
 
-PERTURBATION = "perturbation: {radii: {from: 1e-3, to: 1.0, count: 5}, starts: 1, ascent_steps: 2, test_size: 16}"
+RADII = "radii: {from: 1e-3, to: 1.0, count: 5}"
+PERTURBATION = f"perturbation: {{{RADII}, balls: [recurrent], starts: 1, ascent_steps: 2, test_size: 16}}"
 FAST = f"""
 training: {{seeds: 2, steps: 20, batch_size: 8, validation_size: 16, validate_every: 10}}
 {PERTURBATION}
@@ -67,6 +70,23 @@ def end(process: subprocess.Popen[str]) -> None:
 def sweep(study: Path, results: Path, *words: str) -> int:
     """The same command in this process, where torch is imported already."""
     return main(["sweep", str(study), *words, "--results", str(results), "--workspace", str(ROOT)])
+
+
+@cache
+def _no_runs() -> bytes:
+    """A database with MLflow's tables and nothing in them."""
+    from mlflow import MlflowClient
+
+    with tempfile.TemporaryDirectory() as folder:
+        MlflowClient(f"sqlite:///{folder}/mlflow.db").search_experiments()
+        return Path(folder, "mlflow.db").read_bytes()
+
+
+def ready(results: Path) -> Path:
+    """The results folder with an empty database: MLflow takes a second to make each, and this one is made once."""
+    results.mkdir(parents=True, exist_ok=True)
+    (results / "mlflow.db").write_bytes(_no_runs())
+    return results
 
 
 def snapshot(folder: Path) -> dict[str, tuple[bytes, int]]:

@@ -14,7 +14,7 @@ import pytest
 
 from memsweep.sweep.store.results import Store
 from processes import carriers_of, wait_for
-from sweeping import BASE, FAST, PERTURBATION, end, environment, memsweep, runs_of, snapshot, start, sweep
+from sweeping import BASE, FAST, PERTURBATION, end, environment, memsweep, ready, runs_of, snapshot, start, sweep
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_a_divergence_is_a_result(tmp_path: Path, capsys: pytest.CaptureFixture[
     study = tmp_path / "wild.yaml"
     study.write_text(f"{BASE}grid: {{training.learning_rate: [0.01, 1000.0]}}\n")
     words = ("task.horizon=200", "model.parameterization=direct", "training.steps=6", "training.validate_every=2")
-    assert sweep(study, tmp_path / "results", *words, "--inline") == 0
+    assert sweep(study, ready(tmp_path / "results"), *words, "--inline") == 0
     out = capsys.readouterr().out
     assert "2/2 done" in out
     assert "1 diverged: their errors are inf in the report" in out

@@ -34,6 +34,7 @@ from memsweep.sweep.tracking import Tracker
 from memsweep.sweep.worker.execute import PackJob
 from memsweep.sweep.worker.timing import Phases, Profile
 from paths import ROOT
+from sweeping import ready
 
 RATES = (1, 2, 3)
 TRIALS = 20  # of the small study, for each rate
@@ -125,6 +126,7 @@ def test_the_count_sees_a_stage_that_looks_at_all_for_each() -> None:
     assert large - middle > SLACK * (middle - small)
 
 
+@pytest.mark.more
 def test_a_record_is_as_long_in_large_company_as_in_small(tmp_path: Path) -> None:
     longest = []
     for rates in (1, 3):
@@ -180,7 +182,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stored")
     plan = planned(folder, 2)
     swept(plan, folder / "results")
-    return folder / "results"
+    return ready(folder / "results")
 
 
 def test_the_mirror_asks_no_more_for_later_trials(stored: Path) -> None:

@@ -34,13 +34,14 @@ from memsweep.sweep.tracking import Tracker, run_content
 from memsweep.sweep.tracking.uri import redacted, tracking_uri
 from paths import ROOT
 from processes import no_hang
+from sweeping import ready
 from tracking_server import free_port
 
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    return tmp_path / "results"
+    return ready(tmp_path / "results")
 
 
 def test_a_sweep_is_one_parent_run_with_a_child_for_each_trial(results: Path, tmp_path: Path) -> None:
@@ -236,7 +237,7 @@ def test_one_result_that_mlflow_refuses_does_not_hold_up_the_others(results: Pat
     assert runs[identity_of(2)].info.status == "RUNNING"
 
 
-def test_the_database_is_created_without_noise(results: Path) -> None:
+def test_the_database_is_created_without_noise(tmp_path: Path) -> None:
     code = (
         "from pathlib import Path; from memsweep.sweep.tracking import Tracker; import sys;"
         "t = Tracker(None, Path(sys.argv[1]), 's'); print(t.finish(), end='')"
@@ -246,7 +247,7 @@ def test_the_database_is_created_without_noise(results: Path) -> None:
     # Two at once: the lock keeps them from creating the tables at the same time.
     both = [
         subprocess.Popen(
-            [sys.executable, "-c", code, str(results)],
+            [sys.executable, "-c", code, str(tmp_path)],
             env=env | {"PYTHONPATH": str(source)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -287,10 +288,10 @@ def test_a_server_that_never_answers_is_waited_for_as_long_as_was_said(results: 
 
 
 @pytest.mark.parametrize("uri", ["mlruns", "file:///tmp/mlruns", "./x", "ftp://host/x", "sqlite:x.db"])
-def test_a_file_store_is_refused_before_anything_starts(results: Path, uri: str) -> None:
+def test_a_file_store_is_refused_before_anything_starts(tmp_path: Path, uri: str) -> None:
     with pytest.raises(ConfigError, match="neither a server nor a database"):
-        Tracker(uri, results, "s")
-    assert not results.exists()
+        Tracker(uri, tmp_path / "results", "s")
+    assert not (tmp_path / "results").exists()
 
 
 def test_secrets_stay_out_of_messages() -> None:

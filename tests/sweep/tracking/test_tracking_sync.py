@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -21,30 +20,21 @@ from memsweep.sweep.store.results import Store
 from memsweep.sweep.tracking import Tracker, run_content, sync
 from memsweep.sweep.tracking.uri import artifact_location, home, tracking_uri
 from processes import no_hang
+from sweeping import ready
 
 NUMBERS = (2, 3, 4)
 FAILURE = {"outcome": "failed", "error": "ValueError: no", "traceback": "T", "time": "2026-01-02T03:05:00+00:00"}
 
 
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with all tables and no runs, which takes MLflow a second to make."""
-    path = tmp_path_factory.mktemp("empty") / "mlflow.db"
-    client_of(f"sqlite:///{path}").search_experiments()
-    return path
-
-
 @pytest.fixture
-def results(tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three results and a failure are stored, nothing is in MLflow."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     store = Store(tmp_path / "results" / "s")
     for number in NUMBERS:
         store.write(identity_of(number), make_record(number), make_tables(number))
     store.fail(identity_of(9), FAILURE)
-    for name in ("results/mlflow.db", "other.db"):
-        shutil.copy(database, tmp_path / name)
-    return tmp_path / "results"
+    return ready(tmp_path / "results")
 
 
 def synced(results: Path) -> str:
@@ -68,7 +58,7 @@ def undisturbed(results: Path, uri: str) -> dict[str, Any]:
 
 
 def test_sync_alone_is_as_good_as_an_undisturbed_sweep_and_repeats_nothing(results: Path, tmp_path: Path) -> None:
-    expected = undisturbed(results, f"sqlite:///{tmp_path}/other.db")
+    expected = undisturbed(results, f"sqlite:///{ready(tmp_path / 'other')}/mlflow.db")
     assert synced(results) == ""
     uri = tracking_uri(None, results)
     assert differences(expected, state_of(uri, "s")) == []
@@ -85,7 +75,7 @@ def run_ids(uri: str) -> set[str]:
 
 def test_sync_puts_right_whatever_went_wrong_before(results: Path, tmp_path: Path) -> None:
     """Two parents, a trial twice, a run cut short, a failure since mended, a result since recomputed, a stranger."""
-    expected = undisturbed(results, f"sqlite:///{tmp_path}/other.db")
+    expected = undisturbed(results, f"sqlite:///{ready(tmp_path / 'other')}/mlflow.db")
     assert synced(results) == ""
     uri = tracking_uri(None, results)
     client = client_of(uri)
