@@ -166,11 +166,9 @@ def test_what_the_base_leaves_out_an_axis_may_give(tmp_path: Path) -> None:
     )
 
 
-def test_too_many_rows_are_refused_and_their_values_still_checked(tmp_path: Path) -> None:
-    grid = "model.width=range(0,1001)", "training.seeds=range(1,1001)"
-    count, width = problems(tmp_path, BASE, *grid)
+def test_too_many_rows_are_refused(tmp_path: Path) -> None:
+    count = only(problems(tmp_path, BASE, "model.width=range(0,1001)", "training.seeds=range(1,1001)"))
     assert count.startswith("grid: has 1,001,000 trials (1001 x 1000), more than 1,000,000")
-    assert width == "model.width: must be at least 1, got 0 (in the grid)."
 
 
 @given(

@@ -120,10 +120,11 @@ def test_the_carried_value_goes_where_the_chain_says(tmp_path: Path) -> None:
 
 
 def test_everything_wrong_with_a_chain_is_told_at_once(tmp_path: Path) -> None:
-    wrong = ("chain.along=model.widht", "chain.into=training.stop_bellow", "chain.carry=los", "training.steps=-1")
-    steps, carry, along, into = problems(tmp_path, STUDY, *wrong)
-    assert steps.startswith("training.steps:")
+    (carry,) = problems(tmp_path, STUDY, "chain.carry=los")
     assert carry.startswith("chain.carry: must be one of error, margin, validation_loss")
+    wrong = ("chain.along=model.widht", "chain.into=training.stop_bellow", "task.horizon=0")
+    horizon, along, into = problems(tmp_path, STUDY, *wrong)
+    assert horizon.startswith("task.horizon:")
     assert "no axis of the grid. Did you mean 'model.width'?" in along
     assert "training has no field 'stop_bellow'. Did you mean 'stop_below'?" in into
 

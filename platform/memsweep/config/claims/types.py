@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from memsweep.config.schema.canonical import MISSING
@@ -82,33 +82,16 @@ class Claims:
         return tuple(dict.fromkeys(kernel for row in self.rows for kernel in row.verdicts))
 
 
-def claims_to_dict(claims: Claims) -> dict[str, Any]:
-    """Plain data: the table in the form of the study file, and the comparisons; ``claims_from_dict`` reads it back."""
-    rows = [
-        {"name": row.name, "where": {column: list(row.where[column]) for column in row.where}, **row.verdicts}
-        for row in claims.rows
-    ]
-    table = {"source": claims.source, "rows": rows} if rows else {}
-    compare = [asdict(comparison) for comparison in claims.compare]
-    return {**table, **({"compare": compare} if compare else {})}
-
-
 def claims_from_dict(data: Any) -> Claims | None:
-    """The claims that ``claims_to_dict`` wrote. Names that are not registered here are accepted."""
+    """The claims whose ``asdict`` this is, after JSON. Names that are not registered here are accepted."""
     if not data:
         return None
     rows = [
-        Claim(
-            name=str(row["name"]),
-            where={column: tuple(values) for column, values in row["where"].items()},
-            verdicts={kernel: str(verdict) for kernel, verdict in row.items() if kernel not in ("name", "where")},
-        )
-        for row in data.get("rows", ())
+        Claim(row["name"], {column: tuple(values) for column, values in row["where"].items()}, row["verdicts"])
+        for row in data["rows"]
     ]
-    compare = [
-        Comparison(**{**comparison, "same": tuple(comparison["same"])}) for comparison in data.get("compare", ())
-    ]
-    return Claims(str(data.get("source", "")), tuple(rows), tuple(compare))
+    compare = [Comparison(**{**comparison, "same": tuple(comparison["same"])}) for comparison in data["compare"]]
+    return Claims(data["source"], tuple(rows), tuple(compare))
 
 
 def at_path(data: Any, path: str) -> Any:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from memsweep.config.core.problems import UNKNOWN, VALUE, WHOLE, Problem, phrase, sentence, show
+from memsweep.config.core.problems import UNKNOWN, VALUE, Problem, phrase, sentence, show
 from memsweep.config.schema.axes import Axes
-
-_MOST = 5
-"""Sentences about one path; the rest is counted."""
 
 
 @dataclass
@@ -48,18 +45,7 @@ class Causes:
 
     def sentences(self) -> list[str]:
         """One sentence for each broken rule, in the order of their first case."""
-        lines: list[str] = []
-        alike: dict[str, int] = {}
-        for case in self._cases.values():
-            path, kind = case.problem.path, case.problem.kind
-            alike[path] = alike.get(path, 0) + (kind == WHOLE)
-            if alike[path] <= _MOST or kind != WHOLE:
-                lines.append(self._sentence(case))
-        return lines + [
-            sentence(path, f"{count - _MOST} more problems of this kind")
-            for path, count in alike.items()
-            if count > _MOST
-        ]
+        return [self._sentence(case) for case in self._cases.values()]
 
     def _sentence(self, case: _Case) -> str:
         problem = case.problem

@@ -25,19 +25,11 @@ Trials = Mapping[tuple[int, ...], TrialConfig]
 _WITHOUT = "take the chain out (chain=null)"
 
 
-def draft_chains(written: Any) -> list[ChainConfig]:
-    """A chain with an invalid field, as it was written, so that its paths can be checked in the same pass."""
-    if not isinstance(written, Mapping):
-        return []
-    fields = {key: written[key] for key in ("along", "into", "first") if key in written}
-    return [ChainConfig(**{"along": None, "first": None} | fields)]
-
-
 def chain_problems(chains: Sequence[ChainConfig], axes: Axes, parts: Mapping[str, Sequence[Any]]) -> list[str]:
     """What is wrong with the chains of a study, each mistake once.
 
     Args:
-        chains: the ``chain`` sections of its trials, or a draft where none is valid.
+        chains: the valid ``chain`` sections of its trials.
         axes: the axes of its grid.
         parts: the other valid sections of its trials by name (``training``).
     """
@@ -87,11 +79,8 @@ def _step_problems(before: TrialConfig, trial: TrialConfig, chain: ChainConfig) 
 def _problems(chain: ChainConfig, axes: Axes, parts: Mapping[str, Sequence[Any]]) -> Iterator[str]:
     if chain.earlier:
         yield sentence("chain.earlier", "follows from the grid and cannot be set. Leave it out")
-    # the path of a draft may have another type than text, which build reports
-    if isinstance(chain.along, str):
-        yield from _along_problems(chain.along, axes, parts)
-    if isinstance(chain.into, str):
-        yield from _into_problems(chain, axes, parts)
+    yield from _along_problems(chain.along, axes, parts)
+    yield from _into_problems(chain, axes, parts)
 
 
 def _along_problems(along: str, axes: Axes, parts: Mapping[str, Sequence[Any]]) -> Iterator[str]:
@@ -120,8 +109,7 @@ def _into_problems(chain: ChainConfig, axes: Axes, parts: Mapping[str, Sequence[
     elif chain.into in axes:
         yield sentence("chain.into", f"{chain.into} is an axis of the grid, and the chain would write over it")
     else:
-        usual = default(keys(TrialConfig)[section])  # where no part is valid; a task or model has no default
-        for part in parts[section] or ([usual] if dataclasses.is_dataclass(usual) else []):
+        for part in parts[section]:
             yield from _field_problems(chain, part)
 
 
@@ -145,7 +133,6 @@ def _field_problems(chain: ChainConfig, part: Any) -> Iterator[str]:
     if isinstance(usual, float) and value != usual:
         rule = f"the study sets {chain.into} to {show(value)}, and the chain would write over it. Leave one of them out"
         yield sentence("chain.into", rule)
-    if type(chain.first) in (int, float):
-        refused: list[Problem] = []
-        values.scalar(float, field, chain.first, "chain.first", refused)
-        yield from map(str, refused)
+    refused: list[Problem] = []
+    values.scalar(float, field, chain.first, "chain.first", refused)
+    yield from map(str, refused)

@@ -17,7 +17,7 @@ from memsweep.config.core.merge import as_mapping, merge, put
 from memsweep.config.core.problems import REQUIRED, WHOLE, Problem, sentence
 from memsweep.config.core.reflect import config_of, default, keys
 from memsweep.config.grid.causes import Causes
-from memsweep.config.grid.chains import chain_problems, draft_chains, link_chains
+from memsweep.config.grid.chains import chain_problems, link_chains
 from memsweep.config.schema.axes import ROWS, Axes
 from memsweep.config.schema.chain import CHAIN
 from memsweep.config.schema.trial import TrialConfig
@@ -40,22 +40,21 @@ def expand(
         for_models: settings of the model, used where neither base nor axes say otherwise and the model has the field.
 
     Returns:
-        The trials, chained where the base has a chain; incomplete when there are problems.
+        The trials, chained where the base has a chain; incomplete or none when there are problems.
     """
     count = math.prod(len(values) for values in axes.values())
     if count > MOST_TRIALS:
         sizes = " x ".join(str(len(values)) for values in axes.values())
         rule = f"has {count:,} trials ({sizes}), more than {MOST_TRIALS:,}. Take values out, or make several studies"
         problems.append(sentence("grid", rule))
+        return ()
     sections = [
-        _Section(field, base, axes, problems, count > MOST_TRIALS, for_models if key == "model" else None)
+        _Section(field, base, axes, problems, for_models if key == "model" else None)
         for key, field in keys(TrialConfig).items()
     ]
     parts = {section.field.name: section.parts for section in sections}
-    chains = [chain for chain in parts.pop(CHAIN) or draft_chains(base.get(CHAIN)) if chain is not None]
+    chains = [chain for chain in parts.pop(CHAIN) if chain is not None]
     problems += chain_problems(chains, axes, parts)
-    if count > MOST_TRIALS:
-        return ()
     trials = _trials(sections, axes, problems)
     return tuple((link_chains(trials, axes, problems) if chains and not problems else trials).values())
 
@@ -97,7 +96,6 @@ class _Section:
     Args:
         field: the field of TrialConfig.
         base, axes, problems: as for ``expand``.
-        sample: build the values of one axis at a time instead of all combinations, which is enough to find mistakes.
         usual: values of fields, used where the part has the field and neither base nor axes set it.
 
     Attributes:
@@ -110,7 +108,6 @@ class _Section:
         base: Mapping[str, Any],
         axes: Axes,
         problems: list[str],
-        sample: bool,
         usual: Mapping[str, Any] | None = None,
     ) -> None:
         self.field = field
@@ -128,7 +125,7 @@ class _Section:
         if any(problem.path == field.name for problem in known):
             return  # the section is no mapping, so the axes cannot be merged into it
         causes = Causes(self._axes, known)
-        self._build(causes, _one_at_a_time(self._axes) if sample else _all(self._axes))
+        self._build(causes)
         problems += causes.sentences()
 
     @property
@@ -140,12 +137,12 @@ class _Section:
         """The part of a trial, or INVALID."""
         return self.values.get(tuple(indices[number] for number in self._own), INVALID)
 
-    def _build(self, causes: Causes, combinations: Iterable[tuple[Indices, dict[str, int]]]) -> None:
+    def _build(self, causes: Causes) -> None:
         distinct: dict[Any, Any] = {}
         name = self.field.name
         # an axis over a group of fields comes before the axes of its fields, so that the fields win
         order = sorted(enumerate(self._axes), key=lambda axis: (axis[1] != ROWS, axis[1].count(".")))
-        for indices, at in combinations:
+        for indices, at in _all(self._axes):
             entry: dict[str, Any] = {}
             for number, axis in order:
                 value = self._axes[axis][indices[number]]
@@ -174,13 +171,3 @@ def _all(axes: Axes) -> Iterator[tuple[Indices, dict[str, int]]]:
     """Every combination: its indices, and the same by axis."""
     for indices in itertools.product(*(range(len(values)) for values in axes.values())):
         yield indices, dict(zip(axes, indices, strict=True))
-
-
-def _one_at_a_time(axes: Axes) -> Iterator[tuple[Indices, dict[str, int]]]:
-    """Every value of every axis, the other axes at their first value: the indices, and the axis that varies."""
-    start = (0,) * len(axes)
-    if not axes:
-        yield start, {}
-    for number, (path, values) in enumerate(axes.items()):
-        for index in range(len(values)):
-            yield (*start[:number], index, *start[number + 1 :]), {path: index}

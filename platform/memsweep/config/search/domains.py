@@ -12,7 +12,7 @@ from typing import Any
 
 from memsweep.config.core.merge import leaves
 from memsweep.config.core.problems import join, phrase, sentence, show
-from memsweep.config.core.reflect import config_of, keys
+from memsweep.config.core.reflect import keys
 from memsweep.config.schema.axes import Axes, duplicates, root
 from memsweep.config.schema.canonical import MISSING, flatten, plain_at, to_dict
 from memsweep.config.schema.chain import CHAIN
@@ -40,6 +40,7 @@ _WORDS = (*KINDS, WHEN)
 _KEPT = {
     "training.until": "is set by the scheduler",
     "training.turns": "is set by the scheduler",
+    "training.checkpoint_every": "cannot change a trial's numbers",
     "training.seeds": "counts the seeds, over which a suggestion is judged",
     "training.first_seed": "chooses the seeds, and a search over seeds would find the luckiest",
     "training.data_seed": "chooses the data, and a search over seeds would find the luckiest",
@@ -219,23 +220,9 @@ def _field_problems(at: str, leaf: str, axes: Axes, named: str) -> Iterator[str]
         yield sentence(at, "a chain is an order of trials and cannot be searched. Take it out of the search")
     elif leaf in _KEPT:
         yield sentence(at, f"{leaf} {_KEPT[leaf]}. Take it out of the search")
-    elif _is_cosmetic(leaf):
-        yield sentence(at, f"{leaf} cannot change a trial's numbers. Take it out of the search")
     for axis, values in axes.items():
         if any(overlap(leaf, other) for value in values for other in fields_of(root(axis), value)):
             yield sentence(at, f"{named}is set by the axis {axis} of the grid, too. Take it out of one of them")
-
-
-def _is_cosmetic(path: str) -> bool:
-    cls: type | None = TrialConfig
-    for key in path.split("."):
-        field = keys(cls).get(key)
-        if field is None or cls is None:
-            return False
-        if field.metadata.get("cosmetic"):
-            return True
-        cls = config_of(cls, field, {})
-    return False
 
 
 def _never_suggested(at: str, domain: Domain, wanted: Sequence[Any]) -> Iterator[str]:

@@ -48,7 +48,8 @@ def extreme_trials(
     """
     values = {path: _ends(domain) for path, domain in space.items()}
     combinations = _combinations(space, values)
-    chosen = _representatives(cells, max(1, _MOST_BUILT // len(combinations)))
+    # as many cells in equal distances as can be built
+    chosen = range(0, len(cells), math.ceil(len(cells) * len(combinations) / _MOST_BUILT) or 1)
     sizes = [len(axis) for axis in axes.values()]
     complete = len(cells) == math.prod(sizes)  # else a cell's number does not tell its place on the axes
     # where some cells are left out, a value of an axis that causes a problem may be among them: none is named
@@ -116,24 +117,6 @@ def _ends(domain: Domain) -> tuple[Any, ...]:
     if domain.is_whole and domain.high - domain.low < _EVERY:
         return tuple(range(int(domain.low), int(domain.high) + 1))
     return domain.ends
-
-
-def _representatives(cells: Sequence[TrialConfig], most: int) -> list[int]:
-    """Numbers of the cells that are tried: all where they are few, else one of each form, and others in between.
-
-    A form is a task and a model with their settings that are words or parts.
-    """
-    if len(cells) <= most:
-        return list(range(len(cells)))
-    forms: dict[tuple[Any, ...], int] = {}
-    known: dict[int, tuple[Any, ...]] = {}
-    for number, cell in enumerate(cells):
-        for part in (cell.task, cell.model):
-            if id(part) not in known:  # cells share their parts
-                fields = tuple(v if isinstance(v, str) else type(v) for v in vars(part).values())
-                known[id(part)] = (type(part), fields)
-        forms.setdefault((known[id(cell.task)], known[id(cell.model)]), number)
-    return sorted({*list(forms.values())[:most], *range(0, len(cells), math.ceil(len(cells) / most))})
 
 
 def _lost(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memsweep.config.claims.types import claims_from_dict, claims_to_dict
+from memsweep.config.claims.types import claims_from_dict
 from memsweep.config.core.build import config_from
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.search import ConfirmConfig
@@ -108,7 +108,7 @@ def write_plan(
         "description": plan.description,
         "trials": [{"identity": trial.identity, "config": to_dict(trial.config)} for trial in plan.trials],
         "protocol": plan.protocol,
-        "claims": claims_to_dict(plan.claims) if plan.claims is not None else None,
+        "claims": dataclasses.asdict(plan.claims) if plan.claims is not None else None,
         "grid": plan.grid,
         "resources": to_dict(plan.resources),
         "tracking": tracking or {},
