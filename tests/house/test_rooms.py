@@ -20,7 +20,7 @@ FILES = 12  # no folder holds more, besides the file that makes it a package
 # `tasks/` and `search_spaces/` may hold any number: a file there is one task or one study, which is read alone.
 FLAT = {ROOT / "tasks"}
 
-OWN = {"deploy", "drills", "house", "support"}
+OWN = {"campaign", "deploy", "drills", "house", "support"}
 """Folders of tests that are about no room of the engine, or about all of them together."""
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pandas as pd
 
@@ -250,6 +250,13 @@ def kill(pid: int, number: int) -> None:
         return
 
 
+class HasStore(Protocol):
+    """A study whose results lie in a store."""
+
+    @property
+    def store(self) -> Store: ...
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a sweep left, without what tells when, where and by whom it was computed."""
@@ -259,13 +266,13 @@ class Outcome:
     verdicts: bytes
 
     @classmethod
-    def of(cls, drill: Drill) -> Outcome:
+    def of(cls, drill: HasStore) -> Outcome:
         """Of a finished study."""
         store = drill.store
         return cls(
             {name: store.table(name) for name in TABLES},
             {record["identity"]: repr((record["outcome"], record["summary"])) for record in store.records()},
-            (store.folder / "report" / "verdicts.csv").read_bytes(),
+            store.location.read("report/verdicts.csv"),
         )
 
     def equals(self, other: Outcome) -> bool:

@@ -155,15 +155,6 @@ class NetworkStudy:
         lines = [line for name in place.names("journal") for line in place.read(f"journal/{name}").splitlines()]
         return max(json.loads(line)["failures"] for line in lines)
 
-    def outcome(self) -> Outcome:
-        """What the sweep left."""
-        store = self.store
-        return Outcome(
-            {name: store.table(name) for name in TABLES},
-            {record["identity"]: repr((record["outcome"], record["summary"])) for record in store.records()},
-            store.location.read("report/verdicts.csv"),
-        )
-
 
 def quiet_outcome(folder: Path, horizons: list[int]) -> Outcome:
     """What the study gives in one process, on a disk."""
@@ -171,4 +162,4 @@ def quiet_outcome(folder: Path, horizons: list[int]) -> Outcome:
     study.quick()
     ended = memsweep("sweep", STUDY, "--inline", cwd=folder)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    return study.outcome()
+    return Outcome.of(study)

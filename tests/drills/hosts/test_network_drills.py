@@ -179,7 +179,7 @@ def test_what_goes_by_costs_time_and_nothing_else(
     ended_well(driver)
     assert [cluster.died(host, began) for host in cluster.workers] == [None, None]
     assert {len(places) for places in study.places().values()} == {1}  # nothing was begun again
-    equal, (lost, rerun) = study.outcome().equals(undisturbed), study.cost_since(before)
+    equal, (lost, rerun) = Outcome.of(study).equals(undisturbed), study.cost_since(before)
     for name, seconds in times.items():
         tally.record(name, 1, lost, rerun, equal, recovered=seconds)
     assert (lost, rerun, equal) == (0, 0, True)
@@ -202,7 +202,7 @@ def test_a_sweep_goes_on_under_a_new_head(
     reach(again, lambda: len(study.asked()) > asked, "the new driver's work goes on")
     recovered = time.time() - since
     ended_well(again)
-    equal, (lost, rerun) = study.outcome().equals(undisturbed), study.cost_since(before)
+    equal, (lost, rerun) = Outcome.of(study).equals(undisturbed), study.cost_since(before)
     tally.record("head's power cut, and resume", 1, lost, rerun, equal, recovered=recovered)
     assert (lost, rerun, equal) == (0, 0, True)
 
@@ -229,7 +229,7 @@ def lose(
     again = [b for b in study.asked() if b.horizon == hit.horizon and b.host != victim.name]
     assert again, driver.said()
     dead = cluster.died(victim, since)
-    equal, (lost, rerun) = study.outcome().equals(undisturbed), study.cost_since(before)
+    equal, (lost, rerun) = Outcome.of(study).equals(undisturbed), study.cost_since(before)
     tally.record(name, 1, lost, rerun, equal, detected=(dead or since) - since, recovered=again[0].when - since)
     assert dead is not None
     assert again[0].step >= reached - 10, (reached, again[0])  # from its checkpoint

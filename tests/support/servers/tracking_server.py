@@ -54,6 +54,16 @@ class MlflowServer:
                 time.sleep(0.2)
         raise TimeoutError(self._log.read_text())
 
+    @property
+    def running(self) -> bool:
+        """Whether its process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the server and its workers."""
+        assert self._process is not None
+        os.killpg(self._process.pid, number)
+
     def kill(self) -> None:
         """SIGKILL to the server and its workers, as a power cut would."""
         if self._process is not None and self._process.poll() is None:

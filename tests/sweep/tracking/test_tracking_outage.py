@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fault_proxy import Fault, FaultProxy, healthy
 from tracking_data import identity_of, make_config, make_record, make_tables, no_requests
 from tracking_state import differences, duplicates, state_of
 
+from fault_proxy import Fault, FaultProxy, healthy
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.tracking import Tracker, sync
 from paths import python_path

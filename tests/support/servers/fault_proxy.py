@@ -1,6 +1,7 @@
 """An HTTP proxy that breaks what it is told to break, between a client and a real server.
 
-``FaultProxy.rule`` is asked at each request, with its number (from 1), method and path, and answers with the fault.
+``FaultProxy.rule`` is asked at each request, with its number (from 1), method and path, and answers with the fault. All
+other requests pass byte for byte: those of S3 are signed, their host and the pieces of their bodies included.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, BinaryIO
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,16 @@ class Fault:
         before: seconds before the server sees the request: it may commit after the client has given up.
         after: seconds before the client sees the answer.
         status: answer this and do not forward.
+        body: of that answer.
+        reset: break the connection and do not forward.
         cut: forward, then break the connection in the middle of the answer: the server has committed.
     """
 
     before: float = 0.0
     after: float = 0.0
     status: int = 0
+    body: bytes = b"a fault was injected here"
+    reset: bool = False
     cut: bool = False
 
 
@@ -80,15 +85,20 @@ class FaultProxy:
             return fault
 
     def _forward(self, handler: BaseHTTPRequestHandler, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        headers = {name: value for name, value in handler.headers.items() if name.lower() not in _HOP}
-        headers["Host"] = f"127.0.0.1:{self._upstream}"
         connection = http.client.HTTPConnection("127.0.0.1", self._upstream, timeout=120)
         try:
-            connection.request(handler.command, handler.path, body, headers)
+            connection.putrequest(handler.command, handler.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in handler.headers.items():
+                if name.lower() not in {"expect", "connection"}:
+                    connection.putheader(name, value)
+            connection.endheaders(body)
             answer = connection.getresponse()
             data = answer.read()
             kept = [(name, value) for name, value in answer.getheaders() if name.lower() not in _HOP]
-            return answer.status, kept, data
+            length = str(len(data))
+            if handler.command == "HEAD":
+                length = answer.getheader("Content-Length") or "0"
+            return answer.status, [*kept, ("Content-Length", length)], data
         finally:
             connection.close()
 
@@ -99,11 +109,16 @@ class FaultProxy:
             protocol_version = "HTTP/1.1"
 
             def _serve(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                body = _body(self.rfile, self.headers)
                 fault = proxy._fault(self.command, self.path)
                 time.sleep(fault.before)
+                if fault.reset:
+                    self._break()
+                    return
                 if fault.status:
-                    self._answer(fault.status, [("Content-Type", "text/plain")], b"a fault was injected here")
+                    told = b"" if self.command == "HEAD" else fault.body
+                    kind = "application/xml" if told.startswith(b"<") else "text/plain"
+                    self._answer(fault.status, [("Content-Type", kind), ("Content-Length", str(len(told)))], told)
                     return
                 try:
                     status, headers, data = proxy._forward(self, body)
@@ -123,7 +138,6 @@ class FaultProxy:
                 self.send_response_only(status)
                 for name, value in headers:
                     self.send_header(name, value)
-                self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data[:sent])
 
@@ -149,10 +163,27 @@ class FaultProxy:
             def log_message(self, format: str, *args: Any) -> None:
                 pass
 
-        for verb in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+        for verb in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"):
             setattr(Handler, f"do_{verb}", Handler._serve)
         return Handler
 
 
-_HOP = {"connection", "content-length", "transfer-encoding", "host", "keep-alive", "date"}
-"""Headers of one hop; lengths are set anew."""
+_HOP = {"connection", "content-length", "transfer-encoding", "keep-alive"}
+"""Headers of an answer that are of one hop; lengths are set anew."""
+
+
+def _body(stream: BinaryIO, headers: Any) -> bytes:
+    """The body as it came, with the marks of its pieces."""
+    if "chunked" not in (headers.get("Transfer-Encoding") or ""):
+        return stream.read(int(headers.get("Content-Length") or 0))
+    raw = b""
+    while True:
+        line = stream.readline()
+        raw += line
+        if size := int(line.split(b";")[0], 16):
+            raw += stream.read(size + 2)
+            continue
+        while line not in (b"\r\n", b""):
+            line = stream.readline()
+            raw += line
+        return raw

@@ -1,0 +1,104 @@
+"""Clocks jump: that of driver and workers under libfaketime, that of the storage in the times of its files."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from typing import ClassVar
+
+from tests.campaign.bench import Bench
+from tests.campaign.faults.base import Fault
+from tests.campaign.scenarios import Scenario
+from tests.campaign.site import Site
+
+
+class _Jump(Fault):
+    """The clock of the driver and of all that it starts; the storage's stays right, and so does the next command's."""
+
+    seconds = (6.0, 12.0)
+    hours: ClassVar[float]
+
+    @classmethod
+    def applies(cls, scenario: Scenario, bench: Bench) -> bool:
+        return bench.faketime is not None and not scenario.hosts
+
+    def prepare(self, site: Site, luck: random.Random) -> None:
+        (site.folder / "clock").write_text("+0")
+        site.environment |= {
+            "LD_PRELOAD": str(site.bench.faketime),
+            "FAKETIME_TIMESTAMP_FILE": str(site.folder / "clock"),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "DONT_FAKE_MONOTONIC": "1",
+            "NO_FAKE_STAT": "1",
+        }
+
+    def inject(self, site: Site, luck: random.Random) -> bool:
+        (site.folder / "clock.new").write_text(f"{self.hours * 3600.0 * luck.uniform(0.1, 1.0):+.0f}")
+        (site.folder / "clock.new").rename(site.folder / "clock")
+        return True
+
+
+class JumpsAhead(_Jump):
+    name, hours = "clock jumps ahead", 24.0
+
+
+class JumpsBack(_Jump):
+    name, hours = "clock jumps back", -24.0
+
+
+class _Files(Fault):
+    """All files of the study have another time, as after a power cut of a machine whose clock was wrong."""
+
+    at_rest = True
+    hours: ClassVar[float]
+
+    @classmethod
+    def applies(cls, scenario: Scenario, bench: Bench) -> bool:
+        return scenario.store != "bucket"
+
+    def inject(self, site: Site, luck: random.Random) -> bool:
+        folder = site.location.local
+        assert folder is not None
+        when = time.time() + self.hours * 3600.0 * luck.uniform(0.1, 1.0)
+        paths = list(folder.rglob("*"))
+        for path in paths:
+            os.utime(path, (when, when))
+        return bool(paths)
+
+
+class FilesFromTheFuture(_Files):
+    name, hours = "files with times in the future", 24.0
+
+
+class FilesFromThePast(_Files):
+    name, hours = "files with times long past", -24.0 * 400
+
+
+class ForeignLease(Fault):
+    """A lease that a machine with another boot has left behind, from the future as often as not."""
+
+    name, at_rest = "lease of a dead machine, its clock ahead or not", True
+
+    @classmethod
+    def applies(cls, scenario: Scenario, bench: Bench) -> bool:
+        return scenario.store != "bucket" and not scenario.hosts
+
+    def inject(self, site: Site, luck: random.Random) -> bool:
+        folder = site.location.local
+        assert folder is not None
+        names = list((folder / "lease").glob("*.json"))
+        when = time.time() + luck.choice([-60.0, 0.0, 1800.0])
+        for path in names:
+            try:
+                held = json.loads(path.read_text())
+            except ValueError:
+                continue
+            path.write_text(json.dumps(held | {"machine": "another machine", "host": "elsewhere"}))
+            os.utime(path, (when, when))
+        return bool(names)
+
+
+KINDS = (JumpsAhead, JumpsBack, FilesFromTheFuture, FilesFromThePast, ForeignLease)

@@ -1,0 +1,93 @@
+"""The disk of the results is full, read-only, or forbids."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import subprocess
+import time
+from pathlib import Path
+
+from tests.campaign.bench import Bench
+from tests.campaign.faults.base import Fault
+from tests.campaign.scenarios import Scenario
+from tests.campaign.site import Site
+
+
+class _Mounted(Fault):
+    @classmethod
+    def applies(cls, scenario: Scenario, bench: Bench) -> bool:
+        return scenario.store == "mount"
+
+
+class Full(_Mounted):
+    name, seconds = "disk full", (2.0, 10.0)
+
+    def inject(self, site: Site, luck: random.Random) -> bool:
+        with contextlib.suppress(OSError), (Path(site.results) / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(2**16))
+        return True
+
+    def heal(self, site: Site) -> None:
+        (Path(site.results) / "filler").unlink(missing_ok=True)
+
+
+class ReadOnly(_Mounted):
+    """The file system of the results is remounted read-only; what MLflow writes lies elsewhere."""
+
+    name, seconds = "disk read-only", (2.0, 10.0)
+
+    @classmethod
+    def applies(cls, scenario: Scenario, bench: Bench) -> bool:
+        return super().applies(scenario, bench) and scenario.tracking == "server"
+
+    def inject(self, site: Site, luck: random.Random) -> bool:
+        last = time.monotonic() + 20.0
+        while _remount(site, "ro") and time.monotonic() < last:  # it is refused while a file is being written
+            time.sleep(0.01)
+        return "ro," in _options(site)
+
+    def heal(self, site: Site) -> None:
+        _remount(site, "rw")
+
+
+def _remount(site: Site, how: str) -> int:
+    command = ["mount", "-o", f"remount,{how}", site.results]
+    return subprocess.run(command, capture_output=True, timeout=30, check=False).returncode
+
+
+def _options(site: Site) -> str:
+    lines = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    return next((words[3] for words in lines if words[1] == site.results), "")
+
+
+class Forbidden(Fault):
+    """The folders of the study allow no writing any more."""
+
+    name, seconds = "permission denied", (2.0, 10.0)
+
+    @classmethod
+    def applies(cls, scenario: Scenario, bench: Bench) -> bool:
+        return scenario.store != "bucket" and not scenario.hosts and (not bench.root or bool(bench.prefix))
+
+    def __init__(self) -> None:
+        self._folders: list[Path] = []
+
+    def inject(self, site: Site, luck: random.Random) -> bool:
+        study = site.location.local
+        assert study is not None
+        if not study.exists():
+            return False
+        self._folders = [study, *(path for path in study.iterdir() if path.is_dir())]
+        for folder in self._folders:
+            folder.chmod(0o555)
+        return True
+
+    def heal(self, site: Site) -> None:
+        for folder in self._folders:
+            with contextlib.suppress(FileNotFoundError):
+                folder.chmod(0o755)
+
+
+KINDS = (Full, ReadOnly, Forbidden)

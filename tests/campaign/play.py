@@ -1,0 +1,247 @@
+"""Runs one round: breaks its study as drawn, finishes it, and holds it against the reference."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from drill_study import Outcome
+from memsweep.sweep.store.filesystem import Location
+from tests.campaign.bench import Bench
+from tests.campaign.ledger import Entry, Injection
+from tests.campaign.rounds import Round, Stage
+from tests.campaign.scenarios import Scenario
+from tests.campaign.site import Command, Site, TooLongError
+
+TRIES = 6
+"""Commands after which a study must be done, when nothing hits them."""
+_CODES = (0, 1, 2, 3, 130)
+"""What a command that was not killed may end with."""
+
+
+class References:
+    """What each study gives when nothing happens to it, computed once.
+
+    Args:
+        folder: where they are computed.
+    """
+
+    def __init__(self, folder: Path, bench: Bench) -> None:
+        self._folder, self._bench = folder, bench
+        self._known: dict[str, tuple[Outcome, int]] = {}
+
+    def of(self, study: str) -> tuple[Outcome, int]:
+        """Its outcome, and how many batches it asks for."""
+        if study not in self._known:
+            quiet = Scenario(study, "disk", "sqlite", ray=False)
+            with Site.make(self._folder / study, quiet, self._bench) as site:
+                site.start("sweep")
+                ended = site.wait()
+                assert ended.code == 0, ended.said
+                self._known[study] = Outcome.of(site), len(site.asked())
+        return self._known[study]
+
+
+@dataclass
+class _Hit:
+    """An injection, and the time from which its study has to recover (Unix time)."""
+
+    note: Injection
+    began: float
+    over: float
+    timed: bool = True
+
+
+@dataclass
+class Play:
+    """A round on its way."""
+
+    drawn: Round
+    site: Site
+    reference: Outcome
+    batches: int
+    luck: random.Random
+    hits: list[_Hit] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def run(self) -> None:
+        """All of it."""
+        try:
+            fresh: list[_Hit] = []
+            for number, stage in enumerate(self.drawn.stages):
+                fresh = self._stage(stage, number, fresh)
+            self._finish(fresh)
+        except (TooLongError, AssertionError) as error:
+            self.problems.append(f"{type(error).__name__}: {error}"[:3000])
+        if not self.problems:
+            self._compare()
+        self._recovered()
+
+    def _stage(self, stage: Stage, number: int, earlier: list[_Hit]) -> list[_Hit]:
+        """One command, and what hits it and its files; gives the hits whose cost the next command shows."""
+        site, luck, faults = self.site, self.luck, [kind() for kind in stage.live]
+        before, segments = site.whole(), site.journal().keys()
+        for fault in faults:
+            fault.prepare(site, luck)
+        site.slow(0.1)
+        site.start("sweep" if number == 0 else luck.choice(["sweep", "resume"]))
+        self._reach_moment(all(fault.early for fault in faults), bool(stage.rest))
+        hits: list[_Hit] = []
+        for place, fault in enumerate(faults):
+            if place:
+                time.sleep(luck.choice([0.0, luck.random()]))
+            began = time.time()
+            if site.running and fault.inject(site, luck):
+                hits.append(_Hit(Injection(fault.name), began, began, "clock jumps" not in fault.name))
+        if hits and not any(fault.ends for fault in faults):
+            last = time.monotonic() + max(luck.uniform(*fault.seconds) for fault in faults)
+            while site.running and time.monotonic() < last:
+                time.sleep(0.05)
+        for fault in reversed(faults):
+            fault.heal(site)
+        site.heal()
+        for hit in hits:
+            hit.over = time.time() if not any(fault.ends for fault in faults) else hit.began
+        site.quick()
+        self._ended(site.wait(), killed=any(fault.ends for fault in faults))
+        self._cost(before, set(segments), [*earlier, *hits])
+        self.hits += hits
+        resting = []
+        for kind in stage.rest:
+            began = time.time()
+            if kind().inject(site, luck):
+                resting.append(_Hit(Injection(kind.name), began, began))
+        self.hits += resting
+        return resting
+
+    def _reach_moment(self, early: bool, late: bool) -> None:
+        """Wait until the moment at which the command is hit: so many seconds, batches, or a result.
+
+        Late enough for files that can be damaged afterwards, where that is asked for.
+        """
+        site, luck = self.site, self.luck
+        asked, stored = len(site.asked()), len(self.site.location.names("records"))
+        left = max(2, self.batches - asked)
+        goal = asked + max(1, int(luck.uniform(0.4 if late else 0.0, 0.8) * left))
+        seconds, draw = luck.uniform(0.2, 8.0), luck.random()
+        if early and not late and draw < 0.3:
+            last = time.monotonic() + seconds
+            while site.running and time.monotonic() < last:
+                time.sleep(0.01)
+        elif draw < 0.8:
+            site.until(lambda: not site.running or len(site.asked()) >= goal, f"{goal} batches are asked for")
+        else:
+            site.until(lambda: not site.running or len(site.location.names("records")) > stored, "a result is stored")
+
+    def _finish(self, hits: list[_Hit]) -> None:
+        """Run commands until one says that the study is done."""
+        site = self.site
+        done = bool(site.ended) and site.ended[-1].code == 0 and not hits
+        verb = self.luck.choice(["resume", "resume", "sweep"])
+        for _ in range(TRIES):
+            if done:
+                return
+            before, segments = site.whole(), site.journal().keys()
+            site.start(verb)
+            ended = site.wait()
+            self._ended(ended, killed=False)
+            self._cost(before, set(segments), hits)
+            hits, done = [], ended.code == 0
+            verb = "sweep" if verb == "resume" else "retry" if "failed" in ended.said else "resume"
+        if not done:
+            self.problems.append(f"after {TRIES} commands the study is not done: {site.ended[-1].said[-1500:]}")
+
+    def _ended(self, command: Command, *, killed: bool) -> None:
+        """Look at how a command has ended."""
+        if "Traceback (most recent call last)" in command.said:
+            self.problems.append(f"{command.words[0]} printed a traceback: {command.said[-3000:]}")
+        if command.code not in _CODES and not killed and not self._may_crash(command):
+            self.problems.append(f"{command.words[0]} ended with code {command.code}: {command.said[-1500:]}")
+        with suppress(TooLongError):
+            self.site.until(lambda: not self.site.left(), "all processes end", 90.0, pause=0.2)
+            return
+        self.problems.append(f"after {command.words[0]} these still run: {self.site.left()}"[:1500])
+        self.site.kill_all()
+
+    def _may_crash(self, command: Command) -> bool:
+        """In one process with the driver, a task that takes its process down takes the driver with it."""
+        return not self.site.scenario.ray and command.code in (3, -6, -11)
+
+    def _cost(self, before: dict[str, bytes], segments: set[str], hits: list[_Hit]) -> None:
+        """Count the results that were whole before a command and are not any more, or were computed again."""
+        after, running = self.site.whole(), set()
+        lost = [name for name, data in before.items() if after.get(name) != data]
+        for name, data in self.site.journal().items():
+            if name not in segments:
+                for line in data.splitlines():
+                    with suppress(ValueError, KeyError, TypeError):
+                        if (told := json.loads(line))["state"] == "running":
+                            running.add(told["trial"])
+        again = running & before.keys()
+        for hit in hits:
+            hit.note.lost, hit.note.rerun = len(lost), len(again)
+        if lost:
+            self.problems.append(f"lost: {lost}")
+        if again:
+            self.problems.append(f"computed again although whole: {sorted(again)}")
+
+    def _compare(self) -> None:
+        if not Outcome.of(self.site).equals(self.reference):
+            self.problems.append("the tables or the verdicts differ from those of an undisturbed run")
+
+    def _recovered(self) -> None:
+        """The first batch after a fault was over, or the end, is when its study had recovered."""
+        batches, end = [asked.when for asked in self.site.asked()], time.time()
+        timed = all(hit.timed for hit in self.hits)
+        for hit in self.hits if timed else ():
+            hit.note.recovered = round(min([when for when in batches if when > hit.over] or [end]) - hit.began, 2)
+
+
+def play(drawn: Round, bench: Bench, references: References, folder: Path, kept: Path) -> Entry:
+    """Run a round.
+
+    Args:
+        drawn: the round.
+        bench: what it stands on.
+        references: what its study gives when nothing happens to it.
+        folder: where it lies, which is deleted afterwards.
+        kept: where the folder of a round with a problem goes, with a script that repeats the round.
+    """
+    began = time.monotonic()
+    reference, batches = references.of(drawn.scenario.study)
+    with Site.make(folder, drawn.scenario, bench) as site:
+        one = Play(drawn, site, reference, batches, drawn.luck())
+        try:
+            one.run()
+        finally:
+            site.heal()
+            if one.problems:
+                _keep(drawn, one, folder, kept)
+    shutil.rmtree(folder, ignore_errors=True)
+    notes = [hit.note for hit in one.hits]
+    seconds = round(time.monotonic() - began, 1)
+    return Entry(drawn.seed, drawn.number, str(drawn), notes, one.problems, seconds)
+
+
+def _keep(drawn: Round, one: Play, folder: Path, kept: Path) -> None:
+    kept.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(folder, kept / "site", symlinks=True, ignore_dangling_symlinks=True, dirs_exist_ok=True)
+    if (place := Location.at(one.site.results)).local is None:
+        from pyarrow import fs
+
+        fs.copy_files(place.path(), str(kept / "site" / "bucket"), place.files, fs.LocalFileSystem())
+    hits = [f"  {hit.note.kind}" for hit in one.hits]
+    commands = [f"  {' '.join(ended.words)}: {ended.code}" for ended in one.site.ended]
+    told = [str(drawn), "hit:", *hits, "commands:", *commands, "problems:", *one.problems]
+    (kept / "problem.txt").write_text("\n".join(told) + "\n")
+    script = kept / "reproduce.sh"
+    script.write_text(
+        "#!/bin/sh\n# Run it in the root of the repository.\n"
+        f"exec .venv/bin/python -m tests.campaign --seed {drawn.seed} --round {drawn.number}\n"
+    )
+    script.chmod(0o755)

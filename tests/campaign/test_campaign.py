@@ -1,0 +1,39 @@
+"""A campaign of a few rounds with a fixed seed: nothing is lost, and a round can be repeated by its number."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paths import ROOT
+from tests.campaign import ledger
+from tests.campaign.bench import Bench
+from tests.campaign.faults import KINDS
+from tests.campaign.rounds import rounds
+
+pytestmark = pytest.mark.drill
+
+
+def test_rounds_of_a_fixed_seed_end_with_the_undisturbed_tables(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "tests.campaign", "--seed", "11", "--rounds", "3"]
+    out = tmp_path / "rounds.jsonl"
+    done = subprocess.run(
+        [*words, "--out", str(out), "--keep", str(tmp_path / "kept")], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    entries = ledger.read([out])
+    assert [entry.number for entry in entries] == [0, 1, 2]
+    assert sum(len(entry.injections) for entry in entries) >= 3
+
+
+def test_a_seed_gives_the_same_rounds_again_and_every_kind_its_turn(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    first = [each for each, _ in zip(rounds(3, bench), range(100), strict=False)]
+    again = [each for each, _ in zip(rounds(3, bench), range(100), strict=False)]
+    assert list(map(str, first)) == list(map(str, again))
+    drawn = {kind.name for each in first for stage in each.stages for kind in (*stage.live, *stage.rest)}
+    here = {name for name, kind in KINDS.items() if any(kind.applies(one, bench) for one in bench.scenarios())}
+    assert drawn == here
