@@ -131,9 +131,9 @@ def failed_run(
         tags={
             IDENTITY: identity,
             OUTCOME: stamp.outcome,
-            NOTE: f"{Outcome(stamp.outcome).explanation}\n\n{failure['error']}",
+            NOTE: f"{Outcome(stamp.outcome).explanation}\n\n{failure.get('error', '')}",
         },
-        artifacts={"traceback.txt": str(failure["traceback"] or failure["error"]).encode()},
+        artifacts={"traceback.txt": str(failure.get("traceback") or failure.get("error", "")).encode()},
     )
 
 

@@ -129,8 +129,9 @@ class Tracker:
             config: the trial's canonical dict.
         """
         self._trials.add(identity)
-        content = run_content.failed_run(identity, failure, config, self._varied)
-        self._put(identity, lambda writer: writer.write(content))
+        self._put(
+            identity, lambda writer: writer.write(run_content.failed_run(identity, failure, config, self._varied))
+        )
 
     def log_report(self, folder: Path) -> None:
         """Queue the report's files, which become artifacts of the parent run. They must stay until ``finish``."""
