@@ -83,8 +83,16 @@ class SearchedFolder:
         blocks = [tuple(range(count))] if self.shared else [(cell,) for cell in range(count)]
         members = [member for block, cells in enumerate(blocks) for member in self._block(folder, block, cells)]
         confirmed = self._confirm(folder, members)
-        plan = {"schema": 1, "study": "searched", "description": "", "trials": self.trials, "provenance": {}}
-        (folder / "plan.json").write_text(json.dumps(plan | {"claims": None, "protocol": "matched"}))
+        plan = {
+            "schema": 3,
+            "serial": 0,
+            "study": "searched",
+            "description": "",
+            "trials": self.trials,
+            "provenance": {},
+        }
+        plan |= {"protocol": "matched", "claims": None, "grid": {}, "resources": {}, "tracking": {}}
+        (folder / "plan.json").write_text(json.dumps(plan))
         return SearchHistory(
             suggestions=tuple(members),
             objective=self.objective,

@@ -107,8 +107,8 @@ def write_study(
             (folder / "failures" / f"{identity}.json").write_text(json.dumps(failure))
         if index not in without:
             write_trial(folder, name, identity, config, condition, (horizon, width, seeds), balls, provenance or {})
-    plan = {"schema": 1, "study": name, "description": "expected: as constructed", "trials": trials, "provenance": {}}
-    plan |= {"claims": claims, "protocol": "published"}
+    plan = {"schema": 3, "serial": 0, "study": name, "description": "expected: as constructed", "trials": trials}
+    plan |= {"provenance": {}, "protocol": "published", "claims": claims, "grid": {}, "resources": {}, "tracking": {}}
     (folder / "plan.json").write_text(json.dumps(plan))
     if not memory:
         shutil.rmtree(folder / "memory")
