@@ -204,7 +204,9 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
     )
     history = written.write(folder)
     plan = json.loads((folder / "plan.json").read_text())
-    (folder / "plan.json").write_text(json.dumps(plan | {"claims": {"compare": [asdict(claim)]}}))
+    (folder / "plan.json").write_text(
+        json.dumps(plan | {"claims": {"source": "", "rows": [], "compare": [asdict(claim)]}})
+    )
     return report_on(replace(load_study(folder), search=history), Location.at(folder))
 
 
