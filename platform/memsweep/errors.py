@@ -36,6 +36,18 @@ class StoreError(MemsweepError):
     """A stored result that cannot be read or written as it should be."""
 
 
+class StorageError(StoreError):
+    """The storage itself fails: it is full, read-only, away, or refuses us. What lies in it may be whole.
+
+    Attributes:
+        cause: what is wrong, without a full stop.
+    """
+
+    def __init__(self, cause: str, advice: str) -> None:
+        self.cause = cause
+        super().__init__(f"{cause}. {advice}")
+
+
 class BrokenChainError(MemsweepError):
     """A chained trial cannot take its value, because the trial before it in the chain has no usable result."""
 

@@ -290,7 +290,10 @@ def print_stop(summary: RunSummary, left: int, study: str) -> None:
         study: its name.
     """
     kept = "what is finished is kept. Run the same command again to go on, or: memsweep resume " + word(study)
-    if summary.lost:
+    if summary.outage:
+        again = f"run the same command again, or: memsweep resume {word(study)}"
+        print(f"stopped: {summary.outage}. {counted(left, 'trial')} left; when it is mended, {again}", file=sys.stderr)
+    elif summary.lost:
         print(f"{summary.lost}; {kept}", file=sys.stderr)
     elif summary.limit:
         print(f"stopped at a limit: {summary.limit}. {counted(left, 'trial')} left; {kept}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep.commands import console
 from memsweep.commands.locations import join_cluster, refuse_lost, store_of, stored_plan
 from memsweep.commands.trials import GridTrials, Request, SearchTrials, Trials
-from memsweep.errors import MemsweepError
+from memsweep.errors import MemsweepError, StoreError
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import ending, read_statuses
 
@@ -91,6 +92,8 @@ class Run:
         self._open_tracker()
         try:
             summary = self._compute()
+            if summary.outage:
+                return self._conclude_outage(summary, time.monotonic() - began)
             paths = self._report()
         except BaseException as error:  # the sweep's own run must not look as if it were still running
             interrupted = isinstance(error, KeyboardInterrupt)
@@ -119,10 +122,12 @@ class Run:
 
     def _plan(self) -> None:
         """Plans the trials without a result, prints and writes the plan, and prepares the study's folder."""
+        from memsweep.sweep.driver.storage_outage import take_over
         from memsweep.sweep.store.record import now
         from memsweep.sweep.worker.provenance import code_revision
 
         request, store = self._request, self._store
+        take_over(store)
         if request.plan is not None and request.plan.serial != stored_plan(store).serial:
             raise MemsweepError(
                 "another command has changed the plan of this study just now. Run the same command again."
@@ -148,9 +153,12 @@ class Run:
 
     def _write_plan(self) -> None:
         from memsweep.sweep.planning.plan_file import write_plan
+        from memsweep.sweep.store.retry import through_outages
 
         location, plan = self._store.location, self._trials.plan
-        write_plan(location, plan, provenance=self._provenance, tracking=self._tracking, sweep=self._sweep)
+        through_outages(
+            lambda: write_plan(location, plan, provenance=self._provenance, tracking=self._tracking, sweep=self._sweep)
+        )
 
     def _open_tracker(self) -> None:
         from memsweep.sweep.tracking import Tracker
@@ -180,6 +188,8 @@ class Run:
                 on_result=self._on_result,
                 next_plan=self._next_plan,
             )
+        if summary.outage:
+            return summary
         if self._trials.ended(store.identities()):  # no training will go on from these files
             store.forget_checkpoints()
             store.forget_states()
@@ -221,6 +231,21 @@ class Run:
             return []
         self._verdicts = verdicts = LiveVerdicts(trials.items(), self._store.tables, self._trials.searched)
         return [line for name in sorted(trials.keys() & self._trials.plan.done) for line in verdicts.add(name)]
+
+    def _conclude_outage(self, summary: RunSummary, seconds: float) -> int:
+        """Ends a run whose storage failed: the report of what can be read goes to this machine."""
+        from memsweep import report
+
+        names, stored = {trial.identity for trial in self._trials.all}, self._trials.stored
+        complaint = self._tracker.finish("interrupted", patience=5.0)
+        with contextlib.suppress(StoreError):
+            paths = report.build(self._store.location, apart=True)
+            console.print_end(len(names), len(stored), summary, paths, seconds)
+        left = len(names - stored - summary.finished.keys() - summary.failed.keys())
+        console.print_stop(summary, left, self._sweep.name)
+        if complaint:
+            print(complaint, file=sys.stderr)
+        return 1
 
     def _report(self) -> ReportPaths:
         from memsweep import report

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["ReportPaths", "build", "table_text"]
 
 
-def build(where: Location | Path | str) -> ReportPaths:
+def build(where: Location | Path | str, *, apart: bool = False) -> ReportPaths:
     """Write the report of a study into its folder, in place of an older one.
 
     Works on an empty or partly finished study, and then says what is missing; a result that is damaged is missing
@@ -26,6 +26,7 @@ def build(where: Location | Path | str) -> ReportPaths:
         where: ``results/<study>`` or ``s3://bucket/<study>``, with ``records/``, ``curves/`` and so on; its plan
             names the trials that belong to the study. Without a plan every stored trial does, and none is known to
             be missing.
+        apart: write it into a folder of this user on this machine, because the study's takes nothing.
 
     Raises:
         StoreError: the folder does not exist or cannot be written, or its plan is damaged.
@@ -35,7 +36,7 @@ def build(where: Location | Path | str) -> ReportPaths:
     from memsweep.sweep.store.filesystem import Location
 
     location = Location.at(where)
-    return report_on(load_study(location), location)
+    return report_on(load_study(location), location, apart=apart)
 
 
 def table_text(paths: ReportPaths, *, width: int | None = None, colour: bool | None = None) -> str:

@@ -19,18 +19,18 @@ from memsweep.report.rows.verdicts import radii_table
 from memsweep.sweep.store.filesystem import Location
 
 
-def report_on(study: Study, location: Location) -> ReportPaths:
+def report_on(study: Study, location: Location, *, apart: bool = False) -> ReportPaths:
     """Write the report of a study that was read from a location; see ``memsweep.report.build``."""
     contents = analyse(study)
     tables = tables_of(contents)
-    with drafted(location) as draft:
+    with drafted(location, apart=apart) as draft:
         _write(draft.folder, contents, tables)
     report = draft.final
     names = ("slopes", "published", "losses", "alignment", "search", "winners", "compared")
     optional = {name: path for name in names if (path := report / f"{name}.csv").exists()}
     return ReportPaths(
         folder=report,
-        uri=(location / REPORT).uri,
+        uri=str(report) if apart else (location / REPORT).uri,
         page=report / "index.html",
         verdicts=report / "verdicts.csv",
         radii=report / "radii.csv",

@@ -17,6 +17,7 @@ from memsweep.errors import StoreError
 from memsweep.search.suggestions import SearchTrial, Suggestion, SuggestionState
 from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.record import from_json, sealed, to_json, unsealed
+from memsweep.sweep.store.retry import through_outages
 
 FOLDER = "search"
 _SCHEMA = 2
@@ -139,11 +140,14 @@ class RoundLog:
         """
         name = self._name(number)
         data = {"schema": _SCHEMA, "round": number, **json.loads(json.dumps(content.to_json()))}
+        through_outages(lambda: self._replace(name, to_json(sealed(data), "a round of the search")))
+
+    def _replace(self, name: str, data: bytes) -> None:
         with storage_errors("write", f"{self._place}/{name}"):
             for other in self._place.names(self._folder):
                 if other > name.rpartition("/")[2]:
                     self._place.delete(f"{self._folder}/{other}")
-            self._place.write(name, to_json(sealed(data), "a round of the search"))
+            self._place.write(name, data)
 
     def _name(self, number: int) -> str:
         return f"{self._folder}/{number:06d}.json"

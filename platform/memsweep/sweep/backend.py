@@ -17,6 +17,9 @@ class ClusterLost(KeyboardInterrupt):
 class Events(Protocol):
     """Events of jobs; called in the driver's main thread, one call at a time."""
 
+    def may_start(self) -> bool:
+        """Whether another job may be given to a worker now; the answer changes in the course of a run."""
+
     def started(self, job: PackJob) -> None:
         """The job has been given to a worker."""
 
@@ -41,6 +44,8 @@ class Backend(Protocol):
 
     def run(self, jobs: Sequence[PackJob], at_once: int, events: Events) -> None:
         """Run all jobs in this order, at most ``at_once`` at a time, and report their events.
+
+        Returns early when no job runs and none may be started.
 
         Raises:
             KeyboardInterrupt: the run was interrupted; the workers are gone, and some jobs have not ended.

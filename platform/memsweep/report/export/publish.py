@@ -34,20 +34,24 @@ class Draft:
 
 
 @contextmanager
-def drafted(place: Location) -> Iterator[Draft]:
+def drafted(place: Location, *, apart: bool = False) -> Iterator[Draft]:
     """A draft of the report of the study in this place, which becomes the report when the body has ended well.
+
+    Args:
+        place: the study's folder.
+        apart: the report stays in a folder of this user on this machine.
 
     Raises:
         StoreError: the storage cannot take it.
     """
-    home = place.local or _copies(place)
+    home = (None if apart else place.local) or _copies(place)
     with storage_errors("write", home):
         folder = Path(tempfile.mkdtemp(prefix=".report-", dir=home))
     try:
         yield Draft(folder, home / REPORT)
         with storage_errors("write", place / REPORT):
             folder.chmod(0o755)  # mkdtemp's folders are private; a report is for reading
-            if place.local is None:
+            if place.local is None and not apart:
                 _upload(folder, place / REPORT)
             _replace(home / REPORT, folder, home / _OLD)
     finally:
@@ -55,7 +59,7 @@ def drafted(place: Location) -> Iterator[Draft]:
 
 
 def _copies(place: Location) -> Path:
-    """Where this user keeps a copy of a report that lies in a bucket; one of its own for each study."""
+    """Where this user keeps a copy of a report that lies elsewhere; one of its own for each study."""
     own = f"{place.name[:60]}-{hashlib.sha256(place.uri.encode()).hexdigest()[:16]}"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "memsweep" / "reports" / own

@@ -21,6 +21,8 @@ class InlineBackend:
 
     def run(self, jobs: Sequence[PackJob], at_once: int, events: Events) -> None:
         for job in jobs:
+            if not events.may_start():
+                return
             events.started(job)
             report = self._work(replace(job, inline=True), throttled(partial(events.advanced, job)))
             events.finished(job, report)

@@ -9,6 +9,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from memsweep.errors import StorageError
 from memsweep.sweep.store.filesystem import at_once
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def listen(store: Store, on_result: OnResult) -> Iterator[Callable[[str], None]]
     """Yields a function that takes an identity and returns at once; a thread reads the result and calls ``on_result``.
 
     Calls come in the order of the identities, in one thread. At the end all have been made; then the first error that
-    a call raised is raised, unless the body raised its own.
+    a call raised is raised, unless the body raised its own. A result that the storage does not give back is left out.
     """
     waiting: SimpleQueue[str | None] = SimpleQueue()
     errors: list[Exception] = []
@@ -43,6 +44,8 @@ def listen(store: Store, on_result: OnResult) -> Iterator[Callable[[str], None]]
                     if isinstance(result, Exception):
                         raise result
                     on_result(*result)
+                except StorageError:  # the result is stored; whatever shows results is brought up to date from there
+                    continue
                 except Exception as error:  # the other results are passed on all the same
                     errors.append(error)
 

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memsweep.errors import StorageError
 from memsweep.outcome import Outcome
 from memsweep.sweep.backend import Backend, ClusterLost, Work
 from memsweep.sweep.driver.inline import InlineBackend
@@ -55,6 +56,7 @@ class RunSummary:
         interrupted: whether it was stopped before its end; what is finished is kept.
         limit: the limit that stopped it, in words; empty where none did.
         lost: why the place where it ran is gone; empty where it is not.
+        outage: how long and why the storage took nothing, when that ended the run, in words; empty where it did not.
         profile: where the time went.
     """
 
@@ -63,6 +65,7 @@ class RunSummary:
     interrupted: bool = False
     limit: str = ""
     lost: str = ""
+    outage: str = ""
     profile: Profile = field(default_factory=Profile)
 
     @property
@@ -105,7 +108,8 @@ def run(
         launch: where packs run (None: Ray on this machine).
         on_progress: called in this thread, about once a second per running pack.
         on_result: called once per new result with its record and its tables, in one background thread, in order;
-            what it raises is raised here at the end, after all packs have run.
+            what it raises is raised here at the end, after all packs have run. A result that the storage does not
+            give back is left out.
         work: what a worker does with a job; must be picklable for Ray.
         limits: how much this run may do (None: no limit), with all plans that follow.
         next_plan: what comes after a plan, on the same workers; asked before anything starts where a plan has no packs.
@@ -116,7 +120,8 @@ def run(
     Raises:
         ConfigError: the resources of a pack are not there and never will be; nothing has been started.
         MemsweepError: Ray cannot start or be joined.
-        StoreError: a result cannot be read back, or a failure cannot be written.
+        StoreError: a stored result is damaged.
+        StorageError: the journal cannot be written at the start; nothing has been started.
     """
     workspace = Path(workspace).resolve()
     store = Store(Location.at(results) / folder_name(plan.study))
@@ -127,7 +132,7 @@ def run(
             return RunSummary()
         plan = following
     scheduler: PackScheduler | None = None
-    ended, interrupted, lost, slots_there = False, False, "", 1
+    ended, interrupted, lost, outage, slots_there = False, False, "", "", 1
     active = ActiveLimits(limits or Limits())
     with listen(store, on_result) as deliver:
         began = time.monotonic()
@@ -146,12 +151,17 @@ def run(
         except KeyboardInterrupt as interruption:
             interrupted = not (ended and active.reached)  # hours that were over when all had ended stopped nothing
             lost = str(interruption) if isinstance(interruption, ClusterLost) else ""
+        except StorageError as error:  # from the next plan, at the end of all retries
+            if scheduler is None:
+                raise
+            interrupted, outage = True, error.cause
         if scheduler is None:
             return RunSummary(interrupted=True)
         scheduler.ended(interrupted=interrupted)
+        outage = scheduler.outage.give_up() or outage
         profile = Profile(scheduler.phases.seconds, slots_there, time.monotonic() - began)
-    limit = active.reached if interrupted and not lost else ""
-    return RunSummary(scheduler.results, scheduler.failures, interrupted, limit, lost, profile)
+    limit = active.reached if interrupted and not lost and not outage else ""
+    return RunSummary(scheduler.results, scheduler.failures, interrupted, limit, lost, outage, profile)
 
 
 def _all_plans(scheduler: PackScheduler, backend: Backend, next_plan: NextPlan) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.canonical import to_dict
+from memsweep.errors import StorageError
 from memsweep.outcome import Outcome
 from memsweep.sweep.backend import Backend
 from memsweep.sweep.driver.limits import ActiveLimits, Limits, sigint_restored
 from memsweep.sweep.driver.progress import Snapshot, WorkCounter
+from memsweep.sweep.driver.storage_outage import StorageOutage
 from memsweep.sweep.planning.chain_values import never_reached
 from memsweep.sweep.planning.identity import Arithmetic, pack_identity
 from memsweep.sweep.planning.resources import threads
@@ -36,6 +39,8 @@ _DEATHS = 3
 
 _NODE_LOSSES = 10
 """A pack that lost its node so often may be what brings nodes down; from then on a loss counts as a death."""
+
+_LOOK_INTERVAL = 0.5  # seconds between two looks at a storage that fails, while nothing runs
 
 _NO_REPORT: Failure = {
     "outcome": str(Outcome.FAILED),
@@ -60,6 +65,7 @@ class PackScheduler:
         results: identity -> outcome of each trial that has a result now.
         failures: identity -> failure of each trial that failed for good.
         phases: where the workers' time went.
+        outage: what the storage does not take. Nothing is started meanwhile.
     """
 
     def __init__(
@@ -75,6 +81,7 @@ class PackScheduler:
         self.results: dict[str, str] = {}
         self.failures: dict[str, Failure] = {}
         self.phases = Phases()
+        self.outage = StorageOutage(store)
         self._store, self._journal, self._on_progress, self._deliver = store, journal, on_progress, deliver
         self._workspace, self._limits = workspace, limits or ActiveLimits(Limits())
         self._waiting = _jobs(plan, workspace, store.location.uri)
@@ -86,6 +93,9 @@ class PackScheduler:
         # trials that ran out of memory, or died, while others ran beside them; chains whose worker died
         self._retry_alone: list[PackJob] = []
         self._beside_others = False
+        self._stopped = False  # because the storage failed for too long
+        self._unstarted: dict[str, PackJob] = {}  # of the backend's present jobs, by pack
+        self._postponed: list[PackJob] = []  # what their workers left out, because the storage failed
 
     def add(self, plan: Plan) -> None:
         """Continues with a plan that has more trials: its packs wait now; its other trials have ended."""
@@ -166,12 +176,41 @@ class PackScheduler:
         self._show()
 
     def _submit(self, backend: Backend, jobs: list[PackJob], at_once: int) -> None:
-        with sigint_restored():
-            backend.run(jobs, at_once, self)
+        while jobs:
+            self._unstarted = {job.pack: job for job in jobs}
+            with sigint_restored():
+                backend.run(jobs, at_once, self)
+            self._wait_for_storage()
+            jobs, self._postponed = [*self._unstarted.values(), *self._postponed], []
+
+    def _wait_for_storage(self) -> None:
+        """Returns when the storage has taken everything.
+
+        Raises:
+            KeyboardInterrupt: its time is over.
+        """
+        while self.outage.cause:
+            self._offer()
+            if self.outage.cause:
+                time.sleep(_LOOK_INTERVAL)
+
+    def _offer(self) -> None:
+        """Offers the storage what it did not take; stops the run when its time is over."""
+        self._settle(self.outage.offer())
+        if self.outage.over and not self._stopped:
+            self._stopped = True
+            self._limits.stop()
+
+    def may_start(self) -> bool:
+        return not self.outage.cause
 
     def started(self, job: PackJob) -> None:
+        self._unstarted.pop(job.pack, None)
         self._work.started(job.pack, sum(self._cost[name] for name, _ in job.members))
-        crash_report.pop(self._store, job.pack)  # of an earlier driver's worker
+        try:
+            crash_report.pop(self._store, job.pack)  # of an earlier driver's worker
+        except StorageError as error:
+            self.outage.add(error.cause)
         self._journal.note((name for name, _ in job.members if name not in self.results), State.RUNNING)
         self._journal.flush()  # a trial may take this process down
         self._show()
@@ -179,6 +218,7 @@ class PackScheduler:
     def advanced(self, job: PackJob, fraction: float) -> None:
         self._work.advanced(job.pack, fraction)
         self._journal.flush_if_due()
+        self._offer()
         self._show()
 
     def finished(self, job: PackJob, report: PackReport) -> None:
@@ -190,12 +230,45 @@ class PackScheduler:
         else:
             for name, failure in report.failed.items():
                 self._failed(job, name, failure, culprit=name in report.culprits)
-        for name, _ in job.members:
-            if name not in report.finished and name not in report.failed:
+        ended = report.finished.keys() | report.failed.keys() | report.unstored.keys()
+        left = [name for name, _ in job.members if name not in ended]
+        if report.outage:
+            self.outage.add(report.outage, report.unstored)
+            self._offer()
+            self._left_out(job, left, report)
+        else:
+            for name in left:
                 self._failed(job, name, _NO_REPORT, culprit=True)
         self._show()
 
+    def _left_out(self, job: PackJob, names: list[str], report: PackReport) -> None:
+        """A worker left these trials out, because the storage failed: they wait until it works again.
+
+        Where it works for the driver, and the worker got nothing done, it counts as a death of the worker: its node
+        may lack a mount or a key.
+        """
+        if not names:
+            return
+        left = _with_members(job, tuple(member for member in job.members if member[0] in names))
+        if self.outage.cause or len(names) < len(job.members):
+            self._journal.note(names, State.QUEUED)
+            self._postponed.append(left)
+            return
+        error = f"StorageError: {report.outage}. The driver can use the storage: look at the worker's node."
+        suspects = names[:1] if _chained(job) else names
+        self._deaths.update(suspects)
+        self._lost(left, suspects, {"outcome": str(Outcome.FAILED), "error": error, "traceback": ""})
+
     def died(self, job: PackJob, failure: Failure) -> None:
+        try:
+            self._worker_died(job, failure)
+        except StorageError as error:  # nobody can tell now what it had stored
+            self._work.ended(job.pack)
+            self.outage.add(error.cause)
+            self._left_out(job, [name for name, _ in job.members if name not in self.results], PackReport())
+        self._show()
+
+    def _worker_died(self, job: PackJob, failure: Failure) -> None:
         if (report := crash_report.pop(self._store, job.pack)) is not None:  # it ended itself, and left the cause
             with contextlib.suppress(ValueError, KeyError, TypeError):  # a report that was cut off
                 self.finished(job, PackReport.from_json(report))
@@ -214,7 +287,6 @@ class PackScheduler:
             suspects = unfinished[:1] if _chained(job) else unfinished
             self._deaths.update(suspects)
             self._lost(left, suspects, failure)
-        self._show()
 
     def _lost(self, job: PackJob, suspects: list[str], failure: Failure) -> None:
         """The worker of a job died: retries its trials, or gives up after three deaths of the first suspect."""
@@ -236,11 +308,12 @@ class PackScheduler:
         """All workers have ended; results that they stored before their packs had ended count like any other."""
         if interrupted:
             names = [name for name in self._cost if name not in self.results]
-            self._settle({name: self._stored(name) for name in names if self._store.has(name)})
+            with contextlib.suppress(StorageError):
+                self._settle({name: self._stored(name) for name in names if self._store.has(name)})
             running = [name for name in names if self._journal.trials[name].state is State.RUNNING]
             self._journal.note(running, State.PREEMPTED)
         self._journal.flush()
-        if self._journal.trouble:
+        if self._journal.trouble and not self.outage.cause:
             _log.warning("%s", self._journal.trouble)
 
     def _settle(self, outcomes: Mapping[str, str]) -> None:
@@ -280,7 +353,10 @@ class PackScheduler:
         self._work.settled(self._cost[name], failed=True)
         stored = {"study": job.study, "time": now(), **failure}
         self._journal.note([name], State(failure["outcome"]), failure=stored)
-        self._store.fail(name, stored)
+        try:
+            self._store.fail(name, stored)
+        except StorageError as error:
+            self.outage.add(error.cause, failures={name: stored})
         left = len(self._cost) > len(self.results) + len(self.failures)
         if left and not self._limits.reached and self._limits.over(0, len(self.failures)):
             self._limits.stop()

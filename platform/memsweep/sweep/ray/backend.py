@@ -63,7 +63,7 @@ class RayBackend:
             return
         from ray import tune
 
-        from memsweep.sweep.ray.callbacks import RunnerCallback
+        from memsweep.sweep.ray.callbacks import GatedVariants, RunnerCallback
 
         by_pack = {job.pack: replace(job, card_bytes=self._card_bytes) for job in jobs}
         callback = RunnerCallback(by_pack, events)
@@ -85,7 +85,9 @@ class RayBackend:
                 trainable,
                 param_space={"pack": tune.sample_from(lambda: next(names))},
                 tune_config=tune.TuneConfig(
-                    num_samples=len(jobs), max_concurrent_trials=min(at_once, len(jobs)), reuse_actors=True
+                    search_alg=GatedVariants(events.may_start, min(at_once, len(jobs))),
+                    num_samples=len(jobs),
+                    reuse_actors=True,
                 ),
                 run_config=tune.RunConfig(
                     name="packs",
@@ -100,7 +102,8 @@ class RayBackend:
             if self._head.dead_part:
                 cause = f"its {self._head.dead_part} was killed (often for lack of memory) or crashed"
                 raise ClusterLost(f"Ray on this machine is gone: {cause}")
-            raise KeyboardInterrupt
+            if callback.running or events.may_start():
+                raise KeyboardInterrupt
 
 
 @dataclass(frozen=True)

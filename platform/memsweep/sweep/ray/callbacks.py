@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ray.exceptions import OutOfMemoryError, RayActorError
 from ray.tune import Callback
+from ray.tune.search.basic_variant import BasicVariantGenerator
 
 from memsweep.outcome import Outcome
 from memsweep.redaction import without_secrets
@@ -21,10 +23,11 @@ class RunnerCallback(Callback):
 
     Attributes:
         open: pack -> job of the jobs that have not ended; each ends exactly once.
+        running: packs of those of them that have started.
     """
 
     def __init__(self, jobs: dict[str, PackJob], events: Events) -> None:
-        self.open = dict(jobs)
+        self.open, self.running = dict(jobs), set[str]()
         self._events = events
         self._kills = KernelKills()
         self._peaks: dict[str, int] = {}  # bytes, by pack, in the worker's last report
@@ -39,6 +42,7 @@ class RunnerCallback(Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         if (job := self._job(trial)) is not None:
+            self.running.add(job.pack)
             self._events.started(job)
 
     def on_trial_result(
@@ -48,7 +52,7 @@ class RunnerCallback(Callback):
         if job is None:
             return
         if "report" in result:
-            del self.open[job.pack]
+            self._close(job)
             self._events.finished(job, PackReport.from_json(result["report"]))
         else:
             self._peaks[job.pack] = int(result.get("peak_memory", 0))
@@ -57,11 +61,37 @@ class RunnerCallback(Callback):
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         job = self._job(trial)
         if job is not None:  # else the worker died after its report, which is no harm
-            del self.open[job.pack]
+            self._close(job)
             self._events.died(job, _failure_of(trial, self._kills, self._peaks.get(job.pack, 0)))
+
+    def _close(self, job: PackJob) -> None:
+        del self.open[job.pack]
+        self.running.discard(job.pack)
 
     def _job(self, trial: Any) -> PackJob | None:
         return self.open.get(trial.config["pack"])
+
+
+class GatedVariants(BasicVariantGenerator):
+    """Gives Tune its trials, and none while no job may be started; where none runs then, the experiment ends.
+
+    Args:
+        may_start: whether a job may be started now.
+        at_once: trials at a time.
+    """
+
+    def __init__(self, may_start: Callable[[], bool], at_once: int) -> None:
+        super().__init__(max_concurrent=at_once)
+        self._may_start = may_start
+
+    def is_finished(self) -> bool:
+        return not self._may_start() or bool(super().is_finished())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # Tune saves it to restore a run; our runs are restored from the store
+
+    def get_state(self) -> dict[str, Any]:
+        return {}
 
 
 def _failure_of(trial: Any, kills: KernelKills, peak: int) -> Failure:

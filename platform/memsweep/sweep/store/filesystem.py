@@ -18,7 +18,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from memsweep.errors import StoreError
+from memsweep.errors import StorageError, StoreError
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.store.retry import with_retries
 
@@ -305,16 +305,17 @@ class FileSlot:
 
 @contextlib.contextmanager
 def storage_errors(verb: str, where: object) -> Iterator[None]:
-    """Turns errors of the storage into ``StoreError`` with advice.
+    """Turns errors of the storage into ``StorageError`` with advice.
 
     Raises:
-        StoreError: for an OSError of the body, or pyarrow's ValueError about an address.
+        StorageError: for an OSError of the body, or pyarrow's ValueError about an address.
     """
     try:
         yield
     except (OSError, ValueError) as error:
-        cause = without_secrets(str(getattr(error, "strerror", None) or error))
-        raise StoreError(
-            f"cannot {verb} {where}: {cause}. Check the free space and the permissions there, then run the same "
-            "command again: finished results are kept."
+        cause = without_secrets(" ".join(str(getattr(error, "strerror", None) or error).split())).rstrip(".")
+        raise StorageError(
+            f"cannot {verb} {where}: {cause}",
+            "Check the free space and the permissions there, then run the same command again: finished results are "
+            "kept.",
         ) from error

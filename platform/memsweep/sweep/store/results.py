@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from memsweep.errors import StoreError, one_of
 from memsweep.sweep.store import record as records_json
 from memsweep.sweep.store import tables as table_files
+from memsweep.sweep.store.fallback import FallbackSlot, fallback_folder
 from memsweep.sweep.store.filesystem import FileSlot, Location, at_once, storage_errors
 from memsweep.sweep.store.record import Record, StoredFailure
 from memsweep.sweep.store.tables import LATER, TABLES
@@ -110,8 +111,18 @@ class Store:
         Raises:
             StoreError: the record or a table is malformed, or the storage cannot take it; nothing is stored then.
         """
-        if self.has(identity):
-            return False
+        return self.commit(identity, self.encode(identity, record, tables))
+
+    @staticmethod
+    def encode(identity: str, record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> dict[str, bytes]:
+        """The files of a result, for ``commit``: path in the study's folder -> content, the record last.
+
+        Args:
+            identity, record, tables: see ``write``.
+
+        Raises:
+            StoreError: the record or a table is malformed.
+        """
         unknown = set(tables) - set(TABLES)
         if unknown:
             raise StoreError(
@@ -122,7 +133,24 @@ class Store:
         data = {name: table_files.to_parquet(name, tables.get(name), identity) for name in TABLES}
         whole = {**record, "files": {name: _digest(content) for name, content in data.items()}}
         files = {_table(name, identity): content for name, content in data.items()}
-        self._commit(files | {_record(identity): records_json.encode(whole)})
+        return files | {_record(identity): records_json.encode(whole)}
+
+    def commit(self, identity: str, files: Mapping[str, bytes]) -> bool:
+        """Add a result by its files, see ``write``.
+
+        Args:
+            identity: of the trial.
+            files: as ``encode`` gives them.
+
+        Returns:
+            Whether this call stored the result (False: it was here already).
+
+        Raises:
+            StorageError: the storage does not take it; nothing is stored then.
+        """
+        if self.has(identity):
+            return False
+        self._commit(files)
         self._forget_failure(identity)
         return True
 
@@ -135,17 +163,15 @@ class Store:
         Raises:
             StoreError: ``other`` does not hold it, or holds it damaged.
         """
-        if self.has(identity):
-            return False
         record = other.record(identity)
         data = {name: other._bytes_of(name, record) for name in _tables_with_files(record)}
         for name, content in data.items():  # a damaged result must not spread
             table_files.from_parquet(name, content, identity, f"{other.location}/{_table(name, identity)}")
         with storage_errors("read", other.location):
-            commit = other.location.read(_record(identity))
-        self._commit({_table(name, identity): content for name, content in data.items()} | {_record(identity): commit})
-        self._forget_failure(identity)
-        return True
+            last = other.location.read(_record(identity))
+        return self.commit(
+            identity, {_table(n, identity): part for n, part in data.items()} | {_record(identity): last}
+        )
 
     def set_aside(self, identity: str) -> None:
         """Move the files of a result to ``.set-aside``, record first, so that it is computed again.
@@ -290,9 +316,10 @@ class Store:
         failures = zip(names, at_once(self._stored_failure, names), strict=True)
         return {name: failure for name, failure in failures if failure is not None}
 
-    def slot(self, name: str) -> FileSlot:
-        """The file of the checkpoint of this name."""
-        return (self.location / CHECKPOINTS).slot(f"{name}.pt")
+    def slot(self, name: str) -> FallbackSlot:
+        """The file of the checkpoint of this name; it lies on this machine while the storage does not take it."""
+        places = (self.location, fallback_folder(self.location))
+        return FallbackSlot(*((place / CHECKPOINTS).slot(f"{name}.pt") for place in places))
 
     def forget_checkpoints(self) -> None:
         """Delete all checkpoints of a study that has ended.
@@ -301,6 +328,7 @@ class Store:
             StoreError: the storage does not allow it.
         """
         with storage_errors("write", self.location):
+            (fallback_folder(self.location) / CHECKPOINTS).delete_all()
             (self.location / CHECKPOINTS).delete_all()
 
     def state_slot(self, identity: str) -> FileSlot:

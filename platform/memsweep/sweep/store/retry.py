@@ -7,6 +7,8 @@ own few attempts.
 from __future__ import annotations
 
 import logging
+import math
+import os
 import random
 import re
 import threading
@@ -15,8 +17,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from memsweep.errors import ConfigError, StorageError
+
+VARIABLE = "MEMSWEEP_STORAGE_RETRY"
+"""Variable of the environment that says for how many seconds a storage that fails is tried again."""
 RETRY_SECONDS = 300.0
-"""Seconds of retries after which the error is raised."""
+"""Its default."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0  # seconds between two attempts
 _WARNING_INTERVAL = 60.0  # seconds
@@ -51,9 +57,31 @@ class _RetryState:
 _state = _RetryState()
 
 
+def retry_seconds() -> float:
+    """Seconds for which a storage that fails is tried again.
+
+    Raises:
+        ConfigError: the variable of the environment holds no number of seconds.
+    """
+    text = os.environ.get(VARIABLE) or str(RETRY_SECONDS)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        problem = f"{VARIABLE} must be a number of seconds from 0 (300 where it is not set), got {text!r}."
+        raise ConfigError([problem], "the environment")
+    return seconds
+
+
 @contextmanager
-def storage_retries(seconds: float = RETRY_SECONDS) -> Iterator[None]:
-    """Lets all threads of this process retry storage requests for this long; nested uses take the longest."""
+def storage_retries(seconds: float | None = None) -> Iterator[None]:
+    """Lets all threads of this process retry storage requests for this long; nested uses take the longest.
+
+    Args:
+        seconds: None for ``retry_seconds``.
+    """
+    seconds = retry_seconds() if seconds is None else seconds
     with _state.lock:
         _state.holders.append(seconds)
     try:
@@ -77,9 +105,30 @@ def with_retries(request: Callable[[], T]) -> T:
             waited = time.monotonic() - began
             if not is_transient(error) or waited >= _state.seconds:
                 raise
-            _warn(error)
+            warn(
+                f"the storage does not answer ({' '.join(str(error).split())[:200]}): requests are retried for up to "
+                f"{_state.seconds:.0f} s, and nothing is lost meanwhile"
+            )
         time.sleep(pause * random.uniform(0.5, 1.0))  # jitter, so that the workers of a cluster do not retry together
         pause = min(2.0 * pause, _LONGEST_PAUSE)
+
+
+def through_outages(action: Callable[[], T]) -> T:
+    """Returns the result of an action that may be repeated; repeats it while the storage fails, for whatever cause.
+
+    Raises:
+        StorageError: the error of the last attempt, when the time of the retries is over.
+    """
+    began = time.monotonic()
+    while True:
+        try:
+            return action()
+        except StorageError as error:
+            left = began + _state.seconds - time.monotonic()
+            if left <= 0:
+                raise
+            warn(f"{error.cause}. This is tried again for {left:.0f} s.")
+        time.sleep(min(_LONGEST_PAUSE, left))
 
 
 def is_transient(error: BaseException | None) -> bool:
@@ -94,14 +143,11 @@ def aws_error_code(message: str) -> str:
     return match.group(1) if match else ""
 
 
-def _warn(error: OSError) -> None:
+def warn(line: str) -> None:
+    """Logs a line about a storage that fails, unless another one was logged within the last minute."""
     with _state.lock:
         now = time.monotonic()
         if now - _state.warned < _WARNING_INTERVAL:
             return
         _state.warned = now
-    _log.warning(
-        "the storage does not answer (%s): requests are retried for up to %.0f s, and nothing is lost meanwhile",
-        " ".join(str(error).split())[:200],
-        _state.seconds,
-    )
+    _log.warning("%s", line)

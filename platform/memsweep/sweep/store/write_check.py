@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from memsweep.errors import MemsweepError, StoreError
+from memsweep.errors import StorageError, StoreError
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.store.filesystem import S3, Location, s3_filesystem
 from memsweep.sweep.store.retry import aws_error_code, is_transient
@@ -20,6 +20,7 @@ from memsweep.sweep.store.retry import aws_error_code, is_transient
 FREE_BYTES = 16 * 2**20
 """Least free bytes of the disk with which a sweep starts."""
 
+_ELSEWHERE = "or give another folder with --results"
 _PROBE = bytes(range(256)) * 1024
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _UNREACHABLE = "NETWORK_CONNECTION"
@@ -36,29 +37,35 @@ _CREDENTIALS = {
 }
 
 
-def check_writable(results: Location) -> None:
+def check_writable(results: Location, free: int = FREE_BYTES) -> None:
     """Check that files can be written to the results folder; a failed check leaves no files or folders behind.
 
+    Args:
+        results: the folder.
+        free: bytes that must be free, where this is a disk.
+
     Raises:
-        StoreError: they cannot; the message says why and what to do.
+        StorageError: they cannot; the message says why and what to do.
+        StoreError: it does not give back what was written to it.
     """
     if results.local is None:
         _try_bucket(results)
     else:
-        _try_folder(results, results.local)
+        _try_folder(results, results.local, free)
 
 
-def _try_folder(results: Location, folder: Path) -> None:
+def _try_folder(results: Location, folder: Path, needed: int) -> None:
     existing = _nearest(folder)
     if not existing.is_dir():
-        raise StoreError(
-            f"results cannot go to {folder}: {existing} is a file, not a folder. Move it away, or give another folder "
-            "with --results."
+        raise StorageError(
+            f"results cannot go to {folder}: {existing} is a file, not a folder",
+            f"Move it away, {_ELSEWHERE}.",
         )
-    free = shutil.disk_usage(existing).free
-    if free < FREE_BYTES:
-        raise _full(folder, f"{free / 2**20:.1f} MiB are free")
-    with _remove_new_folders(folder, existing), _local_errors(folder):
+    with _local_errors(folder, needed):
+        free = shutil.disk_usage(existing).free
+    if free < needed:
+        raise _full(folder, f"{free / 2**20:.1f} MiB are free", needed)
+    with _remove_new_folders(folder, existing), _local_errors(folder, needed):
         probe = results / f".probe.{uuid.uuid4().hex}"
         try:
             probe.write("probe", _PROBE)
@@ -93,34 +100,30 @@ def _remove_new_folders(folder: Path, existing: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _local_errors(folder: Path) -> Iterator[None]:
+def _local_errors(folder: Path, needed: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _local_fault(folder, error) from error
+        raise _local_fault(folder, error, needed) from error
 
 
-def _local_fault(folder: Path, error: OSError) -> StoreError:
+def _local_fault(folder: Path, error: OSError, needed: int) -> StorageError:
+    what = f"results cannot be written to {folder}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return _full(folder, "there is no space, or your quota is used up")
+        return _full(folder, "there is no space, or your quota is used up", needed)
     if error.errno == errno.EROFS:
-        return StoreError(
-            f"results cannot be written to {folder}: its file system is read-only. Give another folder with --results."
-        )
+        return StorageError(f"{what}: its file system is read-only", "Give another folder with --results.")
     if error.errno in (errno.EACCES, errno.EPERM):
-        return StoreError(
-            f"results cannot be written to {folder}: {_user()} may not write there. Change its permissions or its "
-            "owner, or give another folder with --results."
+        return StorageError(
+            f"{what}: {_user()} may not write there", f"Change its permissions or its owner, {_ELSEWHERE}."
         )
-    return StoreError(
-        f"results cannot be written to {folder}: {error.strerror or error}. Give another folder with --results."
-    )
+    return StorageError(f"{what}: {error.strerror or error}", "Give another folder with --results.")
 
 
-def _full(folder: Path, what: str) -> StoreError:
-    return StoreError(
-        f"results cannot be written to {folder}: {what}, and a sweep needs at least {FREE_BYTES // 2**20} MiB to "
-        "start. Free some space there, or give another folder with --results."
+def _full(folder: Path, what: str, needed: int) -> StorageError:
+    return StorageError(
+        f"results cannot be written to {folder}: {what}, and at least {-(-needed // 2**20)} MiB are needed",
+        f"Free some space there, {_ELSEWHERE}.",
     )
 
 
@@ -158,30 +161,32 @@ def _try_object(results: Location, attempts: int) -> None:
         raise StoreError(f"{results} does not give back what was written to it. Give another location with --results.")
 
 
-def _bucket_fault(results: Location, error: Exception) -> MemsweepError:
+def _bucket_fault(results: Location, error: Exception) -> StorageError:
     code, detail = _parts(str(error))
     bucket = results.uri.removeprefix(S3).partition("/")[0]
     where = _endpoint()
     missing = [name for name in _KEYS if not os.environ.get(name)]
     if code == "NO_SUCH_BUCKET":
-        return StoreError(
-            f"there is no bucket {bucket!r} at {where}. Create it (aws s3 mb {S3}{bucket}), or give another with "
-            "--results; for another service than Amazon's, AWS_ENDPOINT_URL is its address."
+        return StorageError(
+            f"there is no bucket {bucket!r} at {where}",
+            f"Create it (aws s3 mb {S3}{bucket}), or give another with --results; for another service than Amazon's, "
+            "AWS_ENDPOINT_URL is its address.",
         )
     if code in _CREDENTIALS or (missing and re.search("HTTP status 40[013]", code)):
         seen = f"{' and '.join(missing)} not set" if missing else f"as user {os.environ[_KEYS[0]]!r}"
-        return StoreError(
-            f"{where} refuses to write to bucket {bucket!r} ({seen}; {detail}). Set {' and '.join(_KEYS)} to a key "
-            "that may read, write, list and delete there."
+        return StorageError(
+            f"{where} refuses to write to bucket {bucket!r} ({seen}; {detail})",
+            f"Set {' and '.join(_KEYS)} to a key that may read, write, list and delete there.",
         )
     if code == _UNREACHABLE:
-        return StoreError(
-            f"{where} does not answer ({detail}). Look whether it runs and can be reached from here; "
-            "AWS_ENDPOINT_URL is its address, AWS_REGION its region."
+        return StorageError(
+            f"{where} does not answer ({detail})",
+            "Look whether it runs and can be reached from here; AWS_ENDPOINT_URL is its address, AWS_REGION its "
+            "region.",
         )
-    return StoreError(
-        f"results cannot be written to {results} at {where} ({detail}). Check AWS_ENDPOINT_URL, AWS_REGION and "
-        "the name of the bucket."
+    return StorageError(
+        f"results cannot be written to {results} at {where} ({detail})",
+        "Check AWS_ENDPOINT_URL, AWS_REGION and the name of the bucket.",
     )
 
 

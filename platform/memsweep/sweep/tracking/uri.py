@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -15,7 +16,7 @@ DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_LOGGING_LEVEL": "WARNING",
+    "MLFLOW_CONFIGURE_LOGGING": "false",  # it would write to the terminal
     # A request that fails is repeated twice within a second or two; longer outages are the tracker's.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "0",
@@ -26,7 +27,14 @@ _ENVIRONMENT = {
 
 
 def prepare_environment() -> None:
-    """Set the variables that MLflow reads at its import; values of the user stay."""
+    """Set the variables that MLflow reads at its import, where the user has not; nothing of it goes to the terminal.
+
+    The tracker says at the end what is not in MLflow, and why.
+    """
+    for name in ("mlflow", "alembic", "sqlalchemy"):
+        logger = logging.getLogger(name)
+        logger.propagate = False
+        logger.handlers = [logging.NullHandler()]
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from memsweep import registry
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.chain import chain_value, resolve_chain
-from memsweep.errors import StoreError
+from memsweep.errors import StorageError, StoreError
 from memsweep.sweep.planning.chain_values import carried_value
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identity, pack_identity
+from memsweep.sweep.store.fallback import UnstoredResult
 from memsweep.sweep.store.record import SCHEMA, Failure, now
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.retry import storage_retries
@@ -100,21 +101,27 @@ class PackReport:
         finished: identity -> outcome of each trial whose result is in the store.
         failed: identity -> failure (see ``memsweep.sweep.worker.failure``) of each trial without a result.
         culprits: identities in ``failed`` that failed alone, so that their failures are certainly their own.
+        unstored: identity -> result of each trial that has one which the storage did not take.
+        outage: why the storage could not be used; the worker then left out the other members. Empty where it could.
         seconds: phase -> wall-clock seconds, see ``memsweep.sweep.worker.timing``.
     """
 
     finished: dict[str, str] = field(default_factory=dict)
     failed: dict[str, Failure] = field(default_factory=dict)
     culprits: tuple[str, ...] = ()
+    unstored: dict[str, UnstoredResult] = field(default_factory=dict)
+    outage: str = ""
     seconds: dict[str, float] = field(default_factory=dict, compare=False)
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        unstored = {name: result.to_json() for name, result in self.unstored.items()}
+        return json.dumps(asdict(replace(self, unstored={})) | {"unstored": unstored})
 
     @classmethod
     def from_json(cls, text: str) -> PackReport:
         data = json.loads(text)
-        return cls(data["finished"], data["failed"], tuple(data["culprits"]), data["seconds"])
+        unstored = {name: UnstoredResult.from_json(result) for name, result in data["unstored"].items()}
+        return cls(**data | {"culprits": tuple(data["culprits"]), "unstored": unstored})
 
 
 class GroupFailedError(Exception):
@@ -167,7 +174,8 @@ def execute_pack(
     """Run the members of a pack that have no result yet, one program after the other, and store each result.
 
     Every error of a task's or a model's code becomes a failure in the report. Only a KeyboardInterrupt of the main
-    thread is raised again, because it is Ctrl-C.
+    thread is raised again, because it is Ctrl-C. The first result that the storage does not take ends the work: it
+    goes to the driver with the report.
 
     Args:
         job: the pack.
@@ -176,13 +184,16 @@ def execute_pack(
         together: the group of workers that computes them instead.
     """
     worker = _Worker(job, Store(job.folder), run or _run_pack(), together)
-    with worker.phases.phase(STARTING):
-        todo = worker.start()
-    with memory_limit(0.0 if job.inline or together else job.memory):
-        if any(config.chain is not None for config in todo.values()):
-            worker.chain(todo, progress)
-        else:
-            worker.packs(todo, progress)
+    try:
+        with worker.phases.phase(STARTING):
+            todo = worker.start()
+        with memory_limit(0.0 if job.inline or together else job.memory):
+            if any(config.chain is not None for config in todo.values()):
+                worker.chain(todo, progress)
+            else:
+                worker.packs(todo, progress)
+    except StorageError as error:
+        worker.outage = error.cause
     return worker.report()
 
 
@@ -204,9 +215,13 @@ class _Worker:
     finished: dict[str, str] = field(default_factory=dict)
     failed: dict[str, Failure] = field(default_factory=dict)
     culprits: list[str] = field(default_factory=list)
+    unstored: dict[str, UnstoredResult] = field(default_factory=dict)
+    outage: str = ""
 
     def report(self) -> PackReport:
-        return PackReport(self.finished, self.failed, tuple(self.culprits), self.phases.seconds)
+        return PackReport(
+            self.finished, self.failed, tuple(self.culprits), self.unstored, self.outage, self.phases.seconds
+        )
 
     def start(self) -> dict[str, TrialConfig]:
         """The members that have no result yet; those with a result are finished, those with a broken config failed."""
@@ -219,7 +234,7 @@ class _Worker:
                 else:
                     todo[name] = _rebuild(name, data, self.job.arithmetic)
             except BaseException as error:  # an error of this member: the others run without it
-                if _is_stop(error):
+                if _ends_job(error):
                     raise
                 self.failed[name] = failure_of(error, hint=" ".join(broken))
                 self.culprits.append(name)
@@ -238,9 +253,7 @@ class _Worker:
     def _run_together(self, todo: dict[str, TrialConfig], progress: Progress) -> None:
         try:
             results, origin = self._computed(todo, list(todo.values()), progress, padded=True)
-            for name, result in zip(todo, results, strict=True):
-                self._write(name, result, origin)
-                self.finished[name] = str(result.outcome)
+            self._store_results(dict(zip(todo, results, strict=True)), origin)
             self._delete_checkpoints(todo)
         except BaseException as error:
             self._fail(todo, error)
@@ -254,14 +267,14 @@ class _Worker:
         for position, (name, config) in enumerate(todo.items()):
             share = partial(_part, progress, position, len(todo))
             try:
-                self.finished[name] = self._link(name, config, share)
+                self._link(name, config, share)
                 self._delete_checkpoints([name])
             except BaseException as error:
                 self._fail([name], error)
             share(1.0)
 
-    def _link(self, name: str, config: TrialConfig, progress: Progress) -> str:
-        """Run one trial of a chain and store it under its own identity and config; its outcome."""
+    def _link(self, name: str, config: TrialConfig, progress: Progress) -> None:
+        """Run one trial of a chain and store it under its own identity and config."""
         if (chain := config.chain) is None:
             raise RuntimeError(
                 f"the trial {name} is not chained, but its pack is: a fault of memsweep, please report it"
@@ -269,8 +282,7 @@ class _Worker:
         carried = carried_value(self.store, config, self.job.arithmetic)
         (result,), origin = self._computed([name], [resolve_chain(config, carried)], progress, padded=False)
         summary = result.summary | {chain.into.rpartition(".")[2]: chain_value(chain, carried)}
-        self._write(name, replace(result, config=config, summary=summary), origin)
-        return str(result.outcome)
+        self._store_results({name: replace(result, config=config, summary=summary)}, origin)
 
     def _computed(
         self, names: Collection[str], configs: list[TrialConfig], progress: Progress, *, padded: bool
@@ -325,33 +337,44 @@ class _Worker:
             with contextlib.suppress(OSError, StoreError):  # a file that stays costs only space
                 slot.delete()
 
-    def _write(self, name: str, result: TrialResult, origin: dict[str, Any]) -> None:
+    def _store_results(self, results: Mapping[str, TrialResult], origin: dict[str, Any]) -> None:
+        """Store results of trials that ran together.
+
+        Raises:
+            StorageError: the storage does not take one; it and those after it are in ``unstored``.
+        """
         with self.phases.phase(STORING):
-            record = {
-                "schema": SCHEMA,
-                "identity": name,
-                "study": self.job.study,
-                "outcome": str(result.outcome),
-                "config": to_dict(result.config),
-                "summary": result.summary,
-                "provenance": {**provenance.of_trial(result.config, self.job.arithmetic), **origin},
-            }
-            tables = {table: frame.assign(identity=name) for table, frame in result.tables.items()}
-            self.store.write(name, record, tables)
+            self.unstored = {name: self._encoded(name, result, origin) for name, result in results.items()}
+            for name, result in list(self.unstored.items()):
+                self.store.commit(name, result.files)
+                self.finished[name] = self.unstored.pop(name).outcome
+
+    def _encoded(self, name: str, result: TrialResult, origin: dict[str, Any]) -> UnstoredResult:
+        record = {
+            "schema": SCHEMA,
+            "identity": name,
+            "study": self.job.study,
+            "outcome": str(result.outcome),
+            "config": to_dict(result.config),
+            "summary": result.summary,
+            "provenance": {**provenance.of_trial(result.config, self.job.arithmetic), **origin},
+        }
+        tables = {table: frame.assign(identity=name) for table, frame in result.tables.items()}
+        return UnstoredResult(str(result.outcome), self.store.encode(name, record, tables))
 
     def _finish(self, name: str) -> None:
         self.finished[name] = str(self.store.record(name)["outcome"])
 
     def _fail(self, names: Collection[str], error: BaseException) -> None:
         """Note the error as the failure of the trials without a result; it may be of any kind, SystemExit included."""
-        if _is_stop(error):
+        if _ends_job(error):
             raise error
         self._note_failure(names, error.failure if isinstance(error, GroupFailedError) else failure_of(error))
         if not can_resume(error):
             self._delete_checkpoints(names)
 
     def _note_failure(self, names: Collection[str], failure: Failure) -> None:
-        for name in names:
+        for name in [name for name in names if name not in self.unstored]:
             if self.store.has(name):
                 self._finish(name)
             else:
@@ -398,12 +421,12 @@ def _part(progress: Progress, position: int, count: int, fraction: float) -> Non
     progress((position + fraction) / count)
 
 
-def _is_stop(error: BaseException) -> bool:
-    """Whether the backend or Ctrl-C ends the job.
+def _ends_job(error: BaseException) -> bool:
+    """Whether the storage, the backend or Ctrl-C ends the job.
 
     Signals reach the main thread only; in another thread it is the task that raises a KeyboardInterrupt.
     """
-    if isinstance(error, StoppedError):
+    if isinstance(error, StoppedError | StorageError):
         return True
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
