@@ -21,6 +21,7 @@ class Refusals:
 
     Attributes:
         pattern: of ``METHOD /path?query``; None refuses nothing. May be exchanged at any time.
+        status: HTTP status of a refusal.
         endpoint: the proxy's address.
         requests: all that came, as ``METHOD /path?query``.
     """
@@ -28,6 +29,7 @@ class Refusals:
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
         self.pattern: str | None = None
+        self.status = 503
         self.requests: list[str] = []
 
     def refuses(self, request: str) -> bool:
@@ -59,7 +61,7 @@ def _handler(port: int, refusals: Refusals) -> type[BaseHTTPRequestHandler]:
         def _serve(self) -> None:
             body = _body(self.rfile, self.headers)
             if refusals.refuses(f"{self.command} {self.path}"):
-                self._answer(503, {}, b"", 0)
+                self._answer(refusals.status, {}, b"", 0)
                 return
             upstream = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
             upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)

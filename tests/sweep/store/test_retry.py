@@ -64,8 +64,8 @@ def test_who_only_looks_is_told_at_once_and_a_checkpoint_waits_for_nobody(refusa
 def test_nobody_waits_for_what_waiting_does_not_mend(
     refusals: Refusals, place: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits: list[OSError] = []
-    monkeypatch.setattr("memsweep.sweep.store.retry._warn", waits.append)  # before each wait
+    waits: list[str] = []
+    monkeypatch.setattr("memsweep.sweep.store.retry.warn", waits.append)  # before each wait
     with storage_retries(60.0):
         with pytest.raises(OSError, match="NO_SUCH_BUCKET"):
             Location.at("s3://no-such-bucket/x").write("name", b"data")
