@@ -37,8 +37,7 @@ LISTED = {
 
 _SEARCH_NOTE = (
     "How settings are searched. Keys that begin with a section of a trial are searched fields, each with a domain: "
-    f"{FORM}; a domain may have a condition, when: {{path: value or [values]}}. The key first lists suggestions to "
-    "try first. All other keys:"
+    f"{FORM}; a domain may have a condition, when: {{path: value or [values]}}. All other keys:"
 )
 _INDENT = " " * 6
 _LIMITS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}

@@ -47,7 +47,7 @@ class CellSearch:
     """The search in one cell, or in all cells together (``scope: study``).
 
     Args:
-        search: space, settings and first suggestions.
+        search: space and settings.
         modes: ``min`` or ``max`` for each objective.
         training: of its cells; steps, validations and, under pbt, the settings at the start.
         fixed: dotted path -> value of the cell, for the conditions of the space.
@@ -175,7 +175,6 @@ class CellSearch:
             [one.suggestion for one in self._running],
             count,
             self._seed(),
-            self._search.first,
         )
         self._exhausted = not made
         return [Suggestion(start + place, one.values, one.memo) for place, one in enumerate(made)]

@@ -6,21 +6,22 @@ import dataclasses
 import hashlib
 import json
 import logging
+import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from memsweep.config.schema.canonical import to_dict
-from memsweep.config.schema.search import CELL, PBT
+from memsweep.config.schema.search import BALL_OF, CELL, PBT
 from memsweep.config.schema.training import Turn
-from memsweep.config.search.sections import confirm_data_seed, confirm_first_seed, modes
-from memsweep.config.search.suggestion import config_of, fixed_of, with_fresh_seeds
-from memsweep.errors import ConfigError, MemsweepError
+from memsweep.config.search.sections import modes
+from memsweep.config.search.suggestion import config_of, fixed_of, fresh_first_seed, with_fresh_seeds
+from memsweep.errors import ConfigError, MemsweepError, StoreError
 from memsweep.search.cell_search import CellSearch
-from memsweep.search.objectives import Objectives
 from memsweep.search.round_log import Observation, Round, RoundLog, Stage
 from memsweep.search.suggestions import SearchTrial, SuggestionState
+from memsweep.stability.comparison.metrics import median
 from memsweep.sweep.planning.identity import Arithmetic, identifying, identity
 from memsweep.sweep.planning.plan import PlannedTrial
 
@@ -225,12 +226,7 @@ class StudySearch:
         for rank, number in enumerate(running.search.winners(confirm.top), 1):
             stage = running.search.suggestions[number].stages[-1]
             for cell in running.cells:
-                config = with_fresh_seeds(
-                    self._config(stage, cell),
-                    confirm.seeds,
-                    confirm_first_seed(self._sweep.rows, confirm),
-                    confirm_data_seed(self._sweep.rows[cell], confirm),
-                )
+                config = with_fresh_seeds(self._config(stage, cell), confirm.seeds, fresh_first_seed(self._sweep.rows))
                 trials.append(SearchTrial(self._planned(config).identity, running.number, cell, number, rank=rank))
         return trials
 
@@ -239,18 +235,72 @@ class StudySearch:
         return self.trials.setdefault(name, PlannedTrial(name, config, self._arithmetic, after))
 
 
+class Objectives:
+    """Objectives of stored trials, each read once.
+
+    Args:
+        store: the study's results.
+        names: of metrics (``stability.comparison.metrics``).
+    """
+
+    def __init__(self, store: Store, names: Sequence[str]) -> None:
+        self._store, self._names = store, names
+        self._known: dict[str, tuple[float, ...]] = {}
+
+    def ended(self, identity: str, failed: Collection[str]) -> bool:
+        """Whether a trial has a result, or will not get one in this run."""
+        return identity in failed or self.of(identity) is not None
+
+    def of(self, identity: str) -> tuple[float, ...] | None:
+        """The objectives of a trial, medians over its seeds; None while it has no result that can be read.
+
+        Raises:
+            StoreError: the storage does not answer.
+        """
+        if identity not in self._known and self._store.has(identity):
+            try:
+                self._known[identity] = self._read(identity)
+            except StoreError as error:
+                if isinstance(error.__cause__, OSError) and self._store.location.local is None:
+                    raise
+                return None  # damaged: it runs again
+        return self._known.get(identity)
+
+    def mean(self, identities: Iterable[str]) -> tuple[float, ...] | None:
+        """The objectives of a suggestion over its trials, one in each cell; None where a trial has no result."""
+        values = [self.of(identity) for identity in identities]
+        known = [one for one in values if one is not None]
+        if not known or len(known) < len(values):
+            return None
+        return tuple(mean(column) for column in zip(*known, strict=True))
+
+    def _read(self, identity: str) -> tuple[float, ...]:
+        record = self._store.record(identity)
+        tables = self._store.tables(identity) if BALL_OF.keys() & set(self._names) else {}
+        return tuple(median(name, record["summary"], tables) for name in self._names)
+
+
+def mean(values: Sequence[float]) -> float:
+    """Geometric where all are positive, so that no cell outweighs the others by its scale; else arithmetic."""
+    if len(values) == 1 or not all(math.isfinite(value) for value in values):
+        return sum(values) / len(values)
+    if all(value > 0 for value in values):
+        return math.exp(math.fsum(map(math.log, values)) / len(values))
+    return math.fsum(values) / len(values)
+
+
 def _key(search: Search, cells: Sequence[TrialConfig]) -> str:
     """A hash of all that decides a search's suggestions besides the results: its cells, its space and its settings.
 
     The number of suggestions is not among it, so that a search can be prolonged; of a population it is.
     """
-    settings = to_dict(search.settings) | {"warm_start": ""}  # a constant: the sampler's seeds follow from this hash
+    settings = to_dict(search.settings) | {"warm_start": ""}
     if search.settings.scheduler.name != PBT:
         settings.pop("trials")
-    content = {
+    content = {  # with two constants, because the sampler's seeds follow from this hash
         "settings": settings,
         "space": {path: dataclasses.asdict(domain) for path, domain in search.space.items()},
-        "first": [dict(values) for values in search.first],
+        "first": [],
         "cells": [identifying(cell) for cell in cells],
     }
     text = json.dumps(content, sort_keys=True, default=str)

@@ -21,13 +21,11 @@ from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.training import Turn
 from memsweep.config.search.domains import domain_to_plain, read_domain
 from memsweep.config.search.sections import (
-    confirm_data_seed,
-    confirm_first_seed,
     modes,
     search_from_dict,
     search_to_dict,
 )
-from memsweep.config.search.suggestion import config_of, fixed_of, plain_at, with_fresh_seeds
+from memsweep.config.search.suggestion import config_of, fixed_of, fresh_first_seed, plain_at, with_fresh_seeds
 from memsweep.errors import ConfigError
 from memsweep.search.suggest.space import draw_all
 from memsweep.sweep.planning.plan import identified, make_plan
@@ -44,7 +42,6 @@ search:
   trials: 30
   objective: validation_loss
   scheduler: asha
-  first: [{{training: {{learning_rate: 0.01}}}}]
 confirm: {{seeds: 10}}
 """
 SMALL = f"{BASE}\nsearch: {{training.learning_rate: {{log_uniform: [1e-4, 1e-1]}}}}\n"
@@ -69,7 +66,6 @@ def test_the_form_of_a_study(whole: SweepConfig) -> None:
         "training.weight_decay": Domain("uniform", 0.0, 0.1, when={"model.activation": ("tanh",)}),
     }
     assert (search.settings.trials, search.settings.scheduler.name, modes(search)) == (30, "asha", ("min",))
-    assert search.first == ({"training.learning_rate": 0.01},)
     assert [row.model.width for row in sweep.rows] == [4, 8]
     assert [row.training.learning_rate for row in sweep.rows] == [0.01, 0.01]  # the default stands in a cell
     assert sweep.confirm == ConfirmConfig(seeds=10)
@@ -83,7 +79,6 @@ def test_the_form_of_a_study(whole: SweepConfig) -> None:
         (["search.scheduler=hyperband"], "settings.scheduler.name", "hyperband"),
         (["search.scheduler=none", "search.objective=[error,margin]"], "settings.objective", ("error", "margin")),
         (["search={trials: 7}"], "settings.trials", 7),
-        (["search.first=[]"], "first", ()),
     ],
 )
 def test_overrides_of_settings(tmp_path: Path, overrides: list[str], path: str, value: Any) -> None:
@@ -118,7 +113,6 @@ def test_overrides_of_the_space(whole: SweepConfig, tmp_path: Path, overrides: s
 def test_a_field_that_is_set_is_searched_no_more(tmp_path: Path) -> None:
     sweep = load(tmp_path, WHOLE, "training.learning_rate=0.02")
     assert {row.training.learning_rate for row in sweep.rows} == {0.02}
-    assert searched(sweep).first == ()
     assert load(tmp_path, WHOLE, "training.learning_rate=0.02,0.03").grid["training.learning_rate"] == (0.02, 0.03)
     assert "searches nothing" in only(problems(tmp_path, SMALL, "training.learning_rate=0.02"))
 
@@ -147,14 +141,11 @@ def test_overrides_that_are_refused(tmp_path: Path, override: str, fragment: str
 
 
 def test_fresh_seeds_come_after_all_of_the_search(whole: SweepConfig) -> None:
-    confirm, first = ConfirmConfig(seeds=3), whole.rows[0]
-    other = with_fresh_seeds(first, 4, 100, 7)
-    assert (other.training.seeds, other.training.first_seed, other.training.data_seed) == (4, 100, 7)
+    first = whole.rows[0]
+    other = with_fresh_seeds(first, 4, 100)
+    assert (other.training.seeds, other.training.first_seed, other.training.data_seed) == (4, 100, 1)
     assert dataclasses.replace(other, training=first.training) == first
-    assert confirm_first_seed([first, other], confirm) == 104
-    assert confirm_first_seed([first], ConfirmConfig(first_seed=50)) == 50
-    assert (confirm_data_seed(first, confirm), confirm_data_seed(other, confirm)) == (1, 8)
-    assert confirm_data_seed(first, ConfirmConfig(data_seed=3)) == 3
+    assert fresh_first_seed([first, other]) == 104
 
 
 def test_a_suggestion_is_laid_over_a_cell_like_an_entry_of_a_grid(tmp_path: Path) -> None:
@@ -230,16 +221,6 @@ def test_a_plan_holds_the_search(tmp_path: Path, whole: SweepConfig) -> None:
     assert [row["training"]["clip"] for row in plan.rows.values()] == [0.7, 0.7]
     assert list(plan.cells) == [to_dict(row) for row in whole.rows]
     assert plan.sweep() == whole
-
-
-def test_a_plan_without_a_search_says_nothing_of_one(tmp_path: Path) -> None:
-    sweep = load(tmp_path, BASE)
-    write_plan(tmp_path, make_plan(sweep, identified(sweep), ()), {}, sweep=sweep)
-    content = json.loads((tmp_path / "plan.json").read_text())
-    assert not {"search", "confirm", "cells"} & content.keys()
-    plan = read_plan(tmp_path)
-    assert plan is not None
-    assert plan.sweep() == sweep
 
 
 def test_describe_says_what_can_be_set() -> None:

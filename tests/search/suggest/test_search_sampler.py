@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memsweep.config.schema.search import Domain, SearchConfig
-from memsweep.errors import ConfigError
 from memsweep.search.suggest import space as spaces
 from memsweep.search.suggest.sampler import ask
 from memsweep.search.suggestions import Result, Suggestion
@@ -186,25 +185,6 @@ def test_several_objectives_with_infinite_ones(algorithm: str) -> None:
     if algorithm != "random":
         # y is bad for both objectives; chance would give a half
         assert np.mean([one.values["y"] for one, _ in told[len(told) // 2 :]]) < 0.4
-
-
-def test_first_values_come_first_and_lack_nothing() -> None:
-    first = [
-        {"model.width": 7, "model.parameterization": {"a": 1, "name": "best"}},
-        {"training.learning_rate": 0.5, "model.parameterization": "exp", "model.depth": 0.5},
-    ]
-    search = SearchConfig(algorithm="tpe")
-    new = ask(search, MIXED, {}, ["min"], [], [], 3, 0, first)
-    assert new[0].values["model.width"] == 7
-    assert new[0].values["model.parameterization"] == {"name": "best", "a": 1}
-    assert set(new[0].values) == set(MIXED)
-    assert new[1].values["training.learning_rate"] == 0.5
-    assert "model.depth" not in new[1].values, "a field that does not apply is not taken"
-    again = ask(search, MIXED, {}, ["min"], [(new[0], Result(0, (1.0,), 5))], [], 1, 0, first)
-    assert again[0].number == 1
-    assert again[0].values["training.learning_rate"] == 0.5
-    with pytest.raises(ConfigError, match="not among the choices"):
-        ask(search, MIXED, {}, ["min"], [], [], 1, 0, [{"model.parameterization": "cubic"}])
 
 
 def test_what_was_told_is_used() -> None:

@@ -9,7 +9,6 @@ from memsweep.config.core.merge import leaves, put, remove
 from memsweep.config.load.overrides import REMOVED, SEARCH, Overrides
 from memsweep.config.schema.search import KINDS
 from memsweep.config.search.domains import SECTIONS, WHEN, flatten_fields, split_fields
-from memsweep.config.search.sections import FIRST
 from memsweep.errors import did_you_mean
 
 
@@ -69,16 +68,7 @@ def _remove(fields: dict[str, Any], settings: dict[str, Any], path: str, problem
 def _without_fixed(fields: dict[str, Any], settings: dict[str, Any], changes: Overrides) -> dict[str, Any]:
     """The section without the searched fields to which the command line gives a value or an axis."""
     fixed = [leaf for path, value in [*changes.values, *changes.axes] for leaf, _ in leaves(value, path)]
-    fixed_fields = {field for field in fields for path in fixed if f"{path}.".startswith(f"{field}.")}
-    first = settings.get(FIRST)
-    if fixed_fields and isinstance(first, list | tuple):
-        kept = [_without(entry, fixed_fields) for entry in first]
-        settings = {**settings, FIRST: [entry for entry in kept if entry]}
-    return {**{path: value for path, value in fields.items() if path not in fixed_fields}, **settings}
-
-
-def _without(entry: Any, paths: set[str]) -> Any:
-    if not isinstance(entry, Mapping) or not entry:
-        return entry
-    flat = dict(leaves(entry))
-    return {path: value for path, value in flat.items() if not any(f"{path}.".startswith(f"{one}.") for one in paths)}
+    searched = {
+        path: value for path, value in fields.items() if not any(f"{leaf}.".startswith(f"{path}.") for leaf in fixed)
+    }
+    return {**searched, **settings}

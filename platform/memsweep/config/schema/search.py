@@ -185,15 +185,6 @@ class ConfirmConfig:
     top: int = setting(
         1, "how many of the best of each cell (of the Pareto front, with several objectives)", at_least=1
     )
-    first_seed: int | None = setting(
-        None, "first of the fresh seeds (left out: the one after the search's last)", at_least=0, at_most=2**31
-    )
-    data_seed: int | None = setting(
-        None,
-        "seed of the fresh data streams (left out: training.data_seed + 1)",
-        at_least=0,
-        at_most=2**31,
-    )
 
 
 @dataclass(frozen=True)
@@ -203,12 +194,10 @@ class Search:
     Attributes:
         settings: the search's own fields.
         space: dotted path of a trial's field -> its domain.
-        first: suggestions to try first, in order; fields they leave out are the sampler's.
     """
 
     settings: SearchConfig
     space: Mapping[str, Domain]
-    first: tuple[Mapping[str, Any], ...] = ()
 
 
 def same(value: Any, wanted: Any) -> bool:

@@ -5,20 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from memsweep.config.core.build import INVALID, build
-from memsweep.config.core.merge import leaves
-from memsweep.config.core.problems import UNKNOWN, Problem, join, sentence, show
+from memsweep.config.core.problems import UNKNOWN, Problem, sentence, show
 from memsweep.config.core.reflect import hints, keys, nested_config, part_config, parts, registered_kind
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.chain import CHAIN
-from memsweep.config.schema.search import METRICS, TEST, ConfirmConfig, Domain, Search, SearchConfig
+from memsweep.config.schema.search import METRICS, TEST, Domain, Search, SearchConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.domains import (
     FORM,
-    allowed_values,
     domain_to_plain,
     flatten_fields,
     read_domain,
@@ -28,7 +26,6 @@ from memsweep.errors import ConfigError, did_you_mean, one_of
 
 SEARCH: Final = "search"
 CONFIRM: Final = "confirm"
-FIRST: Final = "first"
 
 
 def read_search(data: Any, problems: list[str]) -> Search | None:
@@ -51,10 +48,9 @@ def read_search(data: Any, problems: list[str]) -> Search | None:
         form = "training.learning_rate: {log_uniform: [1e-4, 1e-1]}"
         rule = f"searches nothing. Name a field, as in {form}, or take the search out (~search on the command line)"
         problems.append(sentence(SEARCH, rule))
-    first = _first(written.pop(FIRST, None), space, problems)
     settings = _settings(written, problems)
     known = _valid_domains(space)
-    return None if settings is INVALID or not known else Search(settings, known, first)
+    return None if settings is INVALID or not known else Search(settings, known)
 
 
 def _valid_domains(space: Mapping[str, Domain | None]) -> dict[str, Domain]:
@@ -68,8 +64,7 @@ def _valid_domains(space: Mapping[str, Domain | None]) -> dict[str, Domain]:
 def search_to_dict(search: Search) -> dict[str, Any]:
     """Plain data in the form of the study file, every setting spelled out; ``search_from_dict`` reads it back."""
     space = {path: domain_to_plain(domain) for path, domain in search.space.items()}
-    first = {FIRST: [dict(values) for values in search.first]} if search.first else {}
-    return {**space, **to_dict(search.settings), **first}
+    return {**space, **to_dict(search.settings)}
 
 
 def search_from_dict(data: Any) -> Search | None:
@@ -92,18 +87,6 @@ def modes(search: Search) -> tuple[str, ...]:
         KeyError: a task's own metric has no usual direction, and none is written; a checked search has one.
     """
     return search.settings.mode or tuple(METRICS[name] for name in search.settings.objective)
-
-
-def confirm_first_seed(cells: Sequence[TrialConfig], confirm: ConfirmConfig) -> int:
-    """First of the fresh seeds: as written, or the one after the last that any cell of the search has."""
-    if confirm.first_seed is not None:
-        return confirm.first_seed
-    return max(cell.training.first_seed + cell.training.seeds for cell in cells)
-
-
-def confirm_data_seed(cell: TrialConfig, confirm: ConfirmConfig) -> int:
-    """Seed of a cell's fresh data streams: as written, or one more than the search's."""
-    return cell.training.data_seed + 1 if confirm.data_seed is None else confirm.data_seed
 
 
 def _settings(written: Mapping[str, Any], problems: list[str]) -> Any:
@@ -152,34 +135,3 @@ def _objective_problems(settings: SearchConfig) -> Iterator[str]:
     if own and not settings.mode:
         rule = f"is required with {own[0]}: say for each objective whether min or max is good"
         yield sentence(f"{SEARCH}.mode", rule)
-
-
-def _first(data: Any, space: Mapping[str, Domain | None], problems: list[str]) -> tuple[dict[str, Any], ...]:
-    """The suggestions to try first, each flat."""
-    if data is None:
-        return ()
-    at = join(SEARCH, FIRST)
-    if not isinstance(data, list | tuple):
-        problems.append(sentence(at, "must be a list of mappings, dotted path to value", show(data)))
-        return ()
-    first = []
-    for number, entry in enumerate(data):
-        if not isinstance(entry, Mapping) or not entry:
-            problems.append(sentence(f"{at}[{number}]", "must be a mapping, dotted path to value", show(entry)))
-            continue
-        values = dict(leaves(entry, whole=space))
-        for path, value in values.items():
-            problems += _first_problems(path, value, f"{at}[{number}]", space)
-        first.append(values)
-    return tuple(first)
-
-
-def _first_problems(path: str, value: Any, at: str, space: Mapping[str, Domain | None]) -> Iterator[str]:
-    if path not in space:
-        near = did_you_mean(path, space)
-        yield sentence(join(at, path), f"is not searched.{near} Searched: {', '.join(space) or 'nothing'}")
-        return
-    domain = space[path]
-    if domain is not None and not domain.contains(value):
-        whole = "a whole number " if domain.is_whole else ""
-        yield sentence(join(at, path), f"must be {whole}{allowed_values(domain)}, as its domain says", show(value))

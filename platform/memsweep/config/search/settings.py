@@ -31,7 +31,7 @@ from memsweep.config.schema.study import ResourcesConfig
 from memsweep.config.schema.training import TURNING
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.domains import domain_problems
-from memsweep.config.search.sections import confirm_data_seed, confirm_first_seed
+from memsweep.config.search.suggestion import fresh_first_seed
 from memsweep.config.search.trials import extreme_trials
 from memsweep.errors import did_you_mean, one_of
 
@@ -85,8 +85,7 @@ def confirm_problems(
         rule = f"must be at most search.trials, {search.settings.trials}: there are no more suggestions"
         yield sentence("confirm.top", rule, str(confirm.top))
     if cells:
-        yield from _seed_problems(confirm, cells)
-        yield from _data_problems(confirm, cells)
+        yield from _fresh_problems(cells)
 
 
 def _settings_problems(search: Search, cells: Sequence[TrialConfig]) -> Iterator[str]:
@@ -100,8 +99,6 @@ def _settings_problems(search: Search, cells: Sequence[TrialConfig]) -> Iterator
     if (count := len(cells) * settings.trials) > MOST_TRIALS:
         rule = f"makes {count:,} trials ({settings.trials:,} in each of {len(cells):,} cells), more than"
         yield sentence("search.trials", f"{rule} {MOST_TRIALS:,}. Take some out, or make several studies of it")
-    if len(search.first) > settings.trials:
-        yield sentence("search.first", f"has more suggestions ({len(search.first)}) than trials ({settings.trials})")
 
 
 def _algorithm_problems(search: Search) -> Iterator[str]:
@@ -203,25 +200,10 @@ def _population_problems(search: Search, scheduler: SchedulerConfig) -> Iterator
         yield sentence("search.trials", f"{rule}, or no suggestion is replaced", str(search.settings.trials))
 
 
-def _seed_problems(confirm: ConfirmConfig, cells: Sequence[TrialConfig]) -> Iterator[str]:
-    first = confirm_first_seed(cells, confirm)
-    end = first + confirm.seeds
-    ranges = [(cell.training.first_seed, cell.training.first_seed + cell.training.seeds) for cell in cells]
-    overlaps = [(start, stop) for start, stop in dict.fromkeys(ranges) if start < end and first < stop]
-    if overlaps:
-        start, stop = overlaps[0]
-        rule = f"seeds {first} to {end - 1} are not fresh: the search has {start} to {stop - 1}"
-        free = max(stop for _, stop in ranges)
-        yield sentence("confirm.first_seed", f"{rule}. Leave it out, or begin at {free} or later")
-    if first > _MOST_SEED:
-        yield sentence("confirm.first_seed", f"must be at most {_MOST_SEED}. Let the search begin lower", str(first))
-
-
-def _data_problems(confirm: ConfirmConfig, cells: Sequence[TrialConfig]) -> Iterator[str]:
-    searched = {cell.training.data_seed for cell in cells}
-    used = sorted(searched & {confirm_data_seed(cell, confirm) for cell in cells})
-    if used:
-        rule = f"{used[0]} is not fresh: the search has data of training.data_seed {used[0]}"
-        yield sentence("confirm.data_seed", f"{rule}. Give another one, {max(searched) + 1} say")
-    elif confirm.data_seed is None and max(searched) >= _MOST_SEED:
-        yield sentence("confirm.data_seed", "must be given where training.data_seed is the largest that there is")
+def _fresh_problems(cells: Sequence[TrialConfig]) -> Iterator[str]:
+    data_seeds = {cell.training.data_seed for cell in cells}
+    if max(data_seeds) >= _MOST_SEED or fresh_first_seed(cells) > _MOST_SEED:
+        yield sentence("confirm", f"needs seeds after the search's, at most {_MOST_SEED}. Let the search begin lower")
+    elif used := sorted(data_seeds & {cell.training.data_seed + 1 for cell in cells}):
+        rule = f"{used[0]} is not fresh: the data of a winner have training.data_seed + 1, and the search has them, too"
+        yield sentence("confirm", f"{rule}. Take seeds of data that are further apart")

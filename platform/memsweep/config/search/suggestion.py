@@ -41,16 +41,16 @@ def config_of(
     return trial
 
 
-def with_fresh_seeds(config: TrialConfig, seeds: int, first_seed: int, data_seed: int) -> TrialConfig:
-    """The trial with other initial weights and other data: all else is equal.
+def with_fresh_seeds(config: TrialConfig, seeds: int, first_seed: int) -> TrialConfig:
+    """The trial with other initial weights, and with the data streams of the next ``data_seed``: all else is equal."""
+    data_seed = config.training.data_seed + 1
+    training = dataclasses.replace(config.training, seeds=seeds, first_seed=first_seed, data_seed=data_seed)
+    return dataclasses.replace(config, training=training)
 
-    Raises:
-        ConfigError: the numbers are out of their fields' limits.
-    """
-    data = to_dict(config)
-    data["training"] |= {"seeds": seeds, "first_seed": first_seed, "data_seed": data_seed}
-    trial: TrialConfig = config_from(TrialConfig, data, "a trial on fresh seeds")
-    return trial
+
+def fresh_first_seed(cells: Sequence[TrialConfig]) -> int:
+    """The seed after the last that any cell of a search has."""
+    return max(cell.training.first_seed + cell.training.seeds for cell in cells)
 
 
 def fixed_of(cell: TrialConfig, space: Mapping[str, Domain]) -> dict[str, Any]:

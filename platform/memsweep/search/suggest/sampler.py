@@ -37,7 +37,6 @@ def ask(
     pending: Sequence[Suggestion],
     count: int,
     seed: int,
-    first: Sequence[Mapping[str, Any]] = (),
 ) -> list[Suggestion]:
     """What to try next: the same arguments give the same suggestions in any process (on one class of processor).
 
@@ -62,7 +61,6 @@ def ask(
         pending: suggestions that have not ended.
         count: how many to suggest.
         seed: decides all chance; another one for each question (each search, each round).
-        first: settings to start with: suggestion n has ``first[n]``, and the sampler's choice for fields not in it.
 
     Returns:
         New suggestions, numbered on; none equals another. Fewer than ``count`` where there are no
@@ -80,7 +78,7 @@ def ask(
         made: list[Suggestion] = []
         while len(made) < count:
             number += 1
-            if (new := question.next(number, first[number] if number < len(first) else {})) is None:
+            if (new := question.next(number)) is None:
                 break
             made.append(new)
         return made
@@ -158,10 +156,8 @@ class _Question:
             return TrialState.PRUNED, None, {result.steps: final[0]}
         return TrialState.COMPLETE, final, {}
 
-    def next(self, number: int, given: Mapping[str, Any]) -> Suggestion | None:
+    def next(self, number: int) -> Suggestion | None:
         """The next suggestion; None where every one there is has been made."""
-        if given and (suggestion := self._once(number, given)):
-            return suggestion
         if self._search.algorithm == GRID:
             left = self._left()  # the last field varies fastest
             return self._once(number, left[0]) if left else None
@@ -185,8 +181,7 @@ class _Question:
         import optuna
 
         if given:
-            known = {path: value for path, value in given.items() if path in self._distributions}
-            self._study.enqueue_trial({path: spaces.inward(self._space[path], known[path]) for path in known})
+            self._study.enqueue_trial({path: spaces.inward(self._space[path], given[path]) for path in given})
         trial = self._study.ask()
         values: dict[str, Any] = {}
         for path in self._distributions:

@@ -11,7 +11,6 @@ import numpy as np
 
 from memsweep.config.schema.search import CHOICE, INT, LOG_INT, LOG_UNIFORM, Domain, same
 from memsweep.config.search.domains import order
-from memsweep.errors import ConfigError
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -56,17 +55,9 @@ def distribution(domain: Domain) -> BaseDistribution:
 
 
 def inward(domain: Domain, value: Any) -> Any:
-    """A field's value as Optuna hears it: the index of a choice, a plain int or float.
-
-    Raises:
-        ConfigError: the value is no choice of the domain.
-    """
+    """A field's value as Optuna hears it: the index of a choice, a plain int or float."""
     if domain.kind == CHOICE:
-        for index, choice in enumerate(domain.values):
-            if same(value, choice):
-                return index
-        allowed = ", ".join(map(str, domain.values))
-        raise ConfigError([f"{value!r} is not among the choices of a searched field; allowed: {allowed}"])
+        return next(index for index, choice in enumerate(domain.values) if same(value, choice))
     return round(value) if domain.kind in (INT, LOG_INT) else float(value)
 
 
