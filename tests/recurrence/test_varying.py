@@ -84,13 +84,6 @@ def test_a_slope_may_be_the_same_for_all_steps_and_sequences():
     torch.testing.assert_close(varying_scan(slope, drive), varying_loop(slope, drive), rtol=1e-12, atol=1e-12)
 
 
-def test_a_slope_of_another_shape_or_type_is_refused():
-    with pytest.raises(ValueError, match=r"one dtype, got \[1, 2, 4, 1\]"):
-        varying_scan(rand(1, 2, 4, 1), rand(1, 2, 4, 3))
-    with pytest.raises(ValueError, match=r"complex128 and .* of torch.float64"):
-        varying_scan(rand(1, 2, 4, 3, dtype=torch.complex128), rand(1, 2, 4, 3))
-
-
 @pytest.mark.parametrize("size", SIZES)
 def test_gated_scan_is_the_loop(size):
     arguments = gated_arguments(*size)
@@ -137,7 +130,9 @@ def test_a_models_numbers_do_not_depend_on_company(request):
             assert torch.equal(together[1:2], alone)
 
 
-def test_a_gated_matrix_of_another_shape_is_refused():
+def test_what_does_not_fit_is_refused():
     drive, matrix, bias = gated_arguments(1, 2, 4, 3)
-    with pytest.raises(ValueError, match=r"matrix \[N, 3 M, M\] and a bias \[N, M\], got .* \[1, 9, 2\]"):
+    with pytest.raises(ValueError, match=r"matrix must have the shape \[1, 9, 3\], got \[1, 9, 2\]"):
         gated_scan(drive, matrix[..., :2], bias)
+    with pytest.raises(ValueError, match=r"slope must have the shape \[1, 2, 4, 9\], got \[1, 2, 4, 1\]"):
+        varying_scan(drive[..., :1], drive)

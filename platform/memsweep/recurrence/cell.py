@@ -59,12 +59,8 @@ class CellGradients:
     before: Tensor | None
 
 
-def check_cell(cell: Cell, leading: int, width: int, dtype: torch.dtype) -> None:
-    """Check that a cell fits states ``[N, B, T, M]`` of this type.
-
-    Raises:
-        ValueError: it does not fit; the message says which shape or type does.
-    """
+def check_cell(cell: Cell) -> None:
+    """Refuse an unknown activation, or a cell without what its activation or its exponential needs (ValueError)."""
     name = cell.activation
     if name not in CELL_ACTIVATIONS:
         allowed = one_of(CELL_ACTIVATIONS)
@@ -73,13 +69,6 @@ def check_cell(cell: Cell, leading: int, width: int, dtype: torch.dtype) -> None
         raise ValueError(f"a threshold belongs to modrelu and to no other activation; this is {name!r}")
     if cell.exponential and cell.gains is None:
         raise ValueError("an exponential needs its rates: give gains")
-    if cell.threshold is not None and list(cell.threshold.shape) != [leading, width]:
-        raise ValueError(f"a threshold must be [N, M] = {[leading, width]}, got {list(cell.threshold.shape)}")
-    if cell.gains is not None and (cell.gains.ndim != 2 or len(cell.gains) != leading or not cell.gains.shape[1]):
-        raise ValueError(f"gains must be [N, T] with N = {leading} and at least one step, got {list(cell.gains.shape)}")
-    for what, tensor in (("threshold", cell.threshold), ("gains", cell.gains)):
-        if tensor is not None and tensor.dtype != dtype:
-            raise ValueError(f"the {what} must have the dtype of the states, {dtype}, got {tensor.dtype}")
 
 
 def gains_of_steps(gains_NT: Tensor, steps: int) -> Tensor:

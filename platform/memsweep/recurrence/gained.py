@@ -5,7 +5,7 @@ and f'_t the derivative of a step's answer by its pre-activation a_t. Time runs 
 
     g_{t-1} = l_{t-1} + V' e_t,    e_t = f'_t g_t = dL/dx_t,    dL/dV = sum_t e_t h_{t-1}' .
 
-On a processor compiled code computes these (``compiled.gained_calls``), whose numbers depend neither on the other
+On a processor compiled code computes these (``CompiledGained``), whose numbers depend neither on the other
 models of a stack nor on threads. On a GPU, or where nothing can be compiled, plain torch does (``PlainGained``). Either
 is tested against a plain loop.
 
@@ -15,13 +15,16 @@ Letters: N leading dimension (replicas and copies), B batch, T time, S some step
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Protocol
+from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from memsweep.recurrence.activations import CODES
 from memsweep.recurrence.cell import (
+    MODRELU,
     Cell,
     CellGradients,
     check_cell,
@@ -31,34 +34,98 @@ from memsweep.recurrence.cell import (
     slopes,
     threshold_slopes,
 )
-from memsweep.recurrence.compiled.gained_calls import CompiledGained
+from memsweep.recurrence.compiled.library import Kernel, readable
+from memsweep.recurrence.layer import require_fit
 
-_AT_ONCE = 2**18
-"""Numbers for which slopes are computed at once: they stay in the cache until their steps come."""
+_CODES = CODES | {MODRELU: len(CODES)}
+_PLAIN, _FACTOR, _EXPONENTIAL = range(3)
+_FORWARD, _BACKWARD, _PRODUCTS = range(3)
 
 
-class Implementation(Protocol):
-    """The recurrence without autograd; the cell's gains are those of the steps, ``[N, T]``."""
+class CompiledGained(Kernel):
+    """The recurrence in compiled code, without autograd.
+
+    Every sequence of a model is computed by itself, and every row of its matrix's gradient: no number depends on other
+    models or on threads.
+    """
+
+    function = "gained"  # GainedCall of gained.cpp
+    numbers = ("work", "sigma", "kind", "batch", "horizon", "width", "model", "models", "first", "last")
+    tensors = (
+        *("matrix", "threshold", "gains", "before", "given", "inner", "found"),
+        *("of_threshold", "of_gains", "of_before"),
+    )
 
     def states(
         self, drive_NBTM: Tensor, matrix_NMM: Tensor, cell: Cell, before_NBM: Tensor | None, keep: bool
     ) -> tuple[Tensor, Tensor | None]:
         """States ``[N, B, T, M]``, a new tensor; with ``keep`` also the pre-activations, which ``gradients`` needs."""
+        states_NBTM = torch.empty_like(drive_NBTM, memory_format=torch.contiguous_format)
+        inner_NBTM = torch.empty_like(states_NBTM) if keep else None
+        given = {"given": drive_NBTM, "matrix": matrix_NMM, "before": before_NBM}
+        self._run(_FORWARD, cell, {**given, "inner": inner_NBTM, "found": states_NBTM})
+        return states_NBTM, inner_NBTM
 
     def gradients(
         self, grad_NBTM: Tensor, inner_NBTM: Tensor, matrix_NMM: Tensor, cell: Cell, required: frozenset[str]
     ) -> CellGradients:
-        """Gradients, by those of the states and by the pre-activations.
-
-        Args:
-            grad_NBTM: gradients of the states.
-            inner_NBTM: pre-activations.
-            matrix_NMM, cell: as for ``states``.
-            required: of ``threshold``, ``gains`` and ``before``.
-        """
+        """From gradients of the states, and pre-activations; ``required``: of ``threshold``, ``gains``, ``before``."""
+        leading, batch, horizon, width = grad_NBTM.shape
+        of_drive = torch.empty_like(grad_NBTM, memory_format=torch.contiguous_format)
+        # one sum per sequence, so that threads never add to the same number
+        sizes = {"threshold": width, "gains": horizon, "before": width}
+        sums = {name: of_drive.new_empty(leading, batch, size) for name, size in sizes.items() if name in required}
+        given = {"given": grad_NBTM, "matrix": matrix_NMM, "inner": inner_NBTM, "found": of_drive}
+        self._run(_BACKWARD, cell, {**given, **{f"of_{name}": tensor for name, tensor in sums.items()}})
+        return CellGradients(
+            of_drive,
+            sums["threshold"].sum(1) if "threshold" in sums else None,
+            sums["gains"].sum(1) if "gains" in sums else None,
+            sums.get("before"),
+        )
 
     def products(self, errors_NBTM: Tensor, states_NBTM: Tensor, before_NBM: Tensor | None) -> Tensor:
         """The matrix's gradient, sum over b and t of e_t h_{t-1}', ``[N, M, M]``; e: the gradients of the drive."""
+        leading, _, _, width = errors_NBTM.shape
+        products_NMM = errors_NBTM.new_zeros(leading, width, width)
+        named = {"given": errors_NBTM, "inner": states_NBTM, "before": before_NBM, "found": products_NMM}
+        self._run(_PRODUCTS, Cell("linear"), named)
+        return products_NMM
+
+    def _run(self, work: int, cell: Cell, named: dict[str, Tensor | None]) -> None:
+        given = named["given"]
+        assert given is not None
+        tensors = readable({**named, "threshold": cell.threshold, "gains": cell.gains}, given.dtype)
+        models, batch, horizon, width = given.shape
+        self.run(
+            tensors,
+            _shares(models, width if work == _PRODUCTS else batch),
+            work=work,
+            sigma=_CODES[cell.activation],
+            kind=_PLAIN if cell.gains is None else _EXPONENTIAL if cell.exponential else _FACTOR,
+            batch=batch,
+            horizon=horizon,
+            width=width,
+        )
+
+
+def _shares(models: int, rows: int) -> list[dict[str, int]]:
+    """Divides the work among torch's threads: a range of models, and a range of rows of each of them."""
+    threads = max(1, torch.get_num_threads())
+    if threads <= models:
+        edges = [part * models // threads for part in range(threads + 1)]
+        return [{"model": model, "models": end, "first": 0, "last": rows} for model, end in pairwise(edges)]
+    parts = max(1, min(-(-threads // max(1, models)), rows))
+    edges = [part * rows // parts for part in range(parts + 1)]
+    return [
+        {"model": model, "models": model + 1, "first": first, "last": last}
+        for model in range(models)
+        for first, last in pairwise(edges)
+    ]
+
+
+_AT_ONCE = 2**18
+"""Numbers for which slopes are computed at once: they stay in the cache until their steps come."""
 
 
 def gained_scan(drive_NBTM: Tensor, matrix_NMM: Tensor, cell: Cell, before_NBM: Tensor | None = None) -> Tensor:
@@ -79,8 +146,18 @@ def gained_scan(drive_NBTM: Tensor, matrix_NMM: Tensor, cell: Cell, before_NBM: 
     Raises:
         ValueError: an unknown activation, or shapes or dtypes that do not fit.
     """
-    _check(drive_NBTM, matrix_NMM, cell, before_NBM)
-    horizon = drive_NBTM.shape[2]
+    check_cell(cell)
+    models, batch, horizon, width = drive_NBTM.shape
+    require_fit(
+        drive_NBTM.dtype,
+        matrix=(matrix_NMM, [[models, width, width]]),
+        before=(before_NBM, [[models, batch, width]]),
+        threshold=(cell.threshold, [[models, width]]),
+        gains=(
+            cell.gains,
+            [[models, steps] for steps in cell.gains.shape[1:] if steps] if cell.gains is not None else [],
+        ),
+    )
     if not horizon:
         return drive_NBTM.clone()
     gains_NT = None if cell.gains is None else gains_of_steps(cell.gains, horizon)
@@ -100,39 +177,19 @@ def cell_slopes(pre_activations_NBM: Tensor, cell: Cell, step: int) -> Tensor:
         pre_activations_NBM: a_t, ``[N, B, M]``.
         cell: what a step does.
         step: t, from 0; beyond the gains the last one goes on.
-
-    Raises:
-        ValueError: an unknown activation, or shapes or dtypes that do not fit.
     """
-    leading, _, width = pre_activations_NBM.shape
-    check_cell(cell, leading, width, pre_activations_NBM.dtype)
     gains_N1 = None if cell.gains is None else gains_of_steps(cell.gains, step + 1)[:, step:]
     a_N1BM = pre_activations_NBM.unsqueeze(1)
     return slopes(a_N1BM, cell, gains_N1, evaluate(a_N1BM, cell, gains_N1)).squeeze(1)
 
 
-def _check(drive_NBTM: Tensor, matrix_NMM: Tensor, cell: Cell, before_NBM: Tensor | None) -> None:
-    if drive_NBTM.ndim != 4 or drive_NBTM.is_complex():
-        raise ValueError(f"a drive is real, [N, B, T, M], got {list(drive_NBTM.shape)} of {drive_NBTM.dtype}")
-    leading, batch, _, width = drive_NBTM.shape
-    expected = {"matrix": (matrix_NMM, [leading, width, width]), "state before": (before_NBM, [leading, batch, width])}
-    for what, (tensor, shape) in expected.items():
-        if tensor is None:
-            continue
-        if list(tensor.shape) != shape:
-            raise ValueError(f"a drive {list(drive_NBTM.shape)} needs a {what} {shape}, got {list(tensor.shape)}")
-        if tensor.dtype != drive_NBTM.dtype:
-            raise ValueError(f"the {what} must have the drive's dtype, {drive_NBTM.dtype}, got {tensor.dtype}")
-    check_cell(cell, leading, width, drive_NBTM.dtype)
-
-
-def _implementation(drive: Tensor) -> Implementation:
+def _implementation(drive: Tensor) -> CompiledGained | PlainGained:
     compiled = CompiledGained.load(drive.dtype) if drive.device.type == "cpu" else None
     return compiled or PlainGained()
 
 
 class PlainGained:
-    """``Implementation`` in plain torch, step after step.
+    """The same in plain torch, step after step; its methods are those of ``CompiledGained``.
 
     Both directions go in place through series that lie time before batch, ``[N, T, B, M]``: a step is one product
     and the cell's function. Slopes do not depend on later steps, so they are computed for many steps at once.

@@ -23,7 +23,49 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from memsweep.recurrence.compiled.gated_calls import CompiledGated
+from memsweep.recurrence.compiled.library import Kernel, readable, shares_of_rows
+from memsweep.recurrence.layer import require_fit
+
+
+class CompiledGated(Kernel):
+    """The states and their gradient; backward runs forward once more, and keeps the drive alone until then.
+
+    The numbers of one leading index do not depend on the others, nor on the number of threads.
+    """
+
+    function = "gated"  # GatedCall of gated.cpp
+    numbers = ("backward", "models", "batch", "horizon", "width")
+    tensors = ("matrix", "bias", "drive", "given", "found", "of_matrix", "of_bias")
+
+    def states(self, drive_NBTG: Tensor, matrix_NGM: Tensor, bias_NM: Tensor) -> Tensor:
+        """``[N, B, T, M]``, a new tensor."""
+        states_NBTM = drive_NBTG.new_empty(*drive_NBTG.shape[:3], bias_NM.shape[1])
+        self._run({"drive": drive_NBTG, "matrix": matrix_NGM, "bias": bias_NM, "found": states_NBTM})
+        return states_NBTM
+
+    def gradients(
+        self, grad_NBTM: Tensor, drive_NBTG: Tensor, matrix_NGM: Tensor, bias_NM: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Gradients by drive, matrix and bias."""
+        of_drive = torch.empty_like(drive_NBTG, memory_format=torch.contiguous_format)
+        of_matrix, of_bias = (
+            torch.zeros_like(weight, memory_format=torch.contiguous_format) for weight in (matrix_NGM, bias_NM)
+        )
+        given = {"drive": drive_NBTG, "matrix": matrix_NGM, "bias": bias_NM, "given": grad_NBTM}
+        self._run({**given, "found": of_drive, "of_matrix": of_matrix, "of_bias": of_bias})
+        return of_drive, of_matrix, of_bias
+
+    def _run(self, named: dict[str, Tensor]) -> None:
+        tensors = readable(named, named["drive"].dtype)
+        _, batch, horizon, _ = tensors["drive"].shape
+        self.run(
+            tensors,
+            shares_of_rows(tensors, "models"),
+            backward="given" in named,
+            batch=batch,
+            horizon=horizon,
+            width=tensors["bias"].shape[1],
+        )
 
 
 @dataclass(frozen=True)
@@ -67,13 +109,13 @@ def gated_scan(drive_NBTG: Tensor, matrix_NGM: Tensor, bias_NM: Tensor) -> Tenso
     Raises:
         ValueError: shapes that do not fit.
     """
-    leading, width = drive_NBTG.shape[0], drive_NBTG.shape[-1] // 3
-    shapes = [list(tensor.shape) for tensor in (matrix_NGM, bias_NM)]
-    if drive_NBTG.ndim != 4 or shapes != [[leading, 3 * width, width], [leading, width]]:
-        raise ValueError(
-            "a gated recurrence takes a drive [N, B, T, 3 M], a matrix [N, 3 M, M] and a bias [N, M], got "
-            f"{list(drive_NBTG.shape)}, {shapes[0]} and {shapes[1]}"
-        )
+    models, width = len(bias_NM), bias_NM.shape[-1]
+    require_fit(
+        drive_NBTG.dtype,
+        drive=(drive_NBTG, [[models, *drive_NBTG.shape[1:3], 3 * width]]),
+        matrix=(matrix_NGM, [[models, 3 * width, width]]),
+        bias=(bias_NM, [[models, width]]),
+    )
     tensors = (drive_NBTG, matrix_NGM, bias_NM)
     on_processor = drive_NBTG.device.type == "cpu" and not drive_NBTG.is_complex()
     compiled = CompiledGated.load(drive_NBTG.dtype) if on_processor else None

@@ -1,9 +1,6 @@
-"""A recurrent layer with its affine maps in and out: its weights, and what computes it in one pass.
+"""A recurrent layer with its affine maps in and out: its weights.
 
     h_t = leak h_{t-1} + gain sigma(u x_t + b + A h_{t-1}),   h_{-1} = 0,   y_t = c tau(h_t) + d
-
-``layer_outputs`` chooses between the implementations. Fused kernels (compiled C++, Triton) compute some kinds of layers
-and scans only. The two ``refused`` functions say why they do not compute the others.
 
 Letters: N models (replicas and copies), B batch, T time, M width, I inputs, O outputs.
 """
@@ -11,7 +8,7 @@ Letters: N models (replicas and copies), B batch, T time, M width, I inputs, O o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -93,38 +90,19 @@ class Gradients(NamedTuple):
         )
 
 
-class Implementation(Protocol):
-    """A layer's three operations, without autograd. Models that are not live are passed over: zeros."""
+def require_fit(dtype: torch.dtype, **given: tuple[Tensor | None, list[list[int]]]) -> None:
+    """Refuse tensors that do not fit: compiled code reads them without another look.
 
-    def outputs(self, layer: Layer, inputs_BTI: Tensor, live_N: Tensor) -> Tensor:
-        """y, ``[N, B, T, O]``."""
+    Args:
+        dtype: that all must have.
+        given: by its name, each tensor (None: left out) and the shapes that it may have.
 
-    def gradients(self, layer: Layer, inputs_BTI: Tensor, live_N: Tensor, grad_NBTO: Tensor) -> Gradients:
-        """Gradients by the weights, from the gradient by the outputs; states are computed again."""
-
-    def squared(
-        self, layer: Layer, inputs_BTI: Tensor, live_N: Tensor, targets_BTO: Tensor, weights_T: Tensor, gradient: bool
-    ) -> tuple[Tensor, Gradients | None]:
-        """sum_{b,t,o} w_t (y - target)^2, ``[N]``, and its gradient where ``gradient`` asks for it."""
-
-
-def refused_layer(folded: Layer, dtype: torch.dtype) -> str:
-    """Why no kernel computes such a layer in one pass; empty if the kernels know its kind."""
-    if dtype not in (torch.float64, torch.float32):
-        return f"the numbers are {dtype}"
-    if folded.leak not in (0.0, 1.0) or folded.gain != 1.0:
-        return "it wants a leak of 0 or 1 and a gain of 1"
-    if folded.activation != "linear" and folded.output != "linear":
-        return "it knows one activation, inside or outside the recurrence"
-    if folded.activation == "linear" and folded.leak:
-        return "a linear recurrence wants its leak within the matrix"
-    return ""
-
-
-def refused_scan(drive: Tensor, matrix: Tensor, activation: str, leak: float) -> str:
-    """Why no kernel computes the states of such a recurrence (see ``scan``); empty if the kernels know its kind."""
-    if leak not in (0.0, 1.0) or (activation == "linear" and leak):
-        return "it wants a leak of 0 or 1 (0 where the recurrence is linear)"
-    if drive.is_complex() and matrix.ndim == 3:
-        return "it knows no dense complex matrix"
-    return ""
+    Raises:
+        ValueError: a tensor has another shape or dtype.
+    """
+    for name, (tensor, allowed) in given.items():
+        if tensor is not None and list(tensor.shape) not in allowed:
+            shapes = " or ".join(map(str, allowed))
+            raise ValueError(f"{name} must have the shape {shapes}, got {list(tensor.shape)}")
+        if tensor is not None and tensor.dtype != dtype:
+            raise ValueError(f"all tensors must have one dtype, {dtype}, but {name} is {tensor.dtype}")

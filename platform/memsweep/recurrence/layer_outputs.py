@@ -22,12 +22,84 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from memsweep.recurrence.activations import activation_named
-from memsweep.recurrence.compiled.layer_calls import CompiledLayer
-from memsweep.recurrence.compiled.library import library
-from memsweep.recurrence.layer import Implementation, Layer, refused_layer
+from memsweep.recurrence.activations import CODES, activation_named
+from memsweep.recurrence.compiled.library import Kernel, library, readable
+from memsweep.recurrence.layer import Gradients, Layer, require_fit
 from memsweep.recurrence.scan import scan
-from memsweep.recurrence.triton.layer import TritonLayer, triton_refusal
+from memsweep.recurrence.triton.layer import TritonLayer, triton_knows
+
+_OUTPUTS, _GRADIENTS, _LOSS, _LOSS_AND_GRADIENTS = range(4)
+
+
+class CompiledLayer(Kernel):
+    """A layer's three operations on the processor, without autograd; models that are not live are passed over: zeros.
+
+    Every model is computed by itself, sequence block by sequence block, in the thread that has it: its bits do not
+    depend on the others, nor on the number of threads.
+    """
+
+    function = "layer"  # LayerCall of kernels.cpp
+    numbers = ("mode", "dense", "sigma", "tau", "carried", "models", "batch", "horizon", "width", "inputs", "outputs")
+    tensors = (
+        *("live", "x", "target", "weight", "encoder", "bias", "matrix", "readout", "offset", "y", "loss"),
+        *("of_encoder", "of_bias", "of_matrix", "of_readout", "of_offset"),
+    )
+
+    def outputs(self, layer: Layer, inputs_BTI: Tensor, live_N: Tensor) -> Tensor:
+        y_NBTO = inputs_BTI.new_zeros(layer.models, *inputs_BTI.shape[:2], layer.outputs)
+        self._run(_OUTPUTS, layer, inputs_BTI, live_N, {"y": y_NBTO})
+        return y_NBTO
+
+    def gradients(self, layer: Layer, inputs_BTI: Tensor, live_N: Tensor, grad_NBTO: Tensor) -> Gradients:
+        result = Gradients.zeros_like(layer)
+        self._run(_GRADIENTS, layer, inputs_BTI, live_N, {"y": grad_NBTO} | _fields(result))
+        return result
+
+    def squared(
+        self, layer: Layer, inputs_BTI: Tensor, live_N: Tensor, targets_BTO: Tensor, weights_T: Tensor, gradient: bool
+    ) -> tuple[Tensor, Gradients | None]:
+        loss_N = inputs_BTI.new_zeros(layer.models)
+        result = Gradients.zeros_like(layer) if gradient else None
+        tensors = {"target": targets_BTO, "weight": weights_T, "loss": loss_N} | (_fields(result) if result else {})
+        self._run(_LOSS_AND_GRADIENTS if gradient else _LOSS, layer, inputs_BTI, live_N, tensors)
+        return loss_N, result
+
+    def _run(self, mode: int, layer: Layer, inputs_BTI: Tensor, live_N: Tensor, more: dict[str, Tensor]) -> None:
+        batch, horizon, inputs = inputs_BTI.shape
+        masks = _masks(live_N)
+        self.run(
+            readable({"x": inputs_BTI} | layer.tensors() | more, inputs_BTI.dtype),
+            [{"live": mask.data_ptr()} for mask in masks],
+            mode=mode,
+            dense=layer.matrix.ndim == 3,
+            sigma=CODES[layer.activation],
+            tau=CODES[layer.output],
+            carried=layer.leak == 1.0,
+            models=layer.models,
+            batch=batch,
+            horizon=horizon,
+            width=layer.width,
+            inputs=inputs,
+            outputs=layer.outputs,
+        )
+
+
+def _masks(live_N: Tensor) -> list[Tensor]:
+    """Divides the live models among torch's threads: masks, ``[N]`` uint8."""
+    rows = torch.nonzero(live_N).flatten()
+    threads = min(torch.get_num_threads(), len(rows))
+    masks = [torch.zeros(len(live_N), dtype=torch.uint8) for _ in range(threads)]
+    for index, mask in enumerate(masks):
+        mask[rows[index::threads]] = 1
+    return masks
+
+
+def _fields(gradients: Gradients) -> dict[str, Tensor]:
+    """The gradients by the names of the C++ structure."""
+    return {f"of_{name}": tensor for name, tensor in gradients._asdict().items()}
+
+
+Implementation = CompiledLayer | TritonLayer
 
 
 def layer_outputs(layer: Layer, inputs_BTI: Tensor, live_N: Tensor | None = None) -> Tensor:
@@ -79,11 +151,17 @@ def squared_loss(
 
 def implementation(folded: Layer, inputs_BTI: Tensor) -> Implementation | None:
     """The fused implementation of a folded layer; None where plain torch computes it."""
-    if inputs_BTI.device.type == "cuda":
-        return None if triton_refusal(folded, inputs_BTI) else TritonLayer()
-    if inputs_BTI.device.type != "cpu" or refused_layer(folded, inputs_BTI.dtype):
-        return None
-    return CompiledLayer.load(inputs_BTI.dtype)
+    dtype, device, linear = inputs_BTI.dtype, inputs_BTI.device.type, folded.activation == "linear"
+    # kernels know one activation, inside or outside of the recurrence, and the leak of a linear layer in its matrix
+    known = (
+        dtype in (torch.float64, torch.float32)
+        and folded.leak in (0.0, 1.0)
+        and folded.gain == 1.0
+        and (not folded.leak if linear else folded.output == "linear")
+    )
+    if known and device == "cuda":
+        return TritonLayer() if triton_knows(folded, inputs_BTI) else None
+    return CompiledLayer.load(dtype) if known and device == "cpu" else None
 
 
 def kernels(dtype: torch.dtype, device: str = "cpu") -> str:
@@ -117,22 +195,17 @@ def _all_live(layer: Layer, live_N: Tensor | None) -> Tensor:
 def _check(layer: Layer, inputs_BTI: Tensor) -> None:
     activation_named(layer.activation)
     activation_named(layer.output)
-    models, width, outputs = layer.models, layer.width, layer.outputs
-    if inputs_BTI.ndim != 3 or layer.encoder.shape[-1] != inputs_BTI.shape[-1]:
-        raise ValueError(f"inputs {list(inputs_BTI.shape)} do not fit an encoder {list(layer.encoder.shape)}")
-    allowed = {
-        "bias": [[models, width]],
-        "matrix": [[models, width], [models, width, width]],
-        "readout": [[models, outputs, width]],
-        "offset": [[models, outputs]],
-    }
-    for name, shapes in allowed.items():
-        shape = list(getattr(layer, name).shape)
-        if shape not in shapes:
-            raise ValueError(f"{name} has the shape {shape}; allowed: {' or '.join(map(str, shapes))}")
-    kinds = {tensor.dtype for tensor in (*layer.tensors().values(), inputs_BTI)}
-    if len(kinds) > 1:
-        raise ValueError(f"weights and inputs must have one dtype, got {', '.join(sorted(map(str, kinds)))}")
+    models, width, inputs = layer.encoder.shape
+    outputs = layer.outputs
+    require_fit(
+        inputs_BTI.dtype,
+        inputs=(inputs_BTI, [[*inputs_BTI.shape[:2], inputs]]),
+        encoder=(layer.encoder, [[models, width, inputs]]),
+        bias=(layer.bias, [[models, width]]),
+        matrix=(layer.matrix, [[models, width], [models, width, width]]),
+        readout=(layer.readout, [[models, outputs, width]]),
+        offset=(layer.offset, [[models, outputs]]),
+    )
 
 
 class _Outputs(torch.autograd.Function):

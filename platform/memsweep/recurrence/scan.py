@@ -20,31 +20,67 @@ Letters: N leading dimension (replicas and copies), B batch, T time, M width.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from memsweep.recurrence.activations import Activation, activation_named
-from memsweep.recurrence.compiled.series_calls import CompiledScan
-from memsweep.recurrence.layer import refused_scan
+from memsweep.recurrence.activations import CODES, Activation, activation_named
+from memsweep.recurrence.compiled.library import Kernel, readable, shares_of_rows
+from memsweep.recurrence.layer import require_fit
 from memsweep.recurrence.padding import missing_units
 from memsweep.recurrence.steps import Steps, coupling
-from memsweep.recurrence.triton.scan import TritonScan, triton_refusal
+from memsweep.recurrence.triton.scan import TritonScan, triton_knows
+
+_DIAGONAL, _DENSE, _COMPLEX = range(3)
 
 
-class FusedScan(Protocol):
-    """The scan in one kernel, without autograd, with a leak of 0 or 1 and a gain of 1."""
+class CompiledScan(Kernel):
+    """h_t = leak h_{t-1} + sigma(x_t + A h_{t-1}) and its gradient, with a leak of 0 or 1 (0 where sigma is linear).
+
+    The numbers of one leading index do not depend on the others, nor on the number of threads.
+    """
+
+    function = "series"  # SeriesCall of kernels.cpp
+    numbers = ("backward", "kind", "sigma", "carried", "models", "batch", "horizon", "width")
+    tensors = ("matrix", "given", "states", "found", "of_matrix")
 
     def states(self, drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float) -> Tensor:
         """``[N, B, T, M]``, a new tensor."""
+        states_NBTM = torch.empty_like(drive_NBTM, memory_format=torch.contiguous_format)
+        self._run({"given": drive_NBTM, "matrix": matrix, "found": states_NBTM}, activation, leak)
+        return states_NBTM
 
     def gradients(
         self, grad_NBTM: Tensor, states_NBTM: Tensor, matrix: Tensor, activation: str, leak: float
     ) -> tuple[Tensor, Tensor]:
         """Gradients by the drive and by the matrix; those of complex numbers are conjugated, as torch's are."""
+        of_drive = torch.empty_like(grad_NBTM, memory_format=torch.contiguous_format)
+        of_matrix = torch.zeros_like(matrix, memory_format=torch.contiguous_format)  # the library adds to it
+        given = {"given": grad_NBTM, "states": states_NBTM, "matrix": matrix}
+        self._run({**given, "found": of_drive, "of_matrix": of_matrix}, activation, leak)
+        return of_drive, of_matrix
+
+    def _run(self, named: dict[str, Tensor], activation: str, leak: float) -> None:
+        _, batch, horizon, width = named["given"].shape
+        tensors = readable(named, named["found"].dtype)
+        matrix, is_complex = tensors["matrix"], tensors["matrix"].is_complex()
+        self.run(
+            tensors,
+            shares_of_rows(tensors, "models"),
+            backward="states" in named,
+            kind=_DENSE if matrix.ndim == 3 else _COMPLEX if is_complex else _DIAGONAL,
+            sigma=CODES[activation],
+            carried=leak == 1.0,
+            batch=batch,
+            horizon=horizon,
+            width=2 * width if is_complex else width,  # in real numbers
+        )
+
+
+FusedScan = CompiledScan | TritonScan
 
 
 def scan(drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float = 1.0, gain: float = 1.0) -> Tensor:
@@ -64,7 +100,8 @@ def scan(drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float = 1.0,
         ValueError: an unknown activation, or shapes or dtypes that do not fit.
     """
     sigma = activation_named(activation)
-    _check(drive_NBTM, matrix)
+    models, width = drive_NBTM.shape[0], drive_NBTM.shape[-1]
+    _require_fit(drive_NBTM, matrix, [[models, width], [models, width, width]])
     if sigma.is_linear:
         return _affine(drive_NBTM, matrix, sigma, leak, gain)
     if drive_NBTM.is_complex():
@@ -87,26 +124,19 @@ def linear_scan(eigenvalues_NM: Tensor, drive_NBTM: Tensor) -> Tensor:
     """
     dtype = torch.promote_types(eigenvalues_NM.dtype, drive_NBTM.dtype)
     eigenvalues_NM, drive_NBTM = eigenvalues_NM.to(dtype), drive_NBTM.to(dtype)
-    _check(drive_NBTM, eigenvalues_NM, dimensions=(2,))
+    _require_fit(drive_NBTM, eigenvalues_NM, [[drive_NBTM.shape[0], drive_NBTM.shape[-1]]])
     return _run(drive_NBTM, eigenvalues_NM, activation_named("linear"), 0.0, 1.0)
+
+
+def _require_fit(drive_NBTM: Tensor, matrix: Tensor, shapes: list[list[int]]) -> None:
+    of_series = [[*drive_NBTM.shape[:3], drive_NBTM.shape[-1]]]
+    require_fit(drive_NBTM.dtype, drive=(drive_NBTM, of_series), matrix=(matrix, shapes))
 
 
 def _affine(drive_NBTM: Tensor, matrix: Tensor, linear: Activation, leak: float, gain: float) -> Tensor:
     """Without an activation a step is one affine map: h_t = (leak + gain A) h_{t-1} + gain x_t."""
     kept = leak * torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device) if matrix.ndim == 3 else leak
     return _run(drive_NBTM if gain == 1.0 else gain * drive_NBTM, kept + gain * matrix, linear, 0.0, 1.0)
-
-
-def _check(drive_NBTM: Tensor, matrix: Tensor, dimensions: tuple[int, ...] = (2, 3)) -> None:
-    if drive_NBTM.ndim != 4:
-        raise ValueError(f"a drive has the shape [N, B, T, M], got {list(drive_NBTM.shape)}")
-    leading, width = drive_NBTM.shape[0], drive_NBTM.shape[-1]
-    allowed = [[leading, *[width] * (count - 1)] for count in dimensions]
-    if list(matrix.shape) not in allowed:
-        shapes = " or ".join(map(str, allowed))
-        raise ValueError(f"a drive {list(drive_NBTM.shape)} needs a matrix of shape {shapes}, got {list(matrix.shape)}")
-    if matrix.dtype != drive_NBTM.dtype:
-        raise ValueError(f"drive and matrix must have one dtype, got {drive_NBTM.dtype} and {matrix.dtype}")
 
 
 def _run(drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float, gain: float) -> Tensor:
@@ -120,9 +150,12 @@ def _run(drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float
 
 
 def _fused(drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float) -> FusedScan | None:
+    """The kernels for such a recurrence, which they compute with a gain of 1; None where plain torch does."""
+    if leak not in (0.0, 1.0) or (activation == "linear" and leak) or (drive_NBTM.is_complex() and matrix.ndim == 3):
+        return None
     if drive_NBTM.device.type == "cpu":
-        return None if refused_scan(drive_NBTM, matrix, activation, leak) else CompiledScan.load(drive_NBTM.dtype)
-    return None if triton_refusal(drive_NBTM, matrix, activation, leak) else TritonScan()
+        return CompiledScan.load(drive_NBTM.dtype)
+    return TritonScan() if drive_NBTM.is_cuda and triton_knows(drive_NBTM) else None
 
 
 def _run_plainly(drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float, gain: float) -> Tensor:

@@ -9,7 +9,6 @@ Letters: N leading dimension (replicas and copies), B batch, T time, M width, F 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -80,28 +79,8 @@ class Steps:
         return self._unpadded.permute(1, 2, 0, 3).contiguous()
 
 
-class Coupling(ABC):
-    """A matrix between the states of one step and the next."""
-
-    @abstractmethod
-    def add_image(self, target: Steps, at: int, source: Steps, before: int) -> None:
-        """Add A h to step ``at`` of the target, h from step ``before`` of the source."""
-
-    @abstractmethod
-    def add_adjoint(self, grads: Steps, at: int, after: int) -> None:
-        """Add A' d to step ``at``, d from step ``after``; of complex numbers: the transpose, not conjugated."""
-
-    @abstractmethod
-    def collect(self, grads: Steps, at: int, states: Steps, before: int) -> None:
-        """Add to the gradient the product of d at one step and h of the step before."""
-
-    @abstractmethod
-    def gradient(self) -> Tensor:
-        """What was collected, in the matrix's shape."""
-
-
-class Diagonal(Coupling):
-    """Independent units: ``[N, M]``, one value per unit."""
+class Diagonal:
+    """The matrix between the states of one step and the next, of independent units: ``[N, M]``, one value per unit."""
 
     def __init__(self, matrix_NM: Tensor, states: Steps) -> None:
         _, batch, _ = states.shape
@@ -109,20 +88,24 @@ class Diagonal(Coupling):
         self.collected = Steps(torch.zeros_like(self.repeated.flat), self.repeated.shape)
 
     def add_image(self, target: Steps, at: int, source: Steps, before: int) -> None:
+        """Add A h to step ``at`` of the target, h from step ``before`` of the source."""
         target.rows[at].addcmul_(self.repeated.rows[0], source.rows[before])
 
     def add_adjoint(self, grads: Steps, at: int, after: int) -> None:
+        """Add A' d to step ``at``, d from step ``after``; of complex numbers: the transpose, not conjugated."""
         self.add_image(grads, at, grads, after)
 
     def collect(self, grads: Steps, at: int, states: Steps, before: int) -> None:
+        """Add to the gradient the product of d at one step and h of the step before."""
         self.collected.rows[0].addcmul_(grads.rows[at], states.rows[before])
 
     def gradient(self) -> Tensor:
+        """What was collected, in the matrix's shape."""
         return self.collected.blocks[0].sum(1)
 
 
-class Dense(Coupling):
-    """All units on all units: ``[N, M, M]``, applied as A h."""
+class Dense:
+    """The same for all units on all units: ``[N, M, M]``, applied as A h."""
 
     def __init__(self, matrix_NMM: Tensor) -> None:
         self.matrix = matrix_NMM.contiguous()
@@ -142,6 +125,6 @@ class Dense(Coupling):
         return self.collected
 
 
-def coupling(matrix: Tensor, states: Steps) -> Coupling:
+def coupling(matrix: Tensor, states: Steps) -> Diagonal | Dense:
     """The coupling of such states by a diagonal ``[N, M]`` or a matrix ``[N, M, M]``."""
     return Diagonal(matrix, states) if matrix.ndim == 2 else Dense(matrix)

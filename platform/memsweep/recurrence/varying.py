@@ -14,7 +14,33 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from memsweep.recurrence.compiled.varying_calls import CompiledVarying
+from memsweep.recurrence.compiled.library import Kernel, readable, shares_of_rows
+from memsweep.recurrence.layer import require_fit
+
+
+class CompiledVarying(Kernel):
+    """Computes each sequence by itself: its numbers depend neither on the others nor on the number of threads."""
+
+    function = "varying"  # VaryingCall of varying.cpp
+    numbers = ("backward", "complex", "sequences", "horizon", "width")
+    tensors = ("slope", "given", "found")
+
+    def __call__(self, slope_NBTM: Tensor, given_NBTM: Tensor, backward: bool) -> Tensor:
+        """Each step adds to what is given its neighbour, times the slope of the later one, conjugated if backward."""
+        states_NBTM = torch.empty_like(given_NBTM, memory_format=torch.contiguous_format)
+        horizon, width = states_NBTM.shape[2:]
+        named = {"slope": slope_NBTM, "given": given_NBTM, "found": states_NBTM}
+        tensors = {name: tensor.flatten(0, 1) for name, tensor in readable(named, states_NBTM.dtype).items()}
+        is_complex = states_NBTM.is_complex()
+        self.run(
+            tensors,
+            shares_of_rows(tensors, "sequences"),
+            backward=backward,
+            complex=is_complex,
+            horizon=horizon,
+            width=2 * width if is_complex else width,  # in real numbers
+        )
+        return states_NBTM
 
 
 def varying_scan(slope_NBTM: Tensor, drive_NBTM: Tensor) -> Tensor:
@@ -30,11 +56,8 @@ def varying_scan(slope_NBTM: Tensor, drive_NBTM: Tensor) -> Tensor:
     Raises:
         ValueError: shapes or dtypes that do not fit.
     """
-    if drive_NBTM.ndim != 4 or slope_NBTM.shape != drive_NBTM.shape or slope_NBTM.dtype != drive_NBTM.dtype:
-        raise ValueError(
-            "slope and drive must have one shape [N, B, T, M] and one dtype, got "
-            f"{list(slope_NBTM.shape)} of {slope_NBTM.dtype} and {list(drive_NBTM.shape)} of {drive_NBTM.dtype}"
-        )
+    shape = [*drive_NBTM.shape[:3], drive_NBTM.shape[-1]]
+    require_fit(drive_NBTM.dtype, drive=(drive_NBTM, [shape]), slope=(slope_NBTM, [shape]))
     series: Tensor = _VaryingScan.apply(slope_NBTM.detach(), drive_NBTM)
     return series
 

@@ -238,35 +238,3 @@ def test_no_steps_make_no_states():
     found = value_and_gradients(run, MODRELU, "factor", given)
     assert found["states"].shape == (2, 3, 0, 4)
     assert not any(value.any() for value in found.values())
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"activation": "modrelus"}, "Did you mean 'modrelu'"),
-        ({"threshold": None}, "a threshold belongs to modrelu"),
-        ({"activation": "tanh"}, "a threshold belongs to modrelu"),
-        ({"gains": None, "exponential": True}, "an exponential needs its rates"),
-        ({"gains": torch.ones(3, 5, dtype=torch.float64)}, r"gains must be \[N, T\] with N = 2"),
-        ({"gains": torch.ones(2, 5)}, "the gains must have the dtype"),
-        ({"threshold": torch.ones(2, 5, dtype=torch.float64)}, r"a threshold must be \[N, M\] = \[2, 4\]"),
-    ],
-)
-def test_what_does_not_fit_is_said(changes, message):
-    given = problem(MODRELU, "factor", (2, 3, 5, 4))
-    cell = replace(Cell(MODRELU, given["threshold"], given["gains"]), **changes)
-    with pytest.raises(ValueError, match=message):
-        gained_scan(given["drive"], given["matrix"], cell)
-
-
-def test_shapes_that_do_not_fit_are_said():
-    drive, matrix = rand(2, 3, 5, 4, seed=0), rand(2, 4, 4, seed=1)
-    cell = Cell("tanh")
-    for arguments, message in [
-        ((drive[0], matrix, cell), "a drive is real"),
-        ((drive, matrix[:1], cell), r"needs a matrix \[2, 4, 4\], got \[1, 4, 4\]"),
-        ((drive, matrix.float(), cell), "the matrix must have the drive's dtype"),
-        ((drive, matrix, cell, drive[:, :, 0, :2]), r"needs a state before \[2, 3, 4\]"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            gained_scan(*arguments)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from memsweep.recurrence.activations import CODES
-from memsweep.recurrence.layer import Gradients, Layer, refused_layer
+from memsweep.recurrence.layer import Gradients, Layer
 
 _ELEMENTS = 1024
 """States that one program holds: eight for each of the 128 threads of Triton's four warps."""
@@ -36,7 +36,7 @@ _MODEL_BYTES, _BYTES = 1 << 28, 1 << 31
 
 
 class TritonLayer:
-    """The three operations of a layer (see ``memsweep.recurrence.layer.Implementation``), where the tensors are."""
+    """A layer's three operations where the tensors are: see ``memsweep.recurrence.layer_outputs.CompiledLayer``."""
 
     def outputs(self, layer: Layer, inputs_BTI: Tensor, live_N: Tensor) -> Tensor:
         live_L, shape = _live(live_N, layer), (*inputs_BTI.shape[:2], layer.outputs)
@@ -71,25 +71,11 @@ class TritonLayer:
         return loss_N.index_copy_(0, live_L, loss_L), result
 
 
-def triton_refusal(layer: Layer, inputs: Tensor) -> str:
-    """Why the kernels cannot compute this layer; empty if they can."""
-    if inputs.device.type != "cuda":
-        return f"the numbers are on {inputs.device}"
-    return refusal_of_kind(layer, inputs)
-
-
-def refusal_of_kind(layer: Layer, inputs: Tensor) -> str:
-    """The same, wherever the numbers are."""
-    if importlib.util.find_spec("triton") is None:
-        return "triton is not installed"
-    if reason := refused_layer(layer, inputs.dtype):
-        return reason
+def triton_knows(layer: Layer, inputs: Tensor) -> bool:
+    """Whether there is Triton, and a program holds so many units, inputs and outputs."""
     widest = _WIDEST_DENSE if layer.matrix.ndim == 3 else _WIDEST
-    if layer.width > widest:
-        return f"a width of {layer.width} does not fit a program: at most {widest}"
-    if max(inputs.shape[-1], layer.outputs) > _COLUMNS:
-        return f"it loops over inputs and outputs: at most {_COLUMNS}"
-    return ""
+    fits = layer.width <= widest and max(inputs.shape[-1], layer.outputs) <= _COLUMNS
+    return fits and importlib.util.find_spec("triton") is not None
 
 
 class _Launch:

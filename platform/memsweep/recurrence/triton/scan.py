@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from memsweep.recurrence.activations import CODES
-from memsweep.recurrence.layer import refused_scan
 
 _ELEMENTS = 1024
 """States that one program holds: eight for each of the 128 threads of Triton's four warps."""
@@ -63,22 +62,9 @@ class TritonScan:
         return out, (errors * before.conj()).sum((1, 2))
 
 
-def triton_refusal(drive: Tensor, matrix: Tensor, activation: str, leak: float) -> str:
-    """Why the kernels cannot compute this recurrence; empty if they can."""
-    if drive.device.type != "cuda":
-        return f"the numbers are on {drive.device}"
-    return refusal_of_kind(drive, matrix, activation, leak)
-
-
-def refusal_of_kind(drive: Tensor, matrix: Tensor, activation: str, leak: float) -> str:
-    """The same, wherever the numbers are."""
-    if importlib.util.find_spec("triton") is None:
-        return "triton is not installed"
-    if reason := refused_scan(drive, matrix, activation, leak):
-        return reason
-    if drive.shape[-1] > _WIDEST:
-        return f"a width of more than {_WIDEST} does not fit a program"
-    return ""
+def triton_knows(drive: Tensor) -> bool:
+    """Whether there is Triton, and a program holds so many units."""
+    return drive.shape[-1] <= _WIDEST and importlib.util.find_spec("triton") is not None
 
 
 def _kind(matrix: Tensor) -> str:

@@ -249,7 +249,7 @@ template <class R> bool choose_gained(const GainedCall& call) {
     return false;
 }
 
-// What Python calls (gained_calls.py), for some sequences of one model.
+// What Python calls (gained.py), for some sequences of one model.
 // 0: done; 1: there is no such recurrence; 2: no memory.
 extern "C" int memsweep_gained(const GainedCall* call) try {
     return choose_gained<REAL>(*call) ? 0 : 1;

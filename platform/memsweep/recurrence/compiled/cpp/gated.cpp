@@ -118,7 +118,7 @@ template <class R> void run_gated(const GatedCall& call) {
     }
 }
 
-// What Python calls (gated_calls.py), for some models. 0: done; 2: no memory.
+// What Python calls (gated.py), for some models. 0: done; 2: no memory.
 extern "C" int memsweep_gated(const GatedCall* call) try {
     run_gated<REAL>(*call);
     return 0;

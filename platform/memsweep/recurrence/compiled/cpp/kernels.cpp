@@ -1,6 +1,6 @@
 // What Python calls: layers of many models over the same sequences (outputs, gradients, and the weighted squared error
-// with its gradient), and series of states, each with a drive of its own. Called through ctypes; layer_calls.py
-// and series_calls.py, whose structures mirror the ones below.
+// with its gradient), and series of states, each with a drive of its own. Called through ctypes; layer_outputs.py
+// and scan.py, whose structures mirror the ones below.
 #include "dense.h"
 #include "diagonal.h"
 #include "series.h"

@@ -1,5 +1,5 @@
 // A diagonal recurrence whose coefficients change from step to step, for sequences one after the other: each step adds
-// to what is given its neighbour's state, times the slope of the later one of the two. See varying_calls.py.
+// to what is given its neighbour's state, times the slope of the later one of the two. See varying.py.
 #include <algorithm>
 #include <cstdint>
 
