@@ -1,6 +1,6 @@
 """Time of a perturbation step against the memory that its slices may take.
 
-It is what ``memsweep.stability.perturbation.slices.BUDGETS`` was chosen by. For some ensembles, the whole step (worst
+It is what ``memsweep.stability.perturbation.ascent.BUDGETS`` was chosen by. For some ensembles, the whole step (worst
 case, the ball of all weights) is run with every budget in turn; a row says, for one budget, the highest peak of the
 tensors' bytes, the seconds, and their ratio to the budget that is in use.
 """
@@ -20,11 +20,11 @@ from memsweep import registry
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
 from memsweep.learning.ensemble.flat_layout import SAMPLED_SLOTS, SLOTS, slots
 from memsweep.learning.ensemble.replicas import Replica, build
-from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.loss.carried import task_loss_for
 from memsweep.learning.memory import live_bytes
 from memsweep.models.base import Signature
+from memsweep.stability.perturbation.ascent import BUDGETS
 from memsweep.stability.perturbation.error import perturbation_error
-from memsweep.stability.perturbation.slices import BUDGETS
 from memsweep.streams import TEST, Stream
 
 MEBIBYTE: Final = 1 << 20

@@ -24,7 +24,7 @@ from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.learning import loop
 from memsweep.learning.loss.batch_sharding import ShardedBatch
-from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.loss.carried import task_loss_for
 from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Model, Signature
 from memsweep.recurrence.freed_memory import keep_freed_memory

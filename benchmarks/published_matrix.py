@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, relu
 
 from memsweep.models.base import Model
-from memsweep.models.matrix.gain_schedules import schedule
+from memsweep.models.matrix.config import schedule
 
 
 class PublishedMatrix(nn.Module):

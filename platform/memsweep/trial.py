@@ -21,7 +21,7 @@ from memsweep.learning.ensemble import flat_layout
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
 from memsweep.learning.loss.batch_sharding import BatchSharding
-from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.loss.carried import task_loss_for
 from memsweep.learning.parallel.process_group import ProcessGroup
 from memsweep.learning.parallel.replica_shards import restrict, shard_replicas
 from memsweep.learning.state.checkpoint import Checkpoint, ProcessGroupSlot, Slot

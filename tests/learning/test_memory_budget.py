@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,15 +18,12 @@ from memsweep import registry
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loss.base import TaskLoss
-from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.loss.carried import task_loss_for
 from memsweep.learning.memory import Footprint, footprint, live_bytes
 from memsweep.models.base import Signature
-from memsweep.stability.perturbation import slices
-from memsweep.stability.perturbation.ascent import first_steps
+from memsweep.stability.perturbation.ascent import first_steps, slice_size
 from memsweep.stability.perturbation.ball import Ball
 from memsweep.stability.perturbation.error import perturbation_error
-from memsweep.stability.perturbation.free_memory import free_bytes
-from memsweep.stability.perturbation.slices import slice_size
 from memsweep.streams import TEST, Stream
 from paths import ROOT
 
@@ -197,46 +192,3 @@ def test_the_process_grows_by_no_more_than_the_budget():
     before, small, large, tensors = map(int, run.stdout.split())
     assert small - before < 24 + 24  # beside the slices: starts, shifts, and what makes them
     assert large - before > 0.7 * tensors > 48
-
-
-def _machine(root: Path, group: str, files: dict[str, str]) -> Path:
-    texts = {"proc/meminfo": "MemTotal: 8000 kB\nMemAvailable:    5000 kB\n", "proc/self/cgroup": group} | files
-    for name, text in texts.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
-
-
-def test_free_memory_is_the_least_that_machine_and_containers_leave(tmp_path):
-    assert free_bytes(CPU, tmp_path) is None
-    machine = _machine(tmp_path / "no_group", "", {})
-    assert free_bytes(CPU, machine) == 5000 * 1024
-    second = {
-        "sys/fs/cgroup/a/memory.max": "3000000\n",
-        "sys/fs/cgroup/a/memory.current": "2500000\n",
-        "sys/fs/cgroup/a/memory.stat": "anon 2000000\ninactive_file 400000\n",
-        "sys/fs/cgroup/a/b/memory.max": "max\n",
-        "sys/fs/cgroup/a/b/memory.current": "2500000\n",
-    }
-    assert free_bytes(CPU, _machine(tmp_path / "v2", "0::/a/b\n", second)) == 900_000
-    first = {
-        "sys/fs/cgroup/memory/limit/memory.limit_in_bytes": "1000000\n",
-        "sys/fs/cgroup/memory/limit/memory.usage_in_bytes": "900000\n",
-        "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
-        "sys/fs/cgroup/memory/memory.usage_in_bytes": "900000\n",
-    }
-    assert free_bytes(CPU, _machine(tmp_path / "v1", "4:memory:/limit\n1:cpu:/\n", first)) == 100_000
-
-
-def test_this_machine_says_how_much_is_free():
-    found = free_bytes(CPU)
-    assert found is None or MEBIBYTE < found < 2**50
-
-
-def test_a_machine_that_is_too_small_gets_a_warning_and_the_same_slice(monkeypatch, caplog):
-    work = a_step("population")
-    usual = slice_size(work, CPU, 8 * MEBIBYTE)
-    monkeypatch.setattr(slices, "free_bytes", lambda device: 2 * MEBIBYTE)
-    with caplog.at_level(logging.WARNING, logger="memsweep"):
-        assert slice_size(work, CPU, 8 * MEBIBYTE) == usual
-    assert "2 MiB are free" in caplog.text

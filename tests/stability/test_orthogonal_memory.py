@@ -22,7 +22,7 @@ from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
 from memsweep.learning.loss.base import TaskLoss
-from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.loss.carried import task_loss_for
 from memsweep.models.base import Signature
 from memsweep.stability.perturbation.error import perturbation_error, radius_grid
 from paths import ROOT

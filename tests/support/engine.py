@@ -16,7 +16,7 @@ from memsweep.learning.ensemble.flat_layout import slots
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.batch_sharding import ShardedBatch
-from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.loss.carried import task_loss_for
 from memsweep.models.base import Model, Signature
 from paths import ROOT
 

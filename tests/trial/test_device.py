@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from engine import trial, whole
 from memsweep import registry
 from memsweep.learning import loop
-from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.loss.carried import task_loss_for
 from memsweep.learning.training.learner import Learner
 from memsweep.streams import VALIDATION, Stream
 from memsweep.trial import RunOptions, _tasks_and_ensembles, run_trial

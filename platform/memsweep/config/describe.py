@@ -90,9 +90,7 @@ def _sections() -> dict[str, type]:
 
 def _describe_part(kind: str, name: str) -> str:
     part = registry.get(kind, name)
-    notes = part.notes() if hasattr(part, "notes") else []
-    lines = [line for note in notes for line in textwrap.wrap(note, _columns())]
-    return _describe_config(f"{kind} {name}", part.Config, _paragraph(part), lines)
+    return _describe_config(f"{kind} {name}", part.Config, _paragraph(part))
 
 
 def _describe_config(title: str, config: type, meaning: str = "", notes: Sequence[str] = ()) -> str:

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from memsweep.streams import Stream
+from memsweep.streams import TRAIN, Stream
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
@@ -192,3 +194,57 @@ class CarriedTask(Task):
     @abstractmethod
     def runs(self, size: int) -> int:
         """Sequences in a validation or test batch of ``size`` windows: a divisor of the windows in it."""
+
+
+def epoch_rows(stream: Stream, index: int, size: int, count: int) -> np.ndarray:
+    """Positions of the members of batch ``index`` of a stream, ``[min(size, count)]``, of a set of ``count``.
+
+    Every epoch of the training stream is a permutation of the set that the stream decides, cut into batches; members
+    that do not fill a batch are left out of that epoch. The other streams go through their set in a fixed order, again
+    and again: batch 0 is the first ``size`` members for every seed. A size beyond ``count`` gives all members once.
+    """
+    if size >= count:
+        return np.arange(count) if stream.name != TRAIN else stream.generator(index).permutation(count)
+    if stream.name != TRAIN:
+        return (index * size + np.arange(size)) % count
+    epoch, place = divmod(index, count // size)
+    return stream.generator(epoch).permutation(count)[place * size : (place + 1) * size]
+
+
+def are_symbols(inputs: Tensor) -> bool:
+    """Whether these inputs are symbols ``[..., T]``, and not numbers ``[..., T, I]``."""
+    return not inputs.is_floating_point()
+
+
+def checked_symbols(inputs: Tensor, count: int, task: str) -> Tensor:
+    """The inputs of a batch, after a check that symbols are 0 ... ``count - 1``, or -1 after the end of a sequence.
+
+    Raises:
+        ValueError: a symbol is out of this range.
+    """
+    if are_symbols(inputs) and inputs.numel():
+        least, most = (int(value) for value in inputs.aminmax())
+        if least < -1 or most >= count:
+            raise ValueError(
+                f"the task {task!r} drew the symbol {most if most >= count else least}, but has {count} of them: draw "
+                f"must give 0 to {count - 1}, and -1 behind the end of a sequence"
+            )
+    return inputs
+
+
+def as_read(inputs: Tensor, size: int, dtype: torch.dtype) -> Tensor:
+    """The inputs of a model: numbers as they are, symbols as one-hot vectors, with zeros for -1.
+
+    Args:
+        inputs: ``[..., T, size]`` numbers, or ``[..., T]`` symbols.
+        size: I, numbers that a model reads at a step.
+        dtype: of the vectors.
+
+    Returns:
+        ``[..., T, size]``.
+    """
+    if not are_symbols(inputs):
+        return inputs
+    read = torch.zeros(*inputs.shape, size, dtype=dtype, device=inputs.device)
+    known = (inputs >= 0).unsqueeze(-1)
+    return read.scatter_(-1, inputs.long().clamp(min=0).unsqueeze(-1), known.to(dtype))

@@ -329,12 +329,6 @@ class Model(nn.Module, ABC):
             )
         return None
 
-    @classmethod
-    def notes(cls) -> list[str]:
-        """Sentences about the class that ``memsweep describe`` adds to its docstring."""
-        config = default_config(cls)
-        return [] if config is None else [f"Rules: {one_of(fitting_rules(cls, config))}."]
-
 
 def default_config(part: Any) -> Any:
     """The Config of a registered class with all defaults; None where a field must be given."""

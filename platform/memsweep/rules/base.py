@@ -11,7 +11,7 @@ from torch import Tensor
 
 from memsweep import registry
 from memsweep.errors import one_of
-from memsweep.models.base import Model, default_config, fitting_rules
+from memsweep.models.base import Model, fitting_rules
 from memsweep.models.deep.base import DeepModel
 from memsweep.models.deep.unit import Parts, Recurrence, Unit
 
@@ -75,22 +75,6 @@ class Rule(ABC):
                 f"training.objective is population, but the rule {training.rule} goes through sequences step by step: "
                 "use minibatch, or the rule bptt"
             )
-
-    @classmethod
-    def notes(cls) -> list[str]:
-        """Sentences about the rule that ``memsweep describe`` adds to its docstring."""
-        models = [text for model in registry.names(registry.MODEL) if (text := cls._fit(model))]
-        return [f"Models that can learn by it: {', '.join(models) or '(none)'}."]
-
-    @classmethod
-    def _fit(cls, name: str) -> str:
-        """``residual_stack (units gru, lru)``, or empty where the rule does not fit the model at all."""
-        model = registry.get(registry.MODEL, name)
-        if issubclass(model, DeepModel):
-            units = [unit for unit, config in model.by_unit() if cls.refusal(model, config) is None]
-            return f"{name} (units {one_of(units)})" if units else ""
-        config = default_config(model)
-        return name if config is not None and cls.refusal(model, config) is None else ""
 
 
 def detached(parts: Parts, names: Iterable[str]) -> dict[str, Tensor]:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from memsweep.data.symbols import as_read
+from memsweep.data.task import as_read
 from memsweep.models.base import Model, Weights
 
 SEQUENCES = (5, 3, 1)

@@ -12,7 +12,7 @@ from torch import Tensor
 from memsweep import registry
 from memsweep.config.schema.canonical import to_dict
 from memsweep.data.api import Batch, CarriedTask, Task
-from memsweep.data.symbols import are_symbols
+from memsweep.data.task import are_symbols
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 
 

@@ -20,8 +20,7 @@ from memsweep.data.task import Batch, CarriedTask
 from memsweep.learning.ensemble.replicas import Replica, build
 from memsweep.learning.loop import train
 from memsweep.learning.loss.batch_sharding import BatchSharding
-from memsweep.learning.loss.carried import CarriedLoss, Windows
-from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.loss.carried import CarriedLoss, Windows, task_loss_for
 from memsweep.learning.memory import live_bytes
 from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.learning.training.learner import Learner

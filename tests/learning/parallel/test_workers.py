@@ -18,7 +18,7 @@ from memsweep import registry
 from memsweep.config.schema.trial import RadiiConfig, TrialConfig
 from memsweep.learning import loop
 from memsweep.learning.loss.batch_sharding import BatchSharding
-from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.loss.carried import task_loss_for
 from memsweep.learning.parallel.replica_shards import restrict, shard_replicas
 from memsweep.learning.state.checkpoint_file import from_bytes
 from memsweep.learning.training.learner import Learner

@@ -25,7 +25,7 @@ from memsweep.config.schema.trial import TrialConfig
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
 from memsweep.learning.loss.base import TaskLoss
-from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.loss.carried import task_loss_for
 from memsweep.learning.state.checkpoint import Checkpoint, state_of, validate
 from memsweep.learning.state.checkpoint_file import UnusableError
 from memsweep.learning.training.gradient_alignment import ALL, Alignment

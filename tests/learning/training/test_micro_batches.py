@@ -15,17 +15,16 @@ from engine import trial, whole
 from memsweep import registry
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
-from memsweep.data import symbols
 from memsweep.data.api import Batch, CarriedTask, Task, mean_cross_entropy
+from memsweep.data.task import as_read
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
 from memsweep.learning.loss.base import CHUNK
-from memsweep.learning.loss.carried import CarriedLoss
+from memsweep.learning.loss.carried import CarriedLoss, task_loss_for
 from memsweep.learning.loss.sampled import SampledLoss
-from memsweep.learning.loss.task_loss import task_loss_for
 from memsweep.learning.memory import live_bytes
 from memsweep.learning.state.checkpoint import Checkpoint
-from memsweep.learning.training import micro_batches
+from memsweep.learning.training import learner as learner_module
 from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Signature
 from memsweep.models.deep.residual_stack import ResidualStack
@@ -180,7 +179,7 @@ def test_a_symbol_of_another_alphabet_is_named(wrong: int, named: str) -> None:
 
 def test_vectors_take_the_dtype_of_the_models() -> None:
     words = torch.tensor([[0, 2, -1]], dtype=torch.int8)
-    read = symbols.as_read(words, 3, torch.float32)
+    read = as_read(words, 3, torch.float32)
     assert read.dtype == torch.float32
     assert read.tolist() == [[[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]]
 
@@ -211,7 +210,7 @@ def test_a_batch_in_pieces_is_the_whole_batch(rule: str, pieces: int) -> None:
 
 
 def budgeted(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
-    monkeypatch.setitem(micro_batches.BUDGETS, "cpu", budget)
+    monkeypatch.setitem(learner_module.BUDGETS, "cpu", budget)
 
 
 def test_a_budget_that_forces_pieces_is_kept_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from memsweep.errors import ConfigError
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
 from memsweep.learning.loss.base import TaskLoss
-from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.loss.carried import task_loss_for
 from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Group, Model, Signature

@@ -13,10 +13,9 @@ from memsweep import registry
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.data.task import Batch
 from memsweep.learning.ensemble.replicas import stability_margin
-from memsweep.learning.loop import train
+from memsweep.learning.loop import TrainingBatches, train
 from memsweep.learning.loss.sampled import SampledLoss
 from memsweep.learning.state.checkpoint import Checkpoint
-from memsweep.learning.training.batches import TrainingBatches
 from memsweep.learning.training.learner import Learner
 from memsweep.learning.training.optimizer import AdamW
 from memsweep.learning.training.schedule import Plateau

@@ -19,7 +19,7 @@ from memsweep.config.schema.trial import TrialConfig
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
 from memsweep.learning.loss.base import TaskLoss
-from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.loss.carried import task_loss_for
 from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.models.base import Part, Signature
 from memsweep.models.deep.norm import Norm, norm_initial

@@ -20,7 +20,7 @@ from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialC
 from memsweep.errors import ConfigError
 from memsweep.learning.ensemble.replicas import Replica, build
 from memsweep.learning.loop import train
-from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.loss.carried import task_loss_for
 from memsweep.models.base import Signature, Traits
 from memsweep.models.deep.dropout import Dropout
 from memsweep.models.deep.residual_stack import ResidualStack

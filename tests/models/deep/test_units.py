@@ -10,7 +10,7 @@ from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.models.deep.unit_gru import GRUUnit
 from memsweep.models.deep.unit_lru import LRUUnit
 from memsweep.models.deep.unit_rnn import RNNUnit
-from memsweep.models.truncated_normal import lecun_normal, truncated_normal
+from memsweep.models.initialization import lecun_normal, truncated_normal
 from memsweep.testing import UnitSuite
 
 CHOICES = {

@@ -17,9 +17,7 @@ from memsweep.models.matrix.base import MatrixRNN
 from memsweep.models.matrix.config import MatrixConfig
 from memsweep.models.matrix.exp_rnn import ExpRNN
 from memsweep.models.matrix.nn_rnn import NonNormalRNN
-from memsweep.models.matrix.orthogonal_rnn import OrthogonalRNN
-from memsweep.models.matrix.published_rnn_orth import PublishedRNNOrth
-from memsweep.models.matrix.rnn import RNN
+from memsweep.models.matrix.rnn import RNN, OrthogonalRNN, PublishedRNNOrth
 from memsweep.models.spectrum import eigenvalues, spectral_norm
 from memsweep.testing import ModelSuite as _Suite
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from memsweep.models.matrix.gain_schedules import ALPHA, EXP_ALPHA, LEARNED, SCHEDULES, initial_gains, schedule
+from memsweep.models.matrix.config import ALPHA, EXP_ALPHA, LEARNED, SCHEDULES, initial_gains, schedule
 
 STEPS = 220  # of the copying memory with a delay of 200
 FIRST = {

@@ -16,7 +16,7 @@ from memsweep import registry
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.learning.ensemble.replicas import Replica, build, stability_margin
 from memsweep.learning.loop import train
-from memsweep.learning.loss.task_loss import task_loss_for
+from memsweep.learning.loss.carried import task_loss_for
 from memsweep.models.base import Signature, as_linear
 from memsweep.models.matrix.vanilla_rnn import VanillaRNN
 from memsweep.stability.memory_function import memory_function, step_memory

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from engine import noise
-from memsweep.models.modal.modes import modal_response
+from memsweep.models.modal.base import modal_response
 
 NAMES = ("encoder_weight", "encoder_bias", "readout_weight", "readout_bias")
 

@@ -16,10 +16,9 @@ import scipy.stats
 import torch
 from torch import Tensor
 
-from memsweep.data.epochs import epoch_rows
 from memsweep.data.losses import last_step_accuracy, last_step_cross_entropy, mean_cross_entropy
 from memsweep.data.sequences.labelled import SURE
-from memsweep.data.task import Batch, Task
+from memsweep.data.task import Batch, Task, epoch_rows
 from memsweep.streams import TRAIN, Stream
 
 ORDERS = ("rows", "pixels")

@@ -15,9 +15,8 @@ import scipy.stats
 import torch
 from torch import Tensor
 
-from memsweep.data.epochs import epoch_rows
 from memsweep.data.losses import counted_cross_entropy, last_counted_accuracy
-from memsweep.data.task import Batch, Task
+from memsweep.data.task import Batch, Task, epoch_rows
 from memsweep.streams import TRAIN, Stream
 
 ANSWERS = ("last", "every")

@@ -9,16 +9,18 @@ Letters: N leading dimensions (replicas, then copies), R sequences (runs), W win
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from memsweep.data.task import Batch, CarriedTask
-from memsweep.learning.loss.base import CHUNK
-from memsweep.learning.loss.gradient_accumulation import AccumulatedLoss
-from memsweep.learning.loss.sampled import SampledLoss
+from memsweep.data.functionals import LinearFunctionalTask
+from memsweep.data.task import Batch, CarriedTask, Task
+from memsweep.learning.loss.base import CHUNK, TaskLoss
+from memsweep.learning.loss.exact import ExactLoss
+from memsweep.learning.loss.sampled import AccumulatedLoss, SampledLoss
 from memsweep.models.base import Model, Weights
 from memsweep.streams import TRAIN, Stream
 
@@ -163,3 +165,19 @@ class CarriedLoss(SampledLoss):
             assert state is not None, "please report this: sequences without windows"
             last_states.append(state)
         return torch.cat(last_states, -2)
+
+
+def task_loss_for(tasks: Sequence[Task], exact: bool, dtype: torch.dtype) -> TaskLoss[Any]:
+    """The task loss of trials of one program.
+
+    Args:
+        tasks: one per trial; all equal when not exact.
+        exact: the expected loss has a closed form (``TrialConfig.has_closed_form``).
+        dtype: of weights and data.
+    """
+    if exact:
+        return ExactLoss([task for task in tasks if isinstance(task, LinearFunctionalTask)], dtype)
+    if tasks[0].carries_states:
+        assert isinstance(tasks[0], CarriedTask), "a task that carries states is a CarriedTask"
+        return CarriedLoss(tasks[0], dtype)
+    return SampledLoss(tasks[0], dtype)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from memsweep import registry
-from memsweep.errors import one_of
-from memsweep.models.base import Signature, StackedModel, default_config, fitting_rules
+from memsweep.models.base import Signature, StackedModel
 from memsweep.models.deep.unit import Recurrence, Through
 
 
@@ -44,14 +43,3 @@ class DeepModel(StackedModel):
     def rule_refusal(cls, config: Any) -> str | None:
         """Why no rule that goes forward in time fits a model of this config, whatever its unit; None by default."""
         return None
-
-    @classmethod
-    def notes(cls) -> list[str]:
-        return [f"Rules for unit {unit}: {one_of(fitting_rules(cls, config))}." for unit, config in cls.by_unit()]
-
-    @classmethod
-    def by_unit(cls) -> list[tuple[str, Any]]:
-        """Each registered unit with the default Config of the model that has it in its layers."""
-        usual = default_config(cls)
-        units = registry.names(registry.UNIT) if usual is not None else []
-        return [(unit, replace(usual, unit=registry.get(registry.UNIT, unit).Config())) for unit in units]

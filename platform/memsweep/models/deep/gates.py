@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from memsweep.models.affine import affine
 from memsweep.models.base import Part, Role, Weights
-from memsweep.models.truncated_normal import lecun_normal
+from memsweep.models.initialization import lecun_normal
 
 FULL_GLU, HALF_GLU1, HALF_GLU2, GELU, NONE = "full_glu", "half_glu1", "half_glu2", "gelu", "none"
 MIXINGS = (FULL_GLU, HALF_GLU1, HALF_GLU2, GELU, NONE)

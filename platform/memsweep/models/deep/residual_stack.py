@@ -30,8 +30,7 @@ from torch import Tensor
 
 from memsweep import registry
 from memsweep.config.core.fields import setting
-from memsweep.models.affine import affine
-from memsweep.models.balance import balanced_as_a_whole
+from memsweep.models.affine import affine, balanced_as_a_whole
 from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Traits, Weights, flattened
 from memsweep.models.deep import gates, norm
 from memsweep.models.deep.base import DeepModel

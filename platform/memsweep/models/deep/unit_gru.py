@@ -25,7 +25,7 @@ from torch import Tensor
 from memsweep.models import spectrum
 from memsweep.models.base import Group, Part, Role, Weights
 from memsweep.models.deep.unit import Parts, Unit, mapped
-from memsweep.models.truncated_normal import lecun_normal
+from memsweep.models.initialization import lecun_normal
 from memsweep.recurrence.gated import Gates, gated_scan
 from memsweep.registry import register_unit
 

@@ -21,10 +21,10 @@ from torch import Tensor
 
 from memsweep.config.core.fields import setting
 from memsweep.models import spectrum
-from memsweep.models.balance import balanced_as_a_whole
+from memsweep.models.affine import balanced_as_a_whole
 from memsweep.models.base import Group, Part, Role, Weights
 from memsweep.models.deep.unit import Parts, Unit, before, mapped
-from memsweep.models.truncated_normal import truncated_normal
+from memsweep.models.initialization import truncated_normal
 from memsweep.recurrence.scan import scan
 from memsweep.registry import register_unit
 

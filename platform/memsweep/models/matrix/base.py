@@ -32,11 +32,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from memsweep.models.affine import affine, equalized
-from memsweep.models.balance import driven_response
+from memsweep.models.affine import affine, driven_response, equalized
 from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Traits, Weights, flattened
-from memsweep.models.matrix.config import LINEAR, MatrixConfig
-from memsweep.models.matrix.gain_schedules import EXP_ALPHA, LEARNED, NONE, initial_gains, schedule
+from memsweep.models.matrix.config import EXP_ALPHA, LEARNED, LINEAR, NONE, MatrixConfig, initial_gains, schedule
 from memsweep.models.matrix.initial import XAVIER, input_matrix
 from memsweep.models.spectrum import eigenvalues, spectral_norm
 from memsweep.recurrence.cell import MODRELU, Cell

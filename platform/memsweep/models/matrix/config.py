@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from memsweep.config.core.fields import setting
-from memsweep.models.matrix.gain_schedules import LEARNED, NONE, SCHEDULES
 from memsweep.models.matrix.initial import GENERATORS, INPUTS, MATRICES, RANDOM_ORTHOGONAL, XAVIER
 from memsweep.recurrence.cell import MODRELU
+
+NONE, ALPHA, EXP_ALPHA = "none", "alpha", "exp_alpha"
+
+SCHEDULES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "n": lambda step: 1.0 - 1.0 / (step + 2.0),
+    "n2": lambda step: 1.0 - 1.0 / (step + 2.0) ** 2,
+    "sqrtlogn": lambda step: 1.0 - 1.0 / np.sqrt(np.log(step + 3.0)),
+    "logn": lambda step: 1.0 - 1.0 / np.log(step + 2.0),
+    "log2n": lambda step: 1.0 - 1.0 / np.log(2.0 * (step + 4.0)),
+    "expn": lambda step: 1.0 - np.exp(-(step + 2.0)),
+}
+"""The fixed gains, by name, as functions of the step."""
+LEARNED = (ALPHA, EXP_ALPHA)
+"""The learned ones."""
+
+
+def schedule(name: str, steps: int) -> np.ndarray:
+    """The fixed gains of the first steps, by a name of ``SCHEDULES``: ``[steps]``, float64."""
+    return np.asarray(SCHEDULES[name](np.arange(steps, dtype=np.float64)))
+
+
+def initial_gains(name: str, steps: int, rng: np.random.Generator) -> np.ndarray:
+    """Initial gains of a task with so many steps, by a name of ``LEARNED``: ``[steps]``, float64."""
+    return rng.uniform(size=steps) if name == EXP_ALPHA else np.ones(steps)
+
 
 LINEAR = "linear"
 INITIALIZATION_DOC = (

@@ -7,16 +7,21 @@ without constraint; the plain Stair RNN adds its gains to that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from memsweep.models.base import Group, Part, Role, Weights
+from memsweep.models.base import Group, Part, Role, Traits, Weights
 from memsweep.models.matrix.base import MatrixRNN
-from memsweep.models.matrix.config import FreeConfig
+from memsweep.models.matrix.config import EXP_ALPHA, LINEAR, NONE, FreeConfig, MatrixConfig
 from memsweep.models.matrix.initial import free_matrix
+from memsweep.models.orthogonal_maps import polar
+from memsweep.models.spectrum import spectral_norm
+from memsweep.recurrence.cell import Cell, activated
 from memsweep.registry import register_model
 
 
@@ -46,3 +51,57 @@ class RNN(FreeMatrixRNN):
 
     def matrix(self, weights: Weights) -> Tensor:
         return weights["recurrent_weight"]
+
+
+@register_model("orthogonal_rnn")
+class OrthogonalRNN(FreeMatrixRNN):
+    """Recurrent network with an orthogonal recurrent matrix; linear with the activation ``linear`` and no stair."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(FreeConfig):
+        """A recurrence with an orthogonal matrix, the polar factor of a free one, gains in time, a linear readout."""
+
+    group = Group.ORTHOGONAL
+
+    def matrix(self, weights: Weights) -> Tensor:
+        return polar(weights["recurrent_weight"])
+
+    def norm(self, weights: Weights) -> Tensor:
+        return torch.ones_like(weights["recurrent_weight"][..., 0, 0])
+
+
+@register_model("published_rnn_orth")
+class PublishedRNNOrth(FreeMatrixRNN):
+    """The published "RNN-Orth": a linear recurrence of spectral norm 1, driven through an activation."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(FreeConfig):
+        """The published RNN-Orth: neither orthogonal nor with an activation on the recurrence; for comparison."""
+
+        def problems(self) -> Iterable[str]:
+            if self.stair == EXP_ALPHA:
+                yield (
+                    "stair is exp_alpha, a function of a step's pre-activation, but published_rnn_orth has none: its "
+                    "recurrence is linear. Use alpha or a fixed schedule, or the model orthogonal_rnn"
+                )
+
+    def matrix(self, weights: Weights) -> Tensor:
+        """V / |V|."""
+        free = weights["recurrent_weight"]
+        return free / spectral_norm(free)[..., None, None]
+
+    def norm(self, weights: Weights) -> Tensor:
+        return torch.ones_like(weights["recurrent_weight"][..., 0, 0])
+
+    @classmethod
+    def traits(cls, config: MatrixConfig) -> Traits:
+        traits = super().traits(config)
+        return replace(traits, layer=traits.linear)  # the activation is not inside the recurrence
+
+    @classmethod
+    def is_matrix_recurrence(cls, config: MatrixConfig) -> bool:
+        return config.stair == NONE
+
+    def recurrence(self, weights: Weights, inputs: Tensor) -> tuple[Tensor, Tensor, Cell]:
+        drive_NBTM, matrix_NMM, cell = super().recurrence(weights, inputs)
+        return activated(drive_NBTM, cell), matrix_NMM, replace(cell, activation=LINEAR, threshold=None)

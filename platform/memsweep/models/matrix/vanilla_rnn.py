@@ -24,7 +24,7 @@ from torch import Tensor
 
 from memsweep.config.core.fields import setting
 from memsweep.models import initialization
-from memsweep.models.balance import balanced_as_a_whole, driven_response
+from memsweep.models.affine import balanced_as_a_whole, driven_response
 from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Traits, Weights, flattened, leading_shape
 from memsweep.models.orthogonal_maps import random_symmetric
 from memsweep.models.spectrum import eigenvalues

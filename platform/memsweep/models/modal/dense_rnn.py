@@ -29,10 +29,17 @@ from torch import Tensor
 
 from memsweep.config.core.fields import setting
 from memsweep.models import initialization
-from memsweep.models.balance import balanced_as_a_whole, driven_response
+from memsweep.models.affine import balanced_as_a_whole, driven_response
 from memsweep.models.base import Part, Response, Role, Signature, Traits, Weights, leading_shape
-from memsweep.models.modal.base import ENCODER_AND_READOUT, PACKED, RATES, ModalConfig, ModalModel
-from memsweep.models.modal.modes import balanced_modes, modal_response
+from memsweep.models.modal.base import (
+    ENCODER_AND_READOUT,
+    PACKED,
+    RATES,
+    ModalConfig,
+    ModalModel,
+    balanced_modes,
+    modal_response,
+)
 from memsweep.models.orthogonal_maps import random_orthogonal, rotation
 from memsweep.models.parameterizations.base import EULER
 from memsweep.models.spectrum import symmetric_eigenvalues

@@ -22,8 +22,15 @@ from torch import Tensor
 from memsweep.config.core.fields import setting
 from memsweep.models import initialization
 from memsweep.models.base import Response, Role, Signature, Traits, Weights, leading_shape
-from memsweep.models.modal.base import ENCODER_AND_READOUT, PACKED, RATES, ModalConfig, ModalModel
-from memsweep.models.modal.modes import balanced_modes, modal_response
+from memsweep.models.modal.base import (
+    ENCODER_AND_READOUT,
+    PACKED,
+    RATES,
+    ModalConfig,
+    ModalModel,
+    balanced_modes,
+    modal_response,
+)
 from memsweep.recurrence.layer import Layer
 from memsweep.registry import register_model
 

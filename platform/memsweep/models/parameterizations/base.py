@@ -35,13 +35,12 @@ DISCRETIZATIONS = (EXACT, EULER, DISCRETE)
 
 REACH = 0.99
 """Initial rates stay below this share of the fastest rate of a map that has one: beyond, its gradient vanishes."""
-_SMALL_SHIFT = 1e-6
 
 
 class Parameterization(ABC):
-    """A map from raw weights to rates, its inverse and its stability figures. Stateless but for its Config.
+    """A map from raw weights to rates, its inverse and its modulus. Stateless but for its Config.
 
-    A new one defines ``rate``, ``raw``, ``modulus`` and ``gradient_scale``; the rest follows unless its papers say
+    A new one defines ``rate``, ``raw`` and ``modulus``; the rest follows unless its papers say
     otherwise. Tensors have any shape, and the maps act on each element.
     """
 
@@ -64,21 +63,10 @@ class Parameterization(ABC):
     def modulus(self, shift: float, discretization: str = EXACT) -> float:
         """Sharp modulus g(shift) over all raw weights; ``inf`` says that the parameterization is not stable."""
 
-    @abstractmethod
-    def gradient_scale(self, raw: Tensor, discretization: str = EXACT) -> Tensor:
-        """|f'(w)| / f(w)^2, the growth of the gradient through one mode (arXiv 2311.14495, Theorem 3.6).
-
-        f is the rate under ``exact`` and ``euler``, and 1 - eigenvalue under ``discrete``.
-        """
-
     @property
     def rates(self) -> tuple[float, float]:
         """Infimum and supremum of the rates over all raw weights."""
         return 0.0, math.inf
-
-    def is_stable(self, discretization: str = EXACT) -> bool:
-        """Theory calls it stable: the modulus is finite for small shifts."""
-        return math.isfinite(self.modulus(_SMALL_SHIFT, discretization))
 
     def projection(self) -> Parameterization | None:
         """The same map without its clamp, None where there is none to take away.

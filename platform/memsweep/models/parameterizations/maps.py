@@ -1,21 +1,19 @@
 """The parameterizations of the curse of memory (arXiv 2305.19190), StableSSM (2311.14495) and LRU (2303.06349).
 
-w is the raw weight, s a shift of it, and sigma the logistic function. The gradient scale is |f'| / f^2, of the rate f
-or, in the last column, of 1 - eigenvalue under the discretization ``discrete``; the modulus is the same for both but
-where ``Best`` says otherwise.
+w is the raw weight, s a shift of it, and sigma the logistic function. The modulus is the same under the discretization
+``discrete`` but where ``Best`` says otherwise.
 
-========  =============  ==========  ===================================  ==============  ====================
-name      rate f         eigenvalue  modulus at s                         gradient scale
-                         (discrete)                                       of the rate     (discrete)
-========  =============  ==========  ===================================  ==============  ====================
-direct    w              w           inf                                  1/w^2           1/(1-w)^2
-relu      max(w, 0)      1 - f       inf                                  1/w^2           1/w^2
-inverse   1/w            1 - f       inf                                  1               1
-exp, lru  e^w            exp(-f)     e^s - 1                              e^-w            f e^-f / (1-e^-f)^2
-softplus  log(1 + e^w)   exp(-f)     e^s - 1                              sigma(w)/f^2    e^-w
-sigmoid   sigma(w)       sigma(w)    e^s - 1                              e^-w            e^w
-best      1/(a w^2 + b)  1 - f       2 s / (sqrt(s^2 + 4 b/a) - s)        2 a |w|         2 a |w|
-========  =============  ==========  ===================================  ==============  ====================
+========  =============  =====================  ==============================
+name      rate f         eigenvalue (discrete)  modulus at s
+========  =============  =====================  ==============================
+direct    w              w                      inf
+relu      max(w, 0)      1 - f                  inf
+inverse   1/w            1 - f                  inf
+exp, lru  e^w            exp(-f)                e^s - 1
+softplus  log(1 + e^w)   exp(-f)                e^s - 1
+sigmoid   sigma(w)       sigma(w)               e^s - 1
+best      1/(a w^2 + b)  1 - f                  2 s / (sqrt(s^2 + 4 b/a) - s)
+========  =============  =====================  ==============================
 """
 
 from __future__ import annotations
@@ -76,9 +74,6 @@ class Direct(_AsItStands):
     def raw(self, rate: Tensor) -> Tensor:
         return rate
 
-    def gradient_scale(self, raw: Tensor, discretization: str = EXACT) -> Tensor:
-        return (1.0 - raw if discretization == DISCRETE else raw).square().reciprocal()
-
     def discrete(self, raw: Tensor) -> Tensor:
         return raw
 
@@ -108,10 +103,6 @@ class Relu(_AsItStands):
     def projection(self) -> Direct:
         return Direct()
 
-    def gradient_scale(self, raw: Tensor, discretization: str = EXACT) -> Tensor:
-        # the same under `discrete`, whose 1 - eigenvalue is this rate; 0 for the dead, which receive no gradient
-        return torch.where(raw > 0, raw.square().reciprocal(), 0.0)
-
 
 @register_parameterization("inverse")
 class Inverse(_Unconstrained):
@@ -134,9 +125,6 @@ class Inverse(_Unconstrained):
 
     def raw(self, rate: Tensor) -> Tensor:
         return rate.reciprocal()
-
-    def gradient_scale(self, raw: Tensor, discretization: str = EXACT) -> Tensor:
-        return torch.ones_like(raw)  # under `discrete` too, whose 1 - eigenvalue is this rate
 
 
 class _Exponential(Parameterization):
@@ -170,12 +158,6 @@ class Exp(_Exponential):
     def raw(self, rate: Tensor) -> Tensor:
         return torch.log(rate)
 
-    def gradient_scale(self, raw: Tensor, discretization: str = EXACT) -> Tensor:
-        if discretization != DISCRETE:
-            return torch.exp(-raw)
-        rate = torch.exp(raw)
-        return torch.exp(raw - rate) / torch.expm1(-rate).square()
-
 
 @register_parameterization("lru")
 class LRU(Exp):
@@ -184,9 +166,6 @@ class LRU(Exp):
     @dataclass(frozen=True, kw_only=True)
     class Config:
         """Rate e^w per step, eigenvalue exp(-exp w) under every discretization: stable."""
-
-    def gradient_scale(self, raw: Tensor, discretization: str = EXACT) -> Tensor:
-        return super().gradient_scale(raw, DISCRETE)
 
     def eigenvalue(self, raw: Tensor, dt: float, discretization: str) -> Tensor:
         return super().eigenvalue(raw, dt, DISCRETE)
@@ -208,10 +187,6 @@ class Softplus(_Exponential):
 
     def raw(self, rate: Tensor) -> Tensor:
         return rate + torch.log(-torch.expm1(-rate))
-
-    def gradient_scale(self, raw: Tensor, discretization: str = EXACT) -> Tensor:
-        # discrete: 1 - eigenvalue is sigma(w), whose |f'| / f^2 is (1 - sigma) / sigma
-        return torch.exp(-raw) if discretization == DISCRETE else torch.sigmoid(raw) / self.rate(raw).square()
 
 
 @register_parameterization("sigmoid")
@@ -238,9 +213,6 @@ class Sigmoid(Parameterization):
 
     def modulus(self, shift: float, discretization: str = EXACT) -> float:
         return _exponential_modulus(shift)
-
-    def gradient_scale(self, raw: Tensor, discretization: str = EXACT) -> Tensor:
-        return torch.exp(raw if discretization == DISCRETE else -raw)
 
     def discrete(self, raw: Tensor) -> Tensor:
         return torch.sigmoid(raw)
@@ -290,6 +262,3 @@ class Best(Parameterization):
             return math.inf if shift > 0 else 0.0
         ratio = self.config.b / self.config.a
         return shift * (math.hypot(shift, 2.0 * math.sqrt(ratio)) + shift) / (2.0 * ratio)
-
-    def gradient_scale(self, raw: Tensor, discretization: str = EXACT) -> Tensor:
-        return 2.0 * self.config.a * raw.abs()  # under `discrete` too, whose 1 - eigenvalue is this rate

@@ -12,10 +12,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from memsweep.learning.memory import footprint
 from memsweep.stability.perturbation.ball import Ball
 
 FIRST_STEP, LAST_STEP = 2.0, 0.05
 """Ascent steps in units of the radius: the first crosses the ball, the last ones converge."""
+BUDGETS = {"cpu": 16 << 20, "cuda": 1 << 30}
+"""Bytes of tensors that a slice may hold, by type of device.
+
+On a processor, a slice should stay in the cache: ``benchmarks/budget.py`` measures the shortest time between 8 and 32
+MiB, and twice that time at 64 MiB for linear models of width 64. The budget of a GPU was not measured.
+"""
 
 Loss = Callable[[Tensor], Tensor]
 """Shifts of the weights ``[P, K, S]`` to losses ``[P, K]``, differentiable."""
@@ -86,6 +93,22 @@ def first_steps(loss: Loss, ball: Ball, weights: Tensor, radius: Tensor, steps: 
         return ascend(loss, ball, start, radius.expand(copies), min(steps, 2))
 
     return work
+
+
+def slice_size(work: Callable[[int], object], device: torch.device, budget: int | None = None) -> int:
+    """Copies to compute at a time: as many as fit the budget, by a count of the bytes of a few copies.
+
+    The bytes depend on shapes and code alone, never on the machine, and so does the slice: a product of matrices of
+    another size may round its last bit differently (slices of 1, 3 and 8 copies of 2 models differed by 1e-14), and a
+    trial must have the same bits on every machine.
+
+    Args:
+        work: as for ``footprint``.
+        device: that the copies are on.
+        budget: bytes; None: that of the type of device.
+    """
+    allowed = BUDGETS[device.type] if budget is None else budget
+    return footprint(work, allowed).largest_count(allowed)
 
 
 def ascend(loss: Loss, ball: Ball, shift: Tensor, radius: Tensor, steps: int) -> tuple[Tensor, Tensor]:

@@ -22,9 +22,8 @@ from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.models.base import Part, as_linear
-from memsweep.stability.perturbation.ascent import Ascent, Loss, finite_or_inf, first_steps
+from memsweep.stability.perturbation.ascent import Ascent, Loss, finite_or_inf, first_steps, slice_size
 from memsweep.stability.perturbation.ball import RECURRENT, Ball
-from memsweep.stability.perturbation.slices import slice_size
 from memsweep.streams import Stream
 
 
@@ -52,8 +51,8 @@ def perturbation_error(
         ball: ``recurrent``, ``weights`` or ``all`` (with ``balance``, linear models are brought to the balanced gauge
             before encoder and readout move).
         config: grid, norm, method and effort.
-        budget: bytes of the perturbed copies (None: see ``memsweep.stability.perturbation.slices``), besides the starts
-            and the worst shift of every radius.
+        budget: bytes of the perturbed copies besides the starts and the worst shift of every radius (None: see
+            ``memsweep.stability.perturbation.ascent.BUDGETS``).
 
     Returns:
         ``[P, R + 1]``, nondecreasing along the radii, inf where any perturbed model's loss is not finite; undefined for
