@@ -24,8 +24,7 @@ from torch.autograd.function import once_differentiable
 from memsweep import registry
 from memsweep.errors import one_of
 from memsweep.models.base import Weights
-from memsweep.models.deep.base import DeepModel
-from memsweep.models.deep.unit import Parts, Unit
+from memsweep.models.deep.unit import DeepModel, Parts, Unit
 from memsweep.rules.base import Rule, detached, learning
 
 

@@ -19,6 +19,7 @@ import pkgutil
 import sys
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,6 +37,9 @@ _BASES = {
     RULE: ("memsweep.rules.base", "Rule"),
 }
 """Module and name of each kind's base class; by name, because the registry stands below all of them."""
+
+_MAY_LACK_FIELDS = (PARAMETERIZATION, RULE)
+"""Kinds whose parts get an empty Config where they write none."""
 
 _log = logging.getLogger(__name__)
 _parts: dict[str, dict[str, type]] = {kind: {} for kind in KINDS}
@@ -74,6 +78,8 @@ def register_rule(name: str) -> Callable[[_Part], _Part]:
 
 def _register(kind: str, name: str) -> Callable[[_Part], _Part]:
     def decorate(part: _Part) -> _Part:
+        if kind in _MAY_LACK_FIELDS and isinstance(part, type) and "Config" not in part.__dict__:
+            part.Config = _without_fields(part)  # type: ignore[attr-defined]
         if problem := _problem(kind, part):
             raise RegistryError(f"{kind} {name!r} ({getattr(part, '__qualname__', part)}) {problem}")
         known = _parts[kind].get(name)
@@ -87,6 +93,12 @@ def _register(kind: str, name: str) -> Callable[[_Part], _Part]:
         return part
 
     return decorate
+
+
+def _without_fields(part: type) -> type:
+    """A Config for a part that has nothing to be set; a name of its own, so that it can be pickled."""
+    names = {"__module__": part.__module__, "__qualname__": f"{part.__qualname__}.Config", "__doc__": part.__doc__}
+    return dataclass(frozen=True, kw_only=True)(type("Config", (), names))
 
 
 def _problem(kind: str, part: Any) -> str | None:

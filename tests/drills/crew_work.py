@@ -12,7 +12,7 @@ from torch import distributed
 from engine import trial
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.learning.loss.batch_sharding import WorkersDisagreeError
-from memsweep.learning.parallel.process_group import TorchProcessGroup
+from memsweep.learning.parallel.process_group import ProcessGroup
 from memsweep.trial import RunOptions, WorkerRank, results_of, run_replicas
 
 TRAINING = {"seeds": 2, "steps": 9, "batch_size": 7, "validation_size": 16, "validate_every": 3, "checkpoint_every": 1}
@@ -54,7 +54,7 @@ class Kept:
         """It keeps them."""
 
 
-class Drifting(TorchProcessGroup):
+class Drifting(ProcessGroup):
     """A worker whose numbers are those of another kind of processor from the fifth sum on."""
 
     sums = 0
@@ -75,7 +75,7 @@ def main(rank: int, folder: Path, activation: str, how: str) -> None:
     distributed.init_process_group(backend, init_method=f"file://{folder}/meet.{how}", rank=rank, world_size=2)
     options: dict[str, Any] = {"shards": 2, "checkpoint": Kept(folder, 4 if how == "cut off" and rank == 0 else 0)}
     options["device"] = device
-    crew = Drifting() if how == "apart" else TorchProcessGroup()
+    crew = Drifting() if how == "apart" else ProcessGroup()
     try:
         found = run_replicas([config(activation)], RunOptions(worker=WorkerRank(rank, 2, crew), **options))
         torch.save(found, folder / f"found.{rank}")

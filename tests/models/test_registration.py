@@ -14,8 +14,7 @@ from memsweep.config.core.fields import setting
 from memsweep.data.api import Task
 from memsweep.errors import RegistryError
 from memsweep.models.base import Model
-from memsweep.models.deep.base import DeepModel
-from memsweep.models.deep.unit import Unit
+from memsweep.models.deep.unit import DeepModel, Unit
 from memsweep.models.deep.unit_lru import LRUUnit
 from memsweep.models.modal.diagonal_rnn import DiagonalRNN
 from memsweep.models.parameterizations.base import Parameterization

@@ -17,7 +17,7 @@ from memsweep import registry
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.models.deep.residual_stack import ResidualStack
-from memsweep.models.deep.unit import Parts, Recurrence, Through, Unit
+from memsweep.models.deep.unit import Parts, Recurrence, Unit
 from memsweep.models.deep.unit_lru import LRUUnit
 from memsweep.rules.base import learning
 from memsweep.rules.batched import Batched, learning_by
@@ -34,7 +34,7 @@ def rule(name: str) -> Any:
 
 def of_batch(name: str, unit: Unit, parts: Parts, x_NBTF: Tensor) -> Tensor:
     """States of a whole sequence."""
-    return (Batched(rule(name)) if rule(name).forward else Through()).states(0, unit, parts, x_NBTF)
+    return (Batched(rule(name)) if rule(name).forward else Recurrence()).states(0, unit, parts, x_NBTF)
 
 
 def of_steps(name: str, unit: Unit, parts: Parts, x_NBTF: Tensor) -> Tensor:
@@ -241,7 +241,7 @@ def test_infinite_states_stay_infinite_under_every_rule() -> None:
 def test_bptt_needs_nothing_of_a_model_and_changes_nothing() -> None:
     stack = case(LRU)
     with learning_by("bptt", stack.model):
-        assert isinstance(stack.model.recurrence, Through)
+        assert type(stack.model.recurrence) is Recurrence
 
 
 def test_a_model_is_as_before_when_the_learning_ends_or_fails() -> None:
@@ -251,7 +251,7 @@ def test_a_model_is_as_before_when_the_learning_ends_or_fails() -> None:
         with pytest.raises(RuntimeError, match="on the way"), learning_by("online_spatial", model):
             raise RuntimeError("on the way")
         assert model.recurrence is outer
-    assert isinstance(model.recurrence, Through)
+    assert type(model.recurrence) is Recurrence
 
 
 @pytest.mark.parametrize(

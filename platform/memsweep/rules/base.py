@@ -12,8 +12,7 @@ from torch import Tensor
 from memsweep import registry
 from memsweep.errors import one_of
 from memsweep.models.base import Model, fitting_rules
-from memsweep.models.deep.base import DeepModel
-from memsweep.models.deep.unit import Parts, Recurrence, Unit
+from memsweep.models.deep.unit import DeepModel, Parts, Recurrence, Unit
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig

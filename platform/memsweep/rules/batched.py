@@ -22,8 +22,7 @@ from torch.autograd.function import once_differentiable
 
 from memsweep import registry
 from memsweep.models.base import Model
-from memsweep.models.deep.base import DeepModel
-from memsweep.models.deep.unit import Parts, Unit, before, running_mean
+from memsweep.models.deep.unit import DeepModel, Parts, Recurrence, Unit, before
 from memsweep.recurrence.varying import varying_scan
 from memsweep.rules.base import Rule, detached, learning
 
@@ -37,7 +36,7 @@ def learning_by(rule: str, model: Model) -> AbstractContextManager[None]:
     return learning(model, Batched(instance))
 
 
-class Batched:
+class Batched(Recurrence):
     """The recurrence of models that learn by a rule, over whole sequences."""
 
     def __init__(self, rule: Rule) -> None:
@@ -61,9 +60,6 @@ class Batched:
 
     def features(self, x_NBTF: Tensor) -> Tensor:
         return x_NBTF if self.rule.trains_layers else x_NBTF.detach()
-
-    def average(self, x_NBTF: Tensor) -> Tensor:
-        return running_mean(x_NBTF)
 
     def _carried(self, unit: Unit, parts: Parts, traced: frozenset[str], x_NBTF: Tensor, states_NBTM: Tensor) -> Tensor:
         """A tensor with the derivative sum_s D_t ... D_{s+1} df_s/dparts; its value is not used.

@@ -22,10 +22,6 @@ class BPTT(Rule):
 
     forward = False
 
-    @dataclass(frozen=True, kw_only=True)
-    class Config:
-        """Backpropagation through time."""
-
 
 @register_rule("online_full")
 class OnlineFull(Rule):
@@ -37,10 +33,6 @@ class OnlineFull(Rule):
 
     exact = True
 
-    @dataclass(frozen=True, kw_only=True)
-    class Config:
-        """Exact sensitivities, spatial errors."""
-
     def traced(self, unit: Unit) -> frozenset[str]:
         return unit.part_names
 
@@ -51,10 +43,6 @@ class OnlineFullRec(Rule):
 
     exact = True
 
-    @dataclass(frozen=True, kw_only=True)
-    class Config:
-        """Exact sensitivities of the eigenvalues and their gains alone."""
-
     def traced(self, unit: Unit) -> frozenset[str]:
         return unit.forgetting
 
@@ -63,18 +51,10 @@ class OnlineFullRec(Rule):
 class OnlineFullRecSimpleB(OnlineFullRec):
     """The gradient of ``online_full_rec`` once more: the published code computes it by a trace of one step."""
 
-    @dataclass(frozen=True, kw_only=True)
-    class Config:
-        """Exact sensitivities of the eigenvalues and their gains alone; published twice, under two names."""
-
 
 @register_rule("online_snap1")
 class OnlineSnAp1(Rule):
     """SnAp-1 (arXiv 2006.07232): of a step's Jacobian the diagonal alone; exact for elementwise units."""
-
-    @dataclass(frozen=True, kw_only=True)
-    class Config:
-        """Sensitivities by the diagonal of the Jacobian."""
 
     def traced(self, unit: Unit) -> frozenset[str]:
         return unit.part_names
@@ -84,20 +64,12 @@ class OnlineSnAp1(Rule):
 class OnlineTruncated(Rule):
     """Backpropagation through time over one step: what a step makes of the state before it, and no further."""
 
-    @dataclass(frozen=True, kw_only=True)
-    class Config:
-        """Backpropagation through time, truncated after one step."""
-
 
 @register_rule("online_spatial")
 class OnlineSpatial(Rule):
     """Spatial backpropagation: no gradient passes a recurrent connection, so that recurrent weights never learn."""
 
     recurrent = False
-
-    @dataclass(frozen=True, kw_only=True)
-    class Config:
-        """Backpropagation through layers, not through time."""
 
 
 @register_rule("online_reservoir")

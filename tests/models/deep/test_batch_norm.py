@@ -22,7 +22,7 @@ from memsweep.learning.loss.base import TaskLoss
 from memsweep.learning.loss.carried import task_loss_for
 from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.models.base import Part, Signature
-from memsweep.models.deep.norm import Norm, norm_initial
+from memsweep.models.deep.around_unit import Norm, norm_initial
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.stability.perturbation.ball import ALL, RECURRENT, WEIGHTS, Ball
 from memsweep.streams import TRAIN, VALIDATION, Stream

@@ -22,7 +22,7 @@ from memsweep.learning.ensemble.replicas import Replica, build
 from memsweep.learning.loop import train
 from memsweep.learning.loss.carried import task_loss_for
 from memsweep.models.base import Signature, Traits
-from memsweep.models.deep.dropout import Dropout
+from memsweep.models.deep.around_unit import Dropout
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.models.spectrum import eigenvalues
 from memsweep.report.analysis.bounds import EXACT, SEARCHED, bound_of

@@ -10,8 +10,8 @@ of the features up to the step, so that sequences of different lengths need no m
 sequence is the output for all of it.
 
 Dropout acts where the published code has it: on the input and on the output of a layer's gates, with one mask for all
-steps of a sequence (``memsweep.models.deep.dropout``). The norm over a batch takes its statistics from batch and
-time in training and keeps their running means as weights (``memsweep.models.deep.norm``).
+steps of a sequence (``memsweep.models.deep.around_unit``). The norm over a batch takes its statistics from batch and
+time in training and keeps their running means as weights (``memsweep.models.deep.around_unit``).
 
 Letters: see memsweep.models.deep.unit; I inputs, O outputs, L layers.
 """
@@ -32,12 +32,24 @@ from memsweep import registry
 from memsweep.config.core.fields import setting
 from memsweep.models.affine import affine, balanced_as_a_whole
 from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Traits, Weights, flattened
-from memsweep.models.deep import gates, norm
-from memsweep.models.deep.base import DeepModel
-from memsweep.models.deep.dropout import Dropout
-from memsweep.models.deep.gates import affine_initial, apply_gates, mixing_initial, mixing_roles
-from memsweep.models.deep.norm import Norm, norm_initial, norm_roles
-from memsweep.models.deep.unit import Through, Unit
+from memsweep.models.deep.around_unit import (
+    BATCH,
+    FULL_GLU,
+    LAYER,
+    MIXINGS,
+    NONE,
+    NORMS,
+    PLACES,
+    Dropout,
+    Norm,
+    affine_initial,
+    apply_gates,
+    mixing_initial,
+    mixing_roles,
+    norm_initial,
+    norm_roles,
+)
+from memsweep.models.deep.unit import DeepModel, Recurrence, Unit
 from memsweep.models.deep.unit_lru import LRUUnit
 from memsweep.registry import register_model
 
@@ -60,16 +72,16 @@ class ResidualStack(DeepModel, LinearModel):
         layers: int = setting(1, "number of layers", at_least=1, at_most=1000)
         unit: Any = setting(doc="the recurrence of every layer", factory=LRUUnit.Config, registered="unit")
         mixing: str = setting(
-            gates.FULL_GLU,
+            FULL_GLU,
             "what happens to a unit's answer a: full_glu, U gelu(a) sigmoid(V gelu(a)); half_glu1, gelu(a) "
             "sigmoid(V gelu(a)); half_glu2, a sigmoid(V gelu(a)); gelu; or none",
-            choices=gates.MIXINGS,
+            choices=MIXINGS,
         )
         norm: str = setting(
-            norm.LAYER,
+            LAYER,
             "normalization in every layer: layer (over the features), batch (over batch and time, by running means "
             "once trained) or none",
-            choices=norm.NORMS,
+            choices=NORMS,
         )
         prenorm: bool = setting(True, "normalize what a unit reads, instead of what its layer answers")
         residual: bool = setting(True, "add the input of a layer to its output")
@@ -91,7 +103,7 @@ class ResidualStack(DeepModel, LinearModel):
             refused = registry.get(registry.UNIT, self.unit.name).refusal(self.unit, self.width, self.features)
             if refused is not None:
                 yield refused
-            if self.dropout > 0 and self.mixing == gates.NONE:
+            if self.dropout > 0 and self.mixing == NONE:
                 yield (
                     f"dropout is {self.dropout:g}, but it acts in the mixing of a layer, and mixing is none: choose a "
                     "mixing, or dropout 0"
@@ -119,10 +131,10 @@ class ResidualStack(DeepModel, LinearModel):
     @classmethod
     def traits(cls, config: Config) -> Traits:
         chosen = (config.mixing, config.norm, config.pooling, config.readout_width)
-        plain = chosen == (gates.NONE, norm.NONE, NO_POOLING, 0)
+        plain = chosen == (NONE, NONE, NO_POOLING, 0)
         return Traits(
             linear=plain and bool(registry.get(registry.UNIT, config.unit.name).is_linear(config.unit)),
-            whole_batch=config.norm == norm.BATCH,
+            whole_batch=config.norm == BATCH,
         )
 
     @classmethod
@@ -142,7 +154,7 @@ class ResidualStack(DeepModel, LinearModel):
     def rule_refusal(cls, config: Config) -> str | None:
         if config.pooling == MEAN:
             return "pooling mean sends errors to the features of earlier steps: use running_mean or none"
-        if config.norm == norm.BATCH:
+        if config.norm == BATCH:
             return "norm batch takes its statistics from all steps, later ones too: use norm layer or none"
         return None
 
@@ -150,7 +162,7 @@ class ResidualStack(DeepModel, LinearModel):
         config = configs[0]
         self.layer_unit = _unit(config)
         self._norms = [Norm(config.norm) for _ in range(config.layers)]
-        self._dropout = Dropout(config.dropout, gates.PLACES * config.layers, config.features)
+        self._dropout = Dropout(config.dropout, PLACES * config.layers, config.features)
 
     def start_step(self, seeds: Sequence[int], step: int) -> None:
         """Dropout's random numbers; before the first step a model drops nothing."""
@@ -212,14 +224,14 @@ class ResidualStack(DeepModel, LinearModel):
     def _dropped(self, layer: int, x_NBTF: Tensor, place: int) -> Tensor:
         if not self.training:
             return x_NBTF
-        return self._dropout.apply(x_NBTF, gates.PLACES * layer + place, self.first_row)
+        return self._dropout.apply(x_NBTF, PLACES * layer + place, self.first_row)
 
     def _pooled(self, x_NBTF: Tensor) -> Tensor:
         if self.config.pooling == NO_POOLING:
             return x_NBTF
         mean = self.recurrence.average(x_NBTF)
         # measurements of a trained model, such as the worst perturbation, follow the true gradient
-        measured = isinstance(self.recurrence, Through) and not self.training
+        measured = type(self.recurrence) is Recurrence and not self.training
         return mean if self.config.pooling == MEAN or measured else x_NBTF + (mean - x_NBTF).detach()
 
 

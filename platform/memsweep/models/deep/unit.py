@@ -15,13 +15,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from dataclasses import fields
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from memsweep.models.base import Role, Weights
+from memsweep import registry
+from memsweep.models.base import Role, Signature, StackedModel, Weights
 
 Parts = Mapping[str, Tensor]
 """The tensors that multiply states and inputs, by name: ``[N, M, ...]`` each."""
@@ -121,31 +123,22 @@ class Unit(ABC):
         return None
 
 
-class Recurrence(Protocol):
-    """How the layers of a deep model run over time, and which gradient they let through."""
+class Recurrence:
+    """How the layers of a deep model run over time: backpropagation through time, unless a learning rule takes over."""
 
     def states(self, layer: int, unit: Unit, parts: Parts, x_NBTF: Tensor) -> Tensor:
         """States of a layer, ``[N, B, T, M]``: values never depend on the rule, gradients do."""
-
-    def features(self, x_NBTF: Tensor) -> Tensor:
-        """The features that the readout reads, from the last layer's answers."""
-
-    def average(self, x_NBTF: Tensor) -> Tensor:
-        """Mean of the features of all steps up to each one, ``[N, B, T, F]``."""
-
-
-class Through:
-    """Backpropagation through time, the default of every model."""
-
-    def states(self, layer: int, unit: Unit, parts: Parts, x_NBTF: Tensor) -> Tensor:
         del layer
         return unit.states(parts, x_NBTF)
 
     def features(self, x_NBTF: Tensor) -> Tensor:
+        """The features that the readout reads, from the last layer's answers."""
         return x_NBTF
 
     def average(self, x_NBTF: Tensor) -> Tensor:
-        return running_mean(x_NBTF)
+        """Mean of the features of all steps up to each one, ``[N, B, T, F]``."""
+        steps = torch.arange(1, x_NBTF.shape[2] + 1, dtype=x_NBTF.dtype, device=x_NBTF.device)
+        return x_NBTF.cumsum(2) / steps[:, None]
 
 
 def before(states_NBTM: Tensor) -> Tensor:
@@ -158,7 +151,33 @@ def mapped(matrix_NMF: Tensor, x_NBTF: Tensor) -> Tensor:
     return (x_NBTF.flatten(1, 2) @ matrix_NMF.mT).unflatten(1, x_NBTF.shape[1:3])
 
 
-def running_mean(x_NBTF: Tensor) -> Tensor:
-    """Mean of all steps of a whole sequence up to each one."""
-    steps = torch.arange(1, x_NBTF.shape[2] + 1, dtype=x_NBTF.dtype, device=x_NBTF.device)
-    return x_NBTF.cumsum(2) / steps[:, None]
+def is_deep(config: Any) -> bool:
+    """Whether a model, given by its Config, is a ``DeepModel``."""
+    return issubclass(registry.get(registry.MODEL, config.name), DeepModel)
+
+
+class DeepModel(StackedModel):
+    """A model that runs every recurrence by ``self.recurrence``; its Config has a field ``unit``, a unit's Config.
+
+    Attributes:
+        recurrence: how its layers run over time. ``outputs`` calls ``recurrence.states`` once for each layer, from the
+            first to the last, and lets the readout read ``recurrence.features``.
+    """
+
+    def __init__(self, config: Any, signature: Signature, rng: np.random.Generator | None = None) -> None:
+        super().__init__(config, signature, rng)
+        self.recurrence = Recurrence()
+
+    @classmethod
+    def registration_problem(cls) -> str | None:
+        if "unit" not in {field.name for field in fields(cls.Config)}:
+            return (
+                'has a Config without unit: write in it \'unit: Any = setting(doc="the recurrence of every layer", '
+                'factory=LRUUnit.Config, registered="unit")\'.'
+            )
+        return super().registration_problem()
+
+    @classmethod
+    def rule_refusal(cls, config: Any) -> str | None:
+        """Why no rule that goes forward in time fits a model of this config, whatever its unit; None by default."""
+        return None

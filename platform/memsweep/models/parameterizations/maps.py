@@ -60,10 +60,6 @@ class Direct(_AsItStands):
     ``discrete`` the raw weight is the eigenvalue.
     """
 
-    @dataclass(frozen=True, kw_only=True)
-    class Config:
-        """The raw weight is the rate: unconstrained, not stable."""
-
     @property
     def rates(self) -> tuple[float, float]:
         return -math.inf, math.inf
@@ -90,10 +86,6 @@ class Relu(_AsItStands):
     this is: that code evaluates the rates it trained so under ``direct`` (see ``projection``).
     """
 
-    @dataclass(frozen=True, kw_only=True)
-    class Config:
-        """Rate max(w, 0): modes below 0 are dead integrators, not stable."""
-
     def rate(self, raw: Tensor) -> Tensor:
         return torch.relu(raw)
 
@@ -111,10 +103,6 @@ class Inverse(_Unconstrained):
     Slow modes are safe, for their weights are far from 0. Fast ones are not: a push through 0 makes them grow. Under
     ``discrete``, 1 - 1/w leaves the unit circle at w = 1/2 already.
     """
-
-    @dataclass(frozen=True, kw_only=True)
-    class Config:
-        """Rate 1/w: safe for slow modes, a pole at weight 0, not stable."""
 
     @property
     def rates(self) -> tuple[float, float]:
@@ -148,10 +136,6 @@ class _Exponential(Parameterization):
 class Exp(_Exponential):
     """Rate e^w (the continuous form of LRU's exp(-exp w)): a shift of w dilates time by a bounded factor."""
 
-    @dataclass(frozen=True, kw_only=True)
-    class Config:
-        """Rate e^w: always positive, stable."""
-
     def rate(self, raw: Tensor) -> Tensor:
         return torch.exp(raw)
 
@@ -163,10 +147,6 @@ class Exp(_Exponential):
 class LRU(Exp):
     """Rate e^w per time step: eigenvalue exp(-exp w), whatever dt and the discretization (LRU, arXiv 2303.06349)."""
 
-    @dataclass(frozen=True, kw_only=True)
-    class Config:
-        """Rate e^w per step, eigenvalue exp(-exp w) under every discretization: stable."""
-
     def eigenvalue(self, raw: Tensor, dt: float, discretization: str) -> Tensor:
         return super().eigenvalue(raw, dt, DISCRETE)
 
@@ -177,10 +157,6 @@ class LRU(Exp):
 @register_parameterization("softplus")
 class Softplus(_Exponential):
     """Rate log(1 + e^w): like exp for slow modes, like direct for fast ones; stable."""
-
-    @dataclass(frozen=True, kw_only=True)
-    class Config:
-        """Rate log(1 + e^w): always positive, stable."""
 
     def rate(self, raw: Tensor) -> Tensor:
         return torch.logaddexp(raw, torch.zeros_like(raw))
@@ -196,10 +172,6 @@ class Sigmoid(Parameterization):
     Under ``discrete`` the eigenvalue is sigma(w), so that a larger weight forgets more slowly there. By the symmetry
     1 - sigma(w) = sigma(-w) the modulus is the same.
     """
-
-    @dataclass(frozen=True, kw_only=True)
-    class Config:
-        """Rate sigma(w): always between 0 and 1, stable."""
 
     @property
     def rates(self) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.learning.ensemble.flat_layout import SAMPLED_SLOTS, SLOTS, bucket, slots
-from memsweep.models.deep.base import is_deep
+from memsweep.models.deep.unit import is_deep
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import PerturbationConfig, TrialConfig

@@ -251,7 +251,7 @@ def _task(config: TrialConfig) -> Any:
 
 
 def _is_deep(config: TrialConfig) -> bool:
-    from memsweep.models.deep.base import is_deep
+    from memsweep.models.deep.unit import is_deep
 
     return is_deep(config.model)
 

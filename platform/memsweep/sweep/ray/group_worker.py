@@ -102,9 +102,9 @@ def _worker_rank(job: PackJob, rank: int, workers: int) -> WorkerRank:
 
     if job.arithmetic.shards == 1:
         return WorkerRank(rank, workers)
-    from memsweep.learning.parallel.process_group import TorchProcessGroup
+    from memsweep.learning.parallel.process_group import ProcessGroup
 
-    return WorkerRank(rank, workers, TorchProcessGroup())
+    return WorkerRank(rank, workers, ProcessGroup())
 
 
 def _failed(error: BaseException, rank: int, workers: int, stack: str = "") -> WorkerResult:
