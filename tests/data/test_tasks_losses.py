@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
-from memsweep.data.losses import last_step_accuracy, last_step_cross_entropy, summed_cross_entropy
+from memsweep.data.losses import last_step_accuracy, summed_cross_entropy
 
 
 def logits_and_targets(*shape: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -32,39 +28,10 @@ def test_summed_cross_entropy_is_torchs_sum_and_has_its_gradient() -> None:
     torch.testing.assert_close(mine.grad, theirs.grad)
 
 
-def test_two_steps_by_hand() -> None:
-    logits = torch.tensor([[[0.0, math.log(3.0)], [0.0, 0.0]]], dtype=torch.float64)  # P = (1/4, 3/4), (1/2, 1/2)
-    loss = summed_cross_entropy(logits, torch.tensor([[1, 0]]))
-    assert loss.item() == pytest.approx(-math.log(3 / 4) - math.log(1 / 2), rel=1e-14)
-
-
-@given(cut=st.integers(1, 8), shift=st.floats(-1e3, 1e3), seed=st.integers(0, 20))
-def test_loss_adds_over_time_and_ignores_what_is_added_to_a_steps_logits(cut: int, shift: float, seed: int) -> None:
-    logits, targets = logits_and_targets(3, 9, 5, seed=seed)
-    whole = summed_cross_entropy(logits, targets)
-    parts = summed_cross_entropy(logits[:, :cut], targets[:, :cut]) + summed_cross_entropy(
-        logits[:, cut:], targets[:, cut:]
-    )
-    torch.testing.assert_close(parts, whole)
-    moved = logits.clone()
-    moved[:, cut - 1] += shift
-    torch.testing.assert_close(summed_cross_entropy(moved, targets), whole, rtol=1e-9, atol=1e-9)
-
-
 def test_large_logits_neither_overflow_nor_lose_the_loss() -> None:
     logits = torch.tensor([[[1e4, 0.0, -1e4]]], dtype=torch.float64)
     losses = [summed_cross_entropy(logits, torch.tensor([[label]])).item() for label in range(3)]
     assert losses == [0.0, 1e4, 2e4]
-
-
-def test_leading_dimensions_share_the_targets() -> None:
-    logits, targets = logits_and_targets(2, 3, 4, 6, 5)
-    targets = targets[0, 0]
-    together = summed_cross_entropy(logits, targets)
-    assert together.shape == (2, 3, 4)
-    torch.testing.assert_close(together[1, 2], summed_cross_entropy(logits[1, 2], targets))
-    last = last_step_cross_entropy(logits, targets[:, -1])
-    torch.testing.assert_close(last[1, 2], cross_entropy(logits[1, 2, :, -1], targets[:, -1], reduction="none"))
 
 
 def test_accuracy_counts_the_last_step_alone() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
@@ -14,9 +13,7 @@ from memsweep.config.schema.training import TrainingConfig
 from memsweep.learning.ensemble.replicas import build, stability_margin
 from memsweep.learning.loop import train
 from memsweep.learning.loss.sampled import SampledLoss
-from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.streams import TEST, TRAIN, Stream
-from memsweep.sweep.store.filesystem import Location
 
 TRAINING = TrainingConfig(steps=40, batch_size=16, validation_size=64, validate_every=5, amplitude_penalty=1e-2)
 
@@ -76,45 +73,6 @@ def test_training_follows_the_plain_recurrence():
     # 1e-6: the published clip adds 1e-6 to the norm that it divides by
     torch.testing.assert_close(named["recurrent_weight"][:3], model.recurrent_weight.detach(), rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(named["readout_weight"][:, :3], model.readout_weight.detach(), rtol=1e-6, atol=1e-8)
-
-
-class _PowerCut(Exception):
-    pass
-
-
-def test_an_interrupted_training_ends_with_the_same_bits(tmp_path):
-    training = TrainingConfig(steps=40, batch_size=16, validation_size=64, validate_every=5, checkpoint_every=10)
-    (ensemble,), task_loss = stacked([model_config(width=width) for width in (2, 4)])
-    (whole,) = train([ensemble], task_loss, training)
-    file = Checkpoint(Location.at(tmp_path).slot("pack.pt"), "these configs")
-
-    def cut(fraction: float) -> None:
-        if fraction >= 0.6:
-            raise _PowerCut
-
-    with pytest.raises(_PowerCut):
-        train([ensemble], task_loss, training, checkpoint=file, progress=cut)
-    seen = []
-    (resumed,) = train([ensemble], task_loss, training, checkpoint=file, progress=seen.append)
-    assert min(seen) > 0.5  # it continued, it did not start again
-    assert torch.equal(whole.best_weights, resumed.best_weights)
-    assert [step for step, *_ in whole.history] == [step for step, *_ in resumed.history]
-
-
-@pytest.mark.parametrize("damage", ["truncated", "foreign"])
-def test_an_unusable_checkpoint_costs_time_not_numbers(tmp_path, damage):
-    training = TrainingConfig(steps=20, batch_size=16, validation_size=64, validate_every=5, checkpoint_every=10)
-    (ensemble,), task_loss = stacked([model_config(width=2)])
-    file = Checkpoint(Location.at(tmp_path).slot("pack.pt"), "these configs")
-    other = Checkpoint(file.slot, "other configs") if damage == "foreign" else file
-    train([ensemble], task_loss, dataclasses.replace(training, learning_rate=0.5), checkpoint=other)
-    stored = file.slot.read()
-    assert stored
-    if damage == "truncated":
-        file.slot.write(stored[: len(stored) // 2])
-    (clean,) = train([ensemble], task_loss, training)
-    (restarted,) = train([ensemble], task_loss, training, checkpoint=file)
-    assert torch.equal(clean.best_weights, restarted.best_weights)
 
 
 def test_divergence_stays_in_its_replica():

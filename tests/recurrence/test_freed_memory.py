@@ -8,8 +8,6 @@ import sys
 
 import pytest
 
-from memsweep.recurrence.freed_memory import keep_freed_memory
-
 FREE_AFTER = """
 import ctypes, sys, torch
 from memsweep.recurrence.freed_memory import keep_freed_memory
@@ -33,7 +31,3 @@ def test_freed_tensors_stay_with_the_process():
         return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
     assert free("default") < 40 * 2**20 < 160 * 2**20 <= free("keep")
-
-
-def test_it_is_set_once():
-    assert keep_freed_memory() is keep_freed_memory()

@@ -20,12 +20,6 @@ def test_vandermonde_is_powers(horizon):
     torch.testing.assert_close(vandermonde(eigenvalues, horizon), expected, rtol=1e-13, atol=0)
 
 
-def test_vandermonde_of_complex_eigenvalues():
-    eigenvalues = torch.polar(torch.tensor([0.9, 0.999]).double(), torch.tensor([0.3, 2.0]).double())
-    expected = torch.stack([eigenvalues**power for power in range(50)], -1)
-    torch.testing.assert_close(vandermonde(eigenvalues, 50), expected, rtol=1e-12, atol=1e-14)
-
-
 def test_response_gradient_by_finite_differences():
     amplitudes = rand(3, 2, 4).requires_grad_()
     eigenvalues = torch.tensor([[0.0, 0.5, -0.4, 1.02]] * 3, dtype=torch.float64).requires_grad_()

@@ -120,43 +120,11 @@ def test_gradient_by_finite_differences(activation, leak, gain, kind):
     assert torch.autograd.gradcheck(lambda x, a: scan(x, a, activation, leak, gain), (drive, matrix))
 
 
-def test_complex_gradient_by_finite_differences():
-    drive = rand(2, 2, 5, 3, dtype=torch.complex128).requires_grad_()
-    eigenvalues = (0.5 * rand(2, 3, seed=1, dtype=torch.complex128)).requires_grad_()
-    assert torch.autograd.gradcheck(linear_scan, (eigenvalues, drive))
-
-
 def test_gradient_at_the_corners_is_that_of_torch():
     drive = torch.tensor([-2.0, -1.0, 0.0, 1.0, 2.0], dtype=torch.float64).view(1, 1, 1, 5)
     for activation, function in REFERENCE.items():
         found = value_and_gradients(lambda x, name=activation: scan(x, torch.zeros(1, 5).double(), name, 0.0), drive)
         assert_equal_runs(found, value_and_gradients(function, drive))
-
-
-@pytest.mark.parametrize("which", [0, 1])
-@pytest.mark.parametrize("kind", ["diagonal", "dense"])
-def test_gradient_of_one_argument_alone(kind, which):
-    arguments = [rand(2, 3, 8, 4), matrix_of(kind, 2, 4)]
-    both = value_and_gradients(lambda x, a: scan(x, a, "tanh"), *arguments)[1 + which]
-    arguments[which].requires_grad_()
-    states = scan(*arguments, "tanh")
-    (alone,) = torch.autograd.grad(states, arguments[which], rand(*states.shape, seed=9))
-    assert torch.equal(alone, both)
-
-
-def test_backward_twice_gives_the_same():
-    drive = rand(2, 3, 8, 4).requires_grad_()
-    states = scan(drive, matrix_of("dense", 2, 4), "tanh", 1.0, 0.5)
-    first, second = (torch.autograd.grad(states.sum(), drive, retain_graph=True)[0] for _ in range(2))
-    assert torch.equal(first, second)
-
-
-def test_real_drive_of_complex_modes():
-    drive, eigenvalues = rand(2, 3, 8, 4).requires_grad_(), 0.5 * rand(2, 4, dtype=torch.complex128)
-    states = linear_scan(eigenvalues, drive)
-    torch.testing.assert_close(states, linear_loop(eigenvalues, drive.to(torch.complex128)))
-    (gradient,) = torch.autograd.grad(states.real.sum(), drive)
-    assert not gradient.is_complex()
 
 
 def _runs(dtype=torch.float64):
@@ -220,18 +188,6 @@ def test_overflow_stays_in_its_row(kind, function, bad):
         assert torch.equal(one[others], two[others])
 
 
-def test_states_overflow_to_infinity_and_not_to_a_number():
-    states = scan(torch.ones(1, 1, 3000, 1).double(), torch.full((1, 1), 2.0).double(), "relu", 0.0)
-    assert torch.isinf(states[0, 0, -1, 0])
-
-
-def test_the_past_does_not_depend_on_the_future():
-    drive, matrix = rand(3, 4, 20, 5), matrix_of("dense", 3, 5)
-    later = drive.clone()
-    later[:, :, 12:] = 5.0
-    assert torch.equal(scan(drive, matrix, "tanh")[:, :, :12], scan(later, matrix, "tanh")[:, :, :12])
-
-
 @pytest.mark.parametrize(("kind", "function"), [run[1:] for run in _runs()], ids=[run[0] for run in _runs()])
 def test_without_gradient_the_same_bits_and_nothing_kept(kind, function):
     drive, matrix, _ = _arguments(kind, 4, 6, 9, 5)
@@ -242,26 +198,6 @@ def test_without_gradient_the_same_bits_and_nothing_kept(kind, function):
     assert torch.equal(with_graph, without)
     assert without.grad_fn is None
     assert function(drive, matrix).grad_fn is None
-
-
-def _bytes_allocated(function):
-    """All bytes that the operations of one call asked for."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        function()
-    return sum(
-        max(0, event.nbytes()) for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"
-    )
-
-
-def test_without_gradient_the_answers_are_not_held_beside_the_states(monkeypatch):
-    monkeypatch.setenv(KERNELS, "plain")
-    drive, matrix = rand(4, 32, 50, 8), matrix_of("diagonal", 4, 8)
-    series = drive.numel() * drive.element_size()
-    with torch.no_grad():
-        free = _bytes_allocated(lambda: scan(drive, matrix, "tanh", 1.0, 0.3))
-    graph = _bytes_allocated(lambda: scan(drive.requires_grad_(), matrix, "tanh", 1.0, 0.3))
-    assert 2 * series <= free < 2.5 * series  # time first, and the result
-    assert 3 * series <= graph < 3.5 * series
 
 
 @given(size=st.integers(1, 20 * GRAIN), threads=st.integers(1, 12))
@@ -287,21 +223,6 @@ def test_complex_bits_under_several_threads(threads):
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(one[order], two) for one, two in zip(expected, permuted, strict=True))
-
-
-def test_gradient_under_another_number_of_threads():
-    shape = (64, 37, 3, 31)
-    drive, matrix, _ = _arguments("diagonal", *shape)
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        states = scan(drive.requires_grad_(), matrix, "tanh")
-        torch.set_num_threads(3)
-        (found,) = torch.autograd.grad(states.sum(), drive)
-        (expected,) = torch.autograd.grad(scan(drive, matrix, "tanh").sum(), drive)
-    finally:
-        torch.set_num_threads(before)
-    torch.testing.assert_close(found, expected)
 
 
 def test_single_precision():

@@ -84,27 +84,6 @@ def test_the_toy_comes_out_as_by_hand(name: str, how: Callable[..., Tensor]) -> 
     assert u.grad.tolist() == pytest.approx(below, abs=1e-12)
 
 
-SCALAR = {"online_snap1": (11.25, 17.5625), "online_truncated": (9.625, 12.75), "online_spatial": (0.0, 12.75)}
-
-
-@pytest.mark.parametrize(("name", "how"), both(*SCALAR))
-def test_traces_of_a_scalar_linear_rnn_meet_the_errors_of_their_own_step(name: str, how: Callable[..., Tensor]) -> None:
-    """u = 1, 2, 3; A = 1/2; B = 1; h = 1, 2.5, 4.25; target 1 gives delta = 0, 1.5, 3.25.
-
-    SnAp-1 is exact here: traces 0, 1, 3 of A and 1, 2.5, 4.25 of B. A trace of B that met the error of the step after
-    it would give 9.625.
-    """
-    unit = registry.get(registry.UNIT, "rnn")(unit_config("rnn"), 1, 1)
-    matrix, encoder = (torch.full((1, 1, 1), value, dtype=torch.float64, requires_grad=True) for value in (0.5, 1.0))
-    u = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64).reshape(1, 1, 3, 1)
-    states = how(name, unit, {"matrix": matrix, "encoder": encoder}, u).flatten()
-    (0.5 * (states - 1.0).square().sum()).backward()
-    of_matrix, of_encoder = SCALAR[name]
-    assert (0.0 if matrix.grad is None else float(matrix.grad)) == pytest.approx(of_matrix, abs=1e-12)
-    assert encoder.grad is not None
-    assert float(encoder.grad) == pytest.approx(of_encoder, abs=1e-12)
-
-
 def test_a_trace_is_a_derivative_in_torchs_convention() -> None:
     """h = e z, with the loss Re(w h^2) that is holomorphic in h: autograd's gradients by complex and by real z."""
     generator = torch.Generator().manual_seed(1)
@@ -159,25 +138,6 @@ def test_online_full_is_the_true_gradient_of_every_unit_below_layers_without_mem
     names = from_unit(stack, 0)
     assert float(flat(true, stack.in_layer(0)).norm()) > 1e-3
     assert relative(flat(found, names), flat(true, names)) < EXACT
-
-
-def test_online_spatial_gives_the_eigenvalues_nothing() -> None:
-    found = case(LRU, replicas=2, layers=2).gradient("online_spatial")
-    for layer in range(2):
-        for name, gradient in found.items():
-            still = name in (f"nu_l{layer}", f"theta_l{layer}")
-            assert (float(gradient.abs().max()) == 0.0) == still or not name.endswith(f"_l{layer}"), name
-
-
-def test_one_step_is_all_that_eigenvalues_need_in_two_steps() -> None:
-    """The state before the first step is zero, so that the sensitivity to an eigenvalue begins at the second."""
-    eigenvalues = ["nu_l0", "theta_l0"]
-    short, longer = case(LRU, steps=2), case(LRU, steps=3)
-    true, found = short.gradient("bptt"), short.gradient("online_truncated")
-    assert relative(flat(found, eigenvalues), flat(true, eigenvalues)) < EXACT
-    assert relative(found["gamma_log_l0"], true["gamma_log_l0"]) > 1e-3
-    true, found = longer.gradient("bptt"), longer.gradient("online_truncated")
-    assert relative(flat(found, eigenvalues), flat(true, eigenvalues)) > 1e-3
 
 
 @pytest.mark.parametrize("name", FULL_REC)
@@ -236,12 +196,6 @@ def test_infinite_states_stay_infinite_under_every_rule() -> None:
     assert true.isinf().any()
     assert not true.isnan().any()
     assert torch.equal(found, true)
-
-
-def test_bptt_needs_nothing_of_a_model_and_changes_nothing() -> None:
-    stack = case(LRU)
-    with learning_by("bptt", stack.model):
-        assert type(stack.model.recurrence) is Recurrence
 
 
 def test_a_model_is_as_before_when_the_learning_ends_or_fails() -> None:

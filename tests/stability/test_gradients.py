@@ -178,17 +178,6 @@ def test_many_lags_are_spread_in_their_logarithm_and_work_is_bounded() -> None:
     assert norms[0, measured_lags(WIDTH, 200)].sub(1).abs().max() < 1e-12
 
 
-def test_a_model_that_says_nothing_has_no_gradients() -> None:
-    class Silent(Gained):
-        jacobians = Model.jacobians
-        gradient_bound = Model.gradient_bound
-
-    _, weights, inputs = a_model()
-    model = Silent(Silent.Config(), Signature(2, 1, STEPS))
-    assert gradient_norms(model, weights, inputs, [True] * 3) is None
-    assert gradient_bounds(model, weights, STEPS) is None
-
-
 def test_a_trial_stores_norms_and_bounds_by_lag_and_nan_where_its_model_says_nothing() -> None:
     part = registry.get(registry.MODEL, "exp_rnn")
     small = {"training": {"steps": 2, "validate_every": 2}, "perturbation": {"balls": (), "test_size": 8}}

@@ -12,11 +12,8 @@ import numpy as np
 import pytest
 
 from memsweep import registry
-from memsweep.config.schema.training import TrainingConfig
-from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
 from memsweep.data.api import EXPRESSION_SYMBOLS, ExpressionLaw, expression_numbers, expression_value
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
-from memsweep.trial import run_trial
 from paths import ROOT
 
 registry.discover(ROOT)
@@ -91,17 +88,6 @@ def test_what_is_no_expression_has_no_value(text: str) -> None:
         expression_value(expression_numbers(text.split()))
 
 
-def test_classes_of_generated_expressions_are_their_values() -> None:
-    task = LISTOPS(LISTOPS.Config(answer="last"))
-    for stream in (TRAIN, VALIDATION, TEST):
-        batch = task.draw(Stream(3, stream), 1, 150)
-        for read, asked in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
-            length = read.index(15)  # the symbol that ends every expression
-            assert 8 <= length <= 63
-            assert read[length + 1 :] == [-1] * (63 - length)
-            assert asked == [-1] * length + [worth(text_of(read[:length]))] + [-1] * (63 - length)
-
-
 def test_lengths_follow_the_published_law() -> None:
     """The exact law, by convolution: a node is a digit (3/4), or 2 ... 4 nodes one deeper in two brackets."""
     longest, count = 60, 20_000
@@ -122,15 +108,6 @@ def test_lengths_follow_the_published_law() -> None:
     chi_squared = count * ((found - law)[law > 0] ** 2 / law[law > 0]).sum()
     degrees = (law > 0).sum() - 1
     assert chi_squared < degrees + 5 * np.sqrt(2 * degrees)
-
-
-def test_digits_and_operations_are_as_likely_as_each_other() -> None:
-    drawn = islice(ExpressionLaw(4, 4, 6, 25).draw(np.random.default_rng(1)), 5000)
-    counts = np.bincount(np.concatenate([np.array(expression) for expression in drawn]), minlength=15)
-    for kind in (counts[:10], counts[10:14]):
-        share = 1 / len(kind)
-        assert np.abs(kind / kind.sum() - share).max() < 5 * np.sqrt(share / kind.sum())
-    assert counts[14] == counts[10:14].sum()
 
 
 def test_no_two_streams_have_an_expression_in_common() -> None:
@@ -225,24 +202,3 @@ def test_files_in_another_format_are_refused_by_file_and_line(content: bytes, wo
     assert glance == (
         [] if "line 3" in words else [str(caught.value)]
     )  # the first lines are seen when a study is planned
-
-
-def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
-    write_listops(tmp_path / "listops")
-    (tmp_path / "listops" / "basic_test.tsv").write_text("Depth\tTarget\tSource\n2\t3\t( ( ( [MAX 2 ) 3 ) ] )")
-    batch = from_files(tmp_path, horizon=6, answer="last").draw(Stream(0, TEST), 0, 5)
-    assert batch.inputs.tolist() == [[11, 2, 3, 14, 15, -1]]
-    assert batch.targets.tolist() == [[-1, -1, -1, -1, 3, -1]]
-
-
-def test_a_trial_reads_symbols_and_reports_the_accuracy_of_the_end() -> None:
-    trial = TrialConfig(
-        task=LISTOPS.Config(horizon=16),
-        model=registry.get(registry.MODEL, "lru").Config(width=8),
-        training=TrainingConfig(seeds=1, steps=4, batch_size=8, validation_size=8, validate_every=2),
-        perturbation=PerturbationConfig(balls=(), test_size=40),
-    )
-    result = run_trial(trial)
-    assert np.isfinite(result.tables["history"]["train_loss"].dropna()).all()
-    assert 0 <= result.summary["test_accuracy"] <= 1
-    assert (40 * result.summary["test_accuracy"]) % 1 == pytest.approx(0)

@@ -63,17 +63,6 @@ def test_a_pixel_of_cifar_is_grey_as_torchvision_makes_it_then_normalized(tmp_pa
     np.testing.assert_allclose(everything(in_colour, TEST).inputs[..., 0], red, rtol=0, atol=1e-12)
 
 
-def test_the_share_of_cifar_that_validates_is_a_choice(tmp_path: Path) -> None:
-    write_cifar(tmp_path / "cifar10", each=40)
-    for share, sizes in ((0.1, [180, 20]), (0.01, [198, 2])):
-        task = built("sequential_cifar", tmp_path, validation_share=share)
-        parts = [everything(task, name) for name in (TRAIN, VALIDATION)]
-        assert [len(part.targets) for part in parts] == sizes
-        assert not set(rows_of(parts[0])) & set(rows_of(parts[1]))
-    with pytest.raises(ValueError, match=r"of the 200 training images in .*, 200 would validate"):
-        everything(built("sequential_cifar", tmp_path, validation_share=0.999), TRAIN)
-
-
 class Spots(SequentialImages):
     """Images of 3 x 3 pixels that say something of their classes."""
 

@@ -17,13 +17,12 @@ import torch
 from memsweep import registry
 from memsweep.config.load.study import load_study
 from memsweep.config.schema.training import TrainingConfig
-from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.api import Batch, Corpus, TextTask
 from memsweep.errors import ConfigError
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 from memsweep.sweep.planning.fingerprint import data_fingerprint
 from memsweep.sweep.planning.identity import identifying
-from memsweep.trial import run_trial
 from paths import ROOT
 from text_files import spaced, write_ptb, write_text
 
@@ -142,15 +141,6 @@ def test_chance_and_memoryless_loss_are_what_the_best_such_answers_pay_on_the_tr
     assert 0 < task.memoryless_loss() < task.chance() < math.log(task.inputs)
 
 
-def test_bits_and_accuracy_of_a_uniform_guess(tmp_path: Path) -> None:
-    task = text(tmp_path / "t", (LETTERS + "......") * 20, horizon=8)  # 27 symbols
-    batch = task.draw(Stream(0, TRAIN), 0, 4)
-    found = task.metrics(torch.zeros(3, 4, 8, 27, dtype=torch.float64), batch)
-    torch.testing.assert_close(found["bits_per_character"], torch.full((3,), math.log2(27), dtype=torch.float64))
-    assert task.corpus.alphabet[0] == "."
-    assert found["accuracy"].tolist() == [(batch.targets == 0).double().mean().item()] * 3  # the first symbol wins ties
-
-
 def test_characters_that_training_lacks_are_one_symbol(tmp_path: Path) -> None:
     known, strange = "abcd" * 40, "abcä" * 5 + "abcö" * 5
     task = text(tmp_path / "t", known + strange + "abcd" * 10, horizon=4, validation_share=1 / 6, test_share=1 / 6)
@@ -159,25 +149,6 @@ def test_characters_that_training_lacks_are_one_symbol(tmp_path: Path) -> None:
     batch = task.draw(Stream(0, VALIDATION), 0, 100)
     assert set(batch.targets.flatten().tolist()) == {0, 1, 2, 4}  # both letters are symbol 4
     assert text(tmp_path / "u", known, horizon=4).inputs == 4  # without strangers there is no such symbol
-
-
-def test_a_part_with_one_window_and_the_symbol_behind_it_is_long_enough(tmp_path: Path) -> None:
-    fields = {"horizon": 4, "validation_share": 5 / 45, "test_share": 5 / 45}
-    task = text(tmp_path / "t", LETTERS + "abcdefghi" + "vwxyz" + "klmno", **fields)
-    assert not list(task.config.problems())
-    assert [read(task, task.draw(Stream(0, name), 0, 9)) for name in (VALIDATION, TEST)] == [["vwxyz"], ["klmno"]]
-    (sentence, other) = text(tmp_path / "t", **(fields | {"horizon": 5})).config.problems()
-    assert "the validation part has 5 symbols; windows of 5 steps need at least 6: take a longer text" in sentence
-    assert "the test part has 5 symbols" in other
-
-
-def test_a_text_keeps_one_byte_a_character(tmp_path: Path) -> None:
-    corpus = text(tmp_path / "t", LETTERS * 20, horizon=4).corpus
-    assert {part.dtype for part in corpus.parts.values()} == {np.dtype(np.uint8)}
-    many = "".join(map(chr, range(256, 700))) * 9
-    wide = text(tmp_path / "u", many, horizon=4)
-    assert wide.corpus.parts[TRAIN].dtype == np.uint16
-    assert read(wide, wide.draw(Stream(0, TRAIN), 0, 1)) == [many[:5]]
 
 
 @pytest.mark.parametrize("names", ["{}.txt", "ptb.char.{}.txt"])
@@ -324,23 +295,6 @@ def test_a_file_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
     made = text(tmp_path / "t", "ab" * 200, horizon=4)
     os.utime(tmp_path / "t", ns=(before + 1, before + 1))
     assert made.inputs == 2
-
-
-@pytest.mark.more
-def test_a_network_that_carries_its_states_learns_more_than_pairs_of_characters(tmp_path: Path) -> None:
-    """The whole chain: file, windows, carried training, bits per character of a text that was never trained on."""
-    write_text(tmp_path / "t", lines=1500)
-    config = TrialConfig(
-        task=TEXT.Config(file=str(tmp_path / "t"), horizon=20),
-        model=registry.get(registry.MODEL, "rnn").Config(width=32),
-        training=TrainingConfig(
-            seeds=2, steps=300, batch_size=16, validation_size=200, validate_every=100, learning_rate=0.01
-        ),
-        perturbation=PerturbationConfig(balls=(), test_size=200),
-    )
-    summary = run_trial(config).summary
-    assert summary["error"] < 0.5 * summary["memoryless_loss"] < summary["zero_loss"]
-    assert summary["test_bits_per_character"] == pytest.approx(summary["error"] / math.log(2), rel=1e-6)
 
 
 def test_without_a_text_of_ones_own_there_is_one_of_pythons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from test_checkpoints import Held
 from test_until import assert_same
 from torch import Tensor
 
-from engine import model_config, moved, stacked, trial, weights_of
+from engine import moved, trial, weights_of
 from memsweep import registry
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.config.schema.training import TrainingConfig
@@ -19,9 +19,7 @@ from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.task import Batch, CarriedTask
 from memsweep.learning.ensemble.replicas import Replica, build
 from memsweep.learning.loop import train
-from memsweep.learning.loss.batch_sharding import BatchSharding
-from memsweep.learning.loss.carried import CarriedLoss, Windows, task_loss_for
-from memsweep.learning.memory import live_bytes
+from memsweep.learning.loss.carried import CarriedLoss, task_loss_for
 from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Signature
@@ -124,12 +122,6 @@ def test_windows_with_carried_states_are_one_long_sequence(activation):
     torch.testing.assert_close(torch.cat(found, -2), model.outputs(weights, long.inputs), rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("fields", [{"layers": 2}, {"bidirectional": True}])
-def test_only_a_single_causal_layer_carries(fields):
-    assert VanillaRNN.traits(VanillaRNN.Config()).carries_states
-    assert not VanillaRNN.traits(VanillaRNN.Config(**fields)).carries_states
-
-
 # ---- losses, gradients and metrics of whole sequences
 
 
@@ -176,18 +168,6 @@ def test_sequences_that_are_computed_some_at_a_time_keep_their_own_states():
         strict=True,
     ):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
-
-
-def test_memory_is_that_of_one_window():
-    own, (model,) = task_loss(), models(1, width=16)
-    leaves = {name: value.requires_grad_() for name, value in weights_of(model).items()}
-
-    def bytes_of(windows: int) -> int:
-        data = own.data(Stream(0, TEST), 0, 4 * WINDOWS)
-        long = Windows(*(one.repeat(windows // WINDOWS, 1, 1) for one in _both(data)), runs=4, begins=True)
-        return live_bytes(lambda: own.loss(model, leaves, long, torch.zeros(())).sum().backward()).peak
-
-    assert bytes_of(60) < 1.05 * bytes_of(3)
 
 
 # ---- training
@@ -282,11 +262,6 @@ def test_states_of_another_shape_are_refused(caplog):
     assert "carried must be float64 [2, 5, 3], got float64 [2, 4, 3]" in caplog.text
 
 
-def test_other_tasks_carry_nothing():
-    (ensemble,), exact = stacked([model_config()])
-    assert Learner.start(ensemble, exact, TRAINING).carried is None
-
-
 # ---- what cannot be
 
 
@@ -296,15 +271,6 @@ def test_a_task_that_draws_something_else_is_told_so():
         torn.data(Stream(0, TEST), 0, 6)
     with pytest.raises(ValueError, match=r"drew 5 training sequences side by side, not training.batch_size \(6\)"):
         torn.data(Stream(0, TRAIN), 0, 6)
-
-
-def test_windows_are_not_chosen_apart():
-    own = task_loss()
-    batch = own.draw(Stream(0, TRAIN), 0, 4)
-    with pytest.raises(TypeError, match=r"training\.train_size must be 0, and resources\.strategy replicas"):
-        own.select(batch, torch.arange(2))
-    with pytest.raises(TypeError, match=r"resources\.strategy replicas"):
-        BatchSharding(2).prepare(own, batch)
 
 
 # ---- whole trials on a text

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import random
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ from memsweep import registry
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.training import TURNING, Turn
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.errors import StoreError
 from memsweep.learning.state.warm_start import prefix
 from memsweep.sweep.planning.identity import identity, pack_identity
 from memsweep.sweep.store.results import Store
@@ -173,16 +170,6 @@ def test_replicas_of_one_trial_may_lie_in_several_ensembles():
         assert_same(result, whole)
 
 
-def test_penalties_turn_for_those_too_who_have_ended():
-    """Alone its training is over before the turn; in company its best state is judged anew there."""
-    base = linear(patience=1, learning_rate=0.5, amplitude_penalty=0.0, merge_tolerance=0.5)
-    configs = [turned(config, 40, amplitude_penalty=1.0) for config in base]
-    together = run_pack(configs)
-    ended = [max(result.tables["replicas"]["steps"]) for result in together]
-    assert min(ended) < 40 < max(ended)
-    assert_same(run_pack([configs[ended.index(min(ended))]])[0], together[ended.index(min(ended))])
-
-
 def test_the_prefix_is_what_the_steps_follow_from_and_nothing_else():
     (config, *_) = linear()
     here = prefix(until(config, 20), 20)
@@ -323,39 +310,3 @@ def test_jobs_keep_states_beside_the_results_and_go_on_from_them(tmp_path):
     store.forget_states()
     store.forget_states()
     assert not states.exists() or not list(states.iterdir())
-
-
-def test_a_state_s_name_is_an_identity(tmp_path):
-    with pytest.raises(StoreError, match="is no trial identity"):
-        Store(tmp_path).state_slot("../records/x")
-
-
-@pytest.mark.more
-@pytest.mark.parametrize(("dtype", "activation"), [*itertools.product(["float64", "float32"], ["linear", "tanh"])])
-def test_a_chain_of_long_stretches_has_the_bits_of_the_whole(dtype, activation):
-    """100, 300, all: as a search with successive halving would stop and go on, packs of many trials."""
-    common = {"steps": 500, "dtype": dtype, "validate_every": 50, "batch_size": 16, "validation_size": 64}
-    base = [
-        trial(
-            model={"width": width, "activation": activation},
-            training=common | {"learning_rate": rate},
-            perturbation=QUICK,
-        )
-        for width in (2, 4, 9)
-        for rate in (0.003, 0.01, 0.03)
-    ]
-    whole = run_pack(base)
-    alive, slots = list(range(len(base))), [None] * len(base)
-    for step, left in ((100, 5), (300, 2)):
-        kept = [Held() for _ in alive]
-        run_pack(
-            [until(base[at], step) for at in alive],
-            RunOptions(start_states=[slots[at] for at in alive], end_states=kept),
-        )
-        for at, slot in zip(alive, kept, strict=True):
-            slots[at] = slot
-        alive = random.Random(step).sample(alive, left)
-    results, at_step = begun([base[at] for at in alive], start_states=[slots[at] for at in alive])
-    assert at_step == 300
-    for at, result in zip(alive, results, strict=True):
-        assert_same(result, whole[at])

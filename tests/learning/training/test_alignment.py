@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from test_carried import Torn
-from test_checkpoints import Held
-from test_store import make_record, make_tables
-from test_until import assert_same
+from test_store import make_record
 from torch import Tensor
 
 from engine import trial, whole
@@ -26,8 +22,6 @@ from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
 from memsweep.learning.loss.base import TaskLoss
 from memsweep.learning.loss.carried import task_loss_for
-from memsweep.learning.state.checkpoint import Checkpoint, state_of, validate
-from memsweep.learning.state.checkpoint_file import UnusableError
 from memsweep.learning.training.gradient_alignment import ALL, Alignment
 from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Signature
@@ -35,7 +29,7 @@ from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.stability.results import TrialResult
 from memsweep.streams import TRAIN, Stream
 from memsweep.sweep.store.results import Store
-from memsweep.trial import RunOptions, run_pack, run_trial
+from memsweep.trial import run_trial
 
 STACK = ResidualStack.Config(width=3, features=3, layers=2)
 TRAINING = TrainingConfig(
@@ -146,13 +140,6 @@ def test_comparing_changes_no_number_of_the_training() -> None:
         pd.testing.assert_frame_equal(with_it.tables[name], without.tables[name], check_exact=True)
 
 
-def test_dropout_is_the_same_for_both_gradients() -> None:
-    """Of one layer without a norm, whose gradients are then equal."""
-    model = replace(STACK, layers=1, norm="none", dropout=0.5)
-    result = run_trial(small(model))
-    assert table(result, "0")["cosine"].to_numpy() == pytest.approx(1.0, abs=1e-10)
-
-
 # ---- kept on the way
 
 
@@ -160,65 +147,7 @@ def compared(learner: Learner) -> list[Any]:
     return [repr(learner.alignment.of(row, 100)) for row in range(2)]
 
 
-@pytest.mark.parametrize("at", [2, 4])  # before and after the second comparison
-def test_an_interrupted_training_ends_with_the_same_comparisons(at: int) -> None:
-    ensemble, task_loss = setting()
-    training = replace(TRAINING, checkpoint_every=at)
-    (whole,) = train([ensemble], task_loss, training)
-    place = Torn()
-    train([ensemble], task_loss, training, checkpoint=Checkpoint(place, "key"))
-    told: list[float] = []
-    (resumed,) = train([ensemble], task_loss, training, checkpoint=Checkpoint(place, "key"), progress=told.append)
-    assert len(told) == (6 - at) // 2
-    assert compared(resumed) == compared(whole)
-    assert len(whole.alignment.measured) == 2
-
-
-def test_a_checkpoint_without_the_comparisons_of_its_steps_is_refused() -> None:
-    ensemble, task_loss = setting()
-    (learner,) = train([ensemble], task_loss, TRAINING)
-    state = state_of("key", [learner], 6)
-    assert validate(state, "key", [learner], TRAINING)[0] == 6
-    rows = state["learners"][0]["alignment"]
-    for damaged in (rows[:1], [rows[0], rows[1][:1]], rows * 2):
-        state["learners"][0]["alignment"] = damaged
-        with pytest.raises(UnusableError, match="alignment"):
-            validate(state, "key", [learner], TRAINING)
-
-
-def test_a_row_that_goes_on_from_another_has_its_comparisons() -> None:
-    whole, place = run_trial(small()), Held()
-    run_pack([small(until=4)], RunOptions(end_states=[place]))
-    told: list[float] = []
-    (found,) = run_pack([small()], RunOptions(start_states=[place], progress=told.append))
-    assert len(told) == 2  # one validation, then the measurements
-    assert_same(found, whole)
-
-
 # ---- stored
-
-
-def test_results_that_are_older_than_the_table_have_none_of_its_rows(tmp_path: Path) -> None:
-    store, rows = Store(tmp_path / "new"), {"seed": [0], "step": [5], "layer": ["all"], "cosine": [0.5]}
-    frame = pd.DataFrame({"identity": ["a"], **rows, "norm_ratio": [math.nan]})
-    for identity in ("a", "b"):
-        own = frame if identity == "a" else frame.head(0)
-        assert store.write(identity, make_record(identity), make_tables(identity) | {"alignment": own})
-    pd.testing.assert_frame_equal(store.table("alignment"), frame)
-    file = tmp_path / "new" / "records" / "b.json"
-    record = json.loads(file.read_text())
-    del record["files"]["alignment"], record["sha256"]
-    file.write_text(json.dumps(record))
-    (tmp_path / "new" / "alignment" / "b.parquet").unlink()
-    pd.testing.assert_frame_equal(store.table("alignment"), frame)
-    assert store.tables("b")["alignment"].columns.tolist() == frame.columns.tolist()
-    assert store.check(["a", "b"]) == {}
-    other = Store(tmp_path / "other")
-    assert other.copy_from(store, "b")
-    assert other.table("alignment").empty
-    assert len(other.table("curves")) == len(make_tables("b")["curves"])
-    (tmp_path / "new" / "alignment" / "a.parquet").unlink()
-    assert "alignment" in store.check(["a", "b"])["a"]
 
 
 def test_fields_of_the_comparison_are_the_columns_of_the_table(tmp_path: Path) -> None:

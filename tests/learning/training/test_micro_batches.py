@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from test_carried import Torn
 from torch import Tensor
 from torch.nn.functional import one_hot
 
@@ -16,14 +15,12 @@ from memsweep import registry
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
 from memsweep.data.api import Batch, CarriedTask, Task, mean_cross_entropy
-from memsweep.data.task import as_read
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
 from memsweep.learning.loss.base import CHUNK
-from memsweep.learning.loss.carried import CarriedLoss, task_loss_for
+from memsweep.learning.loss.carried import task_loss_for
 from memsweep.learning.loss.sampled import SampledLoss
 from memsweep.learning.memory import live_bytes
-from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.learning.training import learner as learner_module
 from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Signature
@@ -32,7 +29,7 @@ from memsweep.models.matrix.rnn import RNN
 from memsweep.models.matrix.vanilla_rnn import VanillaRNN
 from memsweep.stability.measure import Measurement, measure
 from memsweep.streams import TEST, TRAIN, Stream
-from memsweep.trial import RunOptions, run_trial
+from memsweep.trial import run_trial
 from paths import ROOT
 
 registry.discover(ROOT)
@@ -177,13 +174,6 @@ def test_a_symbol_of_another_alphabet_is_named(wrong: int, named: str) -> None:
         task_loss.prepare(batch)
 
 
-def test_vectors_take_the_dtype_of_the_models() -> None:
-    words = torch.tensor([[0, 2, -1]], dtype=torch.int8)
-    read = as_read(words, 3, torch.float32)
-    assert read.dtype == torch.float32
-    assert read.tolist() == [[[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]]
-
-
 # ---- pieces
 
 
@@ -262,34 +252,6 @@ def test_the_choice_leaves_no_trace() -> None:
     assert torch.equal(found.weights, other.weights)
 
 
-def test_a_training_in_pieces_goes_on_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = Words()
-    budgeted(monkeypatch, 60_000)
-    training = replace(TRAINING, checkpoint_every=2)
-    whole = trained(STACK, task, training)
-    assert 1 < whole.micro_batch < 7
-    place = Torn()
-    trained(STACK, task, training, checkpoint=Checkpoint(place, "key"))
-    told: list[float] = []
-    resumed = trained(STACK, task, training, checkpoint=Checkpoint(place, "key"), progress=told.append)
-    assert told == [1.0]
-    assert torch.equal(resumed.best_weights, whole.best_weights)
-    assert resumed.micro_batch == whole.micro_batch
-
-
-def test_fewer_sequences_than_the_measurement_wants() -> None:
-    """A task that holds two sequences gives two, whatever is asked."""
-
-    class Few(Words):
-        def draw(self, stream: Stream, index: int, size: int) -> Batch:
-            drawn = super().draw(stream, index, 2)
-            return Batch(drawn.inputs[:size], drawn.targets[:size])
-
-    assert trained(STACK, Few()).micro_batch == CHUNK
-    sample = task_loss_for([Few()], False, torch.float64).sample(Stream(0, TRAIN), 7, 4)
-    assert torch.equal(sample.inputs[:2], sample.inputs[2:])
-
-
 # ---- models that must see a batch at once
 
 
@@ -324,22 +286,3 @@ def test_a_trial_says_how_many_sequences_it_took_at_a_time() -> None:
     assert pieces.summary["error"] == pytest.approx(whole.summary["error"], rel=1e-9)
     linear = run_trial(trial(training={"steps": 10}, perturbation={"balls": ()}))
     assert "micro_batch" not in linear.summary  # a batch is a quadratic form
-
-
-def test_several_parts_of_a_batch_come_in_pieces_too() -> None:
-    whole, parts = run_trial(small_trial()), run_trial(small_trial(micro_batch=2), RunOptions(shards=2))
-    assert parts.summary["micro_batch"] == 2
-    assert parts.summary["error"] == pytest.approx(whole.summary["error"], rel=1e-9)
-
-
-def test_windows_are_split_by_sequences() -> None:
-    task_loss = CarriedLoss(Pages(), torch.float64)
-    learner = Learner.start(ensemble_of(VanillaRNN.Config(width=3), Pages()), task_loss, TRAINING)
-    assert learner.micro_batch == CHUNK
-    assert learner.carried.shape == (2, 7, 3)
-    assert not learner.carried.any()
-    whole, pieces = (
-        trained(VanillaRNN.Config(width=3), Pages(), replace(TRAINING, micro_batch=size)) for size in (7, 2)
-    )
-    torch.testing.assert_close(pieces.weights, whole.weights, rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(pieces.carried, whole.carried, rtol=1e-10, atol=1e-12)

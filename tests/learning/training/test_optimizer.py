@@ -9,7 +9,7 @@ import torch
 
 from engine import noise
 from memsweep.config.schema.training import TrainingConfig
-from memsweep.learning.training.optimizer import AdamW, Optimizer, clipped, optimizer_for
+from memsweep.learning.training.optimizer import Optimizer, clipped, optimizer_for
 
 THEIRS: dict[str, Any] = {
     "adamw": torch.optim.AdamW,
@@ -86,21 +86,7 @@ def test_entries_that_stand_still_keep_their_weights_and_take_no_decay_into_thei
     assert torch.equal(mine.state()["square"] == 0.0, ~moving)
 
 
-def test_an_optimizer_keeps_what_it_needs_and_no_more() -> None:
-    weights = noise(2, 3)
-    kept = {name: set(optimizer_for(weights, TrainingConfig(optimizer=name)).state()) for name in THEIRS}
-    assert kept == {"adamw": {"mean", "square", "step"}, "adam": {"mean", "square", "step"}, "rmsprop": {"square"}}
-
-
 def test_clip_is_per_replica_and_zero_is_no_limit() -> None:
     gradient = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
     torch.testing.assert_close(clipped(gradient, 1.0), torch.tensor([[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]))
     assert torch.equal(clipped(gradient, 0.0), gradient)
-
-
-def test_the_default_is_adamw_with_torchs_settings() -> None:
-    mine = optimizer_for(noise(1, 2), TrainingConfig())
-    assert type(mine) is AdamW
-    assert (mine.beta1, mine.beta2) == torch.optim.AdamW([torch.zeros(1)]).defaults["betas"]
-    alpha = torch.optim.RMSprop([torch.zeros(1)]).defaults["alpha"]
-    assert TrainingConfig(optimizer="rmsprop").alpha == alpha

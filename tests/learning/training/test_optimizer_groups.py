@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from test_checkpoints import Held
-from test_handover import begun, until
-from test_until import assert_same
 from torch import Tensor
 
 from engine import task_config, trial
@@ -23,11 +20,9 @@ from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
 from memsweep.learning.loss.base import TaskLoss
 from memsweep.learning.loss.carried import task_loss_for
-from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Group, Model, Signature
 from memsweep.streams import TRAIN, Stream
-from memsweep.trial import RunOptions, run_pack
 
 GROUPS = GroupsConfig(
     orthogonal=GroupConfig(learning_rate=0.001), triangle=GroupConfig(learning_rate=0.004, weight_decay=0.2)
@@ -166,34 +161,6 @@ def test_a_factor_follows_the_learning_rate_of_replicas_and_of_turns() -> None:
     assert by_factor.groups.rates(own).tolist() == torch.stack([own, 0.5 * own], -1).tolist()
 
 
-def test_settings_of_the_others_turn_and_those_of_groups_stay() -> None:
-    turn = Turn(until=4, learning_rate=0.02, weight_decay=0.03, clip=0.0, amplitude_penalty=0.0, margin_penalty=0.0)
-    options = {"optimizer": "rmsprop", "turns": (turn,), "learning_rate": 0.005, "weight_decay": 0.5}
-    training = TrainingConfig(**TRAINING | options)
-    ensemble, task_loss = started(config_of(), seeds=1)
-    ensemble = dataclasses.replace(ensemble, replicas=(dataclasses.replace(ensemble.replicas[0], learning_rate=0.005),))
-    (learner,) = train([ensemble], task_loss, training)
-    found = ensemble.layout.named(learner.weights)
-    model = type(ensemble.model)(config_of(), ensemble.model.signature, Stream(0, "initial weights").generator())
-    for key, value in by_torch(model, "rmsprop", training, task_loss, turn=4).items():
-        torch.testing.assert_close(found[key][0], value, rtol=1e-9, atol=1e-11)
-
-
-def test_the_schedule_multiplies_all_rates_alike() -> None:
-    """At the second of two steps a cosine stands at a half: every weight, of any group, moves half as far."""
-    ensemble, task_loss = started(config_of(), seeds=1)
-    moved = {}
-    for schedule in ("constant", "cosine"):
-        options = {"steps": 2, "validate_every": 1, "schedule": schedule, "optimizer": "rmsprop", "weight_decay": 0.0}
-        training = TrainingConfig(**TRAINING | options | {"groups": GroupsConfig(orthogonal=GROUPS.orthogonal)})
-        (whole,) = train([ensemble], task_loss, training)
-        (half,) = train([ensemble], task_loss, dataclasses.replace(training, until=1))
-        moved[schedule] = ensemble.layout.named(whole.weights - half.weights)
-    for key, step in moved["constant"].items():
-        torch.testing.assert_close(0.5 * step, moved["cosine"][key], rtol=1e-9, atol=1e-15)
-    assert float(moved["cosine"]["generator"].abs().max()) > 0.0
-
-
 def test_the_penalty_counts_in_what_is_selected_and_is_differentiated() -> None:
     ensemble, task_loss = started(config_of())
     moduli = torch.tensor([[1.0, 0.5], [2.0, -1.0]], dtype=torch.float64)
@@ -211,57 +178,9 @@ def test_the_penalty_counts_in_what_is_selected_and_is_differentiated() -> None:
     torch.testing.assert_close(first[0.3] - first[0.0], 0.3 * torch.tensor([0.25, 5.0], dtype=torch.float64))
 
 
-def test_a_diverged_replica_leaves_the_others_penalties_alone() -> None:
-    """The other row has the bits that it has beside a replica in good health."""
-    training = TrainingConfig(**TRAINING | {"optimizer": "rmsprop"})
-    ensemble, task_loss = started(config_of())
-    (whole,) = train([ensemble], task_loss, training)
-    broken = ensemble.layout.named(ensemble.initial)
-    broken["moduli"][1] = torch.inf
-    (learner,) = train([dataclasses.replace(ensemble, initial=ensemble.layout.flat(broken))], task_loss, training)
-    assert learner.diverged.tolist() == [False, True]
-    assert torch.equal(learner.weights[0], whole.weights[0])
-    assert torch.equal(learner.best[0], whole.best[0])
-
-
-class _PowerCut(Exception):
-    pass
-
-
-@pytest.mark.parametrize("name", ["rmsprop", "adam"])
-def test_an_interrupted_training_ends_with_the_same_bits(name: str) -> None:
-    training = TrainingConfig(**TRAINING | {"optimizer": name, "checkpoint_every": 4})
-    ensemble, task_loss = started(config_of())
-    (whole,) = train([ensemble], task_loss, training)
-    file = Checkpoint(Held(), "these configs")
-
-    def cut(fraction: float) -> None:
-        if fraction > 0.6:
-            raise _PowerCut
-
-    with pytest.raises(_PowerCut):
-        train([ensemble], task_loss, training, checkpoint=file, progress=cut)
-    fresh = [Learner.start(ensemble, task_loss, training)]
-    assert file.load(fresh, training) == 4
-    (resumed,) = train([ensemble], task_loss, training, checkpoint=file)
-    assert torch.equal(resumed.weights, whole.weights)
-    state, wanted = resumed.optimizer.state(), whole.optimizer.state()
-    assert state.keys() == wanted.keys()
-    assert all(torch.equal(torch.as_tensor(state[key]), torch.as_tensor(wanted[key])) for key in state)
-
-
 def of(model: Any, **training: Any) -> TrialConfig:
     config = trial(task={"horizon": 6}, perturbation={"balls": (), "test_size": 16})
     return dataclasses.replace(config, model=model, training=TrainingConfig(seeds=2, **TRAINING | training))
-
-
-@pytest.mark.parametrize("name", ["rmsprop", "adam"])
-def test_a_row_goes_on_from_the_state_that_another_left(name: str) -> None:
-    config, kept = of(config_of(), optimizer=name), Held()
-    run_pack([until(config, 8)], RunOptions(end_states=[kept]))
-    (result,), step = begun([config], start_states=[kept])
-    assert step == 8
-    assert_same(result, run_pack([config])[0])
 
 
 @pytest.mark.parametrize(

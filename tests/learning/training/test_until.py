@@ -88,13 +88,6 @@ def test_a_trial_until_a_step_is_measured_and_says_that_it_was_stopped():
     assert whole.summary["validation_loss"] < part.summary["validation_loss"]
 
 
-def test_a_diverged_replica_is_no_stopped_one():
-    wild = trial(model={"parameterization": "direct"}, perturbation={"balls": ()})
-    part = run_trial(with_training(wild, until=30, learning_rate=1e4, clip=1e6, dtype="float32"))
-    assert part.outcome is Outcome.DIVERGED
-    assert set(part.tables["replicas"]["outcome"]) == {"diverged"}
-
-
 def test_trials_of_other_ends_or_turns_have_programs_of_their_own_and_cost_what_they_train():
     config = trial(training={"steps": 4000, "validate_every": 10})
     part, turned = with_training(config, until=1000), with_training(config, turns=(turn(10),))
@@ -109,12 +102,6 @@ def test_trials_of_other_ends_or_turns_have_programs_of_their_own_and_cost_what_
 
 def _none() -> Any:
     return dataclasses.replace(trial().perturbation, balls=())
-
-
-def test_settings_that_stay_what_they_are_change_no_bit():
-    plain, turned = learned(), learned(turns=(turn(5), turn(20), turn(45)))
-    for name in ("weights", "best_weights", "best", "best_loss", "best_step"):
-        assert torch.equal(getattr(plain, name), getattr(turned, name)), name
 
 
 SETTINGS = {"learning_rate": 0.05, "weight_decay": 0.3, "clip": 0.02, "amplitude_penalty": 0.5, "margin_penalty": 2.0}
@@ -173,22 +160,10 @@ def test_the_best_state_is_judged_by_the_penalty_of_today():
     assert float(found.best[0]) == pytest.approx(float(found.best_loss[0] + 5.0 * squares), rel=1e-12)
 
 
-def test_where_the_loss_alone_counts_a_penalty_that_turns_judges_nothing_anew():
-    found = learned(turns=(turn(55),), amplitude_penalty=0.011, learning_rate=100.0, select="loss")
-    assert int(found.best_step[0]) <= 55  # the last steps made it worse by far
-    assert float(found.best[0]) == float(found.best_loss[0])
-
-
 def test_the_validation_at_a_turn_is_by_the_settings_that_end_there():
     """By a heavy penalty that begins there it would be no improvement, and with patience the end."""
     found = learned(turns=(turn(20, amplitude_penalty=0.0),), amplitude_penalty=50.0, patience=1)
     assert int(found.steps[0]) > 20
-
-
-def test_a_learning_rate_too_small_is_the_one_of_its_stretch():
-    options = {"schedule": "plateau", "smallest_rate": 1e-6}
-    assert int(learned(turns=(turn(20, learning_rate=1e-9),), **options).steps[0]) == 5
-    assert int(learned(turns=(turn(20, learning_rate=1e-3),), learning_rate=1e-9, **options).steps[0]) == 25
 
 
 def test_modes_are_merged_by_the_penalty_of_today():

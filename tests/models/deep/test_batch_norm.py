@@ -179,14 +179,3 @@ def test_statistics_of_a_batch_are_not_shared_out() -> None:
     assert not sharing(config(norm="layer"))
     with pytest.raises(ValueError, match="must see a training batch at once"):
         run_pack([of(config())], RunOptions(shards=2))
-
-
-def test_rules_that_go_forward_are_refused() -> None:
-    chosen = dataclasses.replace(of(config()), training=training_of(rule="online_full"))
-    (found,) = chosen.problems()
-    assert "norm batch takes its statistics from all steps, later ones too: use norm layer or none" in found
-
-
-def test_a_batch_comes_whole() -> None:
-    assert ResidualStack.traits(config()).whole_batch
-    assert not ResidualStack.traits(config(norm="layer", dropout=0.5)).whole_batch

@@ -13,13 +13,10 @@ from torch import Tensor
 
 from engine import noise, task_config
 from memsweep import registry
-from memsweep.config.core.build import config_from
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
-from memsweep.errors import ConfigError
 from memsweep.learning.ensemble.replicas import Replica, build
-from memsweep.learning.loop import train
 from memsweep.learning.loss.carried import task_loss_for
 from memsweep.models.base import Signature, Traits
 from memsweep.models.deep.around_unit import Dropout
@@ -168,43 +165,6 @@ def test_dropout_is_a_function_of_seed_and_step() -> None:
     assert torch.equal(answers([1, 2, 3], 4), first)
     torch.testing.assert_close(answers([2, 1], 4), first[[1, 0]], rtol=1e-12, atol=1e-13)
     assert not torch.allclose(answers([1], 5)[0], first[0])
-
-
-def test_copies_of_a_replica_drop_alike() -> None:
-    model, weights = in_training([1, 2])
-    copies = {name: value.unsqueeze(1).expand(-1, 3, *value.shape[1:]) for name, value in weights.items()}
-    together, alone = (model.outputs(named, noise(6, 7, 2)) for named in (copies, weights))
-    torch.testing.assert_close(together, alone.unsqueeze(1).expand_as(together), rtol=1e-12, atol=1e-13)
-
-
-def test_there_is_no_dropout_in_evaluation() -> None:
-    model, weights = in_training([1])
-    dropped, whole = (model.train(training).outputs(weights, noise(6, 7, 2)) for training in (True, False))
-    reference = Reference(model.config, {name: value[0] for name, value in weights.items()})
-    torch.testing.assert_close(whole[0], reference(noise(6, 7, 2)), rtol=1e-11, atol=1e-12)
-    assert not torch.allclose(dropped, whole)
-
-
-def test_dropout_without_a_mixing_is_refused() -> None:
-    data = {"task": "linear_functional", "model": {"name": "residual_stack", "mixing": "none", "dropout": 0.1}}
-    with pytest.raises(ConfigError, match=r"dropout is 0\.1, but it acts in the mixing of a layer, and mixing is none"):
-        config_from(TrialConfig, data, "a trial")
-
-
-def test_a_replica_trains_alike_in_any_company() -> None:
-    task = registry.get(registry.TASK, "linear_functional")(task_config(horizon=6))
-    training = TrainingConfig(steps=4, batch_size=8, validation_size=8, validate_every=2)
-
-    def trained(seeds: list[int], dropout: float) -> Tensor:
-        replicas = [Replica(0, config(dropout=dropout), seed, 0.01) for seed in seeds]
-        ensembles = build(ResidualStack, replicas, Signature(1, 1, 6), torch.float64, None)
-        (learner,) = train(ensembles, task_loss_for([task], False, torch.float64), training)
-        return learner.weights
-
-    both = trained([0, 1], 0.5)
-    assert torch.equal(trained([0, 1], 0.5), both)
-    torch.testing.assert_close(trained([1], 0.5)[0], both[1], rtol=1e-9, atol=1e-10)
-    assert not torch.allclose(trained([0, 1], 0.0), both, atol=1e-4)
 
 
 # ---- what is measured on a stack

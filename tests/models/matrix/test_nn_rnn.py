@@ -94,9 +94,3 @@ def test_the_penalty_keeps_the_moduli_near_one() -> None:
     felt.sum().backward()
     torch.testing.assert_close(leaf.grad, 0.2 * (weights["moduli"] - 1))
     assert drawn(4)[0].penalty(weights) is None
-
-
-def test_modes_come_in_pairs() -> None:
-    (said,) = NonNormalRNN.Config(width=5).problems()
-    assert "5" in said
-    assert "even" in said

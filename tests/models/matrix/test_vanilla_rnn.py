@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -17,7 +16,7 @@ from memsweep.config.schema.training import TrainingConfig
 from memsweep.learning.ensemble.replicas import Replica, build, stability_margin
 from memsweep.learning.loop import train
 from memsweep.learning.loss.carried import task_loss_for
-from memsweep.models.base import Signature, as_linear
+from memsweep.models.base import Signature
 from memsweep.models.matrix.vanilla_rnn import VanillaRNN
 from memsweep.stability.memory_function import memory_function, step_memory
 from memsweep.testing import ModelSuite
@@ -112,19 +111,6 @@ def test_outputs_and_gradients_are_torch_s(fields: dict[str, Any]) -> None:
         torch.testing.assert_close(value.grad, wanted[name].grad, rtol=1e-10, atol=1e-11)
 
 
-@pytest.mark.parametrize("bidirectional", [False, True])
-def test_the_state_dict_goes_both_ways(bidirectional: bool) -> None:
-    chosen = config(layers=2, bidirectional=bidirectional)
-    built, rnn = model(chosen), nn.RNN(2, 5, 2, batch_first=True, bidirectional=bidirectional).double()
-    own = [name for name in built.state_dict() if not name.startswith("readout")]
-    assert own == list(rnn.state_dict())
-    built.load_state_dict(rnn.state_dict(), strict=False)
-    inputs = noise(4, 15, 2)
-    readout = built.state_dict()["readout_weight"], built.state_dict()["readout_bias"]
-    expected = nn.functional.linear(rnn(inputs)[0], *readout)
-    torch.testing.assert_close(built(inputs), expected, rtol=1e-12, atol=1e-13)
-
-
 def test_published_initial_weights_are_drawn_as_torch_draws_them() -> None:
     """The same bounds and the same uniform law, for every weight of RNN and Linear."""
     chosen = config(width=100, layers=2, initialization="published")
@@ -142,22 +128,6 @@ def test_published_initial_weights_are_drawn_as_torch_draws_them() -> None:
 
 
 # ---- brute force
-
-
-def test_two_steps_by_hand() -> None:
-    built = VanillaRNN(config(width=2, activation="hardtanh"), Signature(1, 1, 2))
-    weights = {
-        "weight_ih_l0": [[1.0], [-1.0]],
-        "weight_hh_l0": [[0.5, 0.0], [1.0, -0.5]],
-        "bias_ih_l0": [0.25, 0.0],
-        "bias_hh_l0": [0.25, 0.5],
-        "readout_weight": [[1.0, 10.0]],
-        "readout_bias": [0.5],
-    }
-    built.load_state_dict({name: torch.tensor(value).double() for name, value in weights.items()})
-    # h_1 = sigma(2 + 0.5, -2 + 0.5) = (1, -1); h_2 = sigma(-1 + 0.5 + 0.5, 1 + 0.5 + 1 + 0.5) = (0, 1)
-    answers = built(torch.tensor([[[2.0], [-1.0]]]).double()).flatten().tolist()
-    assert answers == pytest.approx([0.5 + 1.0 - 10.0, 0.5 + 0.0 + 10.0], rel=1e-15)
 
 
 @pytest.mark.parametrize("activation", ["linear", "hardtanh"])
@@ -190,19 +160,6 @@ def test_the_response_of_a_linear_one() -> None:
         np.testing.assert_allclose(found.kernel[0, :, :, lag], answers @ weights["weight_ih_l0"], atol=1e-13)
         np.testing.assert_allclose(found.drift[0, :, lag], drift, atol=1e-13)
         power = power @ weights["weight_hh_l0"]
-
-
-def test_replicas_and_copies_at_once() -> None:
-    chosen, inputs = config(layers=2, bidirectional=True), noise(4, 15, 2)
-    several = [[model(chosen, seed=3 * row + copy) for copy in range(3)] for row in range(2)]
-    weights = {
-        name: torch.stack([torch.stack([one.get_parameter(name).detach() for one in row]) for row in several])
-        for name in weights_of(several[0][0])
-    }
-    together = several[0][0].outputs(weights, inputs)
-    assert together.shape == (2, 3, 4, 15, 3)
-    for row, copy in np.ndindex(2, 3):
-        torch.testing.assert_close(together[row, copy], several[row][copy](inputs), rtol=1e-12, atol=1e-13)
 
 
 # ---- dropout
@@ -255,15 +212,6 @@ def test_copies_of_a_replica_drop_alike() -> None:
     alone = built.outputs(weights, noise(6, 15, 2))
     torch.testing.assert_close(together, alone.unsqueeze(1).expand_as(together), rtol=1e-13, atol=1e-14)
     assert not torch.allclose(alone[0], alone[1])
-
-
-def test_there_is_no_dropout_in_evaluation() -> None:
-    built, weights = in_training([1], 0)
-    dropped = built.outputs(weights, noise(6, 15, 2))
-    whole = built.eval().outputs(weights, noise(6, 15, 2))
-    assert not torch.allclose(dropped, whole)
-    rnn, readout = reference(built)
-    torch.testing.assert_close(whole[0], readout(rnn(noise(6, 15, 2))[0]), rtol=1e-12, atol=1e-13)
 
 
 def test_dropout_in_a_training_run() -> None:
@@ -346,29 +294,3 @@ def test_spread_starts_with_all_time_scales_in_every_layer() -> None:
 
 
 # ---- gauge and configs
-
-
-def test_one_gauge_whatever_the_scale_was() -> None:
-    built = model(config(activation="linear"))
-    weights = weights_of(built)
-    moved = dict(weights) | {"readout_weight": weights["readout_weight"] / 50.0}
-    moved |= {name: weights[name] * 50.0 for name in ("weight_ih_l0", "bias_ih_l0", "bias_hh_l0")}
-    balanced, again = built.balanced(weights), built.balanced(moved)
-    for name, value in balanced.items():
-        torch.testing.assert_close(again[name], value, rtol=1e-12, atol=0)
-    assert balanced["weight_ih_l0"].norm() == pytest.approx(float(balanced["readout_weight"].norm()), rel=1e-12)
-
-
-def test_which_configs_are_linear() -> None:
-    linear = config(activation="linear")
-    assert as_linear(model(linear)) is not None
-    others = [{"activation": name} for name in ("tanh", "relu", "hardtanh")] + [{"layers": 2}, {"bidirectional": True}]
-    for fields in others:
-        assert as_linear(model(dataclasses.replace(linear, **fields))) is None
-
-
-def test_dropout_needs_a_layer_to_act_on() -> None:
-    assert not list(config(**DEEP).problems())
-    (task_loss,) = config(dropout=0.1).problems()
-    assert "layers is 1" in task_loss
-    assert "dropout is 0.1" in task_loss

@@ -14,7 +14,7 @@ from torch import Tensor
 from engine import noise, weights_of, with_random
 from memsweep import registry
 from memsweep.learning.ensemble.flat_layout import slots
-from memsweep.learning.ensemble.replicas import Replica, build, stability_margin
+from memsweep.learning.ensemble.replicas import Replica, build
 from memsweep.learning.training import pruning
 from memsweep.models.base import Signature, as_linear
 from memsweep.models.modal.dense_rnn import DenseRNN
@@ -82,53 +82,6 @@ class TestPublished(ModelSuite):
 
 
 # ---- orthogonal matrices
-
-
-@pytest.mark.parametrize("size", [1e-9, 0.1, 2.0, 30.0, 1e3])
-@pytest.mark.parametrize("width", [1, 2, 5, 16])
-def test_a_rotation_is_the_exponential(width: int, size: float) -> None:
-    generator = noise(3, width, width) * size
-    found = rotation(generator)
-    identity = torch.eye(width).double().expand(3, -1, -1)
-    torch.testing.assert_close(found @ found.mT, identity, rtol=0, atol=1e-13 * max(1.0, size))
-    torch.testing.assert_close(torch.linalg.det(found), torch.ones(3).double(), rtol=0, atol=1e-12 * max(1.0, size))
-    for row in range(3):
-        expected = scipy.linalg.expm((generator[row] - generator[row].T).numpy() / 2.0)
-        np.testing.assert_allclose(found[row].numpy(), expected, rtol=0, atol=1e-13 * max(1.0, size))
-
-
-def test_the_gradient_of_a_rotation() -> None:
-    """Against torch's own exponential, at different numbers of squarings in one batch, and by finite differences."""
-    values = noise(4, 5, 5) * torch.tensor([1e-8, 0.3, 4.0, 40.0])[:, None, None]
-    weight, found = noise(4, 5, 5, seed=4), []
-    for function in (rotation, lambda a: torch.linalg.matrix_exp((a - a.mT) / 2.0)):
-        generator = values.clone().requires_grad_()
-        found += torch.autograd.grad((weight * function(generator)).sum(), generator)
-    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-12)
-    assert torch.autograd.gradcheck(rotation, noise(2, 3, 3).requires_grad_())
-
-
-def test_a_rotation_does_not_depend_on_the_others_of_a_batch() -> None:
-    generator, weight = noise(16, 8, 8), noise(16, 8, 8, seed=4)
-    others = generator.clone()
-    others[1:] = noise(15, 8, 8, seed=5) * 1e3
-    others[3], others[7] = torch.nan, torch.inf
-
-    def both(values: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """The rotations, and the gradient of a function of their transposes, strided as such."""
-        values = values.clone().requires_grad_()
-        turned = rotation(values)
-        return turned, torch.autograd.grad((turned.mT * weight).sum(), values)[0]
-
-    expected, disturbed, reordered = (
-        both(generator, weight),
-        both(others, weight),
-        both(generator.flip(0), weight.flip(0)),
-    )
-    for alike, different, backward in zip(expected, disturbed, reordered, strict=True):
-        assert torch.equal(different[0], alike[0])
-        assert different[[3, 7]].isnan().all()
-        assert torch.equal(backward.flip(0), alike)
 
 
 def test_padding_leaves_a_rotation_alone() -> None:
@@ -288,15 +241,6 @@ def test_the_published_code_in_two_steps() -> None:
 # ---- eigenvalues and stability
 
 
-def test_an_orthogonal_basis_cannot_touch_the_eigenvalues() -> None:
-    built = model(config())
-    step = np.eye(5) + dense(built)[0]
-    expected = built.eigenvalues(weights_of(built))
-    np.testing.assert_allclose(np.linalg.eigvalsh(step), expected[0].sort().values.numpy(), rtol=1e-12)
-    moved = weights_of(built) | {"basis": noise(1, 5, 5) * 10.0}
-    assert torch.equal(built.eigenvalues(moved), expected)
-
-
 def test_a_free_basis_can() -> None:
     """What the published softplus models blow up through: sigma_max(P)^2 f > 2."""
     built = model(config(Softplus.Config(), **FREE))
@@ -308,26 +252,7 @@ def test_a_free_basis_can() -> None:
     torch.testing.assert_close(built.eigenvalues(grown)[0], torch.linalg.eigvalsh(step), rtol=1e-12, atol=1e-13)
 
 
-def test_eigenvalues_of_weights_that_are_not_finite() -> None:
-    built = model(config(**FREE))
-    weights = {name: value.repeat_interleave(2, 0) for name, value in weights_of(built).items()}
-    weights["basis"][0, 1, 1] = torch.nan
-    found = built.eigenvalues(weights)
-    assert found[0].isnan().all()
-    torch.testing.assert_close(found[1], built.eigenvalues(weights_of(built))[0], rtol=1e-12, atol=0)
-
-
 # ---- packs, modes, gauge
-
-
-def test_a_pack_of_mixed_widths_has_each_replica_s_margin() -> None:
-    configs = [config(width=width) for width in (2, 5, 7)]
-    replicas = [Replica(0, chosen, seed, 0.01) for seed, chosen in enumerate(configs)]
-    (ensemble,) = build(DenseRNN, replicas, Signature(1, 1, 30), torch.float64, slots)
-    margins = stability_margin(ensemble, ensemble.initial)
-    for row, replica in enumerate(replicas):
-        (alone,) = build(DenseRNN, [replica], Signature(1, 1, 30), torch.float64, None)
-        assert margins[row] == pytest.approx(float(stability_margin(alone, alone.initial)[0]), rel=1e-13)
 
 
 def test_padding_never_moves() -> None:
@@ -395,22 +320,6 @@ def test_a_silent_model_has_a_gauge(fields: dict[str, Any], silent: str) -> None
     torch.testing.assert_close(built.response(balanced, 9).drift, built.response(weights, 9).drift)
 
 
-@pytest.mark.parametrize("fields", [{"activation": "tanh"}, FREE, {**FREE, "activation": "tanh"}, {"normalize": True}])
-def test_gradients_by_finite_differences(fields: dict[str, Any]) -> None:
-    built = model(config(**fields, width=3), Signature(1, 1, 5))
-    names, inputs = list(weights_of(built)), noise(2, 5, 1)
-
-    def answers(*values: Tensor) -> Tensor:
-        weights = dict(zip(names, values, strict=True))
-        outputs = built.outputs(weights, inputs)
-        if as_linear(built) is None:
-            return outputs
-        found = built.response(weights, 5)
-        return torch.cat([outputs.flatten(), found.kernel.flatten(), found.drift.flatten()])
-
-    assert torch.autograd.gradcheck(answers, [value.requires_grad_() for value in weights_of(built).values()])
-
-
 # ---- initial weights and configs
 
 
@@ -422,13 +331,3 @@ def test_the_initial_basis_is_no_small_turn() -> None:
     assert np.mean(angles) == pytest.approx(2.83 * 4 / (3 * np.pi), rel=0.05)  # of a semicircle law
     free = DenseRNN.initial(config(**FREE, width=20), Signature(1, 1, 20), np.random.default_rng(0))["basis"]
     np.testing.assert_allclose(free @ free.T, np.eye(20), atol=1e-14)
-
-
-def test_impossible_configs_are_named() -> None:
-    assert not list(config().problems())
-    assert not list(config(**FREE).problems())
-    (step,) = config(basis="free").problems()
-    assert "basis free" in step
-    assert "discretization is exact" in step
-    (normalized,) = config(**FREE, normalize=True).problems()
-    assert "normalize" in normalized

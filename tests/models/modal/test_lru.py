@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -13,9 +12,6 @@ from scipy import stats
 from torch import Tensor
 
 import engine
-from memsweep import trial
-from memsweep.config.schema.training import TrainingConfig
-from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
 from memsweep.learning.ensemble.flat_layout import slots
 from memsweep.learning.ensemble.replicas import Replica, build, stability_margin
 from memsweep.learning.training import pruning
@@ -137,21 +133,6 @@ def test_gradients_by_finite_differences(fields: dict[str, Any]) -> None:
     assert torch.autograd.gradcheck(response, values)
 
 
-def test_copies_of_replicas() -> None:
-    alone = [[model(config(), seed=10 * row + copy) for copy in range(3)] for row in range(2)]
-    rows = [engine.weights_of(*copies) for copies in alone]
-    weights = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
-    inputs = torch.from_numpy(np.random.default_rng(3).standard_normal((2, 9, 2)))
-    together = LRU.ensemble_of([config()] * 2, WIDE)
-    outputs, response = together.outputs(weights, inputs), together.response(weights, 9)
-    assert outputs.shape == (2, 3, 2, 9, 3)
-    for row, copy in itertools.product(range(2), range(3)):
-        one = alone[row][copy]
-        torch.testing.assert_close(outputs[row, copy], one(inputs), rtol=1e-12, atol=1e-13)
-        kernel = one.response(engine.weights_of(one), 9).kernel[0]
-        torch.testing.assert_close(response.kernel[row, copy], kernel, rtol=1e-12, atol=1e-13)
-
-
 @pytest.mark.parametrize(("r_min", "r_max", "max_phase"), [(0.0, 1.0, 6.28), (0.9, 0.999, 0.3)])
 def test_the_ring_is_uniform_on_its_area(r_min: float, r_max: float, max_phase: float) -> None:
     settings = config(width=4000, initialization="ring", r_min=r_min, r_max=r_max, max_phase=max_phase)
@@ -165,14 +146,6 @@ def test_the_ring_is_uniform_on_its_area(r_min: float, r_max: float, max_phase: 
     assert stats.kstest(sizes**2, squares.cdf).pvalue > 0.01
     assert stats.kstest(phases, stats.uniform(0.0, max_phase).cdf).pvalue > 0.01
     assert abs(stats.spearmanr(sizes, phases).statistic) < 0.05
-
-
-def test_the_ring_start_of_the_other_weights() -> None:
-    settings = config(width=500, initialization="ring", gamma="trained", skip=True)
-    weights = LRU.initial(settings, Signature(8, 100, 10), np.random.default_rng(0))
-    for name, deviation in (("encoder_re", 0.25), ("encoder_im", 0.25), ("readout_re", 500**-0.5), ("skip", 1.0)):
-        assert weights[name].std() == pytest.approx(deviation, rel=0.05)
-    assert not np.array_equal(weights["encoder_re"], weights["encoder_im"])
 
 
 def test_extreme_draws_of_the_ring_are_finite() -> None:
@@ -251,17 +224,6 @@ def test_one_gauge_for_all_scales(fields: dict[str, Any]) -> None:
     torch.testing.assert_close(after.drift, before.drift, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("silent", ["encoder", "readout"])
-def test_a_silent_mode_has_a_gauge(silent: str) -> None:
-    made = model(config())
-    weights = engine.weights_of(made)
-    for part in ("re", "im"):
-        weights[f"{silent}_{part}"].select(-2 if silent == "encoder" else -1, 1).zero_()
-    balanced = made.balanced(weights)
-    assert all(torch.isfinite(value).all() for value in balanced.values())
-    torch.testing.assert_close(made.response(weights, 20).kernel, made.response(balanced, 20).kernel)
-
-
 @pytest.mark.parametrize("fields", KINDS)
 def test_padded_modes_are_silent_and_a_merged_one_changes_nothing(fields: dict[str, Any]) -> None:
     replicas = [Replica(0, config(**fields | {"width": width}), seed, 0.01) for seed, width in enumerate((2, 3))]
@@ -288,37 +250,6 @@ def test_padded_modes_are_silent_and_a_merged_one_changes_nothing(fields: dict[s
     assert not torch.equal(weights[1], merged[1])
     torch.testing.assert_close(after.kernel[1], before.kernel[1], rtol=1e-12, atol=1e-13)
     torch.testing.assert_close(after.drift[1], before.drift[1], rtol=1e-12, atol=1e-13)
-
-
-def test_impossible_configs_are_named() -> None:
-    assert not list(config().problems())
-    radii, gamma = config(r_min=0.9, r_max=0.5, gamma="trained", normalize=False).problems()
-    assert "r_min (0.9)" in radii
-    assert "gamma is trained" in gamma
-
-
-def small_trial(settings: Any, steps: int, kernel: str = "polynomial") -> TrialConfig:
-    return TrialConfig(
-        task=engine.task_config(kernel=kernel, horizon=20),
-        model=settings,
-        training=TrainingConfig(
-            seeds=2, steps=steps, batch_size=32, validation_size=32, validate_every=10, learning_rate=0.05
-        ),
-        perturbation=PerturbationConfig(radii=RadiiConfig(from_=1e-2, to=0.3, count=3), starts=1, ascent_steps=2),
-    )
-
-
-@pytest.mark.parametrize("kernel", ["polynomial", pytest.param("shift", marks=pytest.mark.more)])
-def test_a_trial_runs(kernel: str) -> None:
-    """Training, merging, perturbation and memory; for a pure delay, which real modes miss by 0.9, modes must turn."""
-    settings = config(width=6, initialization="ring" if kernel == "shift" else "spread", r_min=0.5)
-    (result,) = trial.run_pack([small_trial(settings, 600, kernel)])
-    replicas, curves = result.tables["replicas"], result.tables["curves"]
-    assert (replicas["error"] < 0.02 * replicas["zero_loss"]).all()
-    for _, curve in curves.groupby(["ball", "seed"]):
-        assert np.isfinite(curve["error"]).all()
-        assert curve["error"].is_monotonic_increasing
-        assert curve["error"].iloc[-1] > curve["error"].iloc[0]
 
 
 class TestTrainedGamma(ModelSuite):

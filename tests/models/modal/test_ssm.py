@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from typing import Any
 
@@ -12,14 +11,12 @@ import torch
 from torch import Tensor
 
 import engine
-from memsweep import registry, trial
-from memsweep.config.schema.training import TrainingConfig
-from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
+from memsweep import registry
 from memsweep.learning.ensemble.flat_layout import slots
 from memsweep.learning.ensemble.replicas import Replica, build
 from memsweep.learning.training import pruning
 from memsweep.models.affine import composed, equalized
-from memsweep.models.base import Part, Signature, as_linear
+from memsweep.models.base import Part, Signature
 from memsweep.models.modal.ssm import SSM
 from memsweep.testing import ModelSuite
 
@@ -110,21 +107,6 @@ def test_the_response_is_what_impulses_and_biases_do(form: str, basis: str) -> N
         np.testing.assert_allclose(response.kernel[0, :, channel].T.numpy(), answer, rtol=1e-10, atol=1e-12)
 
 
-def test_a_nonlinear_plain_model_is_a_readout_of_linear_states() -> None:
-    """The curse of memory's argument for state-space models: the activation does not touch what is remembered."""
-    bent, straight = (model(config(activation=activation)) for activation in ("tanh", "linear"))
-    straight.load_state_dict(bent.state_dict())
-    inputs = torch.from_numpy(np.random.default_rng(5).standard_normal((3, 9, 2)))
-    states = []
-    for mode in range(4):  # the states of the linear one, read out one by one
-        weights = engine.weights_of(straight)
-        weights["readout_weight"] = torch.eye(4).double()[mode].expand(1, 3, 4).clone()
-        weights["readout_bias"] = torch.zeros(1, 3).double()
-        states.append(straight.outputs(weights, inputs)[0, ..., :1])
-    expected = torch.tanh(torch.cat(states, -1)) @ bent.readout_weight.T + bent.readout_bias
-    torch.testing.assert_close(bent(inputs), expected, rtol=1e-12, atol=1e-13)
-
-
 @pytest.mark.parametrize(("form", "basis"), FORMS)
 def test_gradients_by_finite_differences(form: str, basis: str) -> None:
     made = model(config(form=form, basis=basis, activation="tanh", width=2), Signature(1, 1, 5))
@@ -139,24 +121,6 @@ def test_gradients_by_finite_differences(form: str, basis: str) -> None:
         return response.kernel, response.drift
 
     assert torch.autograd.gradcheck(linear, values)
-
-
-@pytest.mark.parametrize(("form", "basis"), FORMS)
-def test_copies_of_replicas(form: str, basis: str) -> None:
-    """Perturbed copies are a second leading dimension; with independent modes replicas differ in their rates' map."""
-    kinds = ("exp", "softplus") if (form, basis) == ("plain", "diagonal") else ("exp", "exp")
-    configs = [config(kind, form=form, basis=basis, activation="tanh") for kind in kinds]
-    alone = [[model(one, seed=10 * row + copy) for copy in range(3)] for row, one in enumerate(configs)]
-    rows = [engine.weights_of(*copies) for copies in alone]
-    weights = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
-    inputs = torch.from_numpy(np.random.default_rng(3).standard_normal((2, 9, 2)))
-    together = SSM.ensemble_of(configs, WIDE)
-    outputs, eigenvalues = together.outputs(weights, inputs), together.eigenvalues(weights)
-    assert outputs.shape == (2, 3, 2, 9, 3)
-    for row, copy in itertools.product(range(2), range(3)):
-        torch.testing.assert_close(outputs[row, copy], alone[row][copy](inputs), rtol=1e-12, atol=1e-13)
-        expected = alone[row][copy].eigenvalues(engine.weights_of(alone[row][copy]))[0]
-        torch.testing.assert_close(eigenvalues[row, copy], expected, rtol=1e-12, atol=1e-13)
 
 
 def test_eigenvalues_of_a_free_basis() -> None:
@@ -191,19 +155,6 @@ def test_the_published_start() -> None:
         assert np.abs(weights[name.replace("weight", "bias")]).max() <= bound
     distinct = {weights[f"{name}_weight_l{layer}"].tobytes() for name in ("before", "after") for layer in range(2)}
     assert len(distinct) == 4
-
-
-def test_balanced_modes_of_a_plain_model() -> None:
-    made = model(config())
-    weights = engine.weights_of(made)
-    scale = torch.tensor([0.01, 1.0, 7.0, 300.0]).double()
-    moved = weights | {
-        "encoder_weight": weights["encoder_weight"] * scale[:, None],
-        "encoder_bias": weights["encoder_bias"] * scale,
-        "readout_weight": weights["readout_weight"] / scale,
-    }
-    for name, value in made.balanced(moved).items():
-        torch.testing.assert_close(made.balanced(weights)[name], value, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize(("form", "basis"), FORMS[1:])
@@ -262,50 +213,6 @@ def test_a_merged_mode_of_a_nonlinear_model_changes_nothing() -> None:
     before, after = (ensemble.model.outputs(ensemble.layout.named(w), inputs)[0] for w in (weights, merged))
     assert not torch.equal(weights[0], merged[0])
     torch.testing.assert_close(after, before, rtol=1e-12, atol=1e-13)
-
-
-def test_what_may_share_an_ensemble_and_what_is_linear() -> None:
-    assert SSM.traits(config()).pack_fields == {"width", "parameterization"}
-    assert SSM.traits(config(activation="tanh")).separate_modes
-    for form, basis in FORMS[1:]:
-        settings = config(form=form, basis=basis)
-        assert not SSM.traits(settings).pack_fields
-        assert not SSM.traits(settings).separate_modes
-        assert as_linear(model(settings)) is not None
-        assert as_linear(model(dataclasses.replace(settings, activation="relu"))) is None
-
-
-def test_impossible_configs_are_named() -> None:
-    assert not list(config().problems())
-    assert not list(config(basis="free").problems())
-    steps, modes = config(basis="free", discretization="exact", normalize=True).problems()
-    assert "discretization is exact" in steps
-    assert "normalize" in modes
-
-
-def small_trial(settings: Any, steps: int) -> TrialConfig:
-    return TrialConfig(
-        task=engine.task_config(horizon=10),
-        model=settings,
-        training=TrainingConfig(
-            seeds=1, steps=steps, batch_size=16, validation_size=32, validate_every=10, learning_rate=0.05
-        ),
-        perturbation=PerturbationConfig(
-            radii=RadiiConfig(from_=1e-2, to=0.3, count=3), starts=1, ascent_steps=2, test_size=64
-        ),
-    )
-
-
-@pytest.mark.parametrize("fields", [{}, {"form": "mlp", "basis": "free"}, {"activation": "tanh"}])
-def test_a_trial_runs(fields: dict[str, Any]) -> None:
-    """Training, merging, perturbation and memory, on the exact path and on sequences."""
-    (result,) = trial.run_pack([small_trial(config(width=2, **fields), steps=40)])
-    replicas, curves = result.tables["replicas"], result.tables["curves"]
-    assert (replicas["error"] < replicas["zero_loss"]).all()
-    for _, curve in curves.groupby("ball"):
-        assert np.isfinite(curve["error"]).all()
-        assert curve["error"].is_monotonic_increasing
-        assert curve["error"].iloc[-1] > curve["error"].iloc[0]
 
 
 class TestTanh(ModelSuite):

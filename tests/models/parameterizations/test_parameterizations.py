@@ -50,10 +50,6 @@ def decay(part, raw: Tensor, discretization: str) -> Tensor:
     return part.rate(raw)
 
 
-def test_the_maps_of_the_papers_are_there():
-    assert {"direct", "relu", "inverse", *STABLE} <= set(ALL)
-
-
 @every_map
 def test_raw_inverts_rate(name, fields):
     part = make(name, **fields)
@@ -82,13 +78,6 @@ def test_initial_weights_give_the_wanted_memory(name, fields, dt, discretization
     linear = discretization == EULER or (name in ("direct", "relu") and discretization == EXACT)
     expected = 1.0 - rates * dt if linear and name != "lru" else torch.exp(-rates * dt)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("discretization", [EXACT, EULER])
-@pytest.mark.parametrize("name", ["direct", "exp", "softplus"])
-def test_the_initial_weights_of_maps_without_a_fastest_rate_are_their_inverse_to_the_bit(name, discretization):
-    part, rates = make(name), torch.logspace(-4, 2, 40, dtype=torch.float64)
-    assert torch.equal(part.raw_for(rates, 0.1, discretization), part.raw(rates))
 
 
 @every_discretization
@@ -122,14 +111,6 @@ def test_the_discrete_time_maps_as_published():
         for dt in (0.1, 1.0):  # discrete time knows no dt
             found = make(name).eigenvalue(column(weights), dt, DISCRETE)
             torch.testing.assert_close(found, column(eigenvalues), rtol=1e-14, atol=1e-15)
-
-
-@every_discretization
-def test_lru_is_one_map_whatever_the_step(discretization):
-    raw = torch.linspace(-8, 3, 50, dtype=torch.float64)
-    for dt in (0.1, 1.0, 5.0):
-        found = make("lru").eigenvalue(raw, dt, discretization)
-        torch.testing.assert_close(found, torch.exp(-torch.exp(raw)), rtol=0, atol=0)
 
 
 def test_continuous_maps_by_step():
@@ -196,21 +177,6 @@ def test_modulus_is_the_supremum(name, fields, shift, discretization):
     else:
         assert worst <= claimed * (1 + 1e-8)
         assert worst > 0.999 * claimed
-
-
-@given(
-    name=st.sampled_from(STABLE),
-    a=st.floats(0.01, 100),
-    b=st.floats(0.51, 100),
-    weight=st.floats(-12, 12),
-    shift=st.floats(1e-6, 3),
-    share=st.floats(-1, 1),
-)
-def test_no_shift_changes_a_memory_by_more_than_the_modulus(name, a, b, weight, shift, share):
-    part = make(name, **({"a": a, "b": b} if name == "best" else {}))
-    for discretization in DISCRETIZATIONS:
-        before, after = decay(part, column([weight, weight + share * shift]), discretization).tolist()
-        assert abs(before / after - 1.0) <= part.modulus(shift, discretization) * (1 + 1e-9) + 1e-9
 
 
 def test_published_modulus_values():

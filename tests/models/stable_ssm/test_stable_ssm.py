@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from engine import noise, trial, weights_of, with_random
 from memsweep import registry
-from memsweep.models.base import LinearModel, Signature, as_linear
+from memsweep.models.base import Signature
 from memsweep.models.parameterizations.base import build
 from memsweep.models.parameterizations.maps import Best, Direct, Relu
 from memsweep.models.stable_ssm.layer import causal_convolution, discretized, kernel, layer_norm
@@ -222,21 +222,6 @@ def test_outputs_are_those_of_the_recurrence(fields: dict[str, Any]) -> None:
     torch.testing.assert_close(built(inputs), by_hand(built, inputs), rtol=1e-10, atol=1e-11)
 
 
-def test_replicas_and_copies_at_once() -> None:
-    chosen, inputs = config(layers=2), noise(4, 30, 2)
-    several = [[model(chosen, seed=3 * row + copy) for copy in range(3)] for row in range(2)]
-    weights = {
-        name: torch.stack(
-            [torch.stack([dict(one.named_parameters())[name].detach() for one in row]) for row in several]
-        )
-        for name in dict(several[0][0].named_parameters())
-    }
-    together = several[0][0].outputs(weights, inputs)
-    assert together.shape == (2, 3, 4, 30, 3)
-    for row, copy in np.ndindex(2, 3):
-        torch.testing.assert_close(together[row, copy], several[row][copy](inputs), rtol=1e-11, atol=1e-12)
-
-
 def test_gradients_of_the_whole_model() -> None:
     built = model(config(Best.Config(), width=2, state_size=4, layers=2, initialization="spread"), Signature(1, 1, 6))
     names, inputs = list(weights_of(built)), noise(2, 6, 1)
@@ -244,18 +229,6 @@ def test_gradients_of_the_whole_model() -> None:
 
     def answers(*weights: Tensor) -> Tensor:
         return built.outputs(dict(zip(names, weights, strict=True)), inputs)
-
-    assert torch.autograd.gradcheck(answers, values)
-
-
-def test_gradients_of_the_response() -> None:
-    built = model(config(width=2, state_size=4, **LINEAR), Signature(1, 1, 6))
-    names = list(weights_of(built))
-    values = [weight.requires_grad_() for weight in weights_of(built).values()]
-
-    def answers(*weights: Tensor) -> tuple[Tensor, Tensor]:
-        found = built.response(dict(zip(names, weights, strict=True)), 6)
-        return found.kernel, found.drift
 
     assert torch.autograd.gradcheck(answers, values)
 
@@ -290,12 +263,6 @@ def test_a_small_push_makes_direct_grow() -> None:
     weights = weights_of(built)
     pushed = built.eigenvalues(weights | {"raw_rate_l0": weights["raw_rate_l0"] - 0.6}).abs()
     assert (pushed > 1.0).all()
-
-
-def test_relative_frequencies_start_as_free_ones() -> None:
-    for scheme in ("published", "spread"):
-        free, relative = (model(config(initialization=scheme, frequency=name)) for name in ("free", "relative"))
-        torch.testing.assert_close(relative.eigenvalues(weights_of(relative)), free.eigenvalues(weights_of(free)))
 
 
 def test_with_relative_frequencies_a_shift_of_exp_dilates_time() -> None:
@@ -383,19 +350,6 @@ def test_balanced_channels(residual: bool) -> None:
     torch.testing.assert_close(after.drift, before.drift, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("silent", ["encoder_weight", "readout_weight", "output_re_l0"])
-@pytest.mark.parametrize("residual", [True, False])
-def test_a_silent_channel_has_a_gauge(silent: str, residual: bool) -> None:
-    built = model(config(**LINEAR, residual=residual))
-    weights = weights_of(built)
-    weights = weights | {silent: torch.zeros_like(weights[silent])}
-    if silent.startswith("output"):
-        weights["output_im_l0"] = torch.zeros_like(weights["output_im_l0"])
-    balanced = built.balanced(weights)
-    assert all(torch.isfinite(value).all() for value in balanced.values())
-    torch.testing.assert_close(built.response(weights, 30).kernel, built.response(balanced, 30).kernel)
-
-
 def test_a_trial_learns_a_long_memory() -> None:
     """Through the whole engine: training, criterion, both balls, and the memory of complex modes."""
     chosen = config(**LINEAR, width=2, state_size=4, initialization="spread", frequency="relative")
@@ -407,21 +361,3 @@ def test_a_trial_learns_a_long_memory() -> None:
     curves = found.tables["curves"]
     assert set(curves["ball"]) == {"recurrent", "all"}
     assert np.isfinite(curves["error"]).all()
-
-
-def test_which_configs_are_linear() -> None:
-    assert StableSSM.traits(config(**LINEAR)).linear
-    assert StableSSM.traits(config(**LINEAR, residual=False, skip=False)).linear
-    for fields in ({"layers": 2}, {"activation": "gelu"}, {"glu": True}, {"layer_norm": True}):
-        nonlinear = dataclasses.replace(config(**LINEAR), **fields)
-        assert not StableSSM.traits(nonlinear).linear
-        assert as_linear(model(nonlinear)) is None
-    assert isinstance(as_linear(model(config(**LINEAR))), LinearModel)
-
-
-def test_impossible_configs_are_named() -> None:
-    assert not list(config().problems())
-    (odd,) = config(state_size=7).problems()
-    assert "state_size is 7" in odd
-    (steps,) = config(dt_min=0.2, dt_max=0.1).problems()
-    assert "dt_min (0.2)" in steps

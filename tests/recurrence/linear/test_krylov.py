@@ -7,7 +7,6 @@ import torch
 
 from memsweep.recurrence.linear.impulse import diagonal_response
 from memsweep.recurrence.linear.krylov import dense_response
-from memsweep.recurrence.scan import scan
 
 
 def rand(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -64,28 +63,10 @@ def test_a_diagonal_matrix_gives_the_diagonal_response():
     torch.testing.assert_close(found, diagonal_response(readout * encoder.mT, eigenvalues, 100))
 
 
-def test_response_is_what_the_scan_answers_to_an_impulse():
-    readout, matrix, encoder = weights(channels=1)
-    impulse = torch.zeros(3, 1, 50, 1, dtype=torch.float64)
-    impulse[:, :, 0] = 1.0
-    states = scan(impulse * encoder.mT.unsqueeze(1), matrix, "linear", leak=0.0)
-    answers = torch.einsum("nom,nbtm->not", readout, states)
-    torch.testing.assert_close(dense_response(readout, matrix, encoder, 50)[..., 0, :], answers)
-
-
 @pytest.mark.parametrize("horizon", [3, 20])
 def test_gradient_by_finite_differences(horizon):
     arguments = [value.requires_grad_() for value in weights((2,), 1, 3, 2)]
     assert torch.autograd.gradcheck(lambda c, a, u: dense_response(c, a, u, horizon), arguments)
-
-
-def test_gradient_is_that_of_the_stepped_recurrence():
-    arguments = [value.requires_grad_() for value in weights((4,), 1, 8, 1)]
-    outer = rand(4, 1, 1, 200, seed=5)
-    found = torch.autograd.grad(dense_response(*arguments, 200), arguments, outer)
-    expected = torch.autograd.grad(stepped(*arguments, 200), arguments, outer)
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12 * float(other.abs().max()))
 
 
 @pytest.mark.parametrize(

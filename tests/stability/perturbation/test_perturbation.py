@@ -64,14 +64,6 @@ def measure(ensemble, task_loss: TaskLoss, weights, ball: str, data=None, **conf
 TARGET_AREA = DT / -math.expm1(-DT)
 
 
-def test_one_mode_formula():
-    """E_1(b) = (1+b)^2/(a-b) - 1/a for the kernel e^{-at}, when all weights move (spectral ball)."""
-    ensemble, task_loss, weights = one_mode("direct")
-    found = measure(ensemble, KernelDistance(task_loss, DT), weights, "all", radii=GRID)
-    grid = radius_grid(GRID)
-    torch.testing.assert_close(found[0, 1:], (1 + grid) ** 2 / (1 - grid) - TARGET_AREA, rtol=1e-4, atol=0)
-
-
 def test_recurrent_ball_of_one_mode():
     """With the rate alone moving, the error is 1/(a-b) - 1/a, or to the other side when that is larger."""
     ensemble, task_loss, weights = one_mode("direct")
@@ -148,19 +140,6 @@ def test_error_is_monotone_and_keeps_infinities():
     assert not torch.isnan(found).any()
 
 
-def test_a_normalized_direct_model_has_no_state_beyond_the_unit_circle():
-    (ensemble,), task_loss = stacked([model_config("direct", width=2, normalize=True)])
-    found = measure(
-        ensemble,
-        task_loss,
-        ensemble.initial,
-        "recurrent",
-        task_loss.population(),
-        radii=RadiiConfig(from_=0.01, to=3.0, count=6),
-    )
-    assert found[0, -1] == math.inf
-
-
 def test_the_balanced_gauge_makes_the_full_ball_a_property_of_the_function():
     ensemble, task_loss, weights = one_mode("exp", 1.0, 100, rate=0.05)
     raw = ensemble.layout.named(weights)["recurrent_weight"][:, :1]
@@ -223,8 +202,3 @@ def test_projection_clips_singular_values(shape, rank):
     left, values, right = torch.linalg.svd(shift.unflatten(-1, shape), full_matrices=False)
     expected = (left * torch.minimum(values, radius.unsqueeze(-1)).unsqueeze(-2)) @ right
     torch.testing.assert_close(found.unflatten(-1, shape), expected, rtol=1e-12, atol=1e-13)
-
-
-def test_recurrent_ball_leaves_everything_else_alone():
-    ball = Ball(_Dense(), "recurrent", "spectral")  # type: ignore[arg-type]
-    assert ball.steepest(torch.ones(1, 1, 12).double())[0, 0, 9:].abs().max() == 0
