@@ -87,7 +87,6 @@ def nameless_unit() -> type:
         (registry.register_parameterization, heir("Bare", Parameterization, Config=Empty), r"lacks .*rate.*raw"),
         (registry.register_model, heir("Heir", DiagonalRNN), r"has no Config of its own: write inside the class"),
         (registry.register_model, heir("Soft", DiagonalRNN, Config=Melting), r"has no Config of its own"),
-        (registry.register_rule, heir("Bare", Rule), r"has no Config of its own"),
         (registry.register_model, heir("Thin", DiagonalRNN, Config=Empty), r"Config without width: write in it 'width"),
         (registry.register_model, deep(Config=Width), r"Config without unit: write in it 'unit"),
         (registry.register_unit, nameless_unit(), r"does not name its parts: write 'part_names"),
@@ -103,6 +102,8 @@ def test_a_class_that_could_not_run_is_refused_in_one_sentence(
 
 
 def test_a_class_that_lacks_nothing_is_registered() -> None:
+    rule = registry.register_rule("plain")(heir("Plain", Rule))  # nothing to be set: an empty Config is made
+    assert registry._parts[registry.RULE].pop("plain").Config() == rule.Config()
     heir_of_lru = heir("Again", LRUUnit, Config=dataclass(frozen=True, kw_only=True)(heir("Config", LRUUnit.Config)))
     assert registry.register_unit("again")(heir_of_lru) is heir_of_lru
     assert registry._parts[registry.UNIT].pop("again") is heir_of_lru
