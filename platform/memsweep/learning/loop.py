@@ -124,7 +124,7 @@ def train(
             if progress:
                 progress(done / training.end)
         if checkpoint and done % training.checkpoint_every == 0 and done < training.end:
-            checkpoint.save(learners, done)
+            checkpoint.save(learners, done, training)
     if warm_start:
         warm_start.save(learners, training)  # before modes are merged: a longer training starts from unmerged modes
     if training.merge_redundant:

@@ -1,7 +1,7 @@
 """Checkpoints of a pack in training: written whole or not at all, used only by the very same pack.
 
-A state is plain data and tensors. It comes from a shared place, so every value is compared with the learners that it is
-for: names, types, shapes and ranges. Nothing of a learner changes before all of it fits.
+A state is plain data and tensors, whose shapes the step implies. It comes from a shared place, so every value is
+compared with the learners that it is for: names, types and shapes. Nothing of a learner changes before all of it fits.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,6 +19,7 @@ from torch import Tensor
 from memsweep.errors import StoreError
 from memsweep.learning.parallel.process_group import ProcessGroup
 from memsweep.learning.state.checkpoint_file import UnusableError, from_bytes, to_bytes
+from memsweep.learning.training.schedule import history_steps
 
 if TYPE_CHECKING:
     from memsweep.config.schema.training import TrainingConfig
@@ -30,6 +32,10 @@ _TENSORS = (
     *("stale", "running", "diverged", "steps", "loss"),
 )
 """Attributes of a learner whose shapes do not change."""
+_PARTS = ("optimizer", "plateau")
+"""Attributes with states of their own."""
+Rows = dict[str, Tensor]
+"""Name -> ``[rows, ...]``: everything that training changes in replicas, in shapes that the step implies."""
 _TENSOR_OVERHEAD = 1024
 """Bytes of a tensor in a file besides its content: its zip entry, its pickled name and shape."""
 _log = logging.getLogger(__name__)
@@ -98,13 +104,13 @@ class Checkpoint:
     _warned: bool = field(default=False, init=False)
     _next_write: float = field(default=-math.inf, init=False)
 
-    def save(self, learners: list[Learner], step: int) -> None:
+    def save(self, learners: list[Learner], step: int, training: TrainingConfig) -> None:
         """Write the state after ``step`` steps; batches are a function of the step, so no generator state is needed."""
         started = time.monotonic()
         if started < self._next_write:
             return
         try:
-            self.slot.write(to_bytes(state_of(self.key, learners, step)))
+            self.slot.write(to_bytes(state_of(self.key, learners, step, training)))
         except (OSError, StoreError) as error:
             # a storage that is away may answer after a long time only, and must not slow the training down much
             ended = time.monotonic()
@@ -129,7 +135,7 @@ class Checkpoint:
             The number of steps that are done; 0, with the learners untouched, without a usable checkpoint.
         """
         try:
-            most = most_bytes(learners, training)
+            most = most_bytes(rows_of(learner, training.end, training) for learner in learners)
             data = self.slot.read(most)
             if data is None:
                 return 0
@@ -140,8 +146,8 @@ class Checkpoint:
         except (OSError, StoreError) as error:
             _log.warning("checkpoint %s cannot be read (%s): training starts again", self.slot, one_line(error))
             return 0
-        for learner, state in zip(learners, states, strict=True):
-            restore(learner, state)
+        for learner, rows in zip(learners, states, strict=True):
+            restore(learner, rows, step, training)
         return step
 
 
@@ -150,56 +156,68 @@ def one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:300]
 
 
-def state_of(key: str, learners: list[Learner], step: int) -> dict[str, Any]:
+def state_of(key: str, learners: Sequence[Learner], step: int, training: TrainingConfig) -> dict[str, Any]:
     """The state from which a training of ``key`` continues after ``step`` steps."""
-    return {"key": key, "step": step, "learners": [compact(_learner_state(learner)) for learner in learners]}
+    return {"key": key, "step": step, "learners": [compact(rows_of(learner, step, training)) for learner in learners]}
 
 
-def _learner_state(learner: Learner) -> dict[str, Any]:
-    return fixed_state(learner) | {
-        "samples": learner.criterion.samples,
-        "alignment": learner.alignment.measured,
-        "history": learner.history,
+def rows_of(learner: Learner, step: int, training: TrainingConfig) -> Rows:
+    """All that training changes in a learner's rows, with as many validations as ``step`` implies.
+
+    Names of an inner part are joined by a dot. Tensors share memory with the learner.
+    """
+    parts = {part: getattr(learner, part).state() for part in _PARTS}
+    inner = {f"{part}.{name}": value for part, state in parts.items() for name, value in state.items()}
+    rows = {name: getattr(learner, name) for name in _TENSORS}
+    rows |= {name: value for name, value in inner.items() if isinstance(value, Tensor)}
+    rows |= {} if learner.carried is None else {"carried": learner.carried}
+    criterion, alignment, loss = learner.criterion, learner.alignment, learner.loss
+    samples = math.ceil(step / training.validate_every) if len(criterion.entries) else 0
+    ratios = criterion.largest.new_empty(criterion.exists.shape)
+    validations = len(history_steps(training, step))
+    return rows | {
+        "largest": criterion.largest,
+        "samples": _stack(criterion.samples, samples, ratios),
+        "alignment": _stack(alignment.measured, alignment.expected(step), alignment.pattern()),
+        "train_losses": _stack([trained for _, trained, _ in learner.history], validations, loss),
+        "validation_losses": _stack([validated for *_, validated in learner.history], validations, loss),
     }
 
 
-def fixed_state(learner: Learner) -> dict[str, Any]:
-    """The part of a learner's state whose shapes do not change in training."""
-    carried = {} if learner.carried is None else {"carried": learner.carried}
-    return {name: getattr(learner, name) for name in _TENSORS} | {
-        **carried,
-        "optimizer": learner.optimizer.state(),
-        "plateau": learner.plateau.state(),
-        "largest": learner.criterion.largest,
-    }
+def _stack(values: Sequence[Tensor], count: int, pattern: Tensor) -> Tensor:
+    """``[rows, count, ...]`` of tensors ``[rows, ...]``; nan after the step at which a pack had no live row left."""
+    missing = torch.full_like(pattern, math.nan)
+    every = [*values, *[missing] * (count - len(values))][:count]
+    return torch.stack(every, 1) if every else pattern.new_empty((len(pattern), 0, *pattern.shape[1:]))
 
 
-def compact(value: Any) -> Any:
-    """Plain data whose tensors own no more memory than their content; ``torch.save`` would store the rest, too."""
-    if isinstance(value, Tensor):
-        return value if value.untyped_storage().nbytes() == value.nbytes else value.clone()
-    if isinstance(value, dict):
-        return {key: compact(inner) for key, inner in value.items()}
-    return type(value)(map(compact, value)) if isinstance(value, list | tuple) else value
-
-
-def restore(learner: Learner, state: dict[str, Any]) -> None:
-    """Put a learner into a state that was validated for it."""
+def restore(learner: Learner, rows: Rows, step: int, training: TrainingConfig) -> None:
+    """Put a learner into the state after ``step`` steps; the rows were validated for it."""
     for name in _TENSORS:
-        setattr(learner, name, state[name])
-    for part in ("optimizer", "plateau"):
-        for name, value in state[part].items():
-            setattr(getattr(learner, part), name, value)
-    learner.carried = state.get("carried")
-    learner.criterion.largest, learner.criterion.samples = state["largest"], state["samples"]
-    learner.alignment.measured = state["alignment"]
-    learner.history = state["history"]
+        setattr(learner, name, rows[name])
+    for name, value in rows.items():
+        part, _, inner = name.partition(".")
+        if inner:
+            setattr(getattr(learner, part), inner, value)
+    if "step" in learner.optimizer.state():
+        learner.optimizer.step = step  # type: ignore[attr-defined]  # one update a step
+    learner.carried = rows.get("carried")
+    learner.criterion.largest, learner.criterion.samples = rows["largest"], list(rows["samples"].unbind(1))
+    learner.alignment.measured = list(rows["alignment"].unbind(1))
+    losses = (rows[name].unbind(1) for name in ("train_losses", "validation_losses"))
+    learner.history = list(zip(history_steps(training, step), *losses, strict=True))
 
 
-def validate(
-    state: Any, key: str, learners: list[Learner], training: TrainingConfig
-) -> tuple[int, list[dict[str, Any]]]:
-    """The step and the learners' states, each on its learner's device; no learner is changed.
+def compact(rows: Rows) -> Rows:
+    """Tensors that own no more memory than their content; ``torch.save`` would store the rest, too."""
+    return {
+        name: value if value.untyped_storage().nbytes() == value.nbytes else value.clone()
+        for name, value in rows.items()
+    }
+
+
+def validate(state: Any, key: str, learners: Sequence[Learner], training: TrainingConfig) -> tuple[int, list[Rows]]:
+    """The step and the learners' rows, each on its learner's device; no learner is changed.
 
     Raises:
         UnusableError: the state has something that this pack would not have written.
@@ -212,63 +230,28 @@ def validate(
         raise UnusableError("holds no training")
     if type(state["learners"]) is not list or len(state["learners"]) != len(learners):
         raise UnusableError(f"does not fit: it must hold {len(learners)} learners")
-    return step, [
-        _validate_learner(saved, learner, step, training)
-        for saved, learner in zip(state["learners"], learners, strict=True)
-    ]
+    saved = zip(state["learners"], learners, strict=True)
+    return step, [matching(rows, rows_of(learner, step, training)) for rows, learner in saved]
 
 
-def _validate_learner(saved: Any, learner: Learner, step: int, training: TrainingConfig) -> dict[str, Any]:
-    fixed, most = fixed_state(learner), _most_validations(training)
-    require_keys(saved, (*fixed, "samples", "alignment", "history"), "a learner")
-    state = {name: matching(saved[name], pattern, step, name) for name, pattern in fixed.items()}
-    ratios = learner.criterion.largest.new_empty(learner.criterion.exists.shape)
-    comparisons, loss = learner.alignment.expected(step), learner.loss
-    if len(_list(saved["alignment"], comparisons, "alignment")) < comparisons:
-        raise UnusableError(
-            f"does not fit: alignment must be a list of {comparisons} rows, got {len(saved['alignment'])}"
-        )
-    patterns: dict[str, tuple[Any, int]] = {
-        "samples": (ratios, most),
-        "alignment": (learner.alignment.pattern(), comparisons),
-        "history": ((0, loss, loss), most),
-    }
-    for name, (pattern, longest) in patterns.items():
-        state[name] = [matching(value, pattern, step, name) for value in _list(saved[name], longest, name)]
-    steps = [row[0] for row in state["history"]]
-    if steps != sorted(set(steps)):
-        raise UnusableError("does not fit: the steps of its history are out of order")
-    return state
-
-
-def matching(value: Any, pattern: Any, step: int, name: str) -> Any:
-    """``value``, which must have the pattern's structure, types and shapes; a whole number is at most ``step``.
+def matching(rows: Any, pattern: Rows) -> Rows:
+    """Copies of the rows, which must have the names, types and shapes of the pattern.
 
     Raises:
-        UnusableError: it has others.
+        UnusableError: they have others.
     """
-    if isinstance(pattern, Tensor):
-        return _tensor(value, pattern, name)
-    if isinstance(pattern, dict):
-        require_keys(value, tuple(pattern), name)
-        return {key: matching(value[key], inner, step, f"{name}.{key}") for key, inner in pattern.items()}
-    if isinstance(pattern, tuple):
-        if type(value) is not tuple or len(value) != len(pattern):
-            raise UnusableError(f"does not fit: {name} must have {len(pattern)} entries a row")
-        return tuple(matching(item, inner, step, name) for item, inner in zip(value, pattern, strict=True))
-    return whole_number(value, step, name)
-
-
-def _tensor(value: Any, pattern: Tensor, name: str) -> Tensor:
-    if type(value) is not Tensor or value.layout != torch.strided:
-        raise UnusableError(f"does not fit: {name} must be a tensor, got {type(value).__name__}")
-    if value.dtype != pattern.dtype or value.shape != pattern.shape:
-        required, got = (
-            f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}" for tensor in (pattern, value)
-        )
-        raise UnusableError(f"does not fit: {name} must be {required}, got {got}")
-    # a copy: tensors of a file may share memory, and training changes them in place
-    return value.detach().clone().to(pattern.device)
+    require_keys(rows, tuple(pattern), "a state")
+    for name, like in pattern.items():
+        value = rows[name]
+        if type(value) is not Tensor or value.layout != torch.strided:
+            raise UnusableError(f"does not fit: {name} must be a tensor, got {type(value).__name__}")
+        if value.dtype != like.dtype or value.shape != like.shape:
+            required, got = (
+                f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}" for tensor in (like, value)
+            )
+            raise UnusableError(f"does not fit: {name} must be {required}, got {got}")
+    # copies: tensors of a file may share memory, and training changes them in place
+    return {name: rows[name].detach().clone().to(like.device) for name, like in pattern.items()}
 
 
 def whole_number(value: Any, most: int, name: str) -> int:
@@ -285,30 +268,6 @@ def require_keys(value: Any, names: tuple[str, ...], where: str) -> None:
         raise UnusableError(f"does not fit: {where} must hold {', '.join(names)} and nothing else")
 
 
-def _list(value: Any, most: int, name: str) -> list[Any]:
-    if type(value) is not list or len(value) > most:
-        raise UnusableError(f"does not fit: {name} must be a list of at most {most} rows")
-    return value
-
-
-def most_bytes(learners: list[Learner], training: TrainingConfig) -> int:
-    """An upper bound of the size of the learners' file."""
-    total, rows = 1 << 16, _most_validations(training)
-    for learner in learners:
-        criterion = learner.criterion
-        ratios = criterion.exists.numel() * criterion.largest.element_size()
-        total += size_of(fixed_state(learner))
-        total += learner.alignment.expected(training.end) * size_of(learner.alignment.pattern())
-        total += rows * (ratios + _TENSOR_OVERHEAD) + 2 * rows * (learner.loss.nbytes + _TENSOR_OVERHEAD)
-    return total
-
-
-def _most_validations(training: TrainingConfig) -> int:
-    return math.ceil(training.end / training.validate_every) + 1  # one before the first step
-
-
-def size_of(value: Any) -> int:
-    """An upper bound of the bytes of plain data in a file."""
-    if isinstance(value, Tensor):
-        return value.nbytes + _TENSOR_OVERHEAD
-    return sum(map(size_of, value.values())) if isinstance(value, dict) else 64
+def most_bytes(every: Iterable[Rows]) -> int:
+    """An upper bound of the size of a file with these rows."""
+    return (1 << 16) + sum(value.nbytes + _TENSOR_OVERHEAD for rows in every for value in rows.values())

@@ -14,30 +14,29 @@ import dataclasses
 import hashlib
 import json
 import logging
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.training import TURNING
 from memsweep.errors import StoreError
 from memsweep.learning.state.checkpoint import (
+    Rows,
     Slot,
     compact,
-    fixed_state,
     matching,
+    most_bytes,
     one_line,
     require_keys,
     restore,
-    size_of,
+    rows_of,
     whole_number,
 )
 from memsweep.learning.state.checkpoint_file import UnusableError, from_bytes, to_bytes
-from memsweep.learning.training.schedule import history_steps, merged_settings
+from memsweep.learning.training.schedule import merged_settings
 
 if TYPE_CHECKING:
     from memsweep.config.schema.training import TrainingConfig
@@ -50,8 +49,6 @@ _log = logging.getLogger(__name__)
 
 TrialRows = Sequence[tuple["Learner", list[int]]]
 """Positions of a trial's replicas, in order: learners, and rows in each."""
-Rows = dict[str, Tensor]
-"""Name -> ``[replicas, ...]``: everything that training changes in a replica."""
 
 
 def prefix(config: TrialConfig, step: int, shards: int = 1) -> str:
@@ -112,7 +109,7 @@ class WarmStart:
             replicas = _rows_of(trial_rows(learners, trial), training.end, training)
             key = prefix(self.configs[trial], training.end, self.shards)
             try:
-                slot.write(to_bytes(compact({"key": key, "step": training.end, "replicas": replicas})))
+                slot.write(to_bytes({"key": key, "step": training.end, "replicas": compact(replicas)}))
             except (OSError, StoreError) as error:
                 _log.warning(
                     "the state %s cannot be written (%s). A later trial that needs it will train from the beginning",
@@ -123,7 +120,7 @@ class WarmStart:
     def _read(self, trial: int, slot: Slot, own: TrialRows, training: TrainingConfig) -> tuple[int, Rows] | None:
         """The step and the rows of a trial's state; None where it cannot be used."""
         try:
-            most = (1 << 16) + size_of(_rows_of(own, training.end, training))
+            most = most_bytes([_rows_of(own, training.end, training)])
             data = slot.read(most)
             return None if data is None else self._validate(from_bytes(data, most), trial, own, training)
         except UnusableError as error:
@@ -144,7 +141,7 @@ class WarmStart:
             raise UnusableError(f"does not fit: step must be one that is validated, got {step}")
         if state["key"] != prefix(self.configs[trial], step, self.shards):
             raise UnusableError("belongs to another trial")
-        return step, matching(state["replicas"], _rows_of(own, step, training), step, "replicas")
+        return step, matching(state["replicas"], _rows_of(own, step, training))
 
 
 def trial_rows(learners: Iterable[Learner], trial: int) -> TrialRows:
@@ -157,36 +154,11 @@ def trial_rows(learners: Iterable[Learner], trial: int) -> TrialRows:
 
 
 def _rows_of(own: TrialRows, step: int, training: TrainingConfig) -> Rows:
-    return _join([{name: value[rows] for name, value in _all_rows(one, step, training).items()} for one, rows in own])
+    return _join([{name: value[rows] for name, value in rows_of(one, step, training).items()} for one, rows in own])
 
 
 def _join(parts: Sequence[Rows]) -> Rows:
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-
-
-def _all_rows(learner: Learner, step: int, training: TrainingConfig) -> Rows:
-    """All rows of a learner, with as many validations as ``step`` implies; nested names are joined by a dot."""
-    rows: Rows = {}
-    for name, value in fixed_state(learner).items():
-        inner = {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
-        rows |= {path: item for path, item in inner.items() if isinstance(item, Tensor)}
-    criterion, alignment, loss = learner.criterion, learner.alignment, learner.loss
-    samples = math.ceil(step / training.validate_every) if len(criterion.entries) else 0
-    ratios = criterion.largest.new_empty(criterion.exists.shape)
-    validations = len(history_steps(training, step))
-    return rows | {
-        "alignment": _stack(alignment.measured, alignment.expected(step), alignment.pattern()),
-        "samples": _stack(criterion.samples, samples, ratios),
-        "train_losses": _stack([trained for _, trained, _ in learner.history], validations, loss),
-        "validation_losses": _stack([validated for *_, validated in learner.history], validations, loss),
-    }
-
-
-def _stack(values: Sequence[Tensor], count: int, pattern: Tensor) -> Tensor:
-    """``[rows, count, ...]`` of tensors ``[rows, ...]``; nan after the step at which a pack had no live row left."""
-    missing = torch.full_like(pattern, math.nan)
-    every = [*values, *[missing] * (count - len(values))][:count]
-    return torch.stack(every, 1) if every else pattern.new_empty((len(pattern), 0, *pattern.shape[1:]))
 
 
 def _restore_all(states: Iterable[tuple[TrialRows, Rows]], step: int, training: TrainingConfig) -> None:
@@ -208,17 +180,4 @@ def _restore_all(states: Iterable[tuple[TrialRows, Rows]], step: int, training: 
     for learner, positions, parts in pieces.values():
         order = torch.full((learner.ensemble.rows,), positions.index(0), dtype=torch.long)
         order[positions] = torch.arange(len(positions))
-        _restore_rows(learner, {name: value[order] for name, value in _join(parts).items()}, step, training)
-
-
-def _restore_rows(learner: Learner, rows: Rows, step: int, training: TrainingConfig) -> None:
-    state: dict[str, Any] = {name: value for name, value in rows.items() if "." not in name}
-    for part in ("optimizer", "plateau"):
-        state[part] = {name.partition(".")[2]: value for name, value in rows.items() if name.startswith(f"{part}.")}
-    if "step" in learner.optimizer.state():
-        state["optimizer"]["step"] = step  # one update a step
-    trained, validated = (rows[name].unbind(1) for name in ("train_losses", "validation_losses"))
-    state["history"] = list(zip(history_steps(training, step), trained, validated, strict=True))
-    state["samples"] = list(rows["samples"].unbind(1))
-    state["alignment"] = list(rows["alignment"].unbind(1))
-    restore(learner, state)
+        restore(learner, {name: value[order] for name, value in _join(parts).items()}, step, training)
