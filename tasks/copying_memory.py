@@ -15,7 +15,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.special
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
@@ -45,10 +44,6 @@ class CopyingMemory(Task):
             "what is read at a step: scalar (one number: 0 blank, 1 ... K, K+1 the cue), one_hot (K+2 numbers)",
             choices=("scalar", "one_hot"),
         )
-        variable: bool = setting(
-            False,
-            "each sequence's delay is drawn from 1 ... T, all alike; blanks behind its answer keep the length T + 2L",
-        )
 
     reports = ("accuracy",)
 
@@ -69,12 +64,10 @@ class CopyingMemory(Task):
         delay, length, cue = self.config.delay, self.config.length, self.config.symbols + 1
         rng = stream.generator(index)
         labels_BL = rng.integers(1, cue, (size, length))
-        delays_B = rng.integers(1, delay + 1, size) if self.config.variable else np.full(size, delay)
         read_BS, targets_BS = (np.full((size, self.horizon), BLANK, dtype=np.int64) for _ in range(2))
         read_BS[:, :length] = labels_BL
-        read_BS[np.arange(size), length + delays_B - 1] = cue
-        answered_BL = length + delays_B[:, None] + np.arange(length)
-        np.put_along_axis(targets_BS, answered_BL, labels_BL, axis=1)
+        read_BS[:, length + delay - 1] = cue
+        targets_BS[:, length + delay :] = labels_BL
         return Batch(self._encoded(torch.from_numpy(read_BS)), torch.from_numpy(targets_BS))
 
     def _encoded(self, read_BS: Tensor) -> Tensor:
@@ -90,28 +83,12 @@ class CopyingMemory(Task):
         return {"accuracy": step_accuracy(outputs, batch.targets, batch.targets != BLANK)}
 
     def chance(self) -> float:
-        """Exact loss of the best answer that depends on the step alone.
-
-        At step s a symbol is due with probability p_s, 0 or 1 where the delay is fixed. The entropy of the answer is
-        that of p_s, plus p_s ln K for the symbol.
-        """
-        delay, length, symbols = self.config.delay, self.config.length, self.config.symbols
-        if not self.config.variable:
-            return self.memoryless_loss()
-        # the answer to delay d takes the steps L+d ... 2L+d-1: one of T intervals, all alike
-        first = np.arange(self.horizon) - 2 * length  # of step s, delays first+1 ... s-L ask for a symbol
-        due = np.clip(first + length, 0, delay) - np.clip(first, 0, delay)
-        share = due / delay
-        entropy = scipy.special.entr(share) + scipy.special.entr(1.0 - share)
-        return float((entropy + share * math.log(symbols)).mean())
+        """L ln K / (T + 2L): the published baseline, which knows when symbols are due and guesses them."""
+        return self.config.length * math.log(self.config.symbols) / self.horizon
 
     def memoryless_loss(self) -> float:
-        """L ln K / (T + 2L): the published baseline, which knows when symbols are due and guesses them.
-
-        With a fixed delay, no model that forgets its inputs is better. With a variable delay, a model must remember the
-        cue to reach this loss.
-        """
-        return self.config.length * math.log(self.config.symbols) / self.horizon
+        """The same: no model that forgets its inputs is better."""
+        return self.chance()
 
     def oracle(self, inputs: Tensor) -> Tensor:
         """Finds the cue, then repeats the first symbols one by one; blanks elsewhere."""

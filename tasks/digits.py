@@ -37,9 +37,6 @@ class Digits(SequentialImages):
         order: str = setting(
             "rows", "how an image is read: rows (8 steps of 8 numbers), pixels (64 steps of 1)", choices=ORDERS
         )
-        permutation_seed: int = setting(
-            0, "decides a fixed permutation of the pixels before they are read; 0: none", at_least=0, at_most=2**31 - 1
-        )
 
     shape = (8, 8, 1)
     brightest = 16.0

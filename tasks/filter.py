@@ -4,9 +4,7 @@ The idea is the Filter experiment of the code published with arXiv 2305.19190. T
 dropout was on, and the order of its axes made it attend over the sequences of a batch instead of over time; here it is
 causal, attends over time and is deterministic.
 
-Without positions, attention is an average over the past with weights by content: its memory falls like 1/t. ``recency``
-adds the linear attention bias of ALiBi (arXiv 2108.12409), a weight e^(-recency time) on the past: an exponential
-memory, and a target whose law is the same at every time except near the start.
+Without positions, attention is an average over the past with weights by content: its memory falls like 1/t.
 
 Letters: B batch, T time (horizon), M width of the target.
 """
@@ -36,9 +34,9 @@ class Target(nn.Module):
     counts) and zero elsewhere, normalizations the identity. They come from Philox streams, not from torch's generator.
     """
 
-    def __init__(self, width: int, heads: int, layers: int, recency: float, seed: int) -> None:
+    def __init__(self, width: int, heads: int, layers: int, seed: int) -> None:
         super().__init__()
-        self.recency, self.heads = recency, heads
+        self.heads = heads
         layer = nn.TransformerEncoderLayer(
             width, heads, dim_feedforward=2 * width, dropout=0.0, batch_first=True, dtype=torch.float64
         )
@@ -57,9 +55,8 @@ class Target(nn.Module):
         # Left in training mode: dropout is 0, and torch's fast path for evaluation would read the mask as yes and no.
 
     def mask(self, steps: int) -> Tensor:
-        """What is added to the attention scores: ``[T, T]``, -recency (t - s) at s <= t, minus infinity at s > t."""
-        lag = torch.arange(steps, dtype=torch.float64)[:, None] - torch.arange(steps, dtype=torch.float64)
-        return torch.where(lag < 0, -torch.inf, -self.recency * lag)
+        """What is added to the attention scores: ``[T, T]``, 0 at s <= t, minus infinity at s > t."""
+        return torch.full((steps, steps), -torch.inf, dtype=torch.float64).triu(1)
 
     @torch.no_grad()
     def forward(self, x_BT: Tensor) -> Tensor:
@@ -76,7 +73,7 @@ class Target(nn.Module):
         for x_B in x_BT.unbind(1):
             h_BM = x_B[:, None] * self.encoder.weight[:, 0] + self.encoder.bias
             for layer, past in zip(self.body.layers, kept, strict=True):
-                h_BM = _layer_step(cast(nn.TransformerEncoderLayer, layer), past, self.recency, h_BM)
+                h_BM = _layer_step(cast(nn.TransformerEncoderLayer, layer), past, h_BM)
             answers.append(h_BM @ self.readout.weight[0] + self.readout.bias)
         return torch.stack(answers, 1)
 
@@ -85,22 +82,21 @@ Past = list[tuple[Tensor, Tensor]]
 """The keys and values, ``[B, M]`` each, of the steps that a layer has seen."""
 
 
-def _layer_step(layer: nn.TransformerEncoderLayer, past: Past, recency: float, h_BM: Tensor) -> Tensor:
-    h_BM = layer.norm1(h_BM + _attend(layer.self_attn, past, recency, h_BM))
+def _layer_step(layer: nn.TransformerEncoderLayer, past: Past, h_BM: Tensor) -> Tensor:
+    h_BM = layer.norm1(h_BM + _attend(layer.self_attn, past, h_BM))
     hidden = torch.relu(h_BM @ layer.linear1.weight.T + layer.linear1.bias)
     return layer.norm2(h_BM + hidden @ layer.linear2.weight.T + layer.linear2.bias)
 
 
-def _attend(attention: nn.MultiheadAttention, past: Past, recency: float, h_BM: Tensor) -> Tensor:
+def _attend(attention: nn.MultiheadAttention, past: Past, h_BM: Tensor) -> Tensor:
     width, head_width = attention.embed_dim, attention.head_dim
     query, key, value = (h_BM @ attention.in_proj_weight.T + attention.in_proj_bias).split(width, -1)
     past.append((key, value))
-    ages = torch.arange(len(past) - 1, -1, -1, dtype=h_BM.dtype)
     mixed = torch.empty_like(value)
     for start in range(0, width, head_width):
         part = slice(start, start + head_width)
         scores = torch.stack([(query[:, part] * key[:, part]).sum(-1) for key, _ in past], -1)
-        shares = torch.softmax(scores * head_width**-0.5 - recency * ages, -1)
+        shares = torch.softmax(scores * head_width**-0.5, -1)
         values = torch.stack([value[:, part] for _, value in past], -1)
         mixed[:, part] = (shares.unsqueeze(1) * values).sum(-1)
     return mixed @ attention.out_proj.weight.T + attention.out_proj.bias
@@ -109,7 +105,7 @@ def _attend(attention: nn.MultiheadAttention, past: Past, recency: float, h_BM: 
 @functools.lru_cache(maxsize=4)
 def _standardized(config: Filter.Config) -> tuple[Target, float, float]:
     """The target with the centre and scale for which the best constant answer at every step has weighted error 1."""
-    target = Target(config.width, config.heads, config.layers, config.recency * config.dt, config.target_seed)
+    target = Target(config.width, config.heads, config.layers, config.target_seed)
     task = Filter(config)
     y_BT = target(task.white_noise(Stream(config.target_seed, "moments of the target"), 0, MOMENTS))
     squares = task.weights().square()
@@ -132,12 +128,6 @@ class Filter(FunctionalTask):
         width: int = setting(16, "numbers that the target keeps of a step (d_model)", at_least=1, at_most=1024)
         heads: int = setting(2, "attention heads of a layer; they must divide the width", at_least=1, at_most=64)
         layers: int = setting(2, "layers of the target", at_least=1, at_most=32)
-        recency: float = setting(
-            0.0,
-            "rate per unit of time at which attention to the past decays (ALiBi); 0: memory falls like 1/t",
-            at_least=0.0,
-            at_most=1e6,
-        )
         target_seed: int = setting(0, "decides the target's weights", at_least=0, at_most=2**31 - 1)
         weight_power: float = setting(
             2.0, "power p of the temporal weight (t/T)^p inside the squared error", at_least=0.0, at_most=20.0

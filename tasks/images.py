@@ -6,9 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from torch import Tensor
-
 from memsweep.config.core.fields import setting
 from memsweep.data.api import (
     ARCHIVES,
@@ -22,8 +19,6 @@ from memsweep.data.api import (
     archive_splits,
 )
 from memsweep.registry import register_task
-
-LUMA = np.array([0.299, 0.587, 0.114])  # grey of red, green and blue, ITU-R BT.601
 
 
 @register_task("images")
@@ -42,17 +37,10 @@ class Images(SequentialImages):
             "pixels (784 steps of 1; cifar10 1024 of 3)",
             choices=ORDERS,
         )
-        permutation_seed: int = setting(
-            0, "decides a fixed permutation of the pixels before they are read; 0: none", at_least=0, at_most=2**31 - 1
-        )
-        grayscale: bool = setting(False, "cifar10 only: one grey number a pixel (0.299 R + 0.587 G + 0.114 B)")
 
         def problems(self) -> Iterable[str]:
-            """Contradictions between the fields, and problems with the files, one sentence each."""
-            if self.grayscale and self.data != "cifar10":
-                yield f"grayscale is true, but the images of {self.data} have no colours: leave it out"
-            if self.data in ARCHIVES:
-                yield from archive_problems(Path(self.folder) / self.data, ARCHIVES[self.data])
+            """Problems with the files, one sentence each."""
+            return archive_problems(Path(self.folder) / self.data, ARCHIVES[self.data]) if self.data in ARCHIVES else ()
 
     brightest = 255.0
 
@@ -63,14 +51,10 @@ class Images(SequentialImages):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        height, width, channels = ARCHIVES[self.config.data].shape
-        return height, width, 1 if self.config.grayscale else channels
+        return ARCHIVES[self.config.data].shape
 
     def load(self) -> Mapping[str, Labelled]:
         return archive_splits(Path(self.config.folder) / self.config.data, ARCHIVES[self.config.data])
-
-    def sequences(self, images: np.ndarray) -> Tensor:
-        return super().sequences(images @ LUMA[:, None] if self.config.grayscale else images)
 
 
 @register_task("permuted_mnist")

@@ -5,10 +5,9 @@ The files lie in a data folder, as they come out of ``lra_release.gz``::
     <folder>/pathfinder32/curv_contour_length_14/metadata/0.npy, 1.npy ...
     <folder>/pathfinder32/curv_contour_length_14/imgs/0/sample_0.png ...
 
-and beside them ``pathfinder64``, ``pathfinder128`` (Path-X), ``pathfinder256``; beside ``curv_contour_length_14`` the
-easier ``curv_contour_length_9`` and ``curv_baseline``. The metadata are text whatever their names say: a line for each
-image, with columns parted by spaces: folder, file, number, class (1: the two dots are joined by a path), and more.
-Nothing is downloaded. There may be fewer images than the published 200 000.
+and beside them ``pathfinder64``, ``pathfinder128`` (Path-X), ``pathfinder256``. The metadata are text whatever their
+names say: a line for each image, with columns parted by spaces: folder, file, number, class (1: the two dots are joined
+by a path), and more. Nothing is downloaded. There may be fewer images than the published 200 000.
 """
 
 from __future__ import annotations
@@ -41,11 +40,8 @@ from memsweep.data.api import (
 from memsweep.registry import register_task
 
 SIZES = (32, 64, 128, 256)
-DIFFICULTIES = ("curv_contour_length_14", "curv_contour_length_9", "curv_baseline")
+DIFFICULTY = "curv_contour_length_14"  # the published choice among the lengths of the path
 COLUMNS = "the image's folder, its file, its number, its class"
-EMPTY = (
-    "pathfinder32/curv_baseline/imgs/0/sample_172.png"  # published as an empty file; all published code leaves it out
-)
 HELD_OUT = 0.1  # share of the images that validates, and share that tests, as published
 
 
@@ -70,14 +66,14 @@ def _metadata(folder: Path) -> list[Path]:
 
 
 @functools.lru_cache(maxsize=4)
-def _listing(folder: Path, files: tuple[tuple[Path, int], ...]) -> Listing:
-    by_file = [list(_lines(folder, path)) for path, _ in files]
+def _listing(files: tuple[tuple[Path, int], ...]) -> Listing:
+    by_file = [list(_lines(path)) for path, _ in files]
     pairs = [pair for each in by_file for pair in each]
     first = tuple(each[0][0] for each in by_file if each)
     return Listing(np.array([name for name, _ in pairs]), np.array([label for _, label in pairs], np.int64), first)
 
 
-def _lines(folder: Path, path: Path) -> Iterator[tuple[str, int]]:
+def _lines(path: Path) -> Iterator[tuple[str, int]]:
     """Picture and class of each line.
 
     Raises:
@@ -95,9 +91,7 @@ def _lines(folder: Path, path: Path) -> Iterator[tuple[str, int]]:
             raise ValueError(
                 f"{path}, line {number}: the class {words[3]!r} in column 4; allowed: 0 (no path) or 1 (a path)"
             )
-        name = f"{words[0]}/{words[1]}"
-        if f"{folder.parent.name}/{folder.name}/{name}" != EMPTY:
-            yield name, int(words[3])
+        yield f"{words[0]}/{words[1]}", int(words[3])
 
 
 def _picture(path: Path, size: int) -> np.ndarray:
@@ -142,12 +136,6 @@ class Pathfinder(SequentialImages):
             at_least=32,
             at_most=256,
         )
-        difficulty: str = setting(
-            "curv_contour_length_14",
-            "folder of the images, by the length of the path: curv_contour_length_14 (the published choice), "
-            "curv_contour_length_9, curv_baseline (6)",
-            choices=DIFFICULTIES,
-        )
         answer: str = setting(
             "last",
             "where the class is asked: last (after the last pixel), every (after each pixel)",
@@ -157,7 +145,7 @@ class Pathfinder(SequentialImages):
         @property
         def place(self) -> Path:
             """The folder that holds ``metadata`` and ``imgs``."""
-            return Path(self.folder) / f"pathfinder{self.size}" / self.difficulty
+            return Path(self.folder) / f"pathfinder{self.size}" / DIFFICULTY
 
         def problems(self) -> Iterable[str]:
             """Problems with the size, the metadata or the first image."""
@@ -176,7 +164,7 @@ class Pathfinder(SequentialImages):
             if not files:
                 of = f"Pathfinder, {self.size} x {self.size} pixels, of the Long Range Arena (lra_release.gz)"
                 raise ValueError(lacks(self.place, ["metadata/0.npy ..."], of))
-            listing = _listing(self.place, with_times(files))
+            listing = _listing(with_times(files))
             if not round(len(listing.labels) * HELD_OUT):
                 raise ValueError(
                     f"the metadata in {self.place / 'metadata'} name {len(listing.labels)} images: too few to hold a "
@@ -186,7 +174,6 @@ class Pathfinder(SequentialImages):
 
     brightest = 255.0
     order = "pixels"
-    permutation_seed = 0
     classes = 2
 
     @classmethod

@@ -61,7 +61,6 @@ class SequentialCifar(SequentialImages):
 
     brightest = 255.0
     order = "pixels"
-    permutation_seed = 0
 
     @classmethod
     def data_files(cls, config: Config) -> list[Path]:

@@ -78,8 +78,8 @@ def target(noise: torch.Tensor, **fields: object) -> torch.Tensor:
     "fields",
     [
         {"heads": 1, "layers": 1, "width": 5},
-        {"heads": 4, "layers": 3, "recency": 0.2},
-        {"heads": 2, "layers": 2, "recency": 5.0, "dt": 0.5},
+        {"heads": 4, "layers": 3},
+        {"heads": 2, "layers": 2, "dt": 0.5},
     ],
 )
 def test_the_masked_transformer_is_its_steps_one_by_one(fields: dict[str, object]) -> None:
@@ -96,16 +96,6 @@ def test_the_target_is_causal_and_remembers(noise: torch.Tensor) -> None:
     moved = (target(changed) - right).abs().amax(0)
     assert torch.equal(moved[:20], torch.zeros(20, dtype=torch.float64))
     assert moved[21:].min() > 1e-4
-
-
-def test_recency_makes_the_memory_fade(noise: torch.Tensor) -> None:
-    changed = noise.clone()
-    changed[:, 5] += 1.0
-
-    def echo(recency: float) -> float:
-        return float((target(changed, recency=recency) - target(noise, recency=recency))[:, 35].abs().mean())
-
-    assert echo(1.0) < 1e-6 < echo(0.1) < echo(0.0)
 
 
 def test_the_target_does_not_depend_on_torchs_generator(noise: torch.Tensor) -> None:

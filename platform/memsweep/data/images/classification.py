@@ -52,7 +52,7 @@ class SequentialImages(Task):
 
     The loss is that of the last step's answer, or, with ``answer`` ``every``, the mean over all steps, though most of
     them have read only a part of the image. The accuracy is that of the last step in both. Batches are drawn as in
-    ``epoch_rows``. The config has ``order``, ``permutation_seed`` and ``answer``, unless the task defines them.
+    ``epoch_rows``. The config has ``order`` and ``answer``, unless the task defines them.
     """
 
     reports = ("accuracy",)
@@ -77,12 +77,6 @@ class SequentialImages(Task):
         """How an image is read: ``rows`` or ``pixels``."""
         order: str = self.config.order
         return order
-
-    @property
-    def permutation_seed(self) -> int:
-        """Decides the fixed permutation of the pixels; 0: none."""
-        seed: int = self.config.permutation_seed
-        return seed
 
     @property
     def answer(self) -> str:
@@ -114,17 +108,15 @@ class SequentialImages(Task):
         return Batch(self.sequences(batch.images), torch.from_numpy(batch.labels))
 
     def sequences(self, images: np.ndarray) -> Tensor:
-        """Images ``[B, height, width, K]`` as sequences ``[B, T, I]``, float64, 0 ... 1, pixels permuted."""
+        """Images ``[B, height, width, K]`` as sequences ``[B, T, I]``, float64, 0 ... 1."""
         pixels_BPK = images.reshape(len(images), -1, images.shape[-1])
         read_BPK = pixels_BPK[:, self.reading_order()] / self.brightest
         return torch.from_numpy(read_BPK.reshape(len(images), self.horizon, self.inputs).astype(np.float64))
 
     def reading_order(self) -> np.ndarray:
-        """Positions of the pixels in the order in which they are read, ``[P]``: as they are, or permuted."""
+        """Positions of the pixels in the order in which they are read, ``[P]``; as they are by default."""
         height, width, _ = self.shape
-        if self.permutation_seed == 0:
-            return np.arange(height * width)
-        return Stream(self.permutation_seed, "permutation of the pixels").generator().permutation(height * width)
+        return np.arange(height * width)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         if self.answer == "every":
@@ -181,4 +173,4 @@ class PermutedImages(SequentialImages):
 
     def reading_order(self) -> np.ndarray:
         height, width, _ = self.shape
-        return np.random.RandomState(self.permutation_seed).permutation(height * width)
+        return np.random.RandomState(self.config.permutation_seed).permutation(height * width)
