@@ -24,7 +24,7 @@ class TestOneHot(testing.TaskSuite):
     """The whole suite, for the variant that differs most from the default."""
 
     task = "copying_memory"
-    config = COPYING.Config(delay=8, length=4, symbols=4, encoding="one_hot")
+    config = COPYING.Config(delay=4, length=10, symbols=4, encoding="one_hot")
 
 
 def test_the_layout_is_the_published_one() -> None:
