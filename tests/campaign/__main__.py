@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -15,6 +17,7 @@ from pathlib import Path
 from tests.campaign import ledger
 from tests.campaign.bench import Bench
 from tests.campaign.faults import KINDS
+from tests.campaign.places import ROOT
 from tests.campaign.play import References, play
 from tests.campaign.rounds import Round, rounds
 
@@ -27,6 +30,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, default=Path("campaign"), help="where rounds with a problem are kept")
     parser.add_argument("--round", type=int, metavar="K", help="run round K alone, and say how it went")
     parser.add_argument("--rounds", type=int, metavar="N", help="stop after N rounds")
+    parser.add_argument("--inputs", type=int, default=10_000, metavar="N", help="hostile inputs an hour (10,000)")
     parser.add_argument("--kind", action="append", default=[], metavar="NAME", help="draw from these kinds alone")
     parser.add_argument("--kinds", action="store_true", help="list the kinds of faults, and end")
     parser.add_argument("--table", nargs="+", type=Path, metavar="FILE", help="print the table of these files, and end")
@@ -56,11 +60,16 @@ def _run(args: argparse.Namespace, bench: Bench, folder: Path) -> int:
     if args.round is not None:
         drawn = itertools.islice(drawn, args.round, args.round + 1)
     entries: list[ledger.Entry] = []
-    last = time.monotonic() + 3600.0 * args.hours
+    began = time.monotonic()
     with suppress(KeyboardInterrupt):
         for each in itertools.islice(drawn, args.rounds):
-            if time.monotonic() > last:
+            hours = (time.monotonic() - began) / 3600.0
+            if hours > args.hours:
                 break
+            tried = sum(sum(entry.inputs.values()) for entry in entries)
+            if tried < hours * args.inputs:
+                entries.append(_hostile(args.seed, tried))
+                ledger.append(args.out, entries[-1])
             entries.append(_one(each, args, bench, references, folder))
             ledger.append(args.out, entries[-1])
     print(ledger.table(entries))
@@ -78,6 +87,27 @@ def _one(each: Round, args: argparse.Namespace, bench: Bench, references: Refere
     for problem in entry.problems:
         print(f"  PROBLEM: {problem}\n  see {kept}", flush=True)
     return entry
+
+
+_AT_ONCE = 500
+"""Hostile inputs that one process tries."""
+
+
+def _hostile(seed: int, tried: int) -> ledger.Entry:
+    """Some hostile inputs, in a process of their own: one of them may end it."""
+    began = time.monotonic()
+    number = seed * 1_000_000 + tried
+    command = [sys.executable, "-m", "tests.campaign.hostile", str(number), str(_AT_ONCE)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3600, check=False)
+    again = f"python -m tests.campaign.hostile {number} {_AT_ONCE}"
+    if done.returncode:
+        inputs, problems = {}, [f"{again} ended with code {done.returncode}: {done.stderr[-3000:]}"]
+    else:
+        inputs, problems = json.loads(done.stdout)
+    for problem in problems:
+        print(f"  PROBLEM: {problem}\n  again: {again}", flush=True)
+    seconds = round(time.monotonic() - began, 1)
+    return ledger.Entry(seed, tried, again, [], problems, seconds, inputs)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ BUCKET = "studies"
 MOUNT_SIZE = "64m"
 """Of the small file system: a study of the campaign needs a few MiB, and memsweep wants 16 free ones at its start."""
 
-_FAKETIME = "faketime/libfaketime.so.1"
 _HEALTH = {  # faster than ours of deploy/health.env: a campaign waits for many dead hosts
     "RAY_health_check_initial_delay_ms": "2000",
     "RAY_health_check_period_ms": "1000",
@@ -38,13 +37,13 @@ class Bench:
 
     Attributes:
         root: whether this process may mount file systems.
-        faketime: the library that fakes clocks; None where it is not installed.
+        compiler: whether there is a C compiler, which clocks that jump need.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.root = os.geteuid() == 0
-        self.faketime = next(iter(sorted(Path("/usr/lib").glob(f"*/{_FAKETIME}"))), None)
+        self.compiler = shutil.which("cc") is not None
         self._stack, self._hosts_stack = ExitStack(), ExitStack()
         self._hosts: RayHosts | None = None
 
@@ -67,7 +66,7 @@ class Bench:
             for absent, text in (
                 (not self.root, "not root: no small file systems, no hosts"),
                 (self._swift is None, "no S3 server (make ci-deps): no buckets, no hosts"),
-                (self.faketime is None, "no libfaketime (make ci-deps): no jumping clocks"),
+                (not self.compiler, "no C compiler (make ci-deps): no jumping clocks"),
                 (self.root and bool(missing()), missing()),
             )
             if absent

@@ -1,4 +1,4 @@
-"""Clocks jump: that of driver and workers under libfaketime, that of the storage in the times of its files."""
+"""Clocks jump: that of driver and workers while they run, that of the storage in the times of its files."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.campaign.bench import Bench
 from tests.campaign.faults.base import Fault
 from tests.campaign.scenarios import Scenario
 from tests.campaign.site import Site
+from wrong_clock import WrongClock
 
 
 class _Jump(Fault):
@@ -19,25 +20,18 @@ class _Jump(Fault):
 
     seconds = (6.0, 12.0)
     hours: ClassVar[float]
+    _clock: WrongClock
 
     @classmethod
     def applies(cls, scenario: Scenario, bench: Bench) -> bool:
-        return bench.faketime is not None and not scenario.hosts
+        return bench.compiler and not scenario.hosts
 
     def prepare(self, site: Site, luck: random.Random) -> None:
-        (site.folder / "clock").write_text("+0")
-        site.environment |= {
-            "LD_PRELOAD": str(site.bench.faketime),
-            "FAKETIME_TIMESTAMP_FILE": str(site.folder / "clock"),
-            "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "DONT_FAKE_MONOTONIC": "1",
-            "NO_FAKE_STAT": "1",
-        }
+        self._clock = WrongClock.make(site.folder / f"clock.{luck.random()}")
+        site.environment |= self._clock.environment
 
     def inject(self, site: Site, luck: random.Random) -> bool:
-        (site.folder / "clock.new").write_text(f"{self.hours * 3600.0 * luck.uniform(0.1, 1.0):+.0f}")
-        (site.folder / "clock.new").rename(site.folder / "clock")
+        self._clock.set(round(self.hours * 3600.0 * luck.uniform(0.1, 1.0)))
         return True
 
 

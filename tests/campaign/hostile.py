@@ -1,0 +1,212 @@
+"""Hostile inputs: studies, overrides, command lines, results folders, checkpoints, drawn from a seed.
+
+Whatever is put in, memsweep does what it says, or refuses in words; no traceback, and nothing written beside the place
+that it was given. ``python -m tests.campaign.hostile SEED COUNT`` prints what it tried and what was answered wrongly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.campaign.places import ROOT
+
+sys.path[:0] = [str(ROOT / "tests" / name) for name in ("config/load", "learning/state")]
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from test_checkpoints import content, good, signed
+from test_hostile_anything import ANYTHING, TEXTS, WORD
+
+from memsweep.cli import main
+from memsweep.learning.state import checkpoint_file
+from sweeping import BASE
+
+Sort = Callable[[random.Random, Path], None]
+"""Tries one input in an empty folder; raises when the answer is wrong."""
+
+
+def _typed(strategy: Any, number: int) -> Any:
+    """One example of a strategy."""
+    drawn: list[Any] = []
+
+    @seed(number)
+    @settings(
+        max_examples=1, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    )
+    @given(strategy)
+    def take(value: Any) -> None:
+        drawn.append(value)
+
+    take()
+    return drawn[-1]
+
+
+def study(luck: random.Random, folder: Path) -> None:
+    """A study file: a tree of anything, a valid study with mistakes, a text."""
+    strategy, check = ANYTHING[luck.choice(["a tree", "a study with mistakes", "a text"])]
+    check(folder, _typed(strategy, luck.randrange(2**32)))
+
+
+def overrides(luck: random.Random, folder: Path) -> None:
+    """Words after the study's name."""
+    strategy, check = ANYTHING["overrides"]
+    check(folder, _typed(strategy, luck.randrange(2**32)))
+
+
+_VERBS = ["plan", "sweep", "resume", "extend", "retry", "status", "sync", "report", "list", "describe", "nonsense", ""]
+_FLAGS = [
+    "--inline", "--no-reuse", "--no-probe", "--max-hours", "-1", "nan", "--max-trials", "0", "--max-failures", "x",
+    "--force", "-v", "--", "--results", "--workspace", "--address", "--help", "--version", "-", "--optuna", "[", "a=b",
+]  # fmt: skip
+
+
+def command_line(luck: random.Random, folder: Path) -> None:
+    """Verbs, flags, names and texts in any order; no study of these names exists, and so nothing runs."""
+    words = [luck.choice(_VERBS)]
+    for _ in range(luck.randrange(5)):
+        strategy = luck.choice([TEXTS, WORD, None, None])
+        word = luck.choice(_FLAGS) if strategy is None else _typed(strategy, luck.randrange(2**32))
+        words.append(str(word).replace("\0", ""))  # no program can be given a zero
+    words += ["--results", str(folder / "results"), "--workspace", str(folder)]
+    _answered(words, {0, 1, 2})
+    made = [path.name for path in folder.iterdir()]
+    if set(made) - {"results"}:
+        raise AssertionError(f"{words} made {made}")
+
+
+_finished: Path | None = None
+
+
+def _finished_study() -> Path:
+    """The results of a study of two trials."""
+    global _finished
+    if _finished is None:
+        _finished = Path(tempfile.mkdtemp(prefix="campaign.hostile."))
+        (_finished / "small.yaml").write_text(f"{BASE}grid: {{model.width: [2, 3]}}\n")
+        words = ["sweep", str(_finished / "small.yaml"), "--inline", "--results", str(_finished / "results")]
+        _answered([*words, "--workspace", str(ROOT)], {0})
+    return _finished / "results" / "small"
+
+
+def results_folder(luck: random.Random, folder: Path) -> None:
+    """A finished study some of whose files hold something else; ``status`` reads it, and at times ``report``."""
+    place = Path(shutil.copytree(_finished_study(), folder / "results" / "small"))
+    files = sorted(path for path in place.rglob("*") if path.is_file() and "report" not in path.parts)
+    for path in luck.sample(files, luck.randrange(1, 4)):
+        data = path.read_bytes()
+        if path.suffix in (".json", ".jsonl") and luck.random() < 0.7:
+            with contextlib.suppress(ValueError, RecursionError):
+                data = json.dumps(_changed(json.loads(data), luck)).encode()
+        else:
+            data = _damaged(data, luck)
+        path.write_bytes(data)
+    verb = luck.choice(["status", "status", "status", "report"])
+    _answered([verb, "small", "--results", str(folder / "results")], {0, 1, 2})
+
+
+_VALUES: list[Any] = [
+    None, True, False, 0, -1, 10**400, 1e308, float("nan"), float("inf"), "", "x", "\x1b[2J\x07", "\ud800", "../../x",
+    [], {}, [[]], [None], {"": None}, {"a": {"b": []}}, "9" * 5000, -(2**63), 2**64, "2026-13-45T99:99:99", "NaN",
+]  # fmt: skip
+
+
+def _changed(value: Any, luck: random.Random) -> Any:
+    """A JSON value with something else in one place."""
+    value = copy.deepcopy(value)
+    if isinstance(value, dict | list) and value and luck.random() < 0.9:
+        key = luck.choice(sorted(value) if isinstance(value, dict) else range(len(value)))
+        if luck.random() < 0.1:
+            del value[key]
+        else:
+            value[key] = _changed(value[key], luck)
+        return value
+    return luck.choice(_VALUES)
+
+
+def _damaged(data: bytes, luck: random.Random) -> bytes:
+    """Bytes with some changed, taken out, or put in."""
+    changed = bytearray(data)
+    for _ in range(luck.randrange(1, 4)):
+        at = luck.randrange(len(changed) + 1)
+        match luck.randrange(3):
+            case 0:
+                changed[at : at + 1] = luck.randbytes(1)
+            case 1:
+                del changed[at : at + luck.randrange(1, 200)]
+            case _:
+                changed[at:at] = luck.randbytes(luck.randrange(1, 64))
+    return bytes(changed)
+
+
+def checkpoint(luck: random.Random, folder: Path) -> None:
+    """A checkpoint with changed bytes, at times under a checksum that fits: it is refused, or is the good one."""
+    resealed = luck.random() < 0.5
+    data = signed(_damaged(content(), luck)) if resealed else _damaged(good(), luck)
+    with contextlib.suppress(checkpoint_file.UnusableError):
+        checkpoint_file.from_bytes(data, 10**7)
+        if not resealed and data != good():
+            raise AssertionError("a damaged checkpoint was read")
+
+
+SORTS: dict[str, tuple[Sort, int]] = {
+    "studies": (study, 3),
+    "overrides": (overrides, 2),
+    "command lines": (command_line, 1),
+    "results folders": (results_folder, 1),
+    "checkpoints": (checkpoint, 3),
+}
+"""What is tried, and how often beside the others."""
+
+
+def _answered(words: list[str], codes: set[int]) -> str:
+    """Run a command in this process; it ends with one of the codes, and prints no traceback."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            code = main(words)
+        except SystemExit as error:  # argparse
+            code = error.code if isinstance(error.code, int) else 1
+    text = said.getvalue()
+    if code not in codes or "Traceback (most recent call last)" in text:
+        raise AssertionError(f"memsweep {words!r} ended with {code}: {text[-3000:]}")
+    if {"\x1b", "\x07"} & set(text):
+        raise AssertionError(f"memsweep {words!r} printed control characters: {text[-3000:]!r}")
+    return text
+
+
+def run(number: int, count: int) -> tuple[dict[str, int], list[str]]:
+    """Try so many inputs of a seed.
+
+    Returns:
+        How many of each sort, and what was answered wrongly, in words.
+    """
+    luck, tried, problems = random.Random(number), dict.fromkeys(SORTS, 0), list[str]()
+    before = os.getcwd()
+    for place in range(count):
+        name = luck.choices(list(SORTS), [weight for _, weight in SORTS.values()])[0]
+        own = random.Random(f"{number} {place}")
+        with tempfile.TemporaryDirectory(prefix="campaign.hostile.") as folder:
+            try:
+                SORTS[name][0](own, Path(folder))
+            except BaseException:
+                problems.append(f"input {place} of {number} ({name}): {traceback.format_exc()[-4000:]}")
+        tried[name] += 1
+        os.chdir(before)
+    if _finished is not None:
+        shutil.rmtree(_finished, ignore_errors=True)
+    return tried, problems
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(run(int(sys.argv[1]), int(sys.argv[2]))) + "\n")
