@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, metavar="N", help="stop after N rounds")
     parser.add_argument("--inputs", type=int, default=10_000, metavar="N", help="hostile inputs an hour (10,000)")
     parser.add_argument("--kind", action="append", default=[], metavar="NAME", help="draw from these kinds alone")
+    parser.add_argument("--where", default="", metavar="WORDS", help="draw from scenarios with these words alone")
     parser.add_argument("--kinds", action="store_true", help="list the kinds of faults, and end")
     parser.add_argument("--table", nargs="+", type=Path, metavar="FILE", help="print the table of these files, and end")
     args = parser.parse_args()
@@ -56,7 +57,7 @@ def _run(args: argparse.Namespace, bench: Bench, folder: Path) -> int:
     for sentence in bench.lacks():
         print(f"campaign: {sentence}")
     references = References(folder / "references", bench)
-    drawn = rounds(args.seed, bench, tuple(args.kind))
+    drawn = rounds(args.seed, bench, tuple(args.kind), args.where)
     if args.round is not None:
         drawn = itertools.islice(drawn, args.round, args.round + 1)
     entries: list[ledger.Entry] = []
@@ -81,7 +82,9 @@ def _run(args: argparse.Namespace, bench: Bench, folder: Path) -> int:
 def _one(each: Round, args: argparse.Namespace, bench: Bench, references: References, folder: Path) -> ledger.Entry:
     print(each, flush=True)
     kept = args.keep / f"seed-{args.seed}-round-{each.number}"
-    entry = play(each, bench, references, folder / f"round.{each.number}", kept)
+    again = ["--seed", str(args.seed), "--round", str(each.number), *(["--where", args.where] if args.where else [])]
+    again += [word for kind in args.kind for word in ("--kind", kind)]
+    entry = play(each, bench, references, folder / f"round.{each.number}", kept, again)
     hits = ", ".join(one.kind for one in entry.injections)
     print(f"  {entry.seconds:.0f} s, hit by: {hits or 'nothing'}", flush=True)
     for problem in entry.problems:

@@ -20,10 +20,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.campaign.places import ROOT
-
-sys.path[:0] = [str(ROOT / "tests" / name) for name in ("config/load", "learning/state")]
-
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from test_checkpoints import content, good, signed
 from test_hostile_anything import ANYTHING, TEXTS, WORD
@@ -31,6 +27,7 @@ from test_hostile_anything import ANYTHING, TEXTS, WORD
 from memsweep.cli import main
 from memsweep.learning.state import checkpoint_file
 from sweeping import BASE
+from tests.campaign.places import ROOT
 
 Sort = Callable[[random.Random, Path], None]
 """Tries one input in an empty folder; raises when the answer is wrong."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 import shutil
 import time
 from contextlib import suppress
@@ -202,7 +203,7 @@ class Play:
             hit.note.recovered = round(min([when for when in batches if when > hit.over] or [end]) - hit.began, 2)
 
 
-def play(drawn: Round, bench: Bench, references: References, folder: Path, kept: Path) -> Entry:
+def play(drawn: Round, bench: Bench, references: References, folder: Path, kept: Path, again: list[str]) -> Entry:
     """Run a round.
 
     Args:
@@ -211,6 +212,7 @@ def play(drawn: Round, bench: Bench, references: References, folder: Path, kept:
         references: what its study gives when nothing happens to it.
         folder: where it lies, which is deleted afterwards.
         kept: where the folder of a round with a problem goes, with a script that repeats the round.
+        again: words of a command line that repeat it.
     """
     began = time.monotonic()
     reference, batches = references.of(drawn.scenario.study)
@@ -221,14 +223,14 @@ def play(drawn: Round, bench: Bench, references: References, folder: Path, kept:
         finally:
             site.heal()
             if one.problems:
-                _keep(drawn, one, folder, kept)
+                _keep(drawn, one, folder, kept, again)
     shutil.rmtree(folder, ignore_errors=True)
     notes = [hit.note for hit in one.hits]
     seconds = round(time.monotonic() - began, 1)
     return Entry(drawn.seed, drawn.number, str(drawn), notes, one.problems, seconds)
 
 
-def _keep(drawn: Round, one: Play, folder: Path, kept: Path) -> None:
+def _keep(drawn: Round, one: Play, folder: Path, kept: Path, again: list[str]) -> None:
     kept.mkdir(parents=True, exist_ok=True)
     shutil.copytree(folder, kept / "site", symlinks=True, ignore_dangling_symlinks=True, dirs_exist_ok=True)
     if (place := Location.at(one.site.results)).local is None:
@@ -242,6 +244,6 @@ def _keep(drawn: Round, one: Play, folder: Path, kept: Path) -> None:
     script = kept / "reproduce.sh"
     script.write_text(
         "#!/bin/sh\n# Run it in the root of the repository.\n"
-        f"exec .venv/bin/python -m tests.campaign --seed {drawn.seed} --round {drawn.number}\n"
+        f"exec .venv/bin/python -m tests.campaign {shlex.join(again)}\n"
     )
     script.chmod(0o755)

@@ -52,15 +52,16 @@ class Round:
         return f"round {self.number} ({self.scenario}): {'; then '.join(stages)}"
 
 
-def rounds(seed: int, bench: Bench, only: tuple[str, ...] = ()) -> Iterator[Round]:
+def rounds(seed: int, bench: Bench, only: tuple[str, ...] = (), where: str = "") -> Iterator[Round]:
     """The rounds of a campaign, without end; kinds that were drawn least come first.
 
     Args:
         seed: of all draws.
         bench: what this machine can do, which decides the kinds.
         only: names of the kinds to draw; empty for all.
+        where: words that a scenario's name must hold.
     """
-    draws = _Draws(seed, bench, only)
+    draws = _Draws(seed, bench, only, where)
     number = 0
     while True:
         yield draws.next(number)
@@ -70,12 +71,13 @@ def rounds(seed: int, bench: Bench, only: tuple[str, ...] = ()) -> Iterator[Roun
 class _Draws:
     """Which kinds were drawn so far, and how often."""
 
-    def __init__(self, seed: int, bench: Bench, only: tuple[str, ...]) -> None:
-        self.seed, self.scenarios = seed, bench.scenarios()
+    def __init__(self, seed: int, bench: Bench, only: tuple[str, ...], where: str) -> None:
+        self.seed = seed
+        scenarios = [one for one in bench.scenarios() if all(word in str(one) for word in where.split())]
         wanted = [kind for name, kind in KINDS.items() if not only or name in only]
         if all(kind.at_rest for kind in wanted):
             wanted.append(PowerCut)  # else there is nothing that ends a command before it is done
-        self.possible = {kind: [one for one in self.scenarios if kind.applies(one, bench)] for kind in wanted}
+        self.possible = {kind: [one for one in scenarios if kind.applies(one, bench)] for kind in wanted}
         kinds = [kind for kind in wanted if self.possible[kind]]
         self.live, self.rest = ([kind for kind in kinds if kind.at_rest is resting] for resting in (False, True))
         self.drawn = Counter[Kind](dict.fromkeys(kinds, 0))
