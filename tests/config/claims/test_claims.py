@@ -90,12 +90,3 @@ def test_a_row_covers_the_conditions_that_it_names() -> None:
     assert not exact.covers({**condition, "parameterization": "best(a=2.0, b=0.5)"})
     assert Claim("all", {}, {}).covers(condition)
     assert claims_from_dict(None) is None
-
-
-def test_numbers_are_compared_as_numbers() -> None:
-    claim = Claim("x", {"rate": (1, 0.5)}, {})
-    assert claim.covers({"rate": 1.0})
-    assert claim.covers({"rate": 0.5})
-    assert not claim.covers({"rate": True})
-    assert not claim.covers({"rate": None})
-    assert not claim.covers({})

@@ -30,12 +30,6 @@ def test_every_combination_is_a_row_and_the_last_axis_is_the_fastest(tmp_path: P
     }
 
 
-def test_axes_of_one_section_may_stand_apart(tmp_path: Path) -> None:
-    sweep = load(tmp_path, BASE + "grid: {task.horizon: [50, 20], model.width: [2, 4], task.dt: [1.0, 0.5]}")
-    found = [(row.task.horizon, row.model.width, row.task.dt) for row in sweep.rows]
-    assert found == list(itertools.product([50, 20], [2, 4], [1.0, 0.5]))
-
-
 def test_a_study_without_a_grid_is_one_row(tmp_path: Path) -> None:
     for grid in ("", "grid: {}", "grid: null"):
         assert only(load(tmp_path, BASE + grid).rows).task.rate == 0.5

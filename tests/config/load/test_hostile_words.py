@@ -51,31 +51,14 @@ def test_many_mistakes_are_counted(tmp_path):
     assert found[-1] == "170 more problems."
 
 
-NAMES = ["../a/b", ".."]
-MORE_NAMES = [
-    "记忆 😀",
-    "$(touch x)",
-    ".",
-    "~",
-    "CON",
-    "a b",
-    "Gedächtnis",
-    "-x",
-    "a%2Fb",
-    "mlflow.db",
-    "x.yaml",
-    "*",
-    "/",
-    "../../x",
-    ".partial",
-]
+NAMES = ["../a/b", "..", "$(touch x) -Gedächtnis 😀"]
 _TINY = (
     *("task.horizon=4", "model.width=1", "training.steps=1", "training.seeds=1", "training.batch_size=2"),
     *("training.validation_size=2", "perturbation.balls=[]"),
 )
 
 
-@pytest.mark.parametrize("name", [*NAMES, *(pytest.param(name, marks=pytest.mark.drill) for name in MORE_NAMES)])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_sweep_of_any_name_stays_in_the_results_folder(tmp_path, monkeypatch, capsys, name):
     workspace, results = tmp_path / "here", tmp_path / "here" / "results"
     (workspace / "search_spaces").mkdir(parents=True)

@@ -135,14 +135,6 @@ def test_flat_names() -> None:
     assert "model.parameterization" not in flat
 
 
-def test_a_part_without_fields_keeps_its_name_at_the_top() -> None:
-    assert flatten({"task": {"name": "echo"}, "model": {"name": "rnn", "parameterization": {"name": "exp"}}}) == {
-        "task.name": "echo",
-        "model.name": "rnn",
-        "model.parameterization": "exp",
-    }
-
-
 def test_a_stored_trial_of_an_unknown_part_is_refused_with_words() -> None:
     with pytest.raises(ConfigError, match="task 'gone' is not registered"):
         trial_from_dict({"task": {"name": "gone"}, "model": {"name": "diagonal_rnn"}})

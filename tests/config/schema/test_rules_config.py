@@ -15,7 +15,6 @@ from config_study import load, only, problems
 from memsweep import registry
 from memsweep.cli import main
 from memsweep.learning.training.schedule import rate_factor
-from memsweep.models.base import fitting_rules
 from memsweep.sweep.planning import cost, fingerprint
 from memsweep.sweep.planning.fingerprint import code_fingerprint
 from memsweep.sweep.planning.identity import identity
@@ -47,39 +46,6 @@ def test_a_wrong_name_is_told_once_beside_all_other_mistakes(tmp_path: Path) -> 
     assert len(told) == 4
     (rule,) = (line for line in told if "rule" in line)
     assert rule.startswith("training.rule: rule 'onlin_full' is not registered. Did you mean 'online_full'?")
-
-
-@pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        ("model={unit: rnn}", "in the unit rnn every state feels all others"),
-        ("model={unit: gru}", "in the unit gru every state feels all others"),
-        ("model={norm: batch}", "norm batch takes its statistics from all steps"),
-        ("model={pooling: mean}", "pooling mean sends errors to the features of earlier steps"),
-    ],
-)
-def test_a_rule_that_does_not_fit_is_refused_with_the_reason_and_those_that_do(
-    tmp_path: Path, override: str, said: str
-) -> None:
-    text = BASE + "grid: {training.rule: [bptt, online_full]}"
-    (told,) = problems(tmp_path, text, override)
-    assert told.startswith("training.rule is online_full, but ")
-    assert said in told
-    able = told.partition("Rules for this model: ")[2].partition(" (in the grid")[0].split(", ")
-    model = only(load(tmp_path, BASE, override).rows).model
-    assert able == fitting_rules(registry.get(registry.MODEL, model.name), model)
-    assert "bptt" in able
-    assert "online_full" not in able
-
-
-@pytest.mark.parametrize("model", ["lru", "vanilla_rnn"])
-def test_a_model_without_units_learns_by_backpropagation_alone(tmp_path: Path, model: str) -> None:
-    text = f"task: {{name: linear_functional}}\nmodel: {model}\n"
-    (told,) = problems(tmp_path, text, "training.rule=online_spatial")
-    assert f"the model {model} has no recurrent unit" in told
-    assert "residual_stack" in told
-    assert told.endswith("Rules for this model: bptt.")
-    assert problems(tmp_path, text, "training.rule=bptt") == []
 
 
 # What the command line says of them

@@ -53,7 +53,7 @@ REFUSED = [
     ("search: {model.gamma: {choice: [a, b]}}", "the model diagonal_rnn has no field 'gamma'"),
     (
         "search: {learning_rate: {uniform: [0.1, 1]}, training.clip: {uniform: [1, 2]}}",
-        "search.learning_rate: a searched field is written with its section: training.learning_rate.",
+        "search has no field 'learning_rate'",
     ),
     ("search: {model.width: {uniform: [2, 4]}}", "model.width: must be a whole number, got 2.0, 4.0"),
     ("search: {model.activation: {int: [2, 4]}}", "model.activation: must be text, got 2 (write it in quotes"),

@@ -61,16 +61,6 @@ class Cells:
         """The searched field that a path names or lies in; empty where none is."""
         return next((field for field in self.space if f"{path}.".startswith(f"{field}.")), "")
 
-    def paths(self) -> list[str]:
-        """The dotted path of every field of any cell."""
-        sections = {
-            id(part): (field.name, part)
-            for trial in self.trials
-            for field in dataclasses.fields(trial)
-            if (part := getattr(trial, field.name)) is not None
-        }
-        return list(dict.fromkeys(p for name, part in sections.values() for p in flatten({name: to_dict(part)})))
-
     def fields(self, axis: str) -> list[str]:
         """The fields that an axis of the grid sets: its own path, or those in its values where they are mappings."""
         return list(
@@ -170,7 +160,7 @@ def _field_problems(field: str, value: Any, path: str, cells: Cells) -> Iterator
         return
     values = cells.values(field)
     if not values:
-        known = cells.paths()
+        known = list(dict.fromkeys(path for trial in cells.trials for path in flatten(to_dict(trial))))
         ends = [one for one in known if one.endswith(f".{field}")]
         near = f" Did you mean {' or '.join(ends)}?" if ends else did_you_mean(field, known)
         yield sentence(path, f"the study has no such field.{near} Its axes: {_phrase(cells.axes)}")

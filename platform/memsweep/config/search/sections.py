@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from memsweep.config.core.build import INVALID, build
-from memsweep.config.core.problems import UNKNOWN, Problem, sentence, show
-from memsweep.config.core.reflect import hints, keys, nested_config, part_config, parts, registered_kind
+from memsweep.config.core.build import section
+from memsweep.config.core.problems import sentence, show
+from memsweep.config.core.reflect import keys
 from memsweep.config.schema.canonical import to_dict
-from memsweep.config.schema.chain import CHAIN
 from memsweep.config.schema.search import METRICS, TEST, Domain, Search, SearchConfig
-from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.domains import (
     FORM,
     domain_to_plain,
@@ -50,7 +48,7 @@ def read_search(data: Any, problems: list[str]) -> Search | None:
         problems.append(sentence(SEARCH, rule))
     settings = _settings(written, problems)
     known = _valid_domains(space)
-    return None if settings is INVALID or not known else Search(settings, known)
+    return None if settings is None or not known else Search(settings, known)
 
 
 def _valid_domains(space: Mapping[str, Domain | None]) -> dict[str, Domain]:
@@ -89,35 +87,18 @@ def modes(search: Search) -> tuple[str, ...]:
     return search.settings.mode or tuple(METRICS[name] for name in search.settings.objective)
 
 
-def _settings(written: Mapping[str, Any], problems: list[str]) -> Any:
-    """SearchConfig, or INVALID; a bare word stands for a list of one, a bare name for a scheduler without fields."""
+def _settings(written: Mapping[str, Any], problems: list[str]) -> SearchConfig | None:
+    """The settings, or None; a bare word stands for a list of one, a bare name for a scheduler without fields."""
     data = dict(written)
     for key in ("objective", "mode"):
         data |= {key: [data[key]]} if isinstance(data.get(key), str) else {}
     if isinstance(data.get("scheduler"), str):
         data["scheduler"] = {"name": data["scheduler"]}
-    wrong: list[Problem] = []
-    settings = build(SearchConfig, data, SEARCH, wrong)
-    for problem in wrong:
-        place = _with_section(problem.path.removeprefix(f"{SEARCH}.")) if problem.kind == UNKNOWN else ""
-        rule = f"a searched field is written with its section: {place}"
-        problems.append(sentence(problem.path, rule) if place else str(problem))
+    settings = section(SearchConfig, data, SEARCH, problems)
     goals = {key: data[key] for key in ("objective", "mode") if key in data}
-    draft = build(SearchConfig, goals, SEARCH, []) if settings is INVALID else settings
-    if draft is not INVALID:
+    if (draft := settings or section(SearchConfig, goals, SEARCH, [])) is not None:
         problems += _objective_problems(draft)
     return settings
-
-
-def _with_section(path: str) -> str:
-    """The paths of fields of this name, which was written without a section; empty where no section has it."""
-    paths = []
-    for section, field in keys(TrialConfig).items():
-        below, kind = nested_config(hints(TrialConfig)[field.name]), registered_kind(field)
-        configs = [below] if below else [part_config(one, name) for one, name in parts() if one == kind]
-        if section != CHAIN and any(config is not None and path.split(".")[0] in keys(config) for config in configs):
-            paths.append(f"{section}.{path}")
-    return " or ".join(paths)
 
 
 def _objective_problems(settings: SearchConfig) -> Iterator[str]:
