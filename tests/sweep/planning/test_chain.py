@@ -22,7 +22,6 @@ from memsweep.sweep.driver.runner import Launch, RunSummary, run
 from memsweep.sweep.driver.scheduler import PackScheduler
 from memsweep.sweep.planning.identity import identity, pack_identity
 from memsweep.sweep.planning.plan import Plan, identified, make_plan
-from memsweep.sweep.planning.plan_file import write_plan
 from memsweep.sweep.store.journal import Journal, TrialStatus
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.execute import PackJob, PackReport, Progress, execute_pack
@@ -59,16 +58,6 @@ def test_trials_that_differ_in_the_axis_alone_form_a_chain_in_its_order(tmp_path
         before = {4: None, 2: 4, 3: 2}[width]
         assert row.chain.earlier == {4: (), 2: (4,), 3: (4, 2)}[width]
         assert predecessor(row) == (None if before is None else places[horizon, part, before])
-
-
-def test_the_values_before_are_those_of_the_config_however_they_were_written(tmp_path: Path) -> None:
-    chained = "chain: {along: training.learning_rate, into: training.stop_below, first: 100.0}\n"
-    text = "\n".join(line for line in STUDY.splitlines() if not line.startswith(("chain", "grid"))) + "\n" + chained
-    whole, fractions = (
-        load(tmp_path, text + f"grid: {{training.learning_rate: [{values}]}}").rows for values in ("1, 2", "1.0, 2.0")
-    )
-    assert whole == fractions
-    assert [identity(row) for row in whole] == [identity(row) for row in fractions]
 
 
 def test_a_chained_config_survives_the_way_through_json_and_others_look_as_before(tmp_path: Path) -> None:
@@ -162,17 +151,6 @@ def test_a_chain_that_cannot_be_is_refused(tmp_path: Path, overrides: list[str],
     assert words in problem
 
 
-def test_chained_and_unchained_trials_may_share_a_grid(tmp_path: Path) -> None:
-    rows = load(tmp_path, STUDY, "chain.factor=0.5,0.1").rows
-    assert sorted((row.chain.factor, row.chain.earlier) for row in rows if row.chain) == [
-        *((0.1, earlier) for earlier in ((), (2,), (2, 3))),
-        *((0.5, earlier) for earlier in ((), (2,), (2, 3))),
-    ]
-    both = STUDY.replace("grid: {", "grid: {chain: [null, {factor: 0.5}], ")
-    rows = load(tmp_path, both).rows
-    assert [row.chain and row.chain.earlier for row in rows] == [None, None, None, (), (2,), (2, 3)]
-
-
 # --- plan
 
 
@@ -259,21 +237,6 @@ def test_a_stop_in_the_middle_loses_only_the_trial_in_progress(tmp_path: Path) -
     summary = run(left, workspace=ROOT, results=tmp_path / "part", launch=INLINE)
     assert set(summary.finished) == {trial.identity for trial in rest}
     assert_same_results(store, Store(tmp_path / "whole" / "study"), [trial.identity for trial in plan.trials])
-
-
-def test_a_trial_that_is_missing_in_the_middle_is_made_anew_and_the_rest_stands(tmp_path: Path) -> None:
-    sweep = load(tmp_path, STUDY)
-    plan = plan_of(sweep)
-    folder = tmp_path / "s"
-    execute_pack(job_of(plan, folder), quiet)
-    store, middle = Store(folder), plan.trials[1].identity
-    before = {name: store.record(name) for name in store.identities()}
-    store.set_aside(middle)
-    (pack,) = plan_of(sweep, store.identities()).packs
-    assert [trial.identity for trial in pack.trials] == [middle]
-    execute_pack(job_of(plan_of(sweep, store.identities()), folder), quiet)
-    assert store.record(middle)["summary"] == before[middle]["summary"]
-    assert all(store.record(name) == record for name, record in before.items() if name != middle)
 
 
 def test_alone_a_trial_asks_the_store_and_never_runs_the_one_before(tmp_path: Path) -> None:
@@ -372,14 +335,6 @@ def test_a_chain_that_lacked_memory_beside_others_goes_on_alone(tmp_path: Path) 
     assert not course.failures
     assert all(row.state.has_result for row in journal.trials.values())
     assert "2 trials again, one at a time, after a failure" in notes
-
-
-def test_the_plan_file_holds_the_chains(tmp_path: Path) -> None:
-    plan = plan_of(load(tmp_path, STUDY))
-    write_plan(tmp_path / "s", plan, {})
-    written = json.loads((tmp_path / "s" / "plan.json").read_text())
-    assert [row["config"]["chain"]["earlier"] for row in written["trials"]] == [[], [2], [2, 3]]
-    assert [trial_from_dict(row["config"]) for row in written["trials"]] == [trial.config for trial in plan.trials]
 
 
 @pytest.mark.drill

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from engine import model_config, task_config, trial
+from engine import trial
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.sweep.planning import cost
-from memsweep.sweep.planning.identity import Arithmetic, identifying, identity
 from memsweep.sweep.planning.plan import PACK_REPLICAS, PACK_SECONDS, identified, make_packs, make_plan
 
 BASE = trial(task={"kernel": "polynomial"})
-
-
-def test_the_parameterization_and_the_device_are_part_of_the_identity():
-    others = [trial(task={"kernel": "polynomial"}, model={"parameterization": name}) for name in ("direct", "softplus")]
-    assert len({identity(config) for config in (BASE, *others)}) == 3
-    assert identity(BASE, Arithmetic(device="cuda")) != identity(BASE)
-    assert "checkpoint_every" not in identifying(BASE)["training"]
-
-
-def test_defaults_said_and_unsaid_are_one_trial():
-    said = trial(task={"kernel": "polynomial", "rate": 0.1, "exponent": 1.1})
-    assert identity(said) == identity(BASE)
 
 
 def sweep_of(rows: list[TrialConfig]) -> SweepConfig:
@@ -99,16 +86,3 @@ def test_what_is_done_is_not_packed():
     assert [t.identity for t in plan.packs[0].trials] == [trials[0].identity, trials[2].identity]
     everything = make_plan(sweep_of([t.config for t in trials]), trials, done=[t.identity for t in trials])
     assert everything.packs == ()
-
-
-def test_large_groups_are_cut():
-    rows = [trial(model={"width": 2}, training={"seeds": 100, "first_seed": 100 * n}) for n in range(7)]
-    packs = make_packs(identified(sweep_of(rows)))
-    assert sorted(len(pack.trials) for pack in packs) == [1, 2, 2, 2]
-    assert all(sum(t.config.training.seeds for t in pack.trials) <= PACK_REPLICAS for pack in packs)
-
-
-def test_configs_are_values():
-    assert task_config() == task_config()
-    assert hash(model_config("exp")) == hash(model_config("exp"))
-    assert model_config("exp") != model_config("direct")

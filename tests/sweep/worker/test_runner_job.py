@@ -13,7 +13,6 @@ import torch
 
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.sweep.planning.identity import pack_identity
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.execute import PackJob, PackReport, execute_pack, failure_of, is_memory
 from memsweep.trial import RunOptions, TrialResult, run_pack
@@ -60,12 +59,6 @@ def test_a_member_with_a_result_is_not_computed_again(tmp_path: Path) -> None:
     report = execute_pack(job_for(tmp_path, tiny(0), tiny(1)), lambda fraction: None)
     assert len(report.finished) == 2
     assert all(store.record(name) == record for name, record in before.items())
-
-
-def test_the_process_has_its_threads_back_afterwards(tmp_path: Path) -> None:
-    before = torch.get_num_threads()
-    execute_pack(replace(job_for(tmp_path, tiny(0)), threads=before + 1), lambda fraction: None)
-    assert torch.get_num_threads() == before
 
 
 def test_other_code_in_a_worker_is_refused_and_the_others_of_the_pack_run(tmp_path: Path) -> None:
@@ -155,9 +148,3 @@ def test_lack_of_memory_is_told_from_other_faults() -> None:
     assert is_memory(torch.cuda.OutOfMemoryError("CUDA out of memory"))
     assert not is_memory(RuntimeError("shapes do not match"))
     assert failure_of(MemoryError("x"))["outcome"] == "out_of_memory"
-
-
-def test_a_report_survives_its_journey(tmp_path: Path) -> None:
-    name = pack_identity(["x"])
-    report = PackReport({name: "done"}, {"y": failure_of(ValueError("ä\n<b>"))}, ("y",))
-    assert PackReport.from_json(report.to_json()) == report
