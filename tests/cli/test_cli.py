@@ -94,7 +94,7 @@ def test_every_flag_arrives(asked: list[argparse.Namespace], workspace: Path) ->
     place = ["--workspace", str(workspace)]
     assert main(["sweep", "small", *place]) == 0
     assert main(["sweep", "small", "--inline", "a=1", "--no-reuse", "--results", "out", "b=2", "~grid.c", *place]) == 0
-    assert main(["-v", "sweep", "--address", "auto", "--dashboard", *place, "small", "a=1"]) == 0
+    assert main(["-v", "sweep", "--address", "auto", *place, "small", "a=1"]) == 0
     assert main(["plan", "small", "a=1", "--results", "out", "--no-reuse", *place, "b=2"]) == 0
     assert main(["report", "out/small", "--results", "out", "-v"]) == 0
     assert main(["retry", "small", "--force", "--inline", "--results", "s3://bucket/x"]) == 0
@@ -107,17 +107,11 @@ def test_every_flag_arrives(asked: list[argparse.Namespace], workspace: Path) ->
     assert [(one.max_hours, one.max_trials, one.max_failures) for one in limited] == [(0.5, 3, 1)] * 2
     assert (plain.max_hours, plain.max_trials, plain.max_failures) == (None, None, None)
     assert (plan.no_probe, unmeasured.no_probe) == (False, True)
-    assert (plain.inline, plain.address, plain.dashboard, plain.no_reuse, plain.overrides) == (
-        False,
-        None,
-        False,
-        False,
-        [],
-    )
+    assert (plain.inline, plain.address, plain.no_reuse, plain.overrides) == (False, None, False, [])
     assert (plain.results, plain.workspace, plain.verbose) == ("results", workspace, False)
     assert (inline.inline, inline.no_reuse, inline.results) == (True, True, "out")
     assert inline.overrides == ["a=1", "b=2", "~grid.c"]
-    assert (joined.address, joined.dashboard, joined.overrides, joined.verbose) == ("auto", True, ["a=1"], True)
+    assert (joined.address, joined.overrides, joined.verbose) == ("auto", ["a=1"], True)
     assert (plan.study, plan.results, plan.no_reuse, plan.overrides) == ("small", "out", True, ["a=1", "b=2"])
     assert (retry.study, retry.force, retry.inline, retry.results) == ("small", True, True, "s3://bucket/x")
     assert (extend.overrides, extend.address) == (["training.seeds=10", "model.width=2,4"], "auto")

@@ -144,7 +144,6 @@ _LAUNCH: tuple[_Option, ...] = (
         "--address",
         {"metavar": "ADDR", "help": "join a running Ray cluster: auto, or host:port (a Ray job joins its own cluster)"},
     ),
-    ("--dashboard", _FLAG | {"help": "start Ray's dashboard on 127.0.0.1"}),
     *_LIMITS,
 )
 _NO_REUSE: _Option = ("--no-reuse", _FLAG | {"help": "recompute every trial, whatever is stored"})

@@ -182,7 +182,7 @@ class Run:
                 plan,
                 workspace=self._workspace,
                 results=self._results,
-                launch=Launch(inline=args.inline, address=args.address, dashboard=args.dashboard),
+                launch=Launch(inline=args.inline, address=args.address),
                 limits=Limits(args.max_hours, args.max_trials, args.max_failures),
                 on_progress=self._view.update,
                 on_result=self._on_result,

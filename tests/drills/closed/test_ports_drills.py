@@ -25,7 +25,7 @@ pytestmark = pytest.mark.drill
 SESSION = """
 import os, sys
 from memsweep.sweep.ray.session import ray_session
-with ray_session(None, dashboard=True):
+with ray_session(None):
     import ray
     @ray.remote
     class Worker:
@@ -45,11 +45,6 @@ RPC = {
 """What each part of Ray serves by gRPC: a call of each of its services that reads, and takes an empty request."""
 
 PROBES = {"worker": RPC["worker"][0], "agent": RPC["agent"][0]}
-
-OPEN = {"/", "/favicon.ico", "/api/gcs_healthz"}
-"""What the dashboard tells everybody: its page, without data, and whether the cluster is well."""
-
-GUARDED = ["/api/version", "/api/jobs/", "/nodes?view=summary", "/logical/actors", "/api/v0/tasks", "/metrics"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +68,7 @@ def served(pid: int, token: str, call: str) -> bool:
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    """An embedded Ray with its dashboard and a worker, as a sweep has it."""
+    """An embedded Ray with a worker, as a sweep has it."""
     mark = f"memsweep-ports-{uuid.uuid4().hex}"
     process = subprocess.Popen(
         [sys.executable, "-c", SESSION],
@@ -123,16 +118,6 @@ def test_what_answers_everybody_tells_measurements_and_nothing_else(session: Ses
         assert re.match(r"# HELP \w+ ", text), text[:200]
         assert session.token not in text
     assert {status for status, _ in answers.values()} <= {0, 200, 401}
-
-
-def test_the_dashboard_is_on_loopback_and_asks_for_the_token(session: Session) -> None:
-    ports = [s for s in session.sockets if s.on_loopback and http(s.here, "/api/version", session.token) == 200]
-    (dashboard,) = {socket.here for socket in ports}
-    for path in GUARDED:
-        assert (http(dashboard, path), http(dashboard, path, "0" * 64)) == (401, 403), path
-    assert http(dashboard, "/api/jobs/", method="POST") == 401
-    assert http(dashboard, "/api/jobs/", session.token) == 200
-    assert {http(dashboard, path) for path in OPEN} <= {200, 404}
 
 
 def test_a_sweep_without_the_token_joins_nothing(session: Session) -> None:

@@ -38,12 +38,10 @@ class Launch:
     Attributes:
         inline: in this process, one after another, without Ray.
         address: a running Ray cluster (``auto`` or ``host:port``); None starts Ray on this machine.
-        dashboard: start Ray's dashboard with the Ray that starts here.
     """
 
     inline: bool = False
     address: str | None = None
-    dashboard: bool = False
 
 
 @dataclass(frozen=True)
@@ -197,5 +195,5 @@ def _backend(plan: Plan, workspace: Path, work: Work, launch: Launch) -> Iterato
     from memsweep.sweep.ray.backend import ray_backend
 
     fit = partial(fitted, packs=plan.packs, workspace=workspace)
-    with ray_backend(work, plan.resources, fit, launch.address, dashboard=launch.dashboard) as backend:
+    with ray_backend(work, plan.resources, fit, launch.address) as backend:
         yield backend

@@ -30,22 +30,20 @@ Fit = Callable[[ResourcesConfig], tuple[ResourcesConfig, int]]
 
 
 @contextmanager
-def ray_backend(
-    work: Work, resources: ResourcesConfig, fit: Fit, address: str | None, *, dashboard: bool = False
-) -> Iterator[RayBackend]:
+def ray_backend(work: Work, resources: ResourcesConfig, fit: Fit, address: str | None) -> Iterator[RayBackend]:
     """A Ray session and the backend on it.
 
     Args:
         work: function that a worker runs with a job.
         resources: what one pack asks for.
         fit: what it gets, and the bytes of tensors that its process may hold on a GPU; called once Ray runs.
-        address, dashboard: see ``memsweep.sweep.ray.session``.
+        address: see ``memsweep.sweep.ray.session``.
 
     Raises:
         ConfigError: no node of the cluster can ever hold one pack.
         MemsweepError: Ray cannot start or be joined.
     """
-    with ray_session(address, dashboard=dashboard) as head:
+    with ray_session(address) as head:
         slots(resources, nodes())  # raises an error if no node has the resources
         resources, card_bytes = fit(resources)
         yield RayBackend(work, resources, slots(resources, nodes()), card_bytes, head)

@@ -22,8 +22,6 @@ from memsweep.sweep.ray.private import cleanup_skipped_once_dead, head_processes
 from memsweep.sweep.signals import interrupts_held
 from memsweep.sweep.worker.job_environment import in_job
 
-_log = logging.getLogger(__name__)
-
 _OBJECT_STORE = 200 * 2**20  # bytes; jobs and reports are kilobytes, results go through the store
 
 _JOIN_TIMEOUT, _JOB_TIMEOUT = 60.0, 180.0  # seconds in which a cluster must answer; a job's own one may be busy
@@ -88,14 +86,13 @@ def cluster_of(given: str | None) -> str | None:
 
 
 @contextmanager
-def ray_session(address: str | None, *, dashboard: bool = False) -> Iterator[Head]:
+def ray_session(address: str | None) -> Iterator[Head]:
     """Start Ray on this machine, or join a running cluster; leave or stop it at the end.
 
     If a Ray that was started here dies, this process is interrupted, and the ``Head`` tells which part died.
 
     Args:
         address: None starts Ray here and stops it afterwards; ``auto`` or ``host:port`` joins a cluster.
-        dashboard: start Ray's dashboard (on loopback); only for a Ray that starts here.
 
     Raises:
         MemsweepError: the cluster cannot be joined, or Ray cannot start; nothing is left running.
@@ -105,9 +102,7 @@ def ray_session(address: str | None, *, dashboard: bool = False) -> Iterator[Hea
         with quiet_driver():
             try:
                 with interrupts_held():
-                    url = _connect(address, dashboard)
-                if address is None and dashboard:
-                    _log.warning("Ray's dashboard: http://%s%s", url, _token_hint())
+                    _connect(address)
                 with _watched() if address is None else nullcontext(Head()) as head:
                     yield head
             finally:
@@ -176,33 +171,26 @@ def count_nodes(address: str) -> int:
     return int(count)
 
 
-def _connect(address: str | None, dashboard: bool) -> str:
+def _connect(address: str | None) -> None:
     import ray
 
     quiet = {"logging_level": logging.CRITICAL, "log_to_driver": False}
     try:
         if address is None:
-            context = ray.init(
+            ray.init(
                 address="local",  # never by accident a cluster that somebody left running
                 num_cpus=local_cpus(),
                 object_store_memory=_OBJECT_STORE,
-                include_dashboard=dashboard,
-                dashboard_host="127.0.0.1",
+                include_dashboard=False,
                 **quiet,
             )
         else:
             _check_health(address)
-            context = ray.init(address=address, **quiet)
-        return str(context.dashboard_url)
+            ray.init(address=address, **quiet)
     except Exception as error:  # Ray raises bare Exceptions, too
         if address is None:
-            hint = (
-                "The dashboard needs more of Ray: pip install -c constraints.txt -e '.[cluster]', or leave it out. "
-                if dashboard
-                else ""
-            )
             raise MemsweepError(
-                f"Ray could not start on this machine: {without_secrets(str(error))} {hint}Run with --inline to go "
+                f"Ray could not start on this machine: {without_secrets(str(error))} Run with --inline to go "
                 "without Ray."
             ) from error
         raise MemsweepError(
@@ -261,13 +249,6 @@ def _authentication(address: str | None) -> dict[str, str]:
         return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _own_token()}
     given = any(os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
     return {"RAY_AUTH_MODE": "token" if given else "disabled"}
-
-
-def _token_hint() -> str:
-    if os.environ["RAY_AUTH_MODE"] != "token":
-        return ""
-    own = os.environ.get("RAY_AUTH_TOKEN") == _own_token()  # a cluster's is not for this screen
-    return f" (it asks for a token: {_own_token()})" if own else " (it asks for the token in RAY_AUTH_TOKEN)"
 
 
 @functools.cache
