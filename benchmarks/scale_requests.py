@@ -22,7 +22,6 @@ from benchmarks.scale_study import command, study_of
 from benchmarks.whole import ROOT
 from memsweep import report
 from memsweep.config.load.study import load_study
-from memsweep.report.analysis.live_verdicts import LiveVerdicts
 from memsweep.sweep.driver import scheduler
 from memsweep.sweep.driver.result_listener import listen
 from memsweep.sweep.planning.plan import Plan, identified, make_plan, pack_of
@@ -66,12 +65,10 @@ class _Count:
         names = [trial.identity for trial in plan.trials]
         write_plan(store.location, plan, {}, {"params": {"trials": self._trials}, "tags": {}})
         journal = Journal(store.location, {name: TrialStatus() for name in names})
-        live = LiveVerdicts(((trial.identity, trial.config) for trial in plan.trials), store.tables)
         steps: list[tuple[str, str, Callable[[], Any]]] = [
             ("worker: a trial's files", "trial", self._work),
             ("driver: a pack begins", "pack", lambda: self._begin(journal)),
             ("driver: results read for the mirror", "trial", lambda: self._deliver(names)),
-            ("driver: live verdicts", "trial", lambda: [live.add(name) for name in names]),
             ("listing", "study", store.identities),
             ("what is stored is checked", "trial", lambda: find_reusable(plan.trials, store, self._place)),
             ("memsweep status", "trial", lambda: command(["status", plan.study, "--results", self._results])),

@@ -24,7 +24,6 @@ from benchmarks.stages import Stages
 from benchmarks.whole import ROOT, _memory
 from memsweep import report
 from memsweep.config.load.study import load_study
-from memsweep.report.analysis.live_verdicts import LiveVerdicts
 from memsweep.sweep.driver.progress import Snapshot
 from memsweep.sweep.driver.runner import Launch, run
 from memsweep.sweep.planning.plan import identified, make_plan
@@ -111,15 +110,12 @@ def sweep(trials: int, results: str, folder: str, servers: dict[str, tuple[int, 
     watch.ended("plan_file")
     tracker = Tracker(tracking_uri(None, place), place, config.name, **tracking) if mirrored else None
     watch.ended("tracker")
-    live = LiveVerdicts(((trial.identity, trial.config) for trial in plan.trials), store.tables)
-    watch.ended("live")
     curve = _Curve(tracker, Path(folder) / f"points{trials}.jsonl")
     used = {name: sum(map(tree_cpu, pids)) for name, pids in servers.items()}
 
     def on_result(record: dict[str, Any], tables: dict[str, Any]) -> None:
         if tracker is not None:
             tracker.log_stored([record["identity"]])
-        live.add(record["identity"])
         curve.delivered += 1
 
     before = resident()

@@ -16,7 +16,6 @@ from benchmarks.stages import Stages
 from memsweep.config.load.study import load_study
 from memsweep.config.schema.study import SweepConfig
 from memsweep.report import build
-from memsweep.report.analysis.live_verdicts import LiveVerdicts
 from memsweep.sweep.backend import Work
 from memsweep.sweep.driver.runner import Launch, run
 from memsweep.sweep.planning.plan import Plan, identified, make_plan, pack_of
@@ -38,8 +37,8 @@ class Whole:
     Attributes:
         trials, jobs: rows of the grid, and the packs that they ran in.
         stages: stage -> wall-clock seconds, in order: configs (from the file to checked rows), identities, packs,
-            tracker (MLflow's database and the sweep's own run), live (the conditions of the live verdicts), run
-            (workers, store, mirror and live verdicts), report, mirror (what MLflow had not taken yet).
+            tracker (MLflow's database and the sweep's own run), run (workers, store and mirror), report, mirror (what
+            MLflow had not taken yet).
         profile: of the run.
         memory: largest resident memory of the driver after the run and after the report, MiB.
         page: size of the report's page, bytes.
@@ -83,12 +82,9 @@ def whole(
     write_plan(store.folder, plan, {})
     tracker = Tracker(tracking_uri(None, results), results, sweep.name)
     stages.ended("tracker")
-    live = LiveVerdicts(((trial.identity, trial.config) for trial in plan.trials), store.tables)
-    stages.ended("live")
 
     def on_result(record: dict[str, Any], tables: dict[str, Any]) -> None:
         tracker.log_stored([record["identity"]])
-        live.add(record["identity"])
 
     done = run(plan, workspace=ROOT, results=results, launch=Launch(inline=inline), on_result=on_result, work=work)
     stages.ended("run")

@@ -8,7 +8,6 @@ falls with the width.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,8 @@ from memsweep.config.schema.search import LOG_UNIFORM, UNIFORM, Domain
 from memsweep.search.history import SearchHistory
 from memsweep.search.suggestions import SearchTrial, Suggestion, SuggestionRecord, SuggestionState
 from memsweep.search.winners import best
-from report_study import Condition, config_of, write_trial
+from memsweep.sweep.store.results import Store
+from report_study import Condition, config_of, tables_of, write_planned, write_trial
 
 RATE, DECAY = "training.learning_rate", "training.weight_decay"
 SPACE = {RATE: Domain(LOG_UNIFORM, 1e-4, 1.0), DECAY: Domain(UNIFORM, 0.0, 0.1)}
@@ -43,8 +43,7 @@ class SearchedFolder:
     """A searched study to be written.
 
     Attributes:
-        scheduler: ``none``; ``asha`` (two thirds of the suggestions stop at a rung); ``pbt`` (each odd one takes over
-            the one before).
+        scheduler: ``none``; ``asha`` (two thirds of the suggestions stop at a rung).
         objective: ``error``, and with ``radius`` beside it a second one, which grows with the weight decay.
         confirm: winners of each cell that are measured anew.
         shared: one search has all cells.
@@ -61,9 +60,8 @@ class SearchedFolder:
     diverging: Sequence[int] = ()
     failing: Sequence[int] = ()
     running: Sequence[int] = ()
-    memory: bool = False
+    claims: Values | None = None
     trials: list[dict[str, Any]] = field(default_factory=list)
-    first_rows: dict[tuple[int, int], tuple[str, Values]] = field(default_factory=dict)
 
     @property
     def cells(self) -> list[tuple[str, int]]:
@@ -77,22 +75,11 @@ class SearchedFolder:
 
     def write(self, folder: Path) -> SearchHistory:
         """Write the study's folder, and give its history as the search would."""
-        for part in ("records", "curves", "replicas", "memory", "history", "failures"):
-            (folder / part).mkdir(parents=True, exist_ok=True)
         count = len(self.cells)
         blocks = [tuple(range(count))] if self.shared else [(cell,) for cell in range(count)]
         members = [member for block, cells in enumerate(blocks) for member in self._block(folder, block, cells)]
         confirmed = self._confirm(folder, members)
-        plan = {
-            "schema": 3,
-            "serial": 0,
-            "study": "searched",
-            "description": "",
-            "trials": self.trials,
-            "provenance": {},
-        }
-        plan |= {"protocol": "matched", "claims": None, "grid": {}, "resources": {}, "tracking": {}}
-        (folder / "plan.json").write_text(json.dumps(plan))
+        write_planned(folder, {"study": "searched", "description": "", "trials": self.trials, "claims": self.claims})
         return SearchHistory(
             suggestions=tuple(members),
             objective=self.objective,
@@ -139,35 +126,25 @@ class SearchedFolder:
             return SuggestionRecord(block, suggestion, tuple(rows), None, STEPS if failed else 0, state)
         stopped, lost = self.scheduler == "asha" and number % 3 > 0, number in self.diverging
         stretches = [0] if self.scheduler == "none" else [RUNG] if stopped else [RUNG, 0]
-        rows, values, settings = [], [], suggestion.values
+        rows, values = [], []
         for cell in cells:
-            found, settings = self._stretches(folder, (block, cell, number), stretches, suggestion.values, lost=lost)
-            rows += found
-            values.append(self.truth(cell, settings, until=stretches[-1], lost=lost))
+            rows += self._stretches(folder, (block, cell, number), stretches, suggestion.values, lost=lost)
+            values.append(self.truth(cell, suggestion.values, until=stretches[-1], lost=lost))
         middle = tuple(float(np.mean(column)) for column in zip(*values, strict=True))
         state = SuggestionState.STOPPED if stopped else SuggestionState.DIVERGED if lost else SuggestionState.DONE
-        return SuggestionRecord(
-            block, Suggestion(number, settings), tuple(rows), middle, RUNG if stopped else STEPS, state
-        )
+        return SuggestionRecord(block, suggestion, tuple(rows), middle, RUNG if stopped else STEPS, state)
 
     def _stretches(
         self, folder: Path, place: tuple[int, int, int], stretches: Sequence[int], values: Values, *, lost: bool
-    ) -> tuple[list[SearchTrial], Values]:
-        """The rows of a member in one cell, and its settings at the end."""
+    ) -> list[SearchTrial]:
+        """The rows of a member in one cell."""
         block, cell, number = place
         rows: list[SearchTrial] = []
-        before, turns = "", []
         for until in stretches:
-            if before and self.scheduler == "pbt" and number % 2:
-                before, donor = self.first_rows[cell, number - 1]
-                turns = [{"until": RUNG, "learning_rate": donor[RATE]}]
-                values = {**donor, RATE: min(1.0, 1.2 * donor[RATE])}
-            identity = self._planned(cell, values, until=until, turns=turns)
+            identity = self._planned(cell, values, until=until)
             self._result(folder, identity, cell, self._condition(cell, values, until=until), SEEDS if lost else 0)
-            rows.append(SearchTrial(identity, block, cell, number, until, before))
-            self.first_rows.setdefault((cell, number), (identity, values))
-            before = identity
-        return rows, values
+            rows.append(SearchTrial(identity, block, cell, number, until, rows[-1].identity if rows else ""))
+        return rows
 
     def _condition(self, cell: int, values: Values, *, until: int = 0, fresh: bool = False) -> Condition:
         parameterization, width = self.cells[cell]
@@ -183,7 +160,7 @@ class SearchedFolder:
     def _config(self, cell: int, values: Values, **training: Any) -> dict[str, Any]:
         parameterization, width = self.cells[cell]
         config = config_of(Condition(parameterization=parameterization), HORIZON, width, SEEDS)
-        config["training"] |= {"steps": STEPS, "data_seed": 0, "weight_decay": 0.01, "until": 0, "turns": []}
+        config["training"] |= {"steps": STEPS, "data_seed": 0, "weight_decay": 0.01, "until": 0}
         config["training"] |= {path.removeprefix("training."): value for path, value in values.items()} | training
         return config
 
@@ -196,9 +173,7 @@ class SearchedFolder:
         config = self.trials[-1]["config"]
         seeds, first, end = (config["training"][name] for name in ("seeds", "first_seed", "until"))
         size = (HORIZON, self.cells[cell][1], seeds)
-        write_trial(folder, "searched", identity, config, replace(condition, diverged=lost), size, ("recurrent",), {})
-        if not self.memory:
-            (folder / "memory" / f"{identity}.parquet").unlink()
+        tables = tables_of(identity, config, replace(condition, diverged=lost), size, ("recurrent",))
         steps = np.arange(0, (end or STEPS) + 1, 100)
         history = [
             pd.DataFrame(
@@ -207,7 +182,8 @@ class SearchedFolder:
             )
             for seed in range(seeds)
         ]
-        pd.concat(history).to_parquet(folder / "history" / f"{identity}.parquet")
+        tables |= {"history": pd.concat(history), "memory": tables["memory"][:0]}
+        write_trial(Store(folder), "searched", identity, config, tables, {})
 
     def _confirm(self, folder: Path, members: Sequence[SuggestionRecord]) -> dict[tuple[int, int], str]:
         confirmed = {}

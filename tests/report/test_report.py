@@ -12,9 +12,8 @@ import pytest
 
 from memsweep import report
 from memsweep.errors import StoreError
-from memsweep.report import assemble
-from memsweep.report.export.csv import write_csv
-from report_study import HORIZONS, SEEDS, THEORY, WIDTHS, Condition, write_study
+from memsweep.report import publish
+from report_study import HORIZONS, SEEDS, THEORY, WIDTHS, Condition, drawn, exported, write_planned, write_study
 
 CONDITION = ["task", "task.kernel", "model", "model.parameterization"]
 VERDICT_COLUMNS = [
@@ -32,7 +31,7 @@ def theory(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
 
 
 def test_the_verdict_table_holds_the_constructed_slopes(theory: report.ReportPaths) -> None:
-    table = pd.read_csv(theory.verdicts)
+    table = exported(theory, "verdicts")
     assert list(table.columns) == [*CONDITION, "task.rate", *VERDICT_COLUMNS]
     assert len(table) == 2 * len(THEORY)
     for condition in THEORY:
@@ -51,7 +50,7 @@ def test_the_verdict_table_holds_the_constructed_slopes(theory: report.ReportPat
 
 
 def test_the_radius_table_inverts_the_constructed_error(theory: report.ReportPaths) -> None:
-    table = pd.read_csv(theory.radii, keep_default_na=False, na_values=[""])
+    table = exported(theory, "radii", keep_default_na=False, na_values=[""])
     assert len(table) == len(THEORY) * len(HORIZONS) * len(WIDTHS) * SEEDS * 3 * 2
     row = table[
         (table["task.kernel"] == "polynomial")
@@ -69,18 +68,16 @@ def test_the_radius_table_inverts_the_constructed_error(theory: report.ReportPat
 
 def test_the_curves_are_the_stored_ones(theory: report.ReportPaths) -> None:
     stored = pd.concat(map(pd.read_parquet, sorted((theory.folder.parent / "curves").glob("*.parquet"))))
-    kept = pd.read_parquet(theory.curves)
+    kept = pd.read_parquet(theory.folder / "curves.parquet")
     order = ["identity", "seed", "ball", "radius"]
-    columns = [*order, "error", "zero_loss", "width", "horizon", "method"]
-    left, right = (frame.sort_values(order)[columns].reset_index(drop=True) for frame in (stored, kept))
+    left, right = (frame.sort_values(order)[stored.columns].reset_index(drop=True) for frame in (stored, kept))
     pd.testing.assert_frame_equal(left, right, check_dtype=False)
     assert np.isinf(kept["error"]).any()  # an infinite error is a value, kept as such
 
 
 def test_every_figure_is_a_png_for_papers(theory: report.ReportPaths) -> None:
-    names = {path.name for path in theory.figures}
-    assert names == {"error-recurrent.png", "error-all.png", "radius-recurrent.png", "radius-all.png", "memory.png"}
-    for path in theory.figures:
+    assert drawn(theory) == ["error-all", "error-recurrent", "memory", "radius-all", "radius-recurrent"]
+    for path in (theory.folder / "figures").iterdir():
         assert path.read_bytes().startswith(b"\x89PNG")
         assert path.stat().st_size > 20_000
 
@@ -90,7 +87,7 @@ def test_the_terminal_table_fits_and_is_plain(theory: report.ReportPaths) -> Non
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 110
     assert text.count("unstable") == 2
-    slopes = pd.read_csv(theory.verdicts).query("verdict == 'unstable'")["slope_horizon"]
+    slopes = exported(theory, "verdicts").query("verdict == 'unstable'")["slope_horizon"]
     assert all(f"−{-slope:.2f} [" in text for slope in slopes)
     assert "\x1b[" in report.table_text(theory, colour=True)
 
@@ -101,28 +98,19 @@ def test_a_study_without_results_says_so(tmp_path: Path) -> None:
     page = paths.page.read_text()
     assert "No verdict yet" in page
     assert all(identity in page for identity in identities)
-    assert pd.read_csv(paths.verdicts).empty
-    assert list(pd.read_csv(paths.verdicts).columns) == VERDICT_COLUMNS
-    assert pd.read_csv(paths.radii).empty
-    assert pd.read_parquet(paths.curves).empty
+    assert exported(paths, "verdicts").empty
+    assert list(exported(paths, "verdicts").columns) == VERDICT_COLUMNS
+    assert exported(paths, "radii").empty
+    assert pd.read_parquet(paths.folder / "curves.parquet").empty
     assert "No verdict yet" in report.table_text(paths)
-
-
-def test_a_folder_without_a_plan_reports_what_it_holds(tmp_path: Path) -> None:
-    write_study(tmp_path, THEORY[:1], widths=[2, 3], balls=["recurrent"])
-    (tmp_path / "plan.json").unlink()
-    paths = report.build(tmp_path)
-    assert pd.read_parquet(paths.curves)["identity"].nunique() == 8
-    assert "8</b> <span>of 8 trials finished" in paths.page.read_text()
 
 
 def test_results_outside_the_plan_stay_out_and_are_counted(tmp_path: Path) -> None:
     write_study(tmp_path, THEORY[:1], widths=[2, 3], balls=["recurrent"])
     plan = json.loads((tmp_path / "plan.json").read_text())
-    plan["trials"] = plan["trials"][:5]
-    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    write_planned(tmp_path, plan | {"trials": plan["trials"][:5]})
     paths = report.build(tmp_path)
-    assert pd.read_parquet(paths.curves)["identity"].nunique() == 5
+    assert pd.read_parquet(paths.folder / "curves.parquet")["identity"].nunique() == 5
     assert "3 stored results of this folder belong to another plan" in paths.page.read_text()
 
 
@@ -130,20 +118,16 @@ def test_a_swept_training_field_becomes_a_column_and_splits_the_verdicts(tmp_pat
     slow = Condition(parameterization="exp", base=0.5, training={"learning_rate": 0.001})
     fast = Condition(parameterization="exp", base=0.5, slope_horizon=-0.6, training={"learning_rate": 0.1})
     write_study(tmp_path, [slow, fast], balls=["recurrent"])
-    table = pd.read_csv(report.build(tmp_path).verdicts)
+    table = exported(report.build(tmp_path), "verdicts")
     assert list(table.columns) == [*CONDITION, "training.learning_rate", *VERDICT_COLUMNS]
     recurrent = table[table["ball"] == "recurrent"].set_index("training.learning_rate")["verdict"]
     assert recurrent.to_dict() == {0.001: "stable", 0.1: "unstable"}
 
 
 def test_a_field_tied_to_width_does_not_split_a_condition(tmp_path: Path) -> None:
-    write_study(tmp_path, [Condition(base=0.5)], balls=["recurrent"])
-    for path in (tmp_path / "records").glob("*.json"):
-        record = json.loads(path.read_text())
-        record["config"]["training"]["steps"] = 1000 * record["config"]["model"]["width"]
-        path.write_text(json.dumps(record))
+    write_study(tmp_path, [Condition(base=0.5, training={"steps": "1000 widths"})], balls=["recurrent"])
     paths = report.build(tmp_path)
-    table = pd.read_csv(paths.verdicts)
+    table = exported(paths, "verdicts")
     assert list(table.columns) == [*CONDITION, *VERDICT_COLUMNS]
     assert len(table) == 1
     assert "training.steps" in paths.page.read_text()  # not silently: the slopes contain its effect
@@ -152,17 +136,10 @@ def test_a_field_tied_to_width_does_not_split_a_condition(tmp_path: Path) -> Non
 def test_a_task_without_a_kernel_is_reported(tmp_path: Path) -> None:
     condition = Condition(kernel=None, task="copy", activation=None, normalize=None, base=0.5)
     write_study(tmp_path, [condition], horizons=[50], balls=["all"])
-    table = pd.read_csv(report.build(tmp_path).verdicts)
+    table = exported(report.build(tmp_path), "verdicts")
     assert "task.kernel" not in table
     assert (table["verdict"] == "inconclusive").all()
     assert table["slope_width"].abs().max() < 0.03
-
-
-def test_two_tasks_are_told_apart(tmp_path: Path) -> None:
-    write_study(tmp_path, [Condition(task="one"), Condition(task="two")], horizons=[50], widths=[2, 3], balls=["all"])
-    table = pd.read_csv(report.build(tmp_path).verdicts)
-    assert sorted(table["task"].unique()) == ["one", "two"]
-    assert len(table) == 2
 
 
 def test_what_a_study_varies_is_joined_to_its_measurements_by_identity(tmp_path: Path) -> None:
@@ -171,7 +148,7 @@ def test_what_a_study_varies_is_joined_to_its_measurements_by_identity(tmp_path:
     ]
     identities = write_study(tmp_path, conditions, horizons=[50], widths=[2, 3], balls=["recurrent"], seeds=2, skip=[3])
     paths = report.build(tmp_path)
-    trials = pd.read_csv(paths.trials, dtype={"identity": str})
+    trials = exported(paths, "trials", dtype={"identity": str})
     assert list(trials["identity"]) == identities[:3]
     assert {"model.layers", "training.learning_rate", "task.kernel", "width", "horizon"} < set(trials)
     assert not {"task.rate", "model.activation", "perturbation.balls"} & set(trials), "what is the same in all trials"
@@ -183,7 +160,7 @@ def test_what_a_study_varies_is_joined_to_its_measurements_by_identity(tmp_path:
 def test_csv_text_that_a_spreadsheet_would_run_is_quoted_and_numbers_are_not(tmp_path: Path) -> None:
     texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "fine"]
     table = pd.DataFrame({"=name": texts, "number": [-1.5, np.inf, -np.inf, np.nan, 0.0, 1e-300, 3.0]})
-    write_csv(table, tmp_path / "x.csv")
+    publish.write_csv(table, tmp_path / "x.csv")
     with open(tmp_path / "x.csv", newline="") as file:
         head, *rows = csv.reader(file)
     assert head == ["'=name", "number"]
@@ -198,7 +175,7 @@ def test_a_report_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pyt
     def full_disk(*_: object) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(assemble, "write_csv", full_disk)
+    monkeypatch.setattr(publish, "write_csv", full_disk)
     with pytest.raises(OSError, match="No space"):
         report.build(tmp_path)
     assert (tmp_path / "report" / "index.html").read_text() == old

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,13 @@ import pandas as pd
 import pytest
 
 from memsweep import report
-from memsweep.report.analysis.learning_rates import RATE, rate_studies
-from memsweep.report.analysis.losses import Spread, loss_rows
-from memsweep.report.figures.galleries import galleries_of
-from memsweep.report.naming.conditions import Grouping
-from memsweep.report.naming.labels import Labels
-from memsweep.report.page.page import render
-from memsweep.report.read.study import load_study
+from memsweep.report.analysis.learning_rates import RATE
+from memsweep.report.analysis.losses import Spread
+from memsweep.report.figures.panels import Pictures
+from memsweep.report.page import render
 from memsweep.report.rows.table import Column
-from memsweep.report.terminal.text import report_text
-from report_study import Condition, rate_conditions, write_study
+from memsweep.report.terminal import report_text
+from report_study import Condition, drawn, exported, rate_conditions, write_study
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +32,7 @@ def rates(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
 
 
 def test_losses_metrics_and_divergence_are_tabled_by_condition(rates: report.ReportPaths) -> None:
-    assert rates.losses is not None
-    table = pd.read_csv(rates.losses).set_index(["model.parameterization", RATE])
+    table = exported(rates, "losses").set_index(["model.parameterization", RATE])
     assert len(table) == 10
     assert table["diverged"].to_dict() == {
         (name, rate): {0.5: 2, 5.0: 5}.get(rate, 0) if name == "direct" else 0 for name, rate in table.index.to_list()
@@ -53,8 +49,7 @@ def test_losses_metrics_and_divergence_are_tabled_by_condition(rates: report.Rep
 
 def test_a_number_is_one_column_that_page_terminal_and_csv_show(rates: report.ReportPaths) -> None:
     """The best step is such a column; a further one needs no edit elsewhere."""
-    assert rates.losses is not None
-    assert set(pd.read_csv(rates.losses)["best_step"]) == {2450}
+    assert set(exported(rates, "losses")["best_step"]) == {2450}
     page = rates.page.read_text()
     assert "<th>best step</th>" in page[page.index('id="losses"') :]
     assert "best step 2450" in " ".join(report.table_text(rates, colour=False).split())
@@ -63,7 +58,7 @@ def test_a_number_is_one_column_that_page_terminal_and_csv_show(rates: report.Re
     tables = replace(tables, losses=replace(tables.losses, columns=[*tables.losses.columns, margin]))
     assert set(tables.losses.frame()["margin_low"]) == {0.1}
     for text in (
-        render(rates.contents, tables, galleries_of(rates.contents)),
+        render(rates.contents, tables, defaultdict(lambda: Pictures((), 0))),
         report_text(rates.contents, tables, width=200, colour=False),
     ):
         assert "margin (1/step)" in text
@@ -71,7 +66,7 @@ def test_a_number_is_one_column_that_page_terminal_and_csv_show(rates: report.Re
 
 
 def test_no_verdict_is_forced(rates: report.ReportPaths) -> None:
-    assert pd.read_csv(rates.verdicts).empty
+    assert exported(rates, "verdicts").empty
     page = rates.page.read_text()
     assert "No verdict: this study asks no question of stability" in page
     assert "Error under perturbation" not in page
@@ -84,21 +79,14 @@ def test_no_verdict_is_forced(rates: report.ReportPaths) -> None:
 
 
 def test_learning_rates_are_one_figure_with_a_line_per_parameterization(rates: report.ReportPaths) -> None:
-    assert [path.name for path in rates.figures] == ["learning-rates.png"]
+    assert drawn(rates) == ["learning-rates"]
     page = rates.page.read_text()
     section = page[page.index('id="rates"') : page.index('id="losses"')]
-    figures = section.split("<figure>")[1:]
-    assert len(figures) == 2  # the loss and the criterion, not one pair per rate
-    assert all("drawn from 10 trials" in figure for figure in figures)
-    loss, criterion = (base64.b64decode(re.findall(r"base64,([^\"]+)", figure)[0]).decode() for figure in figures)
-    assert "∞" in loss  # the rail
-    assert "2/5" in loss
-    assert "∞" not in criterion
-    assert "2 of 5 diverged" in section
-    assert "accuracy 88.0 %" in section
-    assert [rate for rate in ("0.0005", "0.005", "0.05", "0.5", "5") if f"<th>{rate}</th>" in section] == [
-        *("0.0005", "0.005", "0.05", "0.5", "5")
-    ]
+    (picture,) = re.findall(r'base64,([^"]+)" alt="([^"]*)"', section)
+    assert picture[1] == "digits, stable_ssm: test loss; digits, stable_ssm: largest gradient over weight"
+    text = base64.b64decode(picture[0]).decode()
+    assert text.count("∞") == 1  # the rail of the loss
+    assert "2/5" in text
 
 
 def test_a_study_of_rates_on_a_kernel_keeps_its_verdicts_apart(tmp_path: Path) -> None:
@@ -107,12 +95,12 @@ def test_a_study_of_rates_on_a_kernel_keeps_its_verdicts_apart(tmp_path: Path) -
     )
     write_study(tmp_path, conditions, horizons=[50, 100], widths=[2], balls=["recurrent"], seeds=3, memory=False)
     paths = report.build(tmp_path)
-    assert len(pd.read_csv(paths.verdicts)) == 4  # seeds of different rates are never pooled
+    assert len(exported(paths, "verdicts")) == 4  # seeds of different rates are never pooled
     page = paths.page.read_text()
     section = page[page.index('id="rates"') : page.index('id="losses"')]
-    assert section.count("<figure>") == 2  # one for each horizon; nothing to show of the criterion
-    assert "horizon 50" in section
-    assert "horizon 100" in section
+    (words,) = re.findall('alt="([^"]*)"', section)
+    assert [f"horizon {horizon}: test loss" in words for horizon in (50, 100)] == [True, True]
+    assert "gradient" not in words  # nothing to show of the criterion
 
 
 def test_a_rate_that_follows_from_the_model_makes_no_curve(tmp_path: Path) -> None:
@@ -122,41 +110,26 @@ def test_a_rate_that_follows_from_the_model_makes_no_curve(tmp_path: Path) -> No
     page = paths.page.read_text()
     assert 'id="rates"' not in page
     assert "also differ in training.learning_rate" in page  # not silently
-    assert sorted(pd.read_csv(paths.verdicts)[RATE]) == [0.001, 0.01]
-
-
-def test_results_of_older_code_have_losses_too(tmp_path: Path) -> None:
-    write_study(tmp_path, [Condition(kernel=None, task="copy", floor=0.4)], horizons=[9], widths=[4], balls=["all"])
-    paths = report.build(tmp_path)
-    assert paths.losses is not None
-    row = pd.read_csv(paths.losses).iloc[0]
-    assert row["relative_loss"] == pytest.approx(0.4)
-    assert np.isnan(row["metric_value"])
-    page = paths.page.read_text()
-    assert "40 %" in page[page.index('id="losses"') :]
-    assert pd.read_csv(paths.verdicts).empty  # one width, one horizon, no kernel: nothing to judge
-    assert {path.name for path in paths.figures} == {"error-all.png", "memory.png"}
+    assert sorted(exported(paths, "verdicts")[RATE]) == [0.001, 0.01]
 
 
 def test_a_model_without_width_or_a_task_without_horizon_has_losses_and_no_verdict(tmp_path: Path) -> None:
-    write_study(tmp_path, [Condition(), Condition(task="other")], horizons=[50], widths=[2, 3], balls=["recurrent"])
-    for table in ("curves", "replicas"):
-        for path in (tmp_path / table).glob("*.parquet"):
-            frame = pd.read_parquet(path)
-            record = json.loads((tmp_path / "records" / f"{path.stem}.json").read_text())
-            lost = "width" if record["config"]["task"]["name"] == "other" else "horizon"
-            frame.assign(**{lost: pd.array([None] * len(frame), dtype="Int64")}).to_parquet(path)
+    def lose(index: int, tables: dict[str, pd.DataFrame]) -> None:
+        for name in ("curves", "replicas"):
+            tables[name]["width" if index >= 2 else "horizon"] = None
+
+    conditions = [Condition(), Condition(task="other")]
+    write_study(tmp_path, conditions, horizons=[50], widths=[2, 3], balls=["recurrent"], complete=lose)
     paths = report.build(tmp_path)
-    assert pd.read_csv(paths.verdicts).empty
-    assert paths.losses is not None
-    assert len(pd.read_csv(paths.losses)) == 3  # two widths without a horizon; two trials of no width in one row
+    assert exported(paths, "verdicts").empty
+    assert len(exported(paths, "losses")) == 3  # two widths without a horizon; two trials of no width in one row
     assert report.table_text(paths, colour=False)
 
 
 def test_kernels_with_verdicts_need_no_table_of_losses(tmp_path: Path) -> None:
     write_study(tmp_path, [Condition()], horizons=[50], widths=[2, 3], balls=["recurrent"], memory=False)
     paths = report.build(tmp_path)
-    assert paths.losses is None
+    assert not (paths.folder / "losses.csv").exists()
     assert 'id="losses"' not in paths.page.read_text()
 
 
@@ -166,11 +139,3 @@ def test_the_spread_of_infinities_is_a_number() -> None:
     assert Spread.of([np.inf, np.inf]).middle == np.inf
     assert Spread.of([np.nan, 3.0]).low == 3.0
     assert np.isnan(Spread.of([np.nan]).middle)
-
-
-def test_an_empty_study_has_no_rows(tmp_path: Path) -> None:
-    write_study(tmp_path, [Condition()], horizons=[50], widths=[2], skip=[0], memory=False)
-    study = load_study(tmp_path)
-    grouping = Grouping(conditions={}, columns=(), coupled=(), fixed={})
-    assert loss_rows(study, grouping) == []
-    assert rate_studies([], Labels([])) == []

@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from memsweep import registry, report
@@ -16,7 +15,7 @@ from memsweep.report.analysis.summary import MOVES
 from memsweep.report.naming.conditions import find_grouping
 from memsweep.report.read.study import load_study
 from paths import ROOT
-from report_study import Condition, write_study
+from report_study import Condition, drawn, exported, write_study
 
 registry.discover(ROOT)
 
@@ -45,8 +44,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
 
 
 def test_each_claim_stands_beside_every_verdict_that_it_speaks_of(paths: report.ReportPaths) -> None:
-    assert paths.published is not None
-    table = pd.read_csv(paths.published)
+    table = exported(paths, "published")
     recurrent = table[table["ball"] == "recurrent"]
     rows = recurrent[["published", "claimed_kernel", "claimed", "model.parameterization", "verdict", "agreement"]]
     assert rows.values.tolist() == [
@@ -64,7 +62,7 @@ def test_each_claim_stands_beside_every_verdict_that_it_speaks_of(paths: report.
 def test_the_verdicts_are_the_same_with_and_without_claims(paths: report.ReportPaths) -> None:
     study = load_study(paths.folder.parent)
     findings = judge_conditions(replace(study, claims=None), find_grouping(study.records, study.tables["replicas"]))
-    assert pd.read_csv(paths.verdicts)["verdict"].tolist() == [finding.judgement.verdict for finding in findings]
+    assert exported(paths, "verdicts")["verdict"].tolist() == [finding.judgement.verdict for finding in findings]
     assert compare(None, findings) == []
 
 
@@ -78,7 +76,7 @@ def test_the_page_and_the_terminal_show_claim_verdict_interval_and_agreement(pat
     assert section.count("? undecided") == 1
     assert "2 agree, 2 disagree, 1 undecided, 1 not measured" in section
     assert "not measured in this study" in section
-    slope = pd.read_csv(paths.verdicts).query("verdict == 'unstable' and ball == 'recurrent'").iloc[0]
+    slope = exported(paths, "verdicts").query("verdict == 'unstable' and ball == 'recurrent'").iloc[0]
     interval = [f"−{-slope[name]:.2f}" for name in ("slope_horizon", "slope_horizon_low", "slope_horizon_high")]
     shown = f"{interval[0]} [{interval[1]}, {interval[2]}]"
     assert shown in section
@@ -96,9 +94,9 @@ def test_the_balls_keep_their_order_in_everything(tmp_path: Path) -> None:
     balls = ["all", "recurrent", "weights"]
     write_study(tmp_path, [one], balls=balls, widths=[2], horizons=[50], seeds=1, memory=False, claims=CLAIMS)
     paths = report.build(tmp_path)
-    assert list(pd.read_csv(paths.verdicts)["ball"]) == ["recurrent", "weights", "all"]
+    assert list(exported(paths, "verdicts")["ball"]) == ["recurrent", "weights", "all"]
     text, page = report.table_text(paths, colour=False), paths.page.read_text()
     for shown in (text, page):
         places = [shown.index(f"When {moves}") for moves in MOVES.values()]
         assert places == sorted(places)
-    assert {"error-weights.png", "radius-weights.png"} <= {path.name for path in paths.figures}
+    assert {"error-weights", "radius-weights"} <= set(drawn(paths))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from memsweep import report
 from memsweep.errors import StoreError
 from memsweep.sweep.store.filesystem import Location, s3_filesystem
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.tables import TABLES, columns
 from report_study import Condition, write_study
 from s3_proxy import refusing
 from s3_server import S3Server
@@ -25,12 +23,7 @@ def stored(place: Location, made: Path) -> list[str]:
     """A small study in a store, as a sweep of this version writes it; the identities of its rows."""
     identities = write_study(made, [CONDITION], widths=(2, 4, 8), horizons=(20, 40), seeds=1, balls=["recurrent"])
     for identity in identities:
-        record = json.loads((made / "records" / f"{identity}.json").read_text())
-        frames = {name: pd.DataFrame(columns=columns(name)) for name in TABLES}
-        for name in ("curves", "replicas", "memory"):
-            frames[name] = pd.read_parquet(made / name / f"{identity}.parquet").reindex(columns=list(columns(name)))
-        del record["schema"]
-        assert Store(place).write(identity, record, frames)
+        assert Store(place).copy_from(Store(made), identity)
     place.write("plan.json", (made / "plan.json").read_bytes())
     return identities
 
@@ -85,7 +78,7 @@ def test_damaged_results_are_left_out_counted_and_named(place: Location, tmp_pat
     assert "memsweep resume synthetic" in page
     for identity, file in ((cut, "curves"), (flipped, "replicas"), (half, "records"), (gone, "memory")):
         assert f"{place}/{file}/{identity}" in page
-    assert set(pd.read_parquet(paths.curves)["identity"]) == set(whole)
+    assert set(pd.read_parquet(paths.folder / "curves.parquet")["identity"]) == set(whole)
 
 
 def test_one_damaged_plan_file_is_no_loss(place: Location, tmp_path: Path) -> None:
@@ -99,7 +92,7 @@ def test_one_damaged_plan_file_is_no_loss(place: Location, tmp_path: Path) -> No
 
 
 def test_a_study_that_is_not_there(place: Location) -> None:
-    with pytest.raises(StoreError, match="there is no study folder"):
+    with pytest.raises(StoreError, match="there is no study in"):
         report.build(place)
     assert place.names() == {}
 

@@ -7,8 +7,7 @@ reach = base * (horizon / 50)^slope_horizon * (width / 2)^slope_width: the radiu
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -16,6 +15,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from memsweep.report import ReportPaths
+from memsweep.sweep.planning.plan_file import SCHEMA
+from memsweep.sweep.store.record import sealed
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.store.tables import columns
 
 WIDTHS, HORIZONS, SEEDS = (2, 3, 4, 6, 8), (50, 100, 200, 400), 5
 ZERO_LOSS = 2.5
@@ -39,7 +44,7 @@ class Condition:
     training: Mapping[str, Any] = field(default_factory=dict)
     model_fields: Mapping[str, Any] = field(default_factory=dict)
     method: str = "worst_case"
-    exact: bool | None = None  # None: results of older code, which lack the column
+    exact: bool = True
     metric: str | None = None
     values: Sequence[float] = ()  # of the metric, by seed; none: 0.9, and 0.01 less for every further seed
     loss: float | None = None  # of the first seed, others a little higher; None: floor times the zero loss
@@ -81,6 +86,7 @@ def write_study(
     failed: Mapping[int, str] | None = None,
     provenance: Mapping[str, Any] | None = None,
     claims: Mapping[str, Any] | None = None,
+    complete: Callable[[int, dict[str, pd.DataFrame]], None] = lambda index, tables: None,
 ) -> list[str]:
     """Write a study folder as a sweep leaves it.
 
@@ -89,30 +95,40 @@ def write_study(
         skip: positions in the plan of trials that have no result.
         claims: the plan's published claims.
         failed: position -> traceback of trials whose last attempt failed (they have no result either).
+        complete: given a position in the plan, changes the tables before they are stored.
 
     Returns:
         The identities of the plan, in order.
     """
     failed = dict(failed or {})
     without = {*skip, *failed}
-    for part in ("records", "curves", "replicas", "memory", "history", "alignment", "failures"):
-        (folder / part).mkdir(parents=True, exist_ok=True)
-    trials = []
+    trials, store = [], Store(folder)
     for index, (condition, horizon, width) in enumerate(product(conditions, horizons, widths)):
         identity = f"{index:032x}"
         config = config_of(condition, horizon, width, seeds)
         trials.append({"identity": identity, "config": config})
         if index in failed:
-            failure = {"identity": identity, "outcome": "failed", "traceback": failed[index]}
-            (folder / "failures" / f"{identity}.json").write_text(json.dumps(failure))
+            store.fail(identity, {"outcome": "failed", "error": "ValueError: bad", "traceback": failed[index]})
         if index not in without:
-            write_trial(folder, name, identity, config, condition, (horizon, width, seeds), balls, provenance or {})
-    plan = {"schema": 3, "serial": 0, "study": name, "description": "expected: as constructed", "trials": trials}
-    plan |= {"provenance": {}, "protocol": "published", "claims": claims, "grid": {}, "resources": {}, "tracking": {}}
-    (folder / "plan.json").write_text(json.dumps(plan))
-    if not memory:
-        shutil.rmtree(folder / "memory")
+            tables = tables_of(identity, config, condition, (horizon, width, seeds), balls)
+            if not memory:
+                del tables["memory"]
+            complete(index, tables)
+            write_trial(store, name, identity, config, tables, provenance or {})
+    write_planned(
+        folder, {"study": name, "description": "expected: as constructed", "trials": trials, "claims": claims}
+    )
     return [trial["identity"] for trial in trials]
+
+
+def exported(paths: ReportPaths, name: str, **options: Any) -> pd.DataFrame:
+    """One of a report's CSV files."""
+    return pd.read_csv(paths.folder / f"{name}.csv", **options)
+
+
+def drawn(paths: ReportPaths) -> list[str]:
+    """Names of a report's pictures."""
+    return sorted(path.stem for path in (paths.folder / "figures").iterdir())
 
 
 def config_of(condition: Condition, horizon: int, width: int, seeds: int) -> dict[str, Any]:
@@ -123,6 +139,7 @@ def config_of(condition: Condition, horizon: int, width: int, seeds: int) -> dic
         model["parameterization"] = {"name": condition.parameterization}
     model |= {"activation": condition.activation, "normalize": condition.normalize}
     training = {"seeds": seeds, "first_seed": 0, "learning_rate": 0.01, "steps": 2500, **condition.training}
+    training |= {"steps": 1000 * width} if training["steps"] == "1000 widths" else {}
     return {
         "task": {key: value for key, value in task.items() if value is not None},
         "model": {key: value for key, value in model.items() if value is not None},
@@ -157,17 +174,34 @@ def _compared(identity: str, condition: Condition, seeds: int) -> list[dict[str,
     ]
 
 
+def write_planned(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Write a plan as a sweep writes it."""
+    whole = {"schema": SCHEMA, "serial": 1, "protocol": "published", "claims": None, **plan}
+    whole |= {"grid": {}, "resources": {}, "tracking": {}, "provenance": {}}
+    (folder / "plan.json").write_text(json.dumps(sealed(whole)))
+
+
 def write_trial(
-    folder: Path,
-    name: str,
+    store: Store,
+    study: str,
     identity: str,
     config: dict[str, Any],
-    condition: Condition,
-    size: tuple[int | None, int, int],
-    balls: Sequence[str],
+    tables: Mapping[str, pd.DataFrame],
     provenance: Mapping[str, Any],
 ) -> None:
-    """Write a trial's record and tables; its seeds begin with the config's first."""
+    """Store a trial's record and tables; columns that the tables lack are empty."""
+    about = {"code_fingerprint": "f00d", "code_revision": "abc1234", "versions": {"torch": "2.13.0", "python": "3.11"}}
+    about |= {"processor": {"model": "one", "torch": "AVX2", "instructions": "fma"}, "host": "node-1", "device": "cpu"}
+    about |= {"finished": "2026-01-02T03:04:05+00:00", "seconds": 12.5, "pack": identity, **provenance}
+    record = {"identity": identity, "study": study, "outcome": "done", "config": config, "summary": {}}
+    whole = {name: table.reindex(columns=list(columns(name))) for name, table in tables.items()}
+    assert store.write(identity, {**record, "provenance": about}, whole)
+
+
+def tables_of(
+    identity: str, config: dict[str, Any], condition: Condition, size: tuple[int, int, int], balls: Sequence[str]
+) -> dict[str, pd.DataFrame]:
+    """A trial's tables; its seeds begin with the config's first."""
     horizon, width, seeds = size
     named = {"identity": identity, "horizon": horizon, "width": width}
     curves, replicas, memory = [], [], []
@@ -179,8 +213,7 @@ def write_trial(
             here = reach if ball == "recurrent" else 0.6 * reach
             error = ZERO_LOSS * (condition.floor + (radius / here) ** 2) if radius <= 30 * here else np.inf
             curve = {"seed": seed, "ball": ball, "norm": "spectral", "method": condition.method, "radius": radius}
-            curve |= {} if condition.exact is None else {"exact": condition.exact}
-            curves.append({**named, **curve, "error": error, "zero_loss": ZERO_LOSS})
+            curves.append({**named, **curve, "error": error, "zero_loss": ZERO_LOSS, "exact": condition.exact})
         replicas.append({**named, **_replica(condition, seed, seeds)})
         learned = condition.target(lags) * (1 + 0.3 * np.sin(lags / 3 + seed))
         memory.append(
@@ -193,22 +226,9 @@ def write_trial(
     tables["memory"] = pd.concat(memory)
     if condition.alignment:
         tables["alignment"] = pd.DataFrame(_compared(identity, condition, seeds))
-    for part, table in tables.items():
+    for table in tables.values():
         table["seed"] += config["training"]["first_seed"]
-        table.to_parquet(folder / part / f"{identity}.parquet")
-    record = {
-        **{"schema": 1, "identity": identity, "study": name, "outcome": "done", "config": config, "summary": {}},
-        "provenance": {
-            **{
-                "code_fingerprint": "f00d",
-                "code_revision": "abc1234",
-                "versions": {"torch": "2.13.0", "python": "3.11"},
-            },
-            **{"host": "node-1", "device": "cpu", "finished": "2026-01-02T03:04:05+00:00", "seconds": 12.5},
-            **{"pack": [identity], **provenance},
-        },
-    }
-    (folder / "records" / f"{identity}.json").write_text(json.dumps(record))
+    return tables
 
 
 MODELS = (("diagonal_rnn", "linear"), ("diagonal_rnn", "hardtanh"), ("diagonal_rnn", "tanh"), ("ssm", "linear"))

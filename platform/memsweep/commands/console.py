@@ -278,7 +278,7 @@ def print_end(trials: int, reused: int, summary: RunSummary, paths: ReportPaths,
     if len(summary.failed) > 5:
         print(f"{len(summary.failed) - 5} more failed: the report has every traceback", file=sys.stderr)
     print(f"report:    {shown(paths.page)}{_also(paths)}")
-    print(f"verdicts:  {shown(paths.verdicts)}")
+    print(f"verdicts:  {shown(paths.folder / 'verdicts.csv')}")
 
 
 def print_stop(summary: RunSummary, left: int, study: str) -> None:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from memsweep.config.schema.study import SweepConfig
     from memsweep.report import ReportPaths
-    from memsweep.report.analysis.live_verdicts import LiveVerdicts
     from memsweep.sweep.driver.progress_view import View
     from memsweep.sweep.driver.runner import RunSummary
     from memsweep.sweep.planning.plan import Plan
@@ -52,7 +51,6 @@ class Run:
         self._request, self._sweep, self._args, self._results = request, request.sweep, args, results
         self._workspace = Path(args.workspace).resolve()
         self._lease_lost = False
-        self._verdicts: LiveVerdicts | None = None
 
     def execute(self) -> int:
         """Runs the study while this process holds its lease.
@@ -87,6 +85,8 @@ class Run:
         os.kill(os.getpid(), signal.SIGTERM)  # not SIGINT, which a shell's background job ignores
 
     def _run(self) -> int:
+        from memsweep import report
+
         began = time.monotonic()
         self._plan()
         self._open_tracker()
@@ -94,7 +94,7 @@ class Run:
             summary = self._compute()
             if summary.outage:
                 return self._conclude_outage(summary, time.monotonic() - began)
-            paths = self._report()
+            paths = report.build(self._store.location)
         except BaseException as error:  # the sweep's own run must not look as if it were still running
             interrupted = isinstance(error, KeyboardInterrupt)
             self._tracker.finish("interrupted" if interrupted else "failed", patience=5.0)
@@ -167,7 +167,7 @@ class Run:
         self._tracker = Tracker(None, self._results, sweep.name, sweep.description, **self._tracking)
 
     def _compute(self) -> RunSummary:
-        """Trains and measures the trials; verdicts are printed as their conditions become complete."""
+        """Trains and measures the trials."""
         from memsweep.config.schema.canonical import to_dict
         from memsweep.sweep.driver.limits import Limits
         from memsweep.sweep.driver.progress_view import open_view
@@ -175,8 +175,6 @@ class Run:
 
         args, store, plan = self._args, self._store, self._trials.plan
         self._tracker.log_stored(trial.identity for trial in plan.trials if trial.identity in plan.done)
-        if plan.packs:
-            self._judge_known()
         with open_view(self._sweep.name) as self._view:
             summary = run(
                 plan,
@@ -202,8 +200,6 @@ class Run:
     def _on_result(self, record: Record, tables: dict[str, pd.DataFrame]) -> None:
         """A trial has finished: called by the result listener, in its thread."""
         self._tracker.log_stored([record["identity"]])
-        for line in self._verdicts.add(record["identity"]) if self._verdicts is not None else ():
-            self._view.say(line)
 
     def _next_plan(self, summary: RunSummary) -> Plan | None:
         """The plan of a search's next round; it is written before its trials run."""
@@ -214,23 +210,9 @@ class Run:
         if self._trials.rounds != rounds:
             self._write_plan()
             self._tracker.log_stored(self._trials.plan.done - before)
-            for line in (*self._trials.news(), *self._judge_known()):
+            for line in self._trials.news():
                 self._view.say(line)
         return plan
-
-    def _judge_known(self) -> list[str]:
-        """Starts live verdicts once the trials that they are made from are known.
-
-        Returns:
-            The lines of conditions whose trials all have a result already.
-        """
-        from memsweep.report.analysis.live_verdicts import LiveVerdicts
-
-        trials = {trial.identity: trial.config for trial in self._trials.judged}
-        if self._verdicts is not None or not trials:
-            return []
-        self._verdicts = verdicts = LiveVerdicts(trials.items(), self._store.tables, self._trials.searched)
-        return [line for name in sorted(trials.keys() & self._trials.plan.done) for line in verdicts.add(name)]
 
     def _conclude_outage(self, summary: RunSummary, seconds: float) -> int:
         """Ends a run whose storage failed: the report of what can be read goes to this machine."""
@@ -246,11 +228,6 @@ class Run:
         if complaint:
             print(complaint, file=sys.stderr)
         return 1
-
-    def _report(self) -> ReportPaths:
-        from memsweep import report
-
-        return report.build(self._store.location)
 
     def _conclude(self, summary: RunSummary, paths: ReportPaths, seconds: float) -> int:
         """Prints the verdicts and how the run ended, and ends the sweep's run in MLflow."""

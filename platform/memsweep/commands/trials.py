@@ -59,12 +59,10 @@ class GridTrials:
         reuse: the results that need no work.
         gave_up: the identities of ``failed_often`` that lack a result of this study.
         postponed: number of trials without a result that the command does not run.
-        searched: dotted paths of the searched fields.
         rounds: rounds of the search so far.
         complete: no trials will be added.
     """
 
-    searched: tuple[str, ...] = ()
     rounds = 0
     complete = True
 
@@ -81,11 +79,6 @@ class GridTrials:
     @property
     def all(self) -> tuple[PlannedTrial, ...]:
         """Every trial so far."""
-        return self.plan.trials
-
-    @property
-    def judged(self) -> tuple[PlannedTrial, ...]:
-        """The trials that verdicts are made from, as far as they are known."""
         return self.plan.trials
 
     def prepare_folder(self) -> None:
@@ -133,7 +126,6 @@ class SearchTrials:
         if request.no_reuse:
             _restart_search(store)
         self._search = StudySearch(request.sweep, store, same_code=request.plan is not None)
-        self.searched = tuple(self._search.search.space)
         self._advance(failed_often)
         postponed = request.postponed(self.all)
         self.plan = self._plan(failed_often | postponed, request.only or ())
@@ -144,12 +136,6 @@ class SearchTrials:
     @property
     def all(self) -> tuple[PlannedTrial, ...]:
         return tuple(self._search.ordered_trials)
-
-    @property
-    def judged(self) -> tuple[PlannedTrial, ...]:
-        """The trials that confirm the winners; none before the search has found them."""
-        winners = {trial.identity for trial in self._search.searched if trial.rank == 1} if self.complete else ()
-        return tuple(trial for trial in self.all if trial.identity in winners)
 
     @property
     def rounds(self) -> int:

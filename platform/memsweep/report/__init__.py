@@ -5,15 +5,39 @@ Heavy libraries are imported when a report is asked for, not when this package i
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memsweep.report.paths import ReportPaths
-
 if TYPE_CHECKING:
+    from memsweep.report.analysis.contents import Contents
+    from memsweep.report.read.study import Study
+    from memsweep.report.rows.report import Tables
     from memsweep.sweep.store.filesystem import Location
 
-__all__ = ["ReportPaths", "build", "table_text"]
+__all__ = ["ReportPaths", "build", "report_on", "table_text"]
+
+
+@dataclass(frozen=True)
+class ReportPaths:
+    """A finished report.
+
+    Attributes:
+        folder: ``<study folder>/report``, or a copy on this machine of one that lies in a bucket: ``index.html``, a
+            self-contained page; the tables as CSV; ``curves.parquet``; and pictures for papers in ``figures``.
+        uri: the address for everybody: the folder's path, or ``s3://...``.
+        contents, tables: what the terminal shows.
+    """
+
+    folder: Path
+    uri: str
+    contents: Contents
+    tables: Tables
+
+    @property
+    def page(self) -> Path:
+        """The HTML page."""
+        return self.folder / "index.html"
 
 
 def build(where: Location | Path | str, *, apart: bool = False) -> ReportPaths:
@@ -24,19 +48,29 @@ def build(where: Location | Path | str, *, apart: bool = False) -> ReportPaths:
 
     Args:
         where: ``results/<study>`` or ``s3://bucket/<study>``, with ``records/``, ``curves/`` and so on; its plan
-            names the trials that belong to the study. Without a plan every stored trial does, and none is known to
-            be missing.
+            names the trials that belong to the study.
         apart: write it into a folder of this user on this machine, because the study's takes nothing.
 
     Raises:
-        StoreError: the folder does not exist or cannot be written, or its plan is damaged.
+        StoreError: the folder does not exist or cannot be written, or its plan is missing or damaged.
     """
-    from memsweep.report.assemble import report_on
     from memsweep.report.read.study import load_study
     from memsweep.sweep.store.filesystem import Location
 
     location = Location.at(where)
     return report_on(load_study(location), location, apart=apart)
+
+
+def report_on(study: Study, place: Location, *, apart: bool = False) -> ReportPaths:
+    """Write the report of a study that was read from a place; see ``build``."""
+    from memsweep.report.analysis.contents import analyse
+    from memsweep.report.publish import REPORT, publish
+    from memsweep.report.rows.report import tables_of
+
+    contents = analyse(study)
+    tables = tables_of(contents)
+    folder = publish(contents, tables, place, apart=apart)
+    return ReportPaths(folder, str(folder) if apart else (place / REPORT).uri, contents, tables)
 
 
 def table_text(paths: ReportPaths, *, width: int | None = None, colour: bool | None = None) -> str:
@@ -47,6 +81,6 @@ def table_text(paths: ReportPaths, *, width: int | None = None, colour: bool | N
         width: columns to fill (None: the terminal's, at most 120; 110 when the output is no terminal).
         colour: write ANSI colours (None: only when standard output is a terminal).
     """
-    from memsweep.report.terminal.text import report_text
+    from memsweep.report.terminal import report_text
 
     return report_text(paths.contents, paths.tables, width=width, colour=colour)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,18 +87,23 @@ def power_of_ten(value: float, _position: object = None) -> str:
     return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
-def log_axis(ax: Axes, which: str, *, label_between: bool = False) -> None:
+def log_axis(ax: Axes, which: Literal["x", "y"]) -> None:
     """Make one axis logarithmic, with ticks at the decades and small ones at 2 and 5 (drawing all nine is slow).
 
-    Args:
-        label_between: write the numbers at 2 and 5 too, for axes of few decades.
+    The small ones have numbers where the axis has few decades.
     """
     axis = ax.xaxis if which == "x" else ax.yaxis
+
+    def between(value: float, _position: object) -> str:
+        low, high = axis.get_view_interval()
+        return f"{value:.3g}" if high < 200 * low else ""
+
     (ax.set_xscale if which == "x" else ax.set_yscale)("log")
     axis.set_major_locator(LogLocator(base=10, numticks=7))
     axis.set_major_formatter(FuncFormatter(power_of_ten))
     axis.set_minor_locator(LogLocator(base=10, subs=(2.0, 5.0), numticks=30))
-    axis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:.3g}") if label_between else NullFormatter())
+    axis.set_minor_formatter(FuncFormatter(between))
+    ax.tick_params(axis=which, which="minor", labelsize=6.5)
 
 
 def value_axis(ax: Axes, values: Sequence[float]) -> None:

@@ -10,7 +10,7 @@ import cProfile
 import os
 import pickle
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,6 @@ from benchmarks import noop
 from memsweep.commands import console
 from memsweep.config.load.study import load_study
 from memsweep.report.analysis.contents import analyse
-from memsweep.report.analysis.live_verdicts import LiveVerdicts
 from memsweep.report.read.study import load_study as load_stored
 from memsweep.report.rows.report import tables_of
 from memsweep.sweep.driver.runner import Launch, RunSummary, run
@@ -93,13 +92,6 @@ def _stages(folder: Path, rates: int) -> Iterator[tuple[str, Count]]:
     write_plan(store.folder, plan, {})
     yield "run", counted(lambda: swept(plan, folder / "results"))
 
-    def judge() -> None:
-        live = LiveVerdicts(((trial.identity, trial.config) for trial in plan.trials), store.tables)
-        lines = [line for trial in plan.trials for line in live.add(trial.identity)]
-        assert len(lines) == 5 * rates
-
-    yield "live", counted(judge)
-
     def report() -> None:
         study = load_stored(store.folder)
         contents = analyse(study)
@@ -110,7 +102,7 @@ def _stages(folder: Path, rates: int) -> Iterator[tuple[str, Count]]:
 
 
 @pytest.mark.more
-@pytest.mark.parametrize("stage", ["plan", "run", "live", "report"])
+@pytest.mark.parametrize("stage", ["plan", "run", "report"])
 def test_calls_and_files_grow_with_the_trials_alone(stages: dict[str, list[Count]], stage: str) -> None:
     small, middle, large = stages[stage]
     assert large.calls - middle.calls <= SLACK * (middle.calls - small.calls)
@@ -199,26 +191,6 @@ def test_the_mirror_asks_no_more_for_later_trials(stored: Path) -> None:
     tracker.log_stored(names[30:])
     assert tracker.waiting > 2
     assert tracker.finish() == ""
-
-
-def test_live_verdicts_hold_no_tables_of_conditions_that_wait(stored: Path, tmp_path: Path) -> None:
-    plan, store = planned(tmp_path, 2), Store(stored / "noop")
-    read: list[str] = []
-
-    def tables(identity: str, names: Sequence[str]) -> Any:
-        read.append(identity)
-        return store.tables(identity, names)
-
-    trials = [(trial.identity, trial.config) for trial in plan.trials]
-    lazy, eager = LiveVerdicts(trials, tables), LiveVerdicts(trials)
-    for identity, _ in trials[:-1]:
-        before = len(read)
-        lines = lazy.add(identity)
-        assert lines == eager.add(identity, store.tables(identity))
-        assert bool(lines) == (len(read) > before)
-    assert len(read) == len(trials) - 4  # the last condition waits for one of its four
-    assert lazy.add(trials[-1][0])
-    assert sorted(read) == sorted(identity for identity, _ in trials)
 
 
 def test_the_profile_adds_up_and_says_where_the_time_went() -> None:

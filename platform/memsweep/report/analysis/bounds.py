@@ -25,20 +25,15 @@ def bound_of(curves: pd.DataFrame, ball: str, model: Mapping[str, Any]) -> str:
     """Why the errors of one condition and ball are lower bounds of the supremum; EXACT where they reach it.
 
     Args:
-        curves: of the condition and ball; ``method`` and ``exact`` may be missing (results of older code).
+        curves: of the condition and ball.
         ball: which weights moved.
         model: canonical form of the model's config.
     """
-    if "method" in curves and (curves["method"].dropna() != "worst_case").any():
+    if (curves["method"] != "worst_case").any():
         return DRAWN
-    if not all_exact(curves):
+    if not curves["exact"].all():
         return SAMPLED
     return EXACT if ball == "recurrent" and _diagonal(model) else SEARCHED
-
-
-def all_exact(curves: pd.DataFrame) -> bool:
-    """Whether every error is the expected loss in closed form."""
-    return "exact" not in curves or bool(curves["exact"].fillna(True).astype(bool).all())
 
 
 def _diagonal(model: Mapping[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memsweep.report.analysis.bounds import all_exact, bound_of
+from memsweep.report.analysis.bounds import bound_of
 from memsweep.report.naming.conditions import KERNEL, Grouping, group
-from memsweep.report.read.settings import any_nonlinear, fields_of
+from memsweep.report.read.settings import fields_of
 from memsweep.report.read.study import Study
 from memsweep.stability.verdict.evidence import analytic_modulus, distance_bound
 from memsweep.stability.verdict.radius import stability_radii
@@ -71,8 +71,8 @@ class Finding:
 
     @property
     def needs_verdict(self) -> bool:
-        """Whether there is a question of stability (see ``needs_verdict``)."""
-        return needs_verdict(self.condition, self.radii)
+        """Whether a verdict answers something: the task has a kernel, or there are several widths or horizons."""
+        return self.condition.get(KERNEL) is not None or len(self.radii[["width", "horizon"]].drop_duplicates()) > 1
 
     @property
     def deciding(self) -> tuple[str, Slope]:
@@ -94,7 +94,7 @@ class Finding:
         At the longest horizon and the slope's width; nan for a task without a target kernel, and for a model that is
         not linear, to which the bound does not apply.
         """
-        if self.memory.empty or not all_exact(self.curves):
+        if self.memory.empty or not self.curves["exact"].all():
             return math.nan
         rows = self.replicas[(self.replicas["horizon"] == self.horizon) & (self.replicas["width"] == self.width)]
         values = []
@@ -123,11 +123,6 @@ class Finding:
         return float(self.judgement.width or self.radii["width"].max())
 
 
-def needs_verdict(condition: Mapping[str, Any], sizes: pd.DataFrame) -> bool:
-    """Whether a verdict answers something: the task has a target kernel, or there are several widths or horizons."""
-    return condition.get(KERNEL) is not None or len(sizes[["width", "horizon"]].drop_duplicates()) > 1
-
-
 def judge_conditions(study: Study, grouping: Grouping) -> list[Finding]:
     """Judge every condition and ball of a study.
 
@@ -136,36 +131,20 @@ def judge_conditions(study: Study, grouping: Grouping) -> list[Finding]:
     Returns:
         The recurrent ball's findings first, conditions in the order of the plan.
     """
-    curves, replicas, memory = (grouping.attach(study.tables[name]) for name in ("curves", "replicas", "memory"))
-    if curves.empty:
-        return []
+    memory = study.tables["memory"]
+    curves, replicas = (grouping.attach(study.tables[name]) for name in ("curves", "replicas"))
     curves = curves.dropna(subset=["width", "horizon"])
     trained_by_condition = {tuple(values.values()): part for values, part in group(replicas, grouping.columns)}
     findings = []
     for condition, part in group(curves, grouping.columns):
         trained = trained_by_condition[tuple(condition.values())]
         configs = [study.records[identity]["config"] for identity in trained["identity"].unique()]
-        remembered = memory[memory["identity"].isin(trained["identity"])] if not memory.empty else memory
-        for ball, curve in _by_ball(part):
-            finding = Finding(
-                condition=condition,
-                ball=ball,
-                judgement=judge(curve, trained, nonlinear=any_nonlinear(configs)),
-                radii=_radii(curve),
-                curves=curve,
-                replicas=trained,
-                memory=remembered,
-                config=configs[0],
-            )
-            findings.append(finding)
+        nonlinear = any(config["model"].get("activation") not in (None, "linear") for config in configs)
+        remembered = memory[memory["identity"].isin(trained["identity"])]
+        for ball, curve in part.groupby("ball"):
+            judgement, radii = judge(curve, trained, nonlinear=nonlinear), _radii(curve)
+            findings.append(Finding(condition, str(ball), judgement, radii, curve, trained, remembered, configs[0]))
     return sorted(findings, key=lambda finding: BALLS.index(finding.ball))
-
-
-def _by_ball(curves: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    for ball in BALLS:
-        part = curves[curves["ball"] == ball]
-        if not part.empty:
-            yield ball, part
 
 
 def _radii(curve: pd.DataFrame) -> pd.DataFrame:

@@ -48,8 +48,6 @@ class AlignmentRow:
 
 def alignment_rows(rows: Sequence[LossRow], table: pd.DataFrame) -> list[AlignmentRow]:
     """Those of the rows whose gradients were compared, from the results' table ``alignment``."""
-    if table.empty:
-        return []
     parts = ((row, table[table["identity"].isin(row.identities)]) for row in rows)
     return [AlignmentRow(row, part, _layers(part)) for row, part in parts if not part.empty]
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memsweep.report.analysis.learning_rates import RateStudy, rate_of
 from memsweep.report.analysis.losses import CRITERIA, LossRow, Spread
-from memsweep.report.figures.error import BESIDE, annotate_rail, rail_lane, rail_top
+from memsweep.report.figures.error import BESIDE, draw_rail, rail_lane
 from memsweep.report.figures.panels import Gallery, Panel
 from memsweep.report.style import INK, MUTED, LineStyle, category_styles, log_axis, value_axis
 
@@ -26,81 +27,66 @@ def rate_gallery(studies: Sequence[RateStudy], name: str) -> Gallery:
     styles = category_styles(list(dict.fromkeys(line for study in studies for line in study.lines)))
     panels = []
     for study in studies:
-        panels.append(_panel(study, styles, "test loss", _draw_loss))
+        draw = partial(_draw_loss, study=study, styles=styles)
+        panels.append(Panel(study.memory, f"{study.machine}: test loss", draw))
         if any(row.spread(_CRITERION).middle > 0 for rows in study.lines.values() for row in rows):
-            panels.append(_panel(study, styles, "largest gradient over weight", _draw_criterion))
-    return Gallery(name=name, panels=tuple(panels), legend=tuple(styles.items()), columns=2)
-
-
-def _panel(
-    study: RateStudy,
-    styles: Mapping[str, LineStyle],
-    what: str,
-    draw: Callable[[Axes, RateStudy, Mapping[str, LineStyle]], None],
-) -> Panel:
-    identities = dict.fromkeys(i for rows in study.lines.values() for row in rows for i in row.identities)
-    return Panel(
-        group=study.memory,
-        title=f"{study.machine}: {what}",
-        description=f"{what} against the learning rate for {study.machine}, one line each: {', '.join(study.lines)}.",
-        draw=lambda ax: draw(ax, study, styles),
-        identities=tuple(identities),
-        width=3.8,
-        right=0.3,
-    )
+            title = f"{study.machine}: largest gradient over weight"
+            panels.append(Panel(study.memory, title, partial(_draw_criterion, study=study, styles=styles)))
+    return Gallery(name, panels, tuple(styles.items()), columns=2)
 
 
 def _draw_loss(ax: Axes, study: RateStudy, styles: Mapping[str, LineStyle]) -> None:
     rows = [row for line in study.lines.values() for row in line]
-    finite = [v for row in rows for v in (row.loss.low, row.loss.middle, row.loss.high) if math.isfinite(v) and v > 0]
-    zero = [row.zero_loss for row in rows if row.zero_loss > 0]
-    known = [row.memoryless for row in rows if row.memoryless > 0]
-    low, high = (min([*finite, *known]) / 1.5, max([*finite, *zero]) * 1.5) if finite else (0.1, 10.0)
-    high = max(high, low * 10)
-    diverged = any(row.diverged for row in rows)
-    _axes(ax, study, low, rail_top(low, high) if diverged else high)
+    zero = {row.zero_loss for row in rows if row.zero_loss > 0}
+    known = {row.memoryless for row in rows if row.memoryless > 0}
+    low, high = _limits([row.loss for row in rows], {*zero, *known})
+    _axes(ax, study, low, high)
     if zero:
-        ax.axhline(zero[0], color=MUTED, linewidth=0.8, zorder=0.5)
-        ax.annotate("L₀", (1.02, zero[0]), xycoords=BESIDE, va="center", fontsize=6.5, color=MUTED)
-    for baseline in sorted({row.memoryless for row in rows if row.memoryless > 0} - set(zero)):
+        ax.axhline(min(zero), color=MUTED, linewidth=0.8, zorder=0.5)
+        ax.annotate("L₀", (1.02, min(zero)), xycoords=BESIDE, va="center", fontsize=6.5, color=MUTED)
+    for baseline in sorted(known - zero):
         ax.axhline(baseline, color=INK, linewidth=0.9, zorder=0.5)
         ax.annotate("memoryless", (0.01, baseline), xycoords=BESIDE, va="bottom", fontsize=6.5, color=MUTED)
-    if diverged:
-        annotate_rail(ax, high, rail_top(low, high))
+    if any(row.diverged for row in rows):
+        draw_rail(ax, low, high)
     for index, (name, line) in enumerate(study.lines.items()):
-        _line(ax, line, [row.loss for row in line], styles[name], high)
-        lost = [row for row in line if row.diverged]
+        _line(ax, line, [row.loss for row in line], styles[name])
         lane = rail_lane(low, high, index, len(study.lines))
-        for row in lost:
-            ax.plot([rate_of(row)], [lane], **{**styles[name].line(), "markersize": 4.0})
-            if row.diverged < row.seeds:  # a bare mark: all of them
+        for row in line:
+            if row.diverged:
+                ax.plot([rate_of(row)], [lane], **{**styles[name].line(), "markersize": 4.0}, zorder=4)
+            if 0 < row.diverged < row.seeds:  # a bare mark: all of them
                 spot: dict[str, Any] = {"xytext": (3.5, -1.8), "textcoords": "offset points", "fontsize": 5.5}
-                ax.annotate(f"{row.diverged}/{row.seeds}", (rate_of(row), lane), **spot)
+                ax.annotate(f"{row.diverged}/{row.seeds}", (rate_of(row), lane), **spot, zorder=4)
     ax.set_ylabel("test loss")
 
 
 def _draw_criterion(ax: Axes, study: RateStudy, styles: Mapping[str, LineStyle]) -> None:
-    spreads = [row.spread(_CRITERION) for line in study.lines.values() for row in line]
-    finite = [v for s in spreads for v in (s.low, s.middle, s.high) if math.isfinite(v) and v > 0]
-    high = max(finite) * 1.5
-    _axes(ax, study, min(finite) / 1.5, max(high, min(finite) * 10))
+    _axes(ax, study, *_limits([row.spread(_CRITERION) for line in study.lines.values() for row in line]))
     for name, line in study.lines.items():
-        _line(ax, line, [row.spread(_CRITERION) for row in line], styles[name], high)
+        _line(ax, line, [row.spread(_CRITERION) for row in line], styles[name])
     ax.set_ylabel("max |gradient| / |weight|")
+
+
+def _limits(spreads: Sequence[Spread], others: set[float] = frozenset()) -> tuple[float, float]:  # type: ignore[assignment]
+    found = [value for one in spreads for value in (one.low, one.middle, one.high)]
+    finite = [value for value in (*found, *others) if math.isfinite(value) and value > 0] or [1.0]
+    low = min(finite) / 1.5
+    return low, max(max(finite) * 1.5, low * 10)
 
 
 def _axes(ax: Axes, study: RateStudy, low: float, top: float) -> None:
     value_axis(ax, study.rates)
-    log_axis(ax, "y", label_between=top < 200 * low)
-    ax.tick_params(axis="y", which="minor", labelsize=6.5)
+    log_axis(ax, "y")
     ax.set_xlim(study.rates[0] / _MARGIN, study.rates[-1] * _MARGIN)
     ax.set_ylim(low, top)
     ax.set_xlabel("learning rate")
 
 
-def _line(ax: Axes, rows: Sequence[LossRow], spreads: Sequence[Spread], style: LineStyle, high: float) -> None:
-    """Median over seeds, with a band from the smallest to the largest; a band up to infinity ends at the rail."""
+def _line(ax: Axes, rows: Sequence[LossRow], spreads: Sequence[Spread], style: LineStyle) -> None:
+    """Median over seeds, with a band from the smallest to the largest."""
     rate = np.array([rate_of(row) for row in rows])
     low, middle, top = (np.array([getattr(s, name) for s in spreads]) for name in ("low", "middle", "high"))
-    ax.fill_between(rate, np.minimum(low, high), np.minimum(top, high), color=style.color, alpha=0.14, linewidth=0)
+    far = 1e3 * np.nanmax(np.where(np.isfinite(top), top, middle), initial=1.0)
+    ax.fill_between(rate, np.minimum(low, far), np.minimum(top, far), color=style.color, alpha=0.14, linewidth=0)
     ax.plot(rate, np.where(np.isfinite(middle), middle, np.nan), **style.line())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def radius_gallery(findings: Sequence[Finding], labels: Labels, name: str) -> Ga
             for axis in _AXES:
                 if any(not _rows(finding, axis).empty for finding in chunk):
                     panels.append(_panel(chunk, memory, axis, labels, styles))
-    return Gallery(name=name, panels=tuple(panels), columns=2)
+    return Gallery(name, panels, columns=2)
 
 
 def _chunks(findings: Sequence[Finding], labels: Labels) -> list[list[Finding]]:
@@ -64,25 +65,15 @@ def _rows(finding: Finding, axis: str) -> pd.DataFrame:
     """The radii of one panel: against horizon at the finding's width, against width at its longest horizon."""
     rows = finding.radii[finding.radii["threshold"] == SHOWN_THRESHOLD]
     other, value = ("width", finding.width) if axis == "horizon" else ("horizon", finding.horizon)
-    if value is not None:
-        rows = rows[rows[other] == value]
-    return rows[rows[axis].notna()]
+    return rows[rows[other] == value]
 
 
 def _panel(
     findings: Sequence[Finding], memory: str, axis: str, labels: Labels, styles: Mapping[str, LineStyle]
 ) -> Panel:
-    names = [labels.machine(finding.condition) for finding in findings]
-    identities = dict.fromkeys(i for finding in findings for i in _rows(finding, axis)["identity"])
-    return Panel(
-        group=memory,
-        title=f"{_family(findings, labels) or 'radius '}against {axis}{_held(findings, axis)}",
-        description=f"Stability radius against {axis} for {', '.join(names)}; fitted slopes are written below.",
-        draw=lambda ax: _draw(ax, findings, axis, labels, styles),
-        identities=tuple(identities),
-        width=3.8,
-        legend_lines=len(findings) + 1,
-    )
+    title = f"{_family(findings, labels) or 'radius '}against {axis}{_held(findings, axis)}"
+    draw = partial(_draw, findings=findings, axis=axis, labels=labels, styles=styles)
+    return Panel(memory, title, draw, lines=len(findings) + 1)
 
 
 def _family(findings: Sequence[Finding], labels: Labels) -> str:
@@ -111,19 +102,11 @@ def _draw(ax: Axes, findings: Sequence[Finding], axis: str, labels: Labels, styl
         slope = _slope(finding, axis)
         shift = 1.02 ** (index - (len(findings) - 1) / 2)  # lines that coincide stay visible
         _condition(ax, _rows(finding, axis), axis, slope, styles[name], shift)
-        handles.append(
-            Line2D(
-                [],
-                [],
-                label=f"{clean(_shortened(shown))}:  {slope_text(slope)}",
-                **styles[name].line(),
-            )
-        )
+        label = f"{clean(_shortened(shown))}:  {slope_text(slope)}"
+        handles.append(Line2D([], [], label=label, **styles[name].line()))
     value_axis(ax, sorted({float(x) for finding in findings for x in _rows(finding, axis)[axis]}))
     _room(ax)
-    low, high = ax.get_ylim()
-    log_axis(ax, "y", label_between=high < 200 * low)
-    ax.tick_params(axis="y", which="minor", labelsize=6.5)
+    log_axis(ax, "y")
     ax.grid(axis="y", which="both", color=FAINT, linewidth=0.4)
     ax.set_xlabel(_WORDS[axis])
     ax.set_ylabel(f"radius β at {SHOWN_THRESHOLD:.0%} of L₀".replace("%", " %"))
@@ -132,7 +115,7 @@ def _draw(ax: Axes, findings: Sequence[Finding], axis: str, labels: Labels, styl
         title="fitted slope [95 % interval]",
         title_fontsize=7,
         loc="upper left",
-        bbox_to_anchor=(-0.12, -0.21),
+        bbox_to_anchor=(-0.12, -0.2),
         alignment="left",
         handlelength=3.2,
         labelspacing=0.35,
@@ -151,25 +134,13 @@ def _condition(ax: Axes, rows: pd.DataFrame, axis: str, slope: Slope, style: Lin
         return
     _fit(ax, middle, slope, style, shift)
     inside = middle[middle["censored"] == ""]
-    ax.plot(
-        inside.index * shift, inside["median"], **{**style.line(), "linestyle": "none", "markersize": 5.5}, zorder=3
-    )
+    marks = {**style.line(), "linestyle": "none", "markersize": 5.5}
+    ax.plot(inside.index * shift, inside["median"], **marks, zorder=3)
+    arrow = {"arrowstyle": "<|-", "facecolor": "white", "edgecolor": style.color, "shrinkA": 0, "shrinkB": 0}
     for side, tail in (("above", 14), ("below", -14)):
         beyond = middle[middle["censored"] == side]
         for x, y in zip(beyond.index * shift, beyond["edge"], strict=True):
-            ax.annotate(
-                "",
-                (x, y),
-                xytext=(0, tail),
-                textcoords="offset points",
-                arrowprops={
-                    "arrowstyle": "<|-",
-                    "facecolor": "white",
-                    "edgecolor": style.color,
-                    "shrinkA": 0,
-                    "shrinkB": 0,
-                },
-            )
+            ax.annotate("", (x, y), xytext=(0, tail), textcoords="offset points", arrowprops=arrow)
             ax.plot([x], [y], marker=style.marker, markerfacecolor="white", markeredgecolor=style.color, zorder=3)
 
 

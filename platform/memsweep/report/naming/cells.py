@@ -93,12 +93,8 @@ def is_number(value: Any) -> bool:
 
 def settings_text(values: Mapping[str, Any]) -> str:
     """``learning rate 0.0123, activation tanh``."""
-    return ", ".join(f"{last(path)} {brief(value)}" for path, value in values.items())
-
-
-def brief(value: Any) -> str:
-    """A setting with three digits that count, which is what a reader can use; text as it is."""
-    return f"{value:.3g}" if isinstance(value, float) else show(value)
+    brief = {path: f"{value:.3g}" if isinstance(value, float) else show(value) for path, value in values.items()}
+    return ", ".join(f"{last(path)} {value}" for path, value in brief.items())
 
 
 def _named(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -86,6 +86,10 @@ class Labels:
         parts = [self.family(condition), self._member(condition)]
         return BETWEEN.join(part for part in parts if part) or str(condition["model"])
 
+    def names(self, condition: Condition) -> tuple[str, str]:
+        """``memory`` and ``machine``."""
+        return self.memory(condition), self.machine(condition)
+
     def family(self, condition: Condition) -> str:
         """The model and its activation, as far as the study varies them; may be empty."""
         return _parts(condition, [name for name in _FAMILY if name in self._varied])

@@ -23,7 +23,11 @@ def number(value: float, digits: int = 2) -> str:
 
 def figure(value: float, digits: int = 3) -> str:
     """A number of few significant digits."""
-    return "–" if math.isnan(value) else "∞" if math.isinf(value) else f"{value:.{digits}g}"
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return f"{value:.{digits}g}"
 
 
 def percent(value: float) -> str:

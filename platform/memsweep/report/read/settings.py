@@ -18,11 +18,6 @@ def fields_of(config: Mapping[str, Any]) -> dict[str, Any]:
     return {path.removesuffix(".name"): _hashable(value) for path, value in flatten(config).items()}
 
 
-def any_nonlinear(configs: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether one of these models has a nonlinear activation."""
-    return any(config["model"].get("activation") not in (None, "linear") for config in configs)
-
-
 def trial_table(
     records: Mapping[str, Mapping[str, Any]], replicas: pd.DataFrame, always: Iterable[str]
 ) -> pd.DataFrame:

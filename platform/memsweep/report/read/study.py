@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from memsweep.config.claims.types import Claims
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
-from memsweep.report.read.stored import read_results
 from memsweep.search.history import SearchHistory
 from memsweep.search.history import read as read_search
 from memsweep.sweep.planning.plan_file import read_plan
-from memsweep.sweep.store.filesystem import Location, storage_errors
+from memsweep.sweep.store.filesystem import Location, at_once
+from memsweep.sweep.store.record import Record
 from memsweep.sweep.store.results import Store
+from memsweep.sweep.store.tables import TABLES, schema
 
 DAMAGED = "damaged"
 """In place of an outcome, for a result that is there and cannot be read."""
@@ -46,12 +49,12 @@ class Study:
     """Everything that a report is made from.
 
     Attributes:
-        planned: number of trials in the plan (of stored results where there is no plan).
+        planned: number of trials in the plan.
         records: identity -> record, in the order of the plan.
-        tables: ``curves``, ``replicas``, ``memory``, ``history``, ``alignment``, one frame each over all records.
+        tables: ``memsweep.sweep.store.tables.TABLES``, one frame each over all records.
         missing: planned trials without a result that can be used.
         claims: what was published about the conditions; None where the study file claims nothing.
-        protocol: the preset under the study's settings; empty where the plan does not say.
+        protocol: the preset under the study's settings.
         left_out: stored results that the plan does not name (older code, other overrides).
         search: what was searched, and how it went; None for a study that searches nothing.
     """
@@ -63,7 +66,6 @@ class Study:
     tables: Mapping[str, pd.DataFrame]
     missing: tuple[MissingRow, ...]
     left_out: int
-    plan_provenance: Mapping[str, Any]
     claims: Claims | None
     protocol: str
     search: SearchHistory | None = None
@@ -83,36 +85,50 @@ def load_study(where: Location | Path) -> Study:
     """Read a study's folder; damaged results are among the missing ones.
 
     Raises:
-        StoreError: the folder does not exist, its plan is damaged, or the storage cannot be read.
+        StoreError: the folder or its plan does not exist, the plan is damaged, or the storage cannot be read.
     """
     place = Location.at(where)
-    with storage_errors("read", place):
-        if not (place.local.is_dir() if place.local else place.names() or place.folders()):
-            raise StoreError(f"there is no study folder {place}. Run the study first, or check the workspace.")
     store, plan = Store(place), read_plan(place)
+    if plan is None:
+        raise StoreError(f"there is no study in {place}. Run the study first, or give another folder with --results.")
     stored = store.identities()
-    planned = plan.rows if plan else {identity: {} for identity in sorted(stored)}
-    chosen = [identity for identity in planned if identity in stored]
-    results = read_results(store, chosen)
+    chosen = [identity for identity in plan.rows if identity in stored]
+    found = dict(zip(chosen, at_once(partial(_read, store), chosen), strict=True))
+    whole = {identity: result for identity, result in found.items() if not isinstance(result, str)}
+    faults = {identity: result for identity, result in found.items() if isinstance(result, str)}
     failures = store.failures()
-    first: Mapping[str, Any] = next(iter(results.records.values()), {})
     return Study(
-        name=plan.study if plan else str(first.get("study", place.name)),
-        description=plan.description if plan else "",
-        planned=len(planned),
-        records=results.records,
-        tables=results.tables,
+        name=plan.study,
+        description=plan.description,
+        planned=len(plan.rows),
+        records={identity: record for identity, (record, _) in whole.items()},
+        tables={name: _together(name, [tables[name] for _, tables in whole.values()]) for name in TABLES},
         missing=tuple(
-            _missing(identity, config, results.damaged.get(identity, ""), failures.get(identity))
-            for identity, config in planned.items()
-            if identity not in results.records
+            _missing(identity, config, faults.get(identity, ""), failures.get(identity))
+            for identity, config in plan.rows.items()
+            if identity not in whole
         ),
         left_out=len(stored) - len(chosen),
-        plan_provenance=plan.provenance if plan else {},
-        claims=plan.claims if plan else None,
-        protocol=plan.protocol if plan else "",
-        search=read_search(place, plan) if plan else None,
+        claims=plan.claims,
+        protocol=plan.protocol,
+        search=read_search(place, plan),
     )
+
+
+def _read(store: Store, identity: str) -> tuple[Record, dict[str, pa.Table]] | str:
+    """A result with all its tables, or what is wrong with it."""
+    try:
+        record = store.record(identity)
+        return record, {name: store.arrow(name, record) for name in TABLES}
+    except StoreError as error:
+        if isinstance(error.__cause__, OSError) and store.location.local is None:
+            raise  # the bucket is away: that says nothing of the result
+        return str(error)
+
+
+def _together(name: str, tables: Sequence[pa.Table]) -> pd.DataFrame:
+    frame: pd.DataFrame = pa.concat_tables([schema(name).empty_table(), *tables]).to_pandas()
+    return frame
 
 
 def _missing(identity: str, config: Mapping[str, Any], fault: str, failure: Mapping[str, Any] | None) -> MissingRow:
@@ -121,7 +137,5 @@ def _missing(identity: str, config: Mapping[str, Any], fault: str, failure: Mapp
         return MissingRow(identity, config, DAMAGED, reason, fault)
     if failure is None:
         return MissingRow(identity, config, "not run", "No attempt has ended yet. Run the same command again.", "")
-    outcome = str(failure.get("outcome", Outcome.FAILED))
-    known = outcome in {str(member) for member in Outcome}
-    reason = Outcome(outcome).explanation if known else "The last attempt left no result."
-    return MissingRow(identity, config, outcome, reason, str(failure.get("traceback") or failure.get("error") or ""))
+    outcome = Outcome(failure["outcome"])
+    return MissingRow(identity, config, outcome, outcome.explanation, failure["traceback"] or failure["error"])

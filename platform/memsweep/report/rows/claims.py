@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -25,14 +24,13 @@ _Pair = Mapping[Any, Any]
 
 def claim_table(compared: pd.DataFrame) -> Table[_Pair]:
     """Of ``memsweep.report.analysis.claims.compared_frame``: a row per claim and pair of cells."""
-    several = compared["claim"].duplicated().any()
     page: dict[str, Any] = {"views": frozenset({PAGE})}
     columns: list[Column[_Pair]] = [
-        Column("conclusion", lambda pair: pair["verdict"], cell=_conclusion, once=True),
-        Column("claim", lambda pair: pair["claim"], once=True, style=""),
+        Column("conclusion", lambda pair: pair["verdict"], cell=_conclusion),
+        Column("claim", lambda pair: pair["claim"], style=""),
         Column("where", lambda pair: pair["cells"] if isinstance(pair["cells"], str) else "", **page),
-        *([Column("test", lambda pair: pair["test"], str, **page)] if several else []),
-        Column("left / right", _values, **page),
+        Column("test", lambda pair: pair["test"], **page),
+        Column("left / right", lambda pair: _tested(pair, f"{figure(pair['left'])} / {figure(pair['right'])}"), **page),
         Column("effect with 95 % interval", _effect, **page),
         Column("p", lambda pair: _tested(pair, figure(pair["p"], 2)), **page),
         Column("p (Holm)", lambda pair: _tested(pair, figure(pair["p_holm"], 2)), **page),
@@ -59,14 +57,5 @@ def _tested(pair: _Pair, text: str) -> str:
     return text if pair["seeds"] > 0 else NOTHING
 
 
-def _values(pair: _Pair) -> str:
-    return _tested(pair, f"{figure(pair['left'])} / {figure(pair['right'])}")
-
-
 def _effect(pair: _Pair) -> str:
-    return _tested(pair, f"{pair['scale']} {figure(pair['effect'])} [{_end(pair['low'])}, {_end(pair['high'])}]")
-
-
-def _end(value: float) -> str:
-    """An end of an interval; what is open there, or unknown, is infinite."""
-    return "−∞" if value == -math.inf else figure(value)
+    return _tested(pair, f"{pair['scale']} {figure(pair['effect'])} [{figure(pair['low'])}, {figure(pair['high'])}]")

@@ -1,4 +1,4 @@
-"""A search as sentences, and its winners, suggestions and Pareto front as tables."""
+"""A search as sentences, and its winners and suggestions as tables."""
 
 from __future__ import annotations
 
@@ -7,36 +7,19 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from memsweep.config.schema.search import CHOICE, LOG_INT, LOG_UNIFORM, NONE, Domain
-from memsweep.report.analysis.search.searched import Searched, on_front
+from memsweep.config.schema.search import NONE
+from memsweep.report.analysis.search.searched import Searched
 from memsweep.report.analysis.search.winners import Winner, Worth, last_row
-from memsweep.report.naming.cells import ALL_CELLS, brief, last, settings_text
+from memsweep.report.naming.cells import ALL_CELLS, last, settings_text
 from memsweep.report.naming.numbers import figure, joined, number, with_interval
-from memsweep.report.rows.table import ALL, EXPORTED, NOTHING, SHOWN, Cell, Column, Table
+from memsweep.report.rows.table import ALL, EXPORTED, NOTHING, Cell, Column, Table
 from memsweep.search.suggestions import SuggestionRecord, SuggestionState
 from memsweep.stability.comparison.selection_bias import mean_gap
-
-_ALGORITHMS = {
-    "grid": "every combination of a grid",
-    "random": "random search",
-    "tpe": "Optuna's tree-structured Parzen estimator (tpe)",
-    "cma_es": "CMA-ES",
-    "gp": "a Gaussian process (gp)",
-    "nsga_ii": "NSGA-II",
-}
-_SCHEDULERS = {
-    NONE: "no suggestion is stopped early",
-    "asha": "asha stops the worse ones early",
-    "hyperband": "hyperband stops the worse ones early",
-    "median": "suggestions below the median of the others are stopped early",
-    "pbt": "the worst take over weights and settings of the best on the way (population-based training)",
-}
-_MOST_FRONT = 40
 
 
 def sentences(searched: Searched) -> list[str]:
     """The search and its cost, the states of its suggestions, and the values of its winners on fresh seeds."""
-    return [_what(searched), _cost(searched), *_endings(searched), *_gaps(searched)]
+    return [_what(searched), _cost(searched), _endings(searched), *_gaps(searched)]
 
 
 def winner_table(searched: Searched) -> Table[tuple[Winner, Worth]]:
@@ -45,19 +28,13 @@ def winner_table(searched: Searched) -> Table[tuple[Winner, Worth]]:
     ranks = ALL if any(winner.rank > 1 for winner in searched.winners) else EXPORTED
     objectives = ALL if len(searched.objectives) > 1 else EXPORTED
     columns: list[Column[tuple[Winner, Worth]]] = [
-        Column("cell", lambda row: searched.cells.name(row[0].cell), once=True, style="name"),
-        Column("rank", lambda row: row[0].rank, views=ranks, once=True),
+        Column("cell", lambda row: searched.cells.name(row[0].cell), style="name"),
+        Column("rank", lambda row: row[0].rank, views=ranks),
         Column("number", lambda row: row[0].member.suggestion.number, views=EXPORTED),
-        Column("settings", _settings, cell=_settings_cell, once=True, style=""),
+        Column("settings", lambda row: settings_text(row[0].member.suggestion.values), style=""),
         Column("objective", lambda row: row[1].objective, _words, views=objectives),
         Column("search value", lambda row: row[1].values.search, key="search"),
-        Column(
-            "fresh seeds [95 %]",
-            lambda row: row[1].values.confirmed,
-            cell=_confirmed_cell,
-            key="confirmed",
-            views=fresh,
-        ),
+        Column("fresh seeds [95 %]", lambda r: r[1].values.confirmed, cell=_confirmed, key="confirmed", views=fresh),
         Column("confirmed_low", lambda row: row[1].values.low if row[1].seeds else None, views=EXPORTED),
         Column("confirmed_high", lambda row: row[1].values.high if row[1].seeds else None, views=EXPORTED),
         Column("gap", lambda row: row[1].values.gap, cell=_gap_cell, views=fresh),
@@ -91,41 +68,22 @@ def suggestion_table(searched: Searched) -> Table[SuggestionRecord]:
         return row.identity if row is not None else None
 
     columns: list[Column[SuggestionRecord]] = [
-        _exported("search", lambda member: member.search),
-        _exported("cell", cell),
-        _exported("number", lambda member: member.suggestion.number),
+        Column("search", lambda member: member.search, views=EXPORTED),
+        Column("cell", cell, views=EXPORTED),
+        Column("number", lambda member: member.suggestion.number, views=EXPORTED),
         *(_keyed(field, lambda member: member.suggestion.values) for field in searched.history.space),
         *(_keyed(name, lambda member: _objectives(searched, member)) for name in searched.objectives),
-        _exported("steps", lambda member: member.steps),
-        _exported("state", lambda member: member.state.value),
-        _exported("rank", lambda member: member.rank or None),
-        _exported("identity", identity),
+        Column("steps", lambda member: member.steps, views=EXPORTED),
+        Column("state", lambda member: member.state.value, views=EXPORTED),
+        Column("rank", lambda member: member.rank or None, views=EXPORTED),
+        Column("identity", identity, views=EXPORTED),
     ]
     return Table("search", "Suggestions", searched.history.suggestions, columns)
 
 
-def front_table(searched: Searched) -> Table[tuple[str, SuggestionRecord]]:
-    """Of a search for several objectives: the members of each cell's Pareto front, at most 40 in all."""
-    rows = []
-    for cell in range(1 if searched.shared else len(searched.cells.values)):
-        name = ALL_CELLS if searched.shared else searched.cells.name(cell)
-        rows += [(name, member) for member in on_front(searched.of_cell(cell), searched.history.modes)]
-    columns: list[Column[tuple[str, SuggestionRecord]]] = [
-        Column("cell", lambda row: row[0], once=True, style="name"),
-        Column("suggestion", lambda row: row[1].suggestion.number),
-        *(_keyed(name, lambda row: _objectives(searched, row[1]), SHOWN) for name in searched.objectives),
-        Column("settings", lambda row: settings_text(row[1].suggestion.values), style=""),
-    ]
-    return Table("front", "Pareto front", rows[:_MOST_FRONT] if len(searched.objectives) > 1 else (), columns)
-
-
-def _exported(name: str, value: Callable[[Any], Any]) -> Column[Any]:
-    return Column(name, value, views=EXPORTED)
-
-
-def _keyed(name: str, values: Callable[[Any], Mapping[str, Any]], views: frozenset[str] = EXPORTED) -> Column[Any]:
+def _keyed(name: str, values: Callable[[Any], Mapping[str, Any]]) -> Column[Any]:
     """One of the values that a row has by name; empty where it has none."""
-    return Column(_words(name), lambda row: values(row).get(name), key=name, views=views)
+    return Column(name, lambda row: values(row).get(name), views=EXPORTED)
 
 
 def _objectives(searched: Searched, member: SuggestionRecord) -> dict[str, float]:
@@ -136,15 +94,7 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _settings(row: tuple[Winner, Worth]) -> str:
-    return settings_text(row[0].member.suggestion.values)
-
-
-def _settings_cell(row: tuple[Winner, Worth]) -> Cell:
-    return Cell(_settings(row), notes=((f"suggestion {row[0].member.suggestion.number}", ""),))
-
-
-def _confirmed_cell(row: tuple[Winner, Worth]) -> Cell:
+def _confirmed(row: tuple[Winner, Worth]) -> Cell:
     values = row[1].values
     return Cell(with_interval(values.confirmed, values.low, values.high) if row[1].seeds else NOTHING)
 
@@ -171,43 +121,17 @@ def gap_text(gap: float, search: float) -> str:
     return f"{share:.2g} % {word}" if share < 100 else f"{share:.0f} % {word}"
 
 
-def space_text(searched: Searched) -> str:
-    """``learning rate 0.0001 to 0.1 (logarithmic), activation: linear or tanh``."""
-    return "; ".join(f"{last(path)} {_domain(domain)}" for path, domain in searched.history.space.items())
-
-
-def _domain(domain: Domain) -> str:
-    if domain.kind == CHOICE:
-        text = f"one of {', '.join(map(brief, domain.values))}"
-    else:
-        text = f"{brief(domain.low)} to {brief(domain.high)}"
-        text += " (logarithmic)" if domain.kind in (LOG_UNIFORM, LOG_INT) else ""
-    if domain.when:
-        conditions = [f"{last(other)} is {' or '.join(map(brief, values))}" for other, values in domain.when.items()]
-        text += f", where {joined(conditions)}"
-    return text
-
-
 def _what(searched: Searched) -> str:
     history = searched.history
-    goals = joined([f"{'least' if m == 'min' else 'greatest'} {n.replace('_', ' ')}" for n, m in _goals(searched)])
-    total, searches = len(history.suggestions), len({member.search for member in history.suggestions})
-    where = f", {_each(searched)}" if searches > 1 else f", each in all {len(history.cells)} cells" * searched.shared
+    goals = zip(history.modes, history.objective, strict=True)
+    aims = joined([f"{'least' if mode == 'min' else 'greatest'} {_words(name)}" for mode, name in goals])
+    searches = len({member.search for member in history.suggestions})
+    where = f" in {searches} cells" if searches > 1 else f", each in all {len(history.cells)} cells" * searched.shared
+    early = "" if history.scheduler == NONE else f", with early stopping by {history.scheduler}"
     return (
-        f"Searched for the {goals} with {_ALGORITHMS.get(history.algorithm, history.algorithm)}: "
-        f"{_count(total, 'suggestion')}{where}, in {_count(history.rounds, 'round')}; "
-        f"{_SCHEDULERS.get(history.scheduler, history.scheduler)}."
+        f"Searched {joined([last(path) for path in history.space])} for the {aims} with {history.algorithm}{early}: "
+        f"{_count(len(history.suggestions), 'suggestion')}{where}, in {_count(history.rounds, 'round')}."
     )
-
-
-def _each(searched: Searched) -> str:
-    sizes = sorted(Counter(member.search for member in searched.history.suggestions).values())
-    many = f"{sizes[0]}" if sizes[0] == sizes[-1] else f"{sizes[0]} to {sizes[-1]}"
-    return f"{many} in each of {len(sizes)} cells"
-
-
-def _goals(searched: Searched) -> list[tuple[str, str]]:
-    return list(zip(searched.objectives, searched.history.modes, strict=True))
 
 
 def _cost(searched: Searched) -> str:
@@ -223,18 +147,11 @@ def _cost(searched: Searched) -> str:
     return f"{text}."
 
 
-def _endings(searched: Searched) -> list[str]:
+def _endings(searched: Searched) -> str:
     states = Counter(member.state for member in searched.history.suggestions)
-    words = {
-        SuggestionState.DONE: "trained to the end",
-        SuggestionState.STOPPED: "stopped early",
-        SuggestionState.DIVERGED: "diverged",
-        SuggestionState.FAILED: "failed",
-        SuggestionState.RUNNING: "still to end",
-    }
-    parts = [f"{states[state]} {word}" for state, word in words.items() if states[state]]
+    parts = [f"{states[state]} {state}" for state in SuggestionState if states[state]]
     text = f"Of the suggestions, {joined(parts)}." if parts else "Nothing has been suggested yet."
-    return [text + (" The search is not over." if states[SuggestionState.RUNNING] else "")]
+    return text + (" The search is not over." if states[SuggestionState.RUNNING] else "")
 
 
 def _gaps(searched: Searched) -> list[str]:

@@ -15,7 +15,6 @@ import pandas as pd
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import figure, number, show, slope_text
-from memsweep.stability.verdict.rule import SLOPE_LIMIT
 from memsweep.stability.verdict.slopes import Slope
 
 Row = TypeVar("Row")
@@ -25,17 +24,6 @@ ALL = frozenset({PAGE, TERMINAL, CSV})
 SHOWN = frozenset({PAGE, TERMINAL})
 EXPORTED = frozenset({CSV})
 NOTHING = "–"
-_GLYPH = (-1.0, 0.5)  # slopes that the small interval pictures span
-
-
-@dataclass(frozen=True)
-class Interval:
-    """Where a slope lies in its small picture, in percent of the picture's width; estimate None: not known."""
-
-    estimate: float | None
-    low: float
-    high: float
-    boundary: float
 
 
 @dataclass(frozen=True)
@@ -45,32 +33,19 @@ class Cell:
     Attributes:
         text: the value.
         tone: decides its colour: a verdict, an agreement, ``bad``; empty for plain text.
-        marked: whether the page draws the verdict's sign beside the text.
-        hint: an explanation, on pointing.
-        bound: why the errors behind a verdict are lower bounds, shown as a dagger; empty where they are exact.
-        notes: (text, tone) of small lines below, on the page.
-        items: a list in place of the text, on the page.
-        interval: a small picture below the text, on the page.
-        link: the anchor of the page that the text leads to.
         detail: heading and text that the page unfolds.
-        terminal: what a terminal writes, the longest form first; empty: the text.
+        shorter: what a terminal writes where the text does not fit, the longest form first.
     """
 
     text: str
     tone: str = ""
-    marked: bool = False
-    hint: str = ""
-    bound: str = ""
-    notes: tuple[tuple[str, str], ...] = ()
-    items: tuple[str, ...] = ()
-    interval: Interval | None = None
-    link: str = ""
     detail: tuple[str, str] | None = None
-    terminal: tuple[str, ...] = ()
+    shorter: tuple[str, ...] = ()
 
     def form(self, level: int) -> str:
         """What a terminal writes: the higher the level, the shorter."""
-        return self.terminal[min(level, len(self.terminal) - 1)] if self.terminal else self.text
+        forms = (self.text, *self.shorter)
+        return forms[min(level, len(forms) - 1)]
 
 
 @dataclass(frozen=True)
@@ -86,7 +61,6 @@ class Column(Generic[Row]):
         unit: behind the heading, in brackets.
         ends: whether values are a Spread or a Slope, whose ends are two more columns of the CSV file.
         views: where it is shown.
-        once: whether the page shows it in the first of several rows that agree in it and in such columns before it.
         optional: whether it is left out where no row has a value.
         varies: whether a terminal leaves it out where all rows agree, and says their value below the table.
         style: CSS class of its cells; ``name``: long, may be cut.
@@ -100,7 +74,6 @@ class Column(Generic[Row]):
     unit: str = ""
     ends: bool = False
     views: frozenset[str] = ALL
-    once: bool = False
     optional: bool = False
     varies: bool = False
     style: str = "nowrap"
@@ -132,13 +105,8 @@ class Column(Generic[Row]):
         return dict(zip(self.keys, (middle, value.low, value.high), strict=True))
 
 
-@dataclass(frozen=True)
-class Line:
-    """One row as a view shows it; ``first``: the first of several that agree in the leftmost column."""
-
-    cells: tuple[Cell, ...]
-    first: bool
-    anchor: str
+Line = tuple[Cell, ...]
+"""One row as a view shows it."""
 
 
 @dataclass(frozen=True)
@@ -147,12 +115,12 @@ class View:
 
     Attributes:
         columns: those that it shows.
-        groups: (heading, lines); one group without a heading where the table has none.
+        groups: heading -> lines; one group without a heading where the table has none.
         throughout: heading -> text of the columns left out because all rows agree.
     """
 
     columns: tuple[Column[Any], ...]
-    groups: tuple[tuple[str, tuple[Line, ...]], ...]
+    groups: Mapping[str, Sequence[Line]]
     throughout: Mapping[str, str]
 
 
@@ -164,7 +132,6 @@ class Table(Generic[Row]):
         name: stem of the CSV file.
         title: says what it holds.
         group: heading of the group that a row belongs to; rows of a group follow each other.
-        anchor: the place on the page that links to a row lead to.
     """
 
     name: str
@@ -172,7 +139,6 @@ class Table(Generic[Row]):
     rows: Sequence[Row]
     columns: Sequence[Column[Row]]
     group: Callable[[Row], str] | None = None
-    anchor: Callable[[Row], str] | None = None
 
     def view(self, where: str) -> View:
         """The table as the page or a terminal shows it."""
@@ -182,23 +148,10 @@ class Table(Generic[Row]):
         kept = [c for c in columns if not (c.optional and {*texts[c.name]} <= {"", NOTHING})]
         alike = [c for c in kept if where == TERMINAL and c.varies and len({*texts[c.name]}) == 1 < len(self.rows)]
         kept = [column for column in kept if column not in alike]
-        cells = list(zip(*(grid[column.name] for column in kept), strict=True))
         groups: dict[str, list[Line]] = {}
-        above: tuple[Cell, ...] = ()
-        for row, line in zip(self.rows, cells, strict=True):
-            lines = groups.setdefault(self.group(row) if self.group else "", [])
-            same = _same(kept, above, line) if lines and where == PAGE else 0
-            blank = tuple(Cell("") if i < same and kept[i].once else one for i, one in enumerate(line))
-            lines.append(
-                Line(
-                    blank,
-                    bool(lines) and not same and any(c.once for c in kept),
-                    self.anchor(row) if self.anchor else "",
-                )
-            )
-            above = line
-        throughout = {column.name: texts[column.name][0] for column in alike}
-        return View(tuple(kept), tuple((name, tuple(lines)) for name, lines in groups.items()), throughout)
+        for row, *line in zip(self.rows, *(grid[column.name] for column in kept), strict=True):
+            groups.setdefault(self.group(row) if self.group else "", []).append(tuple(line))
+        return View(tuple(kept), groups, {column.name: texts[column.name][0] for column in alike})
 
     def frame(self) -> pd.DataFrame:
         """The table as the CSV file holds it."""
@@ -216,24 +169,8 @@ def condition_columns(
         return Column(name, lambda row: condition(row)[name], views=EXPORTED)
 
     yield from map(exported, names)
-    named: dict[str, Any] = {"views": SHOWN, "once": True, "style": "name"}
-    yield Column("memory", lambda row: labels.memory(condition(row)), varies=True, **named)
-    yield Column("under", lambda row: labels.machine(condition(row)), **named)
-
-
-def slope_cell(slope: Slope) -> Cell:
-    """A slope with a picture of its 95 % interval, on an axis from -1 to 0.5; farther values are at the edge."""
-    first, last = _GLYPH
-
-    def place(value: float) -> float:
-        return round(100 * (min(max(value, first), last) - first) / (last - first), 1)
-
-    text = slope_text(slope)
-    if not slope.available or math.isnan(slope.high):
-        return Cell(text)
-    estimate = None if math.isnan(slope.estimate) else place(slope.estimate)
-    picture = Interval(estimate, place(slope.low), place(slope.high), place(SLOPE_LIMIT))
-    return Cell(text, interval=picture, terminal=(text, number(slope.estimate)))
+    yield Column("memory", lambda row: labels.memory(condition(row)), varies=True, views=SHOWN, style="name")
+    yield Column("under", lambda row: labels.machine(condition(row)), views=SHOWN, style="name")
 
 
 def spread_text(spread: Spread, digits: int = 3) -> str:
@@ -245,18 +182,7 @@ def spread_text(spread: Spread, digits: int = 3) -> str:
 
 def _cell(value: Any) -> Cell:
     if isinstance(value, Spread):
-        return Cell(text := spread_text(value), terminal=(text, figure(value.middle)))
+        return Cell(spread_text(value), shorter=(figure(value.middle),))
     if isinstance(value, Slope):
-        return Cell(text := slope_text(value), terminal=(text, number(value.estimate)))
+        return Cell(slope_text(value), shorter=(number(value.estimate),) if value.available else ())
     return Cell(figure(value) if isinstance(value, float) else show(value))
-
-
-def _same(columns: Sequence[Column[Any]], above: Sequence[Cell], cells: Sequence[Cell]) -> int:
-    """In how many columns from the left a line agrees with the one above, as far as they are shown once."""
-    same = 0
-    for i, column in enumerate(columns):
-        if column.once:
-            if above[i].text != cells[i].text:
-                break
-            same = i + 1
-    return same

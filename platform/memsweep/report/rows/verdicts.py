@@ -1,4 +1,4 @@
-"""Verdicts, their slopes and the fits that they rest on, as tables."""
+"""Verdicts and their slopes as tables."""
 
 from __future__ import annotations
 
@@ -12,21 +12,9 @@ import pandas as pd
 from memsweep.report.analysis.bounds import EXPLANATIONS, MARK
 from memsweep.report.analysis.findings import BALLS, Finding
 from memsweep.report.analysis.summary import MOVES
-from memsweep.report.naming.conditions import plain_value
 from memsweep.report.naming.labels import Labels
-from memsweep.report.naming.numbers import number, percent, show, slope_text
-from memsweep.report.rows.table import (
-    CSV,
-    EXPORTED,
-    NOTHING,
-    PAGE,
-    SHOWN,
-    Cell,
-    Column,
-    Table,
-    condition_columns,
-    slope_cell,
-)
+from memsweep.report.naming.numbers import number, percent, slope_text
+from memsweep.report.rows.table import CSV, EXPORTED, NOTHING, PAGE, SHOWN, Cell, Column, Table, condition_columns
 
 MANY = 12
 """Verdicts of one ball that can be read as a plain list."""
@@ -40,39 +28,25 @@ def moving(ball: str) -> str:
     return f"When {MOVES[ball]}"
 
 
-def reasons(finding: Finding) -> tuple[str, ...]:
+def reasons(finding: Finding) -> str:
     """Why the verdict is what it is, and that it rests on lower bounds of the error where it does."""
     bound = (f"errors: {EXPLANATIONS[finding.bound]}",) if finding.bound else ()
-    return (*finding.judgement.reasons, *bound)
-
-
-def verdict_cell(finding: Finding) -> Cell:
-    """The verdict as a word."""
-    judgement = finding.judgement
-    word, dagger = judgement.verdict.value, MARK if finding.bound else ""
-    return Cell(
-        text=word,
-        tone=word,
-        marked=True,
-        hint=judgement.verdict.explanation,
-        bound=EXPLANATIONS.get(finding.bound, ""),
-        notes=(("horizon-limited", ""),) if judgement.horizon_limited else (),
-        terminal=(f"{SIGNS[word]} {word}{dagger}",),
-    )
+    return "; ".join((*finding.judgement.reasons, *bound))
 
 
 def short_verdict_cell(finding: Finding) -> Cell:
-    """The verdict with the slope that it rests on, for tables of many."""
-    cell = verdict_cell(finding)
-    axis, slope = finding.deciding
-    sign, letter = f"{SIGNS[cell.text]}{MARK if cell.bound else ''}", _LETTERS[axis]
-    forms = (f"{sign} {letter} {slope_text(slope)}", f"{sign} {letter} {number(slope.estimate)}", sign)
+    """The verdict's sign with the slope that it rests on, for tables of many."""
+    word, (axis, slope) = finding.judgement.verdict.value, finding.deciding
+    sign, letter = SIGNS[word] + (MARK if finding.bound else ""), _LETTERS[axis]
     if not slope.available:
-        forms = (f"{sign} no slope", f"{sign} no slope", sign)
-    said = f"{axis} {slope_text(slope)}" if slope.available else slope_text(slope)
-    return Cell(
-        cell.text, cell.tone, True, cell.hint, cell.bound, notes=((said, "nowrap"), *cell.notes), terminal=forms
-    )
+        return Cell(f"{sign} no slope", word, shorter=(f"{sign} no slope", sign))
+    shorter = (f"{sign} {letter} {number(slope.estimate)}", sign)
+    return Cell(f"{sign} {letter} {slope_text(slope)}", word, shorter=shorter)
+
+
+def _verdict_cell(finding: Finding) -> Cell:
+    word = finding.judgement.verdict.value
+    return Cell(f"{SIGNS[word]} {word}{MARK if finding.bound else ''}", word)
 
 
 def verdict_columns(names: Sequence[str], labels: Labels) -> list[Column[Finding]]:
@@ -80,17 +54,12 @@ def verdict_columns(names: Sequence[str], labels: Labels) -> list[Column[Finding
     return [
         *condition_columns(names, labels),
         Column("ball", lambda f: f.ball, views=EXPORTED),
-        Column("verdict", lambda f: f.judgement.verdict.value, cell=verdict_cell),
-        *_slopes(lambda f: f.judgement.slope_horizon, lambda f: f.judgement.slope_width),
+        Column("verdict", lambda f: f.judgement.verdict.value, cell=_verdict_cell),
+        Column("slope in horizon", lambda f: f.judgement.slope_horizon, key="slope_horizon", ends=True),
+        Column("slope in width", lambda f: f.judgement.slope_width, key="slope_width", ends=True),
         Column("at error", lambda f: f.judgement.threshold, percent, key="threshold", unit="of L₀"),
         Column("deciding", lambda f: f.deciding[0], views=EXPORTED),
-        Column(
-            "reasons",
-            lambda f: "; ".join(reasons(f)),
-            cell=lambda f: Cell("", items=reasons(f)),
-            views=frozenset({PAGE, CSV}),
-            style="reasons",
-        ),
+        Column("reasons", reasons, views=frozenset({PAGE, CSV}), style="reasons"),
     ]
 
 
@@ -138,21 +107,25 @@ def _overview_column(memory: str) -> Column[Machine]:
 def slope_table(findings: Sequence[Finding], names: Sequence[str], labels: Labels) -> Table[tuple[Finding, float]]:
     """Every slope at every threshold, and the evidence that does not decide."""
     rows = [(finding, threshold) for finding in findings for threshold in finding.judgement.by_threshold]
-
-    def evidence(name: str, value: Any, **more: Any) -> Column[tuple[Finding, float]]:
-        return Column(name, lambda row: value(row[0]), once=True, **more)
-
-    columns = [
-        evidence("ball", lambda f: f.ball),
+    columns: list[Column[tuple[Finding, float]]] = [
+        Column("ball", lambda row: row[0].ball),
         *condition_columns(names, labels, lambda row: row[0].condition),
         Column("at error", lambda row: row[1], percent, key="threshold", unit="of L₀"),
-        *_slopes(lambda row: row[0].judgement.by_threshold[row[1]][1], lambda r: r[0].judgement.by_threshold[r[1]][0]),
-        evidence("growth of the error with width", lambda f: f.judgement.growth, key="growth", ends=True),
-        evidence("modulus", lambda f: f.judgement.modulus),
-        evidence("g(β₁)", lambda f: f.analytic_modulus, key="analytic_modulus"),
-        evidence("out of reach", lambda f: f.distance_bound, form=_share, key="out_of_reach"),
+        _slope_column("horizon", 1),
+        _slope_column("width", 0),
+        Column("growth of the error with width", lambda row: row[0].judgement.growth, key="growth", ends=True),
+        Column("modulus", lambda row: row[0].judgement.modulus),
+        Column("g(β₁)", lambda row: row[0].analytic_modulus, key="analytic_modulus"),
+        Column("out of reach", lambda row: row[0].distance_bound, _share, key="out_of_reach"),
     ]
     return Table("slopes", "Slopes at every threshold", rows, columns)
+
+
+def _slope_column(axis: str, place: int) -> Column[tuple[Finding, float]]:
+    def slope(row: tuple[Finding, float]) -> Any:
+        return row[0].judgement.by_threshold[row[1]][place]
+
+    return Column(f"slope in {axis}", slope, key=f"slope_{axis}", ends=True)
 
 
 def radii_table(findings: Sequence[Finding], names: Sequence[str]) -> pd.DataFrame:
@@ -160,52 +133,6 @@ def radii_table(findings: Sequence[Finding], names: Sequence[str]) -> pd.DataFra
     columns = ["identity", *names, "width", "horizon", "seed", "ball", *_RADII]
     parts = [finding.radii.assign(ball=finding.ball, **finding.condition) for finding in findings]
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
-
-
-@dataclass(frozen=True)
-class Fit:
-    """The trained seeds of a condition and horizon."""
-
-    condition: Mapping[str, Any]
-    horizon: Any
-    seeds: pd.DataFrame
-
-
-def fit_table(findings: Sequence[Finding], labels: Labels) -> Table[Fit]:
-    """The unperturbed error relative to the zero predictor, per horizon and width."""
-    rows = []
-    for finding in {finding.key: finding for finding in reversed(findings)}.values():
-        seeds = finding.radii.drop_duplicates(["width", "horizon", "seed"])
-        parts = seeds.groupby("horizon", dropna=False)
-        rows.append([Fit(finding.condition, plain_value(horizon), part) for horizon, part in parts])
-    widths = sorted({float(w) for fits in rows for fit in fits for w in fit.seeds["width"].dropna()})
-    columns: list[Column[Fit]] = [
-        *condition_columns((), labels),
-        Column("horizon", lambda fit: fit.horizon, show, views=SHOWN),
-        *(_fit_column(width) for width in widths),
-    ]
-    return Table("fit", "Error without perturbation", [fit for fits in reversed(rows) for fit in fits], columns)
-
-
-def _fit_column(width: float) -> Column[Fit]:
-    def cell(fit: Fit) -> Cell:
-        seeds = fit.seeds[fit.seeds["width"] == width]
-        if seeds.empty:
-            return Cell(NOTHING)
-        valid, count = int(seeds["valid"].astype(bool).sum()), len(seeds)
-        text = percent(float((seeds["error_at_zero"] / seeds["zero_loss"]).median()))
-        if valid == count:
-            return Cell(text)
-        return Cell(text, tone="bad", notes=((f"✗ {valid} of {count} seeds valid", ""),))
-
-    return Column(f"width {width:g}", lambda fit: fit.seeds, cell=cell, views=SHOWN)
-
-
-def _slopes(horizon: Any, width: Any) -> list[Column[Any]]:
-    def column(axis: str, slope: Any) -> Column[Any]:
-        return Column(f"slope in {axis}", slope, cell=lambda r: slope_cell(slope(r)), key=f"slope_{axis}", ends=True)
-
-    return [column("horizon", horizon), column("width", width)]
 
 
 def _share(value: float) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from memsweep.config.schema.canonical import flatten
 from memsweep.config.schema.search import GRID
 from memsweep.report.analysis.learning_rates import RATE
 from memsweep.report.analysis.search.winners import Winner, finished, tables_of, winners_of
@@ -31,14 +29,12 @@ class Searched:
         cells: their names.
         winners: by cell, then rank.
         fresh: whether winners were, or will be, retrained with seeds that were not used for the selection.
-        settings: identity of a stored row -> searched field -> the value that it trained with.
     """
 
     history: SearchHistory
     cells: Cells
     winners: tuple[Winner, ...]
     fresh: bool
-    settings: Mapping[str, Mapping[str, Any]]
 
     @property
     def objectives(self) -> tuple[str, ...]:
@@ -82,14 +78,7 @@ class Searched:
 def read_searched(study: Study, history: SearchHistory) -> Searched:
     """Put a search beside the results of its rows."""
     cells = Cells.of(history.cells, history.space)
-    winners = winners_of(study, history)
-    return Searched(history, cells, winners, bool(history.confirmed), _settings(study, history))
-
-
-def better(values: Sequence[float], mode: str) -> np.ndarray:
-    """The best of the first n, for each n; nan before anything is finite."""
-    known = np.where(np.isfinite(np.asarray(values, float)), values, np.nan)
-    return np.fmin.accumulate(known) if mode == "min" else np.fmax.accumulate(known)
+    return Searched(history, cells, winners_of(study, history), bool(history.confirmed))
 
 
 def on_front(members: Sequence[SuggestionRecord], modes: Sequence[str]) -> list[SuggestionRecord]:
@@ -122,15 +111,5 @@ def scan_of(study: Study, searched: Searched) -> Study | None:
 
 def _in_order(table: pd.DataFrame, identities: Sequence[str]) -> pd.DataFrame:
     """The rows trial by trial in this order, which is that of the cells; they were run in another."""
-    if "identity" not in table:
-        return table
     place = {identity: index for index, identity in enumerate(identities)}
     return table.iloc[np.argsort(table["identity"].map(place).to_numpy(int), kind="stable")]
-
-
-def _settings(study: Study, history: SearchHistory) -> dict[str, dict[str, Any]]:
-    settings = {}
-    for identity in {row.identity for member in history.suggestions for row in member.trials} & study.records.keys():
-        flat = flatten(study.records[identity]["config"])
-        settings[identity] = {path: flat[path] for path in history.space if path in flat}
-    return settings

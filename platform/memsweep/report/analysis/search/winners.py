@@ -73,10 +73,7 @@ def last_row(member: SuggestionRecord, cell: int) -> SearchTrial | None:
 def tables_of(study: Study, identities: Collection[str]) -> dict[str, pd.DataFrame]:
     """The rows of some trials in each of the study's tables."""
     wanted = set(identities)
-    return {
-        name: table[table["identity"].isin(wanted)] if "identity" in table else table
-        for name, table in study.tables.items()
-    }
+    return {name: table[table["identity"].isin(wanted)] for name, table in study.tables.items()}
 
 
 def finished(members: Sequence[SuggestionRecord]) -> dict[int, SuggestionRecord]:

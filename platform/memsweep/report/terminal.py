@@ -20,7 +20,7 @@ from memsweep.report.analysis.findings import Finding
 from memsweep.report.analysis.summary import NOT_ASKED, NOT_FINISHED
 from memsweep.report.naming.labels import Labels, field_name
 from memsweep.report.naming.numbers import clean, show
-from memsweep.report.rows.losses import BASELINE, alignment_sentences, has_baseline, rule_sentences
+from memsweep.report.rows.losses import BASELINE, has_baseline
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
 from memsweep.report.rows.table import TERMINAL, Line, Table, View
@@ -56,7 +56,6 @@ def report_text(contents: Contents, tables: Tables, *, width: int | None = None,
 
 
 def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
-    labels = contents.labels
     if contents.searched is not None and tables.winners is not None:
         yield from sentences(contents.searched)
         yield from ["", *table_parts(tables.winners, width), ""] if tables.winners.rows else [""]
@@ -73,9 +72,8 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     if tables.losses.rows:
         yield from ("", *table_parts(tables.losses, width))
         yield from ["", f"Medians over seeds [smallest, largest]. {BASELINE}"] if has_baseline(contents.losses) else []
-    rules = rule_sentences(contents.losses, labels, contents.rates)
-    for line in (*rules, *alignment_sentences(contents.alignment, labels)):
-        yield from ("", line)
+    if tables.alignment.rows:
+        yield from ("", "Gradients beside those of bptt:", *table_parts(tables.alignment, width))
 
 
 def _verdicts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
@@ -99,7 +97,7 @@ def _undecided(findings: Sequence[Finding], labels: Labels) -> Iterator[str]:
         yield ""
     for finding in undecided[:_MOST_REASONS]:
         name = f"{labels.memory(finding.condition)}, {labels.machine(finding.condition)}"
-        line = f"Inconclusive ({name}; ball {finding.ball}): {'; '.join(reasons(finding))}"
+        line = f"Inconclusive ({name}; ball {finding.ball}): {reasons(finding)}"
         yield textwrap.shorten(line, _LONGEST_REASON, placeholder=" …")
     if len(undecided) > _MOST_REASONS:
         yield f"{len(undecided) - _MOST_REASONS} more are inconclusive: their reasons are in the report."
@@ -118,15 +116,15 @@ def table_parts(table: Table[Any], width: int) -> Iterator[_Part]:
     widths = _shrunk(_widths(view, level, broken=broken), view, width)
     yield _grid(view, widths, [])
     left = _MOST_ROWS
-    for heading, lines in view.groups:
+    for heading, lines in view.groups.items():
         if heading and left:
             yield Text(clean(heading), style="bold")
         # rows that differ only in columns of the page are one line here
-        distinct = [*{tuple(cell.form(level) for cell in line.cells): line for line in lines}.values()][:left]
+        distinct = [*{tuple(cell.form(level) for cell in line): line for line in lines}.values()][:left]
         if distinct:
             yield _grid(view, widths, [_texts(line, level, _INDENT if heading else "") for line in distinct])
         left -= len(distinct)
-    if (more := sum(len(lines) for _, lines in view.groups) - _MOST_ROWS) > 0:
+    if (more := sum(map(len, view.groups.values())) - _MOST_ROWS) > 0:
         yield f"{more} more are in {table.name}.csv of the report."
     if view.throughout:
         yield from ("", _throughout(view.throughout))
@@ -145,7 +143,7 @@ def _grid(view: View, widths: Sequence[int], rows: Sequence[Sequence[Text]]) -> 
 
 def _texts(line: Line, level: int, indent: str) -> list[Text]:
     """The cells of a line in their colours."""
-    texts = [Text(clean(cell.form(level)), style=_STYLES.get(cell.tone, "")) for cell in line.cells]
+    texts = [Text(clean(cell.form(level)), style=_STYLES.get(cell.tone, "")) for cell in line]
     return [Text(indent).append_text(texts[0]), *texts[1:]]
 
 
@@ -155,10 +153,10 @@ def _throughout(values: Mapping[str, str]) -> str:
 
 def _widths(view: View, level: int, *, broken: bool) -> list[int]:
     """The letters that each column needs, with headings in one line or broken between words."""
-    indent = len(_INDENT) if any(heading for heading, _ in view.groups) else 0
+    indent = len(_INDENT) if any(view.groups) else 0
     widths = []
     for index, column in enumerate(view.columns):
-        texts = [line.cells[index].form(level) for _, lines in view.groups for line in lines]
+        texts = [line[index].form(level) for lines in view.groups.values() for line in lines]
         longest = max((cell_len(clean(text)) for text in texts), default=0) + (0 if index else indent)
         heading = column.heading.split() if broken else [column.heading]
         widths.append(max(longest, *map(len, heading)))

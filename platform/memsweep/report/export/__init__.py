@@ -1,1 +1,0 @@
-"""The report as files, put in place of the old one at once."""

@@ -1,1 +1,0 @@
-"""The HTML page: one file that needs neither network nor script."""
