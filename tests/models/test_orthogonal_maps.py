@@ -30,16 +30,6 @@ def orthogonal(width: int, seed: int, count: int = 1) -> Tensor:
     return torch.from_numpy(np.stack([random_orthogonal(width, rng) for _ in range(count)]))
 
 
-def test_only_the_strictly_upper_triangle_of_a_generator_counts() -> None:
-    generator = noise(3, 5, 5)
-    disturbed = generator.triu(1) + torch.full_like(generator, torch.nan).tril()
-    skew = triangle_skew(generator)
-    assert torch.equal(skew, -skew.mT)
-    assert torch.equal(skew.triu(1), generator.triu(1))
-    assert torch.equal(triangle_skew(disturbed), skew)
-    assert not gradient(rotated(exponential), generator, noise(3, 5, 5, seed=1)).tril().any()
-
-
 @pytest.mark.parametrize("width", [1, 2, 7, 32])
 def test_the_exponential_and_its_gradient_are_those_of_torch(width: int) -> None:
     generator, weight = noise(4, width, width) * SIZES, noise(4, width, width, seed=1)

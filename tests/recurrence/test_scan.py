@@ -86,15 +86,6 @@ def test_linear_scan_is_the_loop(dtype):
     )
 
 
-def test_complex_dense_linear_scan_is_the_loop():
-    drive = rand(2, 3, 20, 4, dtype=torch.complex128)
-    matrix = 0.3 * rand(2, 4, 4, seed=1, dtype=torch.complex128)
-    assert_equal_runs(
-        value_and_gradients(lambda x, a: scan(x, a, "linear", 0.2, 0.9), drive, matrix),
-        value_and_gradients(lambda x, a: loop(x, a, "linear", 0.2, 0.9), drive, matrix),
-    )
-
-
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 1, 9, 1), (2, 1, 1, 3), (1, 4, 2, 1)])
 @pytest.mark.parametrize("kind", ["diagonal", "dense"])
 def test_small_shapes(shape, kind):
@@ -186,18 +177,6 @@ def test_overflow_stays_in_its_row(kind, function, bad):
     others = torch.arange(5) != 2
     for one, two in zip(expected, found, strict=True):
         assert torch.equal(one[others], two[others])
-
-
-@pytest.mark.parametrize(("kind", "function"), [run[1:] for run in _runs()], ids=[run[0] for run in _runs()])
-def test_without_gradient_the_same_bits_and_nothing_kept(kind, function):
-    drive, matrix, _ = _arguments(kind, 4, 6, 9, 5)
-    live, weights = drive.clone().requires_grad_(), matrix.clone().requires_grad_()
-    with_graph = function(live, weights)
-    with torch.no_grad():
-        without = function(live, weights)
-    assert torch.equal(with_graph, without)
-    assert without.grad_fn is None
-    assert function(drive, matrix).grad_fn is None
 
 
 @given(size=st.integers(1, 20 * GRAIN), threads=st.integers(1, 12))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -183,19 +182,6 @@ def test_values_do_not_depend_on_the_rule(unit: str) -> None:
             found = stack.batched(name)
             assert torch.equal(found[0], loss)
             assert torch.equal(found[1], outputs)
-
-
-def test_infinite_states_stay_infinite_under_every_rule() -> None:
-    """A rule must not turn them into what is no number."""
-    stack = case(unit_config("rnn"), layers=1, norm="none", mixing="none")
-    for weight in stack.weights.values():
-        weight.abs_()  # so that no infinite numbers of both signs meet
-    stack.inputs[:, 2] = math.inf
-    _, true, _ = stack.batched("bptt")
-    _, found, _ = stack.batched("online_snap1")
-    assert true.isinf().any()
-    assert not true.isnan().any()
-    assert torch.equal(found, true)
 
 
 def test_a_model_is_as_before_when_the_learning_ends_or_fails() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from engine import trial
 from memsweep.config.schema.trial import RadiiConfig
-from memsweep.learning.ensemble.flat_layout import SLOTS
 from memsweep.outcome import Outcome
 from memsweep.stability.verdict.radius import stability_radii
 from memsweep.trial import program, run_pack, run_trial
@@ -55,16 +54,6 @@ def test_a_trial_has_the_same_bits_alone_in_a_pack_and_in_any_order(horizon, nor
         assert_same(run_trial(config), result)
     for result, again in zip(together, reversed(run_pack(trials[::-1])), strict=True):
         assert_same(result, again)
-
-
-def test_more_seeds_than_slots_change_nothing_for_the_first_ones():
-    small = {"steps": 3, "validate_every": 3}
-    perturbation = {"radii": RadiiConfig(from_=0.01, to=1.0, count=2), "starts": 0, "ascent_steps": 1}
-    few = run_trial(trial(training=small | {"seeds": 2}, perturbation=perturbation))
-    many = run_trial(trial(training=small | {"seeds": SLOTS + 3}, perturbation=perturbation))
-    kept = many.tables["curves"][many.tables["curves"]["seed"] < 2]
-    pd.testing.assert_frame_equal(few.tables["curves"], kept, check_exact=True)
-    assert many.tables["replicas"]["seed"].tolist() == list(range(SLOTS + 3))
 
 
 def test_trials_of_different_programs_are_not_packed():

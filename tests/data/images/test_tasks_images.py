@@ -160,14 +160,6 @@ def test_damage_inside_a_file_is_found_when_it_is_read(tmp_path: Path) -> None:
         images(tmp_path).draw(Stream(0, TRAIN), 0, 4)
 
 
-def test_a_cut_cifar_file_is_named(tmp_path: Path) -> None:
-    write_cifar(tmp_path / "cifar10")
-    path = tmp_path / "cifar10" / "data_batch_3.bin"
-    path.write_bytes(path.read_bytes()[:-1])
-    (sentence,) = IMAGES.Config(data="cifar10", folder=str(tmp_path)).problems()
-    assert f"{path} is damaged: 61459 bytes are no whole number of records of 3073 bytes" in sentence
-
-
 def test_a_study_without_its_files_is_refused_with_the_place_where_they_belong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -218,20 +218,6 @@ def test_images_of_paths_are_read_pixel_by_pixel(tmp_path: Path, size: int, hori
     assert dict(read) == written
 
 
-def test_an_image_is_read_when_it_is_drawn_and_not_before(tmp_path: Path) -> None:
-    folder = tmp_path / "pathfinder32" / HARD
-    pictures = write_pathfinder(folder)
-    first = next(iter(pictures))
-    for name in pictures:
-        if name != first:
-            (folder / name).unlink()
-    task = built("pathfinder", tmp_path)
-    assert not list(task.config.problems())
-    assert task.chance() == pytest.approx(np.log(2), rel=0.02)
-    with pytest.raises(ValueError, match=r"there is no image .*sample_\d+\.png, which the metadata name"):
-        everything(task, TRAIN)
-
-
 def test_an_image_cut_or_changed_anywhere_is_read_right_or_named(tmp_path: Path) -> None:
     folder = tmp_path / "pathfinder32" / HARD
     name, pixels = next(iter(write_pathfinder(folder, count=12).items()))
@@ -366,11 +352,6 @@ def test_too_few_to_hold_some_out_are_refused(name: str, tmp_path: Path) -> None
     write_pathfinder(tmp_path / "pathfinder32" / HARD, count=4)
     (sentence,) = registry.get(registry.TASK, name).Config(folder=str(tmp_path)).problems()
     assert "too few to hold a tenth of them out" in sentence
-
-
-def test_only_published_sizes_of_paths_are_allowed(tmp_path: Path) -> None:
-    (sentence,) = registry.get(registry.TASK, "pathfinder").Config(folder=str(tmp_path), size=48).problems()
-    assert sentence == "size is 48; published are 32, 64, 128, 256"
 
 
 # Identity

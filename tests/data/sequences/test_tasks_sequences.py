@@ -141,17 +141,6 @@ def test_an_empty_sequence_needs_a_symbol_that_ends_it() -> None:
     assert few(FewEnded).laid_out(empty).inputs[1].tolist() == [4, -1, -1, -1, -1]
 
 
-def test_a_split_is_disjoint_and_keeps_each_class_with_its_sequence() -> None:
-    everything = Sequences.of([[number, number % 7] * (number % 3) for number in range(400)], list(range(400)))
-    assert everything.symbols.dtype == np.uint16
-    kept, held_out = everything.split(30, Stream(0, "a split"))
-    assert len(kept) == 370
-    assert sorted([*kept.labels, *held_out.labels]) == list(range(400))
-    for part in (kept, held_out):
-        for sequence, label in zip(part, part.labels.tolist(), strict=True):
-            assert sequence.tolist() == [label, label % 7] * (label % 3)
-
-
 class TestShortPatterns(testing.TaskSuite):
     """The whole suite, without padding and with other numbers than the published ones."""
 
@@ -166,13 +155,3 @@ def test_bits_are_laid_out_as_published() -> None:
     for read, pattern in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
         assert read == [[*bits, 0] for bits in pattern] + [[0, 0, 0]] * 2 + [[0, 0, 1]] + [[0, 0, 0]] * 3
     assert batch.targets.unique().tolist() == [0, 1]
-
-
-def test_the_loss_of_bits_is_a_cross_entropy_of_two_classes() -> None:
-    task = COPYING(COPYING.Config(pattern_length=4, padding=1, bits=3))
-    batch = task.draw(Stream(0, TRAIN), 0, 6)
-    outputs = torch.from_numpy(np.random.default_rng(1).normal(size=(6, 10, 6)))
-    logits = outputs[:, 6:].reshape(6, 4, 3, 2)
-    wanted = cross_entropy(logits.movedim(-1, 1), batch.targets)
-    assert task.loss(outputs, batch).item() == pytest.approx(wanted.item(), rel=1e-12)
-    assert task.loss(outputs.index_fill(1, torch.arange(6), 9.0), batch) == task.loss(outputs, batch)

@@ -15,11 +15,9 @@ import pytest
 import torch
 
 from memsweep import registry
-from memsweep.config.load.study import load_study
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.api import Batch, Corpus, TextTask
-from memsweep.errors import ConfigError
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 from memsweep.sweep.planning.fingerprint import data_fingerprint
 from memsweep.sweep.planning.identity import identifying
@@ -108,14 +106,6 @@ def test_an_evaluation_batch_is_runs_of_windows_that_follow_each_other(tmp_path:
     if 2 * each <= (length - 1) // 9:
         behind = read(task, task.draw(Stream(0, name), 1, size))
         assert [window[0] for window in behind[::each]] == [window[-1] for window in windows[each - 1 :: each]]
-
-
-def test_a_short_part_has_fewer_runs_in_both_streams(tmp_path: Path) -> None:
-    """Five windows fit into the test part side by side, 12 into the validation part."""
-    task = text(tmp_path / "t", LETTERS * 10, horizon=4, validation_share=60 / 260, test_share=25 / 260)
-    assert [len(part) for part in task.corpus.parts.values()] == [175, 60, 25]
-    assert task.runs(100) == 5
-    assert [len(task.draw(Stream(0, name), 0, 100).inputs) for name in (VALIDATION, TEST)] == [10, 5]
 
 
 def test_chance_and_memoryless_loss_are_what_the_best_such_answers_pay_on_the_training_text(tmp_path: Path) -> None:
@@ -255,19 +245,6 @@ def test_treebank_files_that_do_not_do_are_named_when_the_config_is_checked(tmp_
     assert re.search(words, sentence), sentence
     with pytest.raises(ValueError, match=r"ptb|symbols"):  # and again at use, where nobody checked
         PTB(config).draw(Stream(0, TRAIN), 0, 4)
-
-
-def test_a_study_without_its_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MEMSWEEP_DATA", str(tmp_path / "here"))
-    study = tmp_path / "search_spaces" / "read.yaml"
-    study.parent.mkdir()
-    study.write_text("task: {name: ptb}\nmodel: {name: vanilla_rnn, width: 4}\n")
-    with pytest.raises(ConfigError, match=r"lacks train\.txt or ptb\.char\.train\.txt, valid\.txt or"):
-        load_study(str(study))
-    missing = tmp_path / "here" / "text.txt"
-    study.write_text(f"task: {{name: char_text, file: {missing}}}\nmodel: {{name: vanilla_rnn, width: 4}}\n")
-    with pytest.raises(ConfigError, match=f"there is no file {missing}"):
-        load_study(str(study))
 
 
 def test_content_is_identity_and_place_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

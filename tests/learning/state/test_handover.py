@@ -158,18 +158,6 @@ def test_a_pack_that_ended_early_leaves_states_that_others_can_join():
         assert_same(one, other)
 
 
-def test_replicas_of_one_trial_may_lie_in_several_ensembles():
-    """64 of the 70 fill the first ensemble, and in the other order it is others that do."""
-    options = {"seeds": 35, "steps": 6, "validate_every": 2, "batch_size": 2}
-    first, other = (with_training(config, **options) for config in (linear()[0], linear()[3]))
-    kept = [Held(), Held()]
-    run_pack([until(first, 2), until(other, 2)], RunOptions(end_states=kept))
-    results, at_step = begun([other, first], start_states=kept[::-1])
-    assert at_step == 2
-    for result, whole in zip(results, run_pack([other, first]), strict=True):
-        assert_same(result, whole)
-
-
 def test_the_prefix_is_what_the_steps_follow_from_and_nothing_else():
     (config, *_) = linear()
     here = prefix(until(config, 20), 20)

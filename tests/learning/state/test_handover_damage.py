@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import random
-from typing import Any
 
 import pytest
 import torch
@@ -16,7 +14,6 @@ from test_until import assert_same
 from engine import stacked
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import StoreError
-from memsweep.learning.state import checkpoint_file
 from memsweep.learning.state.warm_start import WarmStart
 from memsweep.learning.training.learner import Learner
 from memsweep.trial import RunOptions, TrialResult, run_pack
@@ -50,53 +47,6 @@ def test_a_damaged_state_is_refused(handed, caplog):
         assert loaded(config, data) == (0, False)
         (message,) = caplog.messages
         assert message.endswith("training starts from the beginning")
-
-
-def _spoilt(good: bytes) -> dict[str, Any]:
-    """States with good checksums that are not what this trial left."""
-    state = checkpoint_file.from_bytes(good, len(good))
-    found = {}
-
-    def put(name: str, path: tuple[str, ...], value: Any) -> None:
-        copied = copy.deepcopy(state)
-        *way, last = path
-        inner = copied
-        for key in way:
-            inner = inner[key]
-        if value is None:
-            del inner[last]
-        else:
-            inner[last] = value
-        found[name] = copied
-
-    weights = state["replicas"]["weights"]
-    put("another key", ("key",), "0" * 64)
-    put("no text as key", ("key",), 3)
-    put("step 0", ("step",), 0)
-    put("the last step", ("step",), 60)
-    put("a step between", ("step",), 25)
-    put("a step of another state", ("step",), 30)
-    put("a fraction of a step", ("step",), 20.0)
-    put("a name too many", ("more",), 1)
-    put("no replicas", ("replicas",), None)
-    put("a list of replicas", ("replicas",), [1])
-    put("a name missing", ("replicas", "optimizer.mean"), None)
-    put("a replica too many", ("replicas", "weights"), torch.cat([weights, weights[:1]]))
-    put("another type", ("replicas", "weights"), weights.float())
-    put("no tensor", ("replicas", "weights"), 1.0)
-    put("history cut", ("replicas", "train_losses"), state["replicas"]["train_losses"][:, :-1])
-    return found
-
-
-def test_a_state_of_another_form_is_refused_whole(handed, caplog):
-    config, good, whole = handed
-    for name, state in _spoilt(good).items():
-        caplog.clear()
-        assert loaded(config, checkpoint_file.to_bytes(state)) == (0, False), name
-        assert len(caplog.messages) == 1, name
-    (result,), at_step = begun([config], start_states=[Held(good[:-1])])
-    assert at_step == 0
-    assert_same(result, whole)
 
 
 @dataclasses.dataclass

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from test_store import make_record
 from torch import Tensor
 
 from engine import trial, whole
@@ -28,7 +26,6 @@ from memsweep.models.base import Signature
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.stability.results import TrialResult
 from memsweep.streams import TRAIN, Stream
-from memsweep.sweep.store.results import Store
 from memsweep.trial import run_trial
 
 STACK = ResidualStack.Config(width=3, features=3, layers=2)
@@ -114,13 +111,6 @@ def test_what_the_rules_are_known_to_do() -> None:
     assert (table(frozen, ALL)["cosine"] > 0.0).all()
 
 
-@pytest.mark.parametrize("training", [{"rule": "bptt"}, {"alignment_every": 0}])
-def test_nothing_is_compared_with_itself_or_unasked(training: dict[str, Any]) -> None:
-    result = run_trial(small(**training))
-    assert result.tables["alignment"].empty
-    assert not [name for name in result.summary if "cosine" in name or "norm_ratio" in name]
-
-
 def test_the_summary_holds_medians_over_replicas_of_means_over_steps() -> None:
     result = run_trial(small(seeds=3, steps=8))
     rows = result.tables["alignment"]
@@ -148,13 +138,3 @@ def compared(learner: Learner) -> list[Any]:
 
 
 # ---- stored
-
-
-def test_fields_of_the_comparison_are_the_columns_of_the_table(tmp_path: Path) -> None:
-    """A real result goes through the store."""
-    result, identity = run_trial(small()), "x"
-    tables = {name: frame.assign(identity=identity) for name, frame in result.tables.items()}
-    store = Store(tmp_path)
-    assert store.write(identity, make_record(identity), tables)
-    stored = store.tables(identity)["alignment"].drop(columns="identity")
-    pd.testing.assert_frame_equal(stored, result.tables["alignment"], check_dtype=False)

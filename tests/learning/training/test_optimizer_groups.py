@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
 import pytest
@@ -104,43 +103,10 @@ def test_groups_and_penalty_follow_torchs_parameter_groups(name: str) -> None:
 
 
 STACK = {"features": 3, "layers": 2}
-STANDARD = GroupConfig(factor=0.5, weight_decay=0.0)
 
 
 def stack(**fields: Any) -> Any:
     return registry.get(registry.MODEL, "residual_stack").Config(**{"width": 4} | STACK | fields)
-
-
-@pytest.mark.parametrize(
-    ("name", "published"), [("adamw", "standard"), ("adamw", "Bfast_and_decay"), ("rmsprop", "standard")]
-)
-def test_factors_of_units_follow_torchs_parameter_groups(name: str, published: str) -> None:
-    """Half the rate and no decay for what forgets; for what brings the input, too, or as for all others."""
-    groups = GroupsConfig(recurrent=STANDARD, input=STANDARD if published == "standard" else GroupConfig())
-    options = {"optimizer": name, "groups": groups, "schedule": "cosine", "steps": 6, "validate_every": 2}
-    training = TrainingConfig(**TRAINING | options | FIELDS[name])
-    ensemble, task_loss = started(stack(), seeds=1)
-    (learner,) = train([ensemble], task_loss, training)
-    found = ensemble.layout.named(learner.weights)
-    model = type(ensemble.model)(stack(), ensemble.model.signature, Stream(0, "initial weights").generator())
-    slow = ("nu", "theta", "gamma_log", *(("encoder_re", "encoder_im") if published == "standard" else ()))
-    ends = [f"{key}_l{layer}" for key in slow for layer in range(2)]
-    apart = [value for key, value in model.named_parameters() if key in ends]
-    assert len(apart) == len(ends)
-    rest = [value for key, value in model.named_parameters() if key not in ends]
-    kind = torch.optim.RMSprop if name == "rmsprop" else torch.optim.AdamW
-    own = {"alpha": training.alpha} if name == "rmsprop" else {"betas": (training.beta1, training.beta2)}
-    optimizer = kind([{"params": rest}, {"params": apart, "weight_decay": 0.0}], lr=0.02, weight_decay=0.03, **own)
-    for step in range(training.steps):
-        rate = 0.02 * 0.5 * (1.0 + math.cos(math.pi * step / training.steps))
-        for group, factor in zip(optimizer.param_groups, (1.0, 0.5), strict=True):
-            group["lr"] = factor * rate
-        batch = task_loss.task.draw(Stream(0, TRAIN), step, training.batch_size)
-        optimizer.zero_grad()
-        task_loss.task.loss(model(batch.inputs), batch).backward()
-        optimizer.step()
-    for key, value in model.named_parameters():
-        torch.testing.assert_close(found[key][0], value.detach(), rtol=1e-9, atol=1e-11)
 
 
 def test_a_factor_follows_the_learning_rate_of_replicas_and_of_turns() -> None:
@@ -207,16 +173,3 @@ def test_settings_that_would_do_nothing_are_refused(model: str, training: dict[s
     data = {"task": "linear_functional", "model": model, "training": training}
     with pytest.raises(ConfigError, match=words):
         config_from(TrialConfig, data, "a trial")
-
-
-def test_settings_that_are_used_are_taken() -> None:
-    groups = {"orthogonal": {"learning_rate": 0.1}, "triangle": {"weight_decay": 0.0}}
-    training = {"optimizer": "rmsprop", "alpha": 0.9, "clip": 0.0, "groups": groups}
-    found = config_from(TrialConfig, {"task": "linear_functional", "model": "nn_rnn", "training": training}, "a trial")
-    assert found.training.groups.triangle == GroupConfig(weight_decay=0.0)
-    training = {"groups": {"recurrent": {"factor": 0.5, "weight_decay": 0.0}, "input": {"factor": 2}}}
-    found = config_from(
-        TrialConfig, {"task": "linear_functional", "model": "residual_stack", "training": training}, "one"
-    )
-    assert found.training.groups.recurrent == STANDARD
-    assert found.training.groups.input == GroupConfig(factor=2.0)

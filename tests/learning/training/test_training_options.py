@@ -99,17 +99,6 @@ def test_plateaus_slow_training_down_and_end_it():
     assert float(learner.plateau.factor[0]) < 1e-2
 
 
-def test_the_kept_state_may_be_chosen_by_the_loss_alone():
-    found = {}
-    for select in ("objective", "loss"):
-        (ensemble,), task_loss = stacked([model_config(width=3)])
-        options = TRAINING | {"steps": 300, "learning_rate": 0.05, "amplitude_penalty": 1.0, "select": select}
-        (learner,) = train([ensemble], task_loss, TrainingConfig(**options | {"merge_redundant": False}))
-        found[select] = float(learner.best_loss[0])
-        assert found[select] >= min(float(valid[0]) for _, _, valid in learner.history) - 1e-12
-    assert found["loss"] < found["objective"]
-
-
 def test_an_interrupted_run_with_plateaus_and_a_fixed_set_ends_with_the_same_bits(tmp_path):
     options = TrainingConfig(
         **TRAINING | {"train_size": 48, "schedule": "plateau", "plateau_patience": 0, "checkpoint_every": 15}

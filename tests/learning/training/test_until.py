@@ -21,8 +21,7 @@ from memsweep.learning.training.schedule import merged_settings
 from memsweep.models.base import Part
 from memsweep.outcome import Outcome
 from memsweep.streams import TRAIN, Stream
-from memsweep.sweep.planning import cost
-from memsweep.trial import TrialResult, program, run_pack, run_trial
+from memsweep.trial import TrialResult, run_trial
 
 TRAINING = {"steps": 60, "batch_size": 16, "validation_size": 32, "validate_every": 5, "amplitude_penalty": 1e-2}
 
@@ -88,22 +87,6 @@ def test_a_trial_until_a_step_is_measured_and_says_that_it_was_stopped():
     assert whole.summary["validation_loss"] < part.summary["validation_loss"]
 
 
-def test_trials_of_other_ends_or_turns_have_programs_of_their_own_and_cost_what_they_train():
-    config = trial(training={"steps": 4000, "validate_every": 10})
-    part, turned = with_training(config, until=1000), with_training(config, turns=(turn(10),))
-    assert len({program(one) for one in (config, part, turned)}) == 3
-    training = [cost.seconds([dataclasses.replace(one, perturbation=_none())]) for one in (part, config)]
-    assert training[1] / training[0] == pytest.approx(4, rel=0.05)
-    for one in (part, turned):
-        assert trial_from_dict(to_dict(one)) == one
-    with pytest.raises(ValueError, match="different programs"):
-        run_pack([config, part])
-
-
-def _none() -> Any:
-    return dataclasses.replace(trial().perturbation, balls=())
-
-
 SETTINGS = {"learning_rate": 0.05, "weight_decay": 0.3, "clip": 0.02, "amplitude_penalty": 0.5, "margin_penalty": 2.0}
 
 
@@ -158,23 +141,6 @@ def test_the_best_state_is_judged_by_the_penalty_of_today():
     amplitudes = found.ensemble.layout.select(Part.ENCODER, Part.READOUT)
     squares = (found.best_weights[0] * amplitudes).square().sum()
     assert float(found.best[0]) == pytest.approx(float(found.best_loss[0] + 5.0 * squares), rel=1e-12)
-
-
-def test_the_validation_at_a_turn_is_by_the_settings_that_end_there():
-    """By a heavy penalty that begins there it would be no improvement, and with patience the end."""
-    found = learned(turns=(turn(20, amplitude_penalty=0.0),), amplitude_penalty=50.0, patience=1)
-    assert int(found.steps[0]) > 20
-
-
-def test_modes_are_merged_by_the_penalty_of_today():
-    """The best state is from before the turn: merging asks what it is worth now, not what it was then."""
-    late = {"turns": (turn(30, amplitude_penalty=0.0, learning_rate=0.05),), "amplitude_penalty": 2.0}
-    ending = {"learning_rate": 1e-9, "clip": 1e-9}
-    whole = learned(**late, **ending)
-    merged = learned(**late, **ending, merge_redundant=True, merge_tolerance=0.5)
-    assert float(whole.best_loss[0]) < 0.5 * float(whole.best[0])  # most of its worth is the penalty of today
-    assert float(merged.best[0]) <= 1.5 * float(whole.best[0])
-    assert not torch.equal(merged.best_weights, whole.best_weights)  # by its worth of then, no mode could be merged
 
 
 @pytest.mark.parametrize(

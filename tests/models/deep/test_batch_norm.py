@@ -12,7 +12,7 @@ from stack_reference import BatchNorm, Reference
 from test_checkpoints import Held
 from torch import Tensor
 
-from engine import noise, task_config, trial, whole
+from engine import noise, task_config, trial
 from memsweep import registry
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.config.schema.trial import TrialConfig
@@ -125,31 +125,6 @@ def test_an_interrupted_training_ends_with_the_same_bits() -> None:
     for name in ("weights", "best_weights", "best_loss"):
         assert torch.equal(getattr(resumed, name), getattr(whole, name))
     assert not torch.equal(statistics_of(ensemble, whole.weights), statistics_of(ensemble, ensemble.initial))
-
-
-def test_the_best_state_holds_the_statistics_of_its_step() -> None:
-    """Its loss, computed anew from the kept weights, is the one that was validated."""
-    ensemble, task_loss = started()
-    training = training_of(learning_rate=0.3)
-    (learner,) = train([ensemble], task_loss, training)
-    valid = task_loss.data(Stream(0, VALIDATION), 0, training.validation_size)
-    again = learner.losses(task_loss, whole(valid), learner.best_weights, learner.live)
-    assert torch.equal(again, learner.best_loss)
-    (shorter,) = train([ensemble], task_loss, dataclasses.replace(training, until=int(learner.best_step[0])))
-    expected = statistics_of(ensemble, shorter.weights)[0]
-    assert torch.equal(statistics_of(ensemble, learner.best_weights)[0], expected)
-
-
-def test_a_diverged_replica_keeps_its_statistics_and_leaves_the_others_alone() -> None:
-    ensemble, task_loss = started()
-    (whole,) = train([ensemble], task_loss, training_of())
-    broken = ensemble.layout.named(ensemble.initial)
-    broken["skip_l0"][1] = math.inf
-    other = dataclasses.replace(ensemble, initial=ensemble.layout.flat(broken))
-    (learner,) = train([other], task_loss, training_of())
-    assert learner.diverged.tolist() == [False, True]
-    assert torch.equal(learner.weights[0], whole.weights[0])
-    assert torch.equal(statistics_of(ensemble, learner.weights)[1], statistics_of(ensemble, ensemble.initial)[1])
 
 
 @pytest.mark.parametrize("ball", [RECURRENT, WEIGHTS, ALL])

@@ -87,15 +87,6 @@ def test_equals_torchs_modules(fields: dict[str, Any], training: bool) -> None:
             torch.testing.assert_close(ours[name][row], gradient, rtol=1e-9, atol=1e-10)
 
 
-def test_a_wide_affine_map_begins_as_flaxs() -> None:
-    """Variance 1 / inputs and nothing beyond two deviations of what was cut off; biases zero."""
-    weights = ResidualStack.initial(config(features=200, width=4), SIGNATURE, np.random.default_rng(0))
-    drawn = weights["gate_weight_l1"]
-    assert drawn.var() * 200 == pytest.approx(1.0, abs=0.02)
-    assert np.abs(drawn).max() * np.sqrt(200) == pytest.approx(2.0 / 0.8796, abs=0.01)
-    assert not weights["gate_bias_l1"].any()
-
-
 # ---- dropout
 
 
@@ -154,17 +145,6 @@ def test_masks_depend_neither_on_pieces_nor_on_length() -> None:
         torch.testing.assert_close(part, whole[:, start : start + 2], rtol=1e-12, atol=1e-13)
     model.first_row = 0
     assert not torch.allclose(model.outputs(weights, inputs[2:4]), whole[:, 2:4])
-
-
-def test_dropout_is_a_function_of_seed_and_step() -> None:
-    def answers(seeds: list[int], step: int) -> Tensor:
-        model, weights = in_training(seeds, step)
-        return model.outputs(weights, noise(6, 7, 2))
-
-    first = answers([1, 2, 3], 4)
-    assert torch.equal(answers([1, 2, 3], 4), first)
-    torch.testing.assert_close(answers([2, 1], 4), first[[1, 0]], rtol=1e-12, atol=1e-13)
-    assert not torch.allclose(answers([1], 5)[0], first[0])
 
 
 # ---- what is measured on a stack

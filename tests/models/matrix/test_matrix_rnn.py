@@ -203,21 +203,6 @@ def test_the_bound_of_a_linear_orthogonal_recurrence_is_its_gradient(kind: type[
         assert bound[0].tolist() == pytest.approx(expected, rel=1e-12)
 
 
-def test_rates_that_grow_without_limit_have_no_bound() -> None:
-    model = built(RNN, stair="exp_alpha")
-    assert model.gradient_bound(weights_of(model), 9) is None
-
-
-def test_trained_gains_are_as_many_as_the_task_has_steps() -> None:
-    for horizon in (1, 30):
-        signature = Signature(inputs=1, outputs=1, horizon=horizon)
-        drawn = RNN.initial(RNN.Config(stair="alpha"), signature, np.random.default_rng(0))
-        assert drawn["gains"].tolist() == [1.0] * horizon
-        rates = RNN.initial(RNN.Config(stair="exp_alpha"), signature, np.random.default_rng(0))["gains"]
-        assert rates.shape == (horizon,)
-        assert ((rates > 0) & (rates < 1)).all()
-
-
 def test_models_declare_what_the_optimizer_treats_apart() -> None:
     groups = {
         kind: {name: role.group for name, role in kind.roles(kind.Config()).items() if role.group is not Group.REST}
@@ -263,14 +248,6 @@ def kept(model: MatrixRNN, weights: dict[str, Tensor]) -> Tensor:
     """The matrix that has to stay orthogonal: V, or the basis P of V = P Theta P'."""
     with torch.no_grad():
         return model.basis(weights) if isinstance(model, NonNormalRNN) else model.matrix(weights)
-
-
-def test_the_polar_factor_keeps_its_determinant_of_either_sign() -> None:
-    signs = {
-        float(torch.linalg.det(model.matrix(weights_of(model)))[0].sign())
-        for model in (built(OrthogonalRNN, seed) for seed in range(8))
-    }
-    assert signs == {1.0, -1.0}
 
 
 def test_eigenvalues_are_told_where_small_states_obey_the_matrix() -> None:

@@ -12,10 +12,7 @@ from torch import Tensor, nn
 
 from engine import noise, weights_of, with_random
 from memsweep import registry
-from memsweep.config.schema.training import TrainingConfig
 from memsweep.learning.ensemble.replicas import Replica, build, stability_margin
-from memsweep.learning.loop import train
-from memsweep.learning.loss.carried import task_loss_for
 from memsweep.models.base import Signature
 from memsweep.models.matrix.vanilla_rnn import VanillaRNN
 from memsweep.stability.memory_function import memory_function, step_memory
@@ -204,35 +201,6 @@ def test_dropout_is_a_function_of_seed_and_step() -> None:
     assert not torch.allclose(answers([1], 5)[0], first[0])
 
 
-def test_copies_of_a_replica_drop_alike() -> None:
-    built, weights = in_training([1, 2], 0)
-    copies = {name: value.unsqueeze(1).expand(-1, 3, *value.shape[1:]) for name, value in weights.items()}
-    together = built.outputs(copies, noise(6, 15, 2))
-    built.start_step([1, 2], 0)
-    alone = built.outputs(weights, noise(6, 15, 2))
-    torch.testing.assert_close(together, alone.unsqueeze(1).expand_as(together), rtol=1e-13, atol=1e-14)
-    assert not torch.allclose(alone[0], alone[1])
-
-
-def test_dropout_in_a_training_run() -> None:
-    """The whole loop: other masks than none, the same ones again, and each replica its own whatever its company."""
-    task_class = registry.get(registry.TASK, "linear_functional")
-    task = task_class(task_class.Config(horizon=10))
-    training = TrainingConfig(seeds=2, steps=3, batch_size=8, validation_size=8, validate_every=3)
-
-    def trained(seeds: list[int], dropout: float) -> Tensor:
-        chosen = config(layers=2, dropout=dropout, width=3)
-        replicas = [Replica(0, chosen, seed, 0.01) for seed in seeds]
-        ensembles = build(VanillaRNN, replicas, Signature(1, 1, 10), torch.float64, None)
-        (learner,) = train(ensembles, task_loss_for([task], False, torch.float64), training)
-        return learner.weights
-
-    both = trained([0, 1], 0.5)
-    assert torch.equal(trained([0, 1], 0.5), both)
-    torch.testing.assert_close(trained([1], 0.5)[0], both[1], rtol=1e-9, atol=1e-10)
-    assert not torch.allclose(trained([0, 1], 0.0), both, atol=1e-4)
-
-
 # ---- memory and stability
 
 
@@ -258,15 +226,6 @@ def test_the_memory_of_a_tanh_rnn_decays_exponentially() -> None:
     assert large[20] < 0.1 * small[20]
 
 
-def test_eigenvalues_of_all_layers_and_directions() -> None:
-    built = model(config(layers=2, bidirectional=True, initialization="published"))
-    found = built.eigenvalues(weights_of(built))
-    assert found.shape == (1, 20)
-    matrices = [value.numpy() for name, value in built.state_dict().items() if name.startswith("weight_hh")]
-    expected = np.sort(np.abs(np.concatenate([np.linalg.eigvals(matrix) for matrix in matrices])))
-    np.testing.assert_allclose(found[0].abs().sort().values, expected, rtol=1e-10)
-
-
 def test_the_margin_and_its_gradient() -> None:
     """Of complex eigenvalues: by finite differences, and nan for weights that are not finite."""
     chosen = config(initialization="published")
@@ -279,18 +238,6 @@ def test_the_margin_and_its_gradient() -> None:
     assert torch.autograd.gradcheck(lambda weights: stability_margin(ensemble, weights), flat)
     broken = torch.cat([ensemble.initial[:1], torch.full_like(ensemble.initial[:1], torch.inf)])
     assert stability_margin(ensemble, broken).isnan().tolist() == [False, True]
-
-
-def test_spread_starts_with_all_time_scales_in_every_layer() -> None:
-    drawn = VanillaRNN.initial(config(width=8, layers=2), Signature(1, 1, 400), np.random.default_rng(0))
-    for layer in range(2):
-        matrix = drawn[f"weight_hh_l{layer}"]
-        np.testing.assert_allclose(matrix, matrix.T, atol=1e-15)
-        rates = -np.log(np.linalg.eigvalsh(matrix))
-        assert 1 / 401 < rates.min() < 400**-0.8
-        assert 400**-0.2 < rates.max() < 1.0
-        assert np.abs(matrix - np.diag(np.diagonal(matrix))).max() > 0.05
-    assert not np.array_equal(drawn["weight_hh_l0"], drawn["weight_hh_l1"])
 
 
 # ---- gauge and configs

@@ -15,7 +15,6 @@ from engine import noise, weights_of, with_random
 from memsweep import registry
 from memsweep.learning.ensemble.flat_layout import slots
 from memsweep.learning.ensemble.replicas import Replica, build
-from memsweep.learning.training import pruning
 from memsweep.models.base import Signature, as_linear
 from memsweep.models.modal.dense_rnn import DenseRNN
 from memsweep.models.modal.diagonal_rnn import DiagonalRNN
@@ -168,32 +167,6 @@ def test_outputs_are_those_of_the_recurrence(fields: dict[str, Any], activation:
     np.testing.assert_allclose(built(inputs).detach().numpy(), by_hand(built, inputs), rtol=1e-10, atol=1e-11)
 
 
-def test_a_bounded_state_moves_by_at_most_dt_a_step() -> None:
-    """The activation acts on the increment: what tells this recurrence from an Elman network."""
-    built = model(config(activation="hardtanh", dt=0.25, width=1), Signature(1, 1, 30))
-    with torch.no_grad():
-        built.get_parameter("readout_weight").fill_(1.0)
-    moved = built(100.0 * torch.ones(1, 30, 1).double()).detach().diff(dim=1).abs()
-    assert moved.max() <= 0.25 + 1e-12
-    assert float(moved[0, 0]) == pytest.approx(0.25)
-
-
-@pytest.mark.parametrize("fields", [{}, {"normalize": True}, FREE, {**FREE, "dt": 0.3}])
-def test_the_response_is_that_of_the_dense_matrix(fields: dict[str, Any]) -> None:
-    """c A^s u, with A built densely and multiplied out."""
-    built = model(config(**fields))
-    increment, gain, weights = dense(built)
-    step = np.eye(5) + built.config.dt * increment
-    found = built.response(weights_of(built), 30)
-    power, drift = np.eye(5), weights["readout_bias"].copy()
-    for lag in range(30):
-        answers = weights["readout_weight"] @ power @ gain
-        drift = drift + answers @ weights["encoder_bias"]
-        np.testing.assert_allclose(found.kernel[0, :, :, lag], answers @ weights["encoder_weight"], atol=1e-12)
-        np.testing.assert_allclose(found.drift[0, :, lag], drift, atol=1e-12)
-        power = step @ power
-
-
 @pytest.mark.parametrize("fields", [{}, {"normalize": True, "dt": 0.5}, {"activation": "linear", "dt": 2.0}])
 def test_orthogonal_and_linear_is_a_diagonal_rnn_in_other_axes(fields: dict[str, Any]) -> None:
     built = model(config(**fields))
@@ -206,19 +179,6 @@ def test_orthogonal_and_linear_is_a_diagonal_rnn_in_other_axes(fields: dict[str,
     torch.testing.assert_close(built.eigenvalues(weights_of(built)), diagonal.eigenvalues(modal), rtol=0, atol=0)
     inputs = noise(4, 30, 2)
     torch.testing.assert_close(built(inputs).unsqueeze(0), diagonal.outputs(modal, inputs), rtol=1e-11, atol=1e-12)
-
-
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("dt", [1.0, 0.3])
-def test_a_free_basis_that_is_orthogonal_is_an_orthogonal_one(dt: float, activation: str) -> None:
-    kept = model(config(discretization="euler", dt=dt, activation=activation))
-    free = model(config(**FREE, dt=dt, activation=activation))
-    weights = weights_of(kept)
-    free.load_state_dict({name: value[0] for name, value in weights.items()} | {"basis": rotation(weights["basis"])[0]})
-    inputs = noise(4, 30, 2)
-    torch.testing.assert_close(kept(inputs), free(inputs), rtol=1e-11, atol=1e-12)
-    ascending = kept.eigenvalues(weights).sort().values
-    torch.testing.assert_close(free.eigenvalues(weights_of(free)), ascending, rtol=1e-12, atol=1e-13)
 
 
 def test_the_published_code_in_two_steps() -> None:
@@ -268,56 +228,6 @@ def test_padding_never_moves() -> None:
     assert not named["basis"][0, :, 5:].any()
     assert not named["recurrent_weight"][0, 5:].any()
     assert named["basis"][0, :5, :5].any()
-
-
-@pytest.mark.parametrize("activation", ["linear", "tanh"])
-def test_halves_of_one_mode_are_that_mode(activation: str) -> None:
-    """Merging a silent mode into another leaves a linear model what it was, whatever the basis; a tanh one nearly."""
-    chosen = config(width=4, activation=activation)
-    (ensemble,) = build(DenseRNN, [Replica(0, chosen, 0, 0.01)], Signature(1, 1, 20), torch.float64, slots)
-    modal = ensemble.model.modal(ensemble.layout.named(ensemble.initial))
-    modal["encoder_weight"][:, 2] = 0.0
-    modal["readout_weight"][..., 2] = 0.0
-    weights = ensemble.layout.flat(ensemble.model.modal(modal, inverse=True))
-    order = pruning.by_amplitude(ensemble, weights)
-    assert order[0, 4] == 2  # after the padding, the weakest
-    merged = pruning.merge(ensemble, weights, order[:, 4], order[:, -1])
-    assert pruning.modes(ensemble) == 8
-    inputs = 1e-3 * noise(3, 20, 1)
-    before, after = (ensemble.model.outputs(ensemble.layout.named(w), inputs)[0] for w in (weights, merged))
-    torch.testing.assert_close(after, before, rtol=0, atol=1e-15 if activation == "linear" else 1e-7)
-    rates = ensemble.layout.named(merged)["recurrent_weight"][0]
-    assert rates[2] == rates[order[0, -1]]
-
-
-def test_the_gauge_is_balanced_in_the_modes_and_not_in_the_units() -> None:
-    built = model(config())
-    scale = torch.tensor([0.01, 0.3, 1.0, 5.0, 100.0]).double()
-    modal = built.modal(weights_of(built))
-    moved = built.modal(
-        modal
-        | {
-            "encoder_weight": modal["encoder_weight"] * scale[:, None],
-            "encoder_bias": modal["encoder_bias"] * scale,
-            "readout_weight": modal["readout_weight"] / scale,
-        },
-        inverse=True,
-    )
-    balanced, again = built.balanced(weights_of(built)), built.balanced(moved)
-    for name, value in balanced.items():
-        torch.testing.assert_close(again[name], value, rtol=1e-9, atol=1e-11)
-    encoder, readout = balanced["encoder_weight"][0].norm(dim=-1), balanced["readout_weight"][0].norm(dim=-2)
-    assert not torch.allclose(encoder, readout, rtol=1e-3)
-
-
-@pytest.mark.parametrize("silent", ["encoder_weight", "readout_weight"])
-@pytest.mark.parametrize("fields", [{}, FREE])
-def test_a_silent_model_has_a_gauge(fields: dict[str, Any], silent: str) -> None:
-    built = model(config(**fields))
-    weights = weights_of(built) | {silent: torch.zeros_like(weights_of(built)[silent])}
-    balanced = built.balanced(weights)
-    assert all(torch.isfinite(value).all() for value in balanced.values())
-    torch.testing.assert_close(built.response(balanced, 9).drift, built.response(weights, 9).drift)
 
 
 # ---- initial weights and configs

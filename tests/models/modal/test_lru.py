@@ -12,9 +12,6 @@ from scipy import stats
 from torch import Tensor
 
 import engine
-from memsweep.learning.ensemble.flat_layout import slots
-from memsweep.learning.ensemble.replicas import Replica, build, stability_margin
-from memsweep.learning.training import pruning
 from memsweep.models.base import Signature
 from memsweep.models.modal.lru import LRU
 from memsweep.testing import ModelSuite
@@ -197,59 +194,6 @@ def test_gamma_keeps_the_state_at_unit_variance(gamma: str) -> None:
             made.readout_im[1, mode] = -1.0  # Im h
             power[mode] = made(noise)[:, 100:].square().sum(-1).mean()
     torch.testing.assert_close(power, torch.ones(5).double(), rtol=0.05, atol=0)
-
-
-@pytest.mark.parametrize("fields", KINDS)
-def test_one_gauge_for_all_scales(fields: dict[str, Any]) -> None:
-    made = model(config(**fields))
-    weights = engine.weights_of(made)
-    scale = torch.tensor([0.01, 1.0, 7.0, 300.0]).double()
-    inward = scale
-    moved = dict(weights)
-    if "gamma_log" in weights:
-        own = torch.tensor([3.0, 0.2, 1.0, 9.0]).double()
-        moved["gamma_log"] = weights["gamma_log"] + own.log()
-        inward = scale / own
-    moved |= {name: weights[name] * inward[:, None] for name in ("encoder_re", "encoder_im")}
-    moved |= {name: weights[name] * inward for name in ("bias_re", "bias_im")}
-    moved |= {name: weights[name] / scale for name in ("readout_re", "readout_im")}
-    balanced, again = made.balanced(weights), made.balanced(moved)
-    for name, value in balanced.items():
-        torch.testing.assert_close(again[name], value, rtol=1e-9, atol=1e-12)
-    encoder = torch.cat([balanced["encoder_re"], balanced["encoder_im"]], -1).norm(dim=-1)
-    readout = torch.cat([balanced["readout_re"], balanced["readout_im"]], -2).norm(dim=-2)
-    torch.testing.assert_close(encoder, readout, rtol=1e-10, atol=0)
-    before, after = made.response(moved, 30), made.response(balanced, 30)
-    torch.testing.assert_close(after.kernel, before.kernel, rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(after.drift, before.drift, rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("fields", KINDS)
-def test_padded_modes_are_silent_and_a_merged_one_changes_nothing(fields: dict[str, Any]) -> None:
-    replicas = [Replica(0, config(**fields | {"width": width}), seed, 0.01) for seed, width in enumerate((2, 3))]
-    signature = Signature(1, 1, 12)
-    (ensemble,) = build(LRU, replicas, signature, torch.float64, slots)
-    for row, replica in enumerate(replicas):
-        alone = LRU(replica.model, signature)
-        named = ensemble.layout.named(ensemble.initial)
-        assert alone.config.width < ensemble.layout.width
-        alone.load_state_dict(
-            {name: named[name][row][tuple(map(slice, value.shape))] for name, value in alone.state_dict().items()}
-        )
-        expected = alone.response(engine.weights_of(alone), 12).kernel[0]
-        together = ensemble.model.response(named, 12).kernel[row]
-        torch.testing.assert_close(together, expected, rtol=1e-12, atol=1e-14)
-        margin = stability_margin(ensemble, ensemble.initial)[row]
-        torch.testing.assert_close(margin, 1.0 - alone.eigenvalues(engine.weights_of(alone)).abs().max())
-    named["readout_re"][1, :, 1], named["readout_im"][1, :, 1] = 0.0, 0.0
-    weights = ensemble.layout.flat(named)
-    rows = torch.zeros(ensemble.rows, dtype=torch.long)
-    assert pruning.by_amplitude(ensemble, weights)[1, -3] == 1
-    merged = pruning.merge(ensemble, weights, rows + 1, rows + 2)
-    before, after = (ensemble.model.response(ensemble.layout.named(w), 12) for w in (weights, merged))
-    assert not torch.equal(weights[1], merged[1])
-    torch.testing.assert_close(after.kernel[1], before.kernel[1], rtol=1e-12, atol=1e-13)
-    torch.testing.assert_close(after.drift[1], before.drift[1], rtol=1e-12, atol=1e-13)
 
 
 class TestTrainedGamma(ModelSuite):

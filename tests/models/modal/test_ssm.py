@@ -16,7 +16,7 @@ from memsweep.learning.ensemble.flat_layout import slots
 from memsweep.learning.ensemble.replicas import Replica, build
 from memsweep.learning.training import pruning
 from memsweep.models.affine import composed, equalized
-from memsweep.models.base import Part, Signature
+from memsweep.models.base import Signature
 from memsweep.models.modal.ssm import SSM
 from memsweep.testing import ModelSuite
 
@@ -79,16 +79,6 @@ def test_outputs_are_the_recurrence(form: str, basis: str, activation: str) -> N
     weights = arrays(made)
     expected = np.stack([brute(settings, weights, np.exp(weights["recurrent_weight"]), x) for x in inputs])
     np.testing.assert_allclose(made(torch.from_numpy(inputs)).detach().numpy(), expected, rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.parametrize("activation", ["linear", "tanh"])
-def test_normalized_states_and_softplus_rates(activation: str) -> None:
-    settings = config("softplus", activation=activation, normalize=True)
-    made = model(settings)
-    inputs = np.random.default_rng(3).standard_normal((9, 2))
-    weights = arrays(made)
-    expected = brute(settings, weights, np.log1p(np.exp(weights["recurrent_weight"])), inputs)
-    np.testing.assert_allclose(made(torch.from_numpy(inputs[None]))[0].detach().numpy(), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("form", "basis"), FORMS)
@@ -155,33 +145,6 @@ def test_the_published_start() -> None:
         assert np.abs(weights[name.replace("weight", "bias")]).max() <= bound
     distinct = {weights[f"{name}_weight_l{layer}"].tobytes() for name in ("before", "after") for layer in range(2)}
     assert len(distinct) == 4
-
-
-@pytest.mark.parametrize(("form", "basis"), FORMS[1:])
-def test_one_gauge_for_all_scales(form: str, basis: str) -> None:
-    made = model(config(form=form, basis=basis))
-    weights = engine.weights_of(made)
-    moved = weights | {
-        "encoder_weight": weights["encoder_weight"] * 30.0,
-        "encoder_bias": weights["encoder_bias"] * 30.0,
-    }
-    if form == "mlp":
-        moved |= {name: weights[name] * 30.0 for name in ("before_bias_l0", "before_bias_l1", "after_bias_l0")}
-        moved["after_bias_l1"] = weights["after_bias_l1"] * 60.0
-        moved["after_weight_l1"] = weights["after_weight_l1"] * 2.0
-        moved["readout_weight"] = weights["readout_weight"] / 60.0
-    else:
-        moved["readout_weight"] = weights["readout_weight"] / 30.0
-    balanced, again = made.balanced(weights), made.balanced(moved)
-    sizes = []
-    for name, value in balanced.items():
-        torch.testing.assert_close(again[name], value, rtol=1e-10, atol=1e-12)
-        if SSM.roles(made.config)[name].part in (Part.ENCODER, Part.READOUT):
-            sizes.append(value.norm())
-    torch.testing.assert_close(torch.stack(sizes), sizes[0].expand(len(sizes)), rtol=1e-12, atol=0)
-    before, after = made.response(weights, 30), made.response(balanced, 30)
-    torch.testing.assert_close(after.kernel, before.kernel, rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(after.drift, before.drift, rtol=1e-10, atol=1e-12)
 
 
 def test_maps_with_a_dead_one_keep_their_scales() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -12,7 +11,7 @@ import scipy.linalg
 import torch
 from torch import Tensor, nn
 
-from engine import noise, trial, weights_of, with_random
+from engine import noise, weights_of, with_random
 from memsweep import registry
 from memsweep.models.base import Signature
 from memsweep.models.parameterizations.base import build
@@ -20,7 +19,6 @@ from memsweep.models.parameterizations.maps import Best, Direct, Relu
 from memsweep.models.stable_ssm.layer import causal_convolution, discretized, kernel, layer_norm
 from memsweep.models.stable_ssm.model import StableSSM
 from memsweep.testing import ModelSuite
-from memsweep.trial import run_trial
 from paths import ROOT
 
 registry.discover(ROOT)
@@ -222,17 +220,6 @@ def test_outputs_are_those_of_the_recurrence(fields: dict[str, Any]) -> None:
     torch.testing.assert_close(built(inputs), by_hand(built, inputs), rtol=1e-10, atol=1e-11)
 
 
-def test_gradients_of_the_whole_model() -> None:
-    built = model(config(Best.Config(), width=2, state_size=4, layers=2, initialization="spread"), Signature(1, 1, 6))
-    names, inputs = list(weights_of(built)), noise(2, 6, 1)
-    values = [weight.requires_grad_() for weight in weights_of(built).values()]
-
-    def answers(*weights: Tensor) -> Tensor:
-        return built.outputs(dict(zip(names, weights, strict=True)), inputs)
-
-    assert torch.autograd.gradcheck(answers, values)
-
-
 @pytest.mark.parametrize("name", PARAMETERIZATIONS)
 @pytest.mark.parametrize("scheme", ["published", "spread"])
 def test_every_parameterization_starts_with_decaying_kernels(name: str, scheme: str) -> None:
@@ -248,23 +235,6 @@ def test_every_parameterization_starts_with_decaying_kernels(name: str, scheme: 
     assert answers[500:].max() < 1e-3 * answers[:100].max()
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in PARAMETERIZATIONS if build(default_of(name)).modulus(1e-6) < math.inf]
-)
-def test_no_weight_of_a_stable_parameterization_leaves_the_unit_circle(name: str) -> None:
-    built = model(config(default_of(name)))
-    raw = torch.linspace(-15.0, 15.0, 12, dtype=torch.float64).reshape(1, 3, 4)
-    sizes = built.eigenvalues(weights_of(built) | {"raw_rate_l0": raw}).abs()
-    assert (sizes < 1.0).all()
-
-
-def test_a_small_push_makes_direct_grow() -> None:
-    built = model(config(Direct.Config()))
-    weights = weights_of(built)
-    pushed = built.eigenvalues(weights | {"raw_rate_l0": weights["raw_rate_l0"] - 0.6}).abs()
-    assert (pushed > 1.0).all()
-
-
 def test_with_relative_frequencies_a_shift_of_exp_dilates_time() -> None:
     """dt A becomes e^s dt A, rotation and all; a free frequency stays and turns more often in a longer life."""
     for name, factor in (("relative", math.exp(-0.3)), ("free", 1.0)):
@@ -274,24 +244,6 @@ def test_with_relative_frequencies_a_shift_of_exp_dilates_time() -> None:
         after = built.eigenvalues(weights | {"raw_rate_l0": weights["raw_rate_l0"] - 0.3}).log()
         torch.testing.assert_close(after.real, math.exp(-0.3) * before.real)
         torch.testing.assert_close(after.imag, factor * before.imag)
-
-
-@pytest.mark.parametrize("b", [0.1, 0.5, 1.5])
-def test_best_starts_at_the_published_weight(b: float) -> None:
-    weights = weights_of(model(config(Best.Config(a=1.0, b=b))))
-    torch.testing.assert_close(weights["raw_rate_l0"], torch.full((1, 3, 4), math.sqrt(1.0 / 0.5 - b)).double())
-
-
-def test_published_initial_weights() -> None:
-    """Steps log-uniform, frequencies pi n, output weights of mean square 1."""
-    drawn = StableSSM.initial(config(width=2000), Signature(1, 1, 20), np.random.default_rng(0))
-    steps = np.sort(drawn["log_dt_l0"])
-    assert math.log(1e-3) <= steps[0] <= steps[-1] <= math.log(0.1)
-    expected = np.linspace(math.log(1e-3), math.log(0.1), 2000)
-    assert np.abs(steps - expected).max() < 0.05 * (steps[-1] - steps[0])
-    np.testing.assert_allclose(drawn["frequency_l0"], np.tile([0.0, math.pi, 2 * math.pi, 3 * math.pi], (2000, 1)))
-    assert np.mean(drawn["output_re_l0"] ** 2 + drawn["output_im_l0"] ** 2) == pytest.approx(1.0, abs=0.05)
-    assert np.abs(drawn["glu_weight_l0"]).max() <= 1.0 / math.sqrt(2000)
 
 
 def test_spread_gives_every_channel_all_time_scales() -> None:
@@ -348,16 +300,3 @@ def test_balanced_channels(residual: bool) -> None:
     before, after = built.response(moved, 30), built.response(balanced, 30)
     torch.testing.assert_close(after.kernel, before.kernel, rtol=1e-9, atol=1e-11)
     torch.testing.assert_close(after.drift, before.drift, rtol=1e-9, atol=1e-11)
-
-
-def test_a_trial_learns_a_long_memory() -> None:
-    """Through the whole engine: training, criterion, both balls, and the memory of complex modes."""
-    chosen = config(**LINEAR, width=2, state_size=4, initialization="spread", frequency="relative")
-    wanted = trial(training={"steps": 200, "objective": "population"})
-    found = run_trial(dataclasses.replace(wanted, model=chosen))
-    assert found.summary["relative_error"] < 0.01
-    assert 0 < found.summary["margin"] < 1
-    assert 0 < found.summary["gradient_over_weight_max"] < math.inf
-    curves = found.tables["curves"]
-    assert set(curves["ball"]) == {"recurrent", "all"}
-    assert np.isfinite(curves["error"]).all()

@@ -165,16 +165,6 @@ def test_without_gains_it_is_the_scan_without_a_leak():
     torch.testing.assert_close(run("tanh", "plain", given), wanted, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_halves_make_the_whole(form):
-    given = problem("tanh", form, (2, 3, 8, 4))
-    whole = run("tanh", form, given)
-    first = run("tanh", form, {**given, "drive": given["drive"][:, :, :5]})
-    more = {"gains": given["gains"][:, 5:]} if "gains" in given else {}
-    second = run("tanh", form, {**given, **more, "drive": given["drive"][:, :, 5:], "before": first[:, :, -1]})
-    torch.testing.assert_close(torch.cat([first, second], 2), whole, rtol=1e-14, atol=1e-15)
-
-
 def test_a_models_bits_know_neither_its_company_nor_threads():
     # torch's products of stacks are the same for each of them where widths are those of
     # memsweep.recurrence.padding
@@ -205,10 +195,3 @@ def test_numbers_of_single_precision():
     wanted = loop(MODRELU, "exponential", exact)
     assert found["states"].dtype == torch.float32
     torch.testing.assert_close(found["states"].double(), wanted, rtol=0.0, atol=1e-5)
-
-
-def test_no_steps_make_no_states():
-    given = problem(MODRELU, "factor", (2, 3, 0, 4), gains=2)
-    found = value_and_gradients(run, MODRELU, "factor", given)
-    assert found["states"].shape == (2, 3, 0, 4)
-    assert not any(value.any() for value in found.values())
