@@ -61,7 +61,6 @@ class CharText(TextTask):
             object.__setattr__(self, "file", str(Path(self.file).absolute()))
 
         def problems(self) -> Iterable[str]:
-            """Contradictions between the fields, and problems with the file, one sentence each."""
             if self.validation_share + self.test_share >= 1.0:
                 yield (
                     f"validation_share {self.validation_share} and test_share {self.test_share} leave nothing to "

@@ -134,7 +134,6 @@ class Filter(FunctionalTask):
         )
 
         def problems(self) -> Iterable[str]:
-            """Contradictions between the fields, one sentence each."""
             if self.width % self.heads:
                 yield f"width is {self.width}, which {self.heads} heads cannot share equally: let heads divide width"
 

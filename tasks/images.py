@@ -39,14 +39,12 @@ class Images(SequentialImages):
         )
 
         def problems(self) -> Iterable[str]:
-            """Problems with the files, one sentence each."""
             return archive_problems(Path(self.folder) / self.data, ARCHIVES[self.data]) if self.data in ARCHIVES else ()
 
     brightest = 255.0
 
     @classmethod
     def data_files(cls, config: Config) -> list[Path]:
-        """The existing files of the data set."""
         return archive_files(Path(config.folder) / config.data, ARCHIVES[config.data])
 
     @property
@@ -78,7 +76,6 @@ class PermutedMnist(PermutedImages):
         )
 
         def problems(self) -> Iterable[str]:
-            """Problems with the files, one sentence each."""
             return archive_problems(Path(self.folder) / "mnist", ARCHIVES["mnist"])
 
     shape = ARCHIVES["mnist"].shape
@@ -86,7 +83,6 @@ class PermutedMnist(PermutedImages):
 
     @classmethod
     def data_files(cls, config: Config) -> list[Path]:
-        """The existing files of MNIST."""
         return archive_files(Path(config.folder) / "mnist", ARCHIVES["mnist"])
 
     def load(self) -> Mapping[str, Labelled]:

@@ -106,7 +106,6 @@ class Imdb(LabelledSequences):
         )
 
         def problems(self) -> Iterable[str]:
-            """Problems with the folders, one sentence each."""
             return problems_of(self.folders)
 
         def folders(self) -> tuple[tuple[Path, int], ...]:

@@ -1,6 +1,6 @@
 """Linear functionals with a known memory: y_t = sum_{s<=t} rho(s dt) x_{t-s} of white noise x.
 
-The memory functions are those of ``memsweep.data.kernels``; the task is that of arXiv 2305.19190, section 3.
+The memory functions are those of ``memsweep.data.functionals``; the task is that of arXiv 2305.19190, section 3.
 """
 
 from __future__ import annotations

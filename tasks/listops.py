@@ -67,11 +67,7 @@ def _missing(folder: Path) -> str | None:
 
 
 def _expressions(path: Path) -> Iterator[tuple[np.ndarray, int]]:
-    """The expressions of a file and their digits, one by one; a file of published length is read for many seconds.
-
-    Raises:
-        ValueError: the file has another format.
-    """
+    """The expressions of a file and their digits, one by one; a file of published length is read for many seconds."""
     lines = (line.rstrip("\r\n").split("\t") for line in published_lines(path))
     names = next(lines, [""])
     if lacking := [name for name in COLUMNS if name not in names]:
@@ -183,7 +179,6 @@ class ListOps(LabelledSequences):
             return ExpressionLaw(self.max_depth, self.max_args, self.min_length, self.horizon - 1)
 
         def problems(self) -> Iterable[str]:
-            """Contradictions between the fields, and problems in the first lines of the files, which are large."""
             if self.source == "files":
                 yield from problems_of(lambda: [next(_expressions(path)) for path, _ in self.files()])
             elif self.min_length > self.horizon - 1:
@@ -215,7 +210,6 @@ class ListOps(LabelledSequences):
 
     @classmethod
     def data_files(cls, config: Config) -> list[Path]:
-        """The existing ones of the three files, where they are read."""
         if config.source != "files":
             return []
         return existing(Path(config.folder) / "listops" / name for name in FILES.values())

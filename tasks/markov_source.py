@@ -96,7 +96,6 @@ class MarkovSource(Task):
         source_seed: int = setting(0, "decides the table of probabilities", at_least=0, at_most=2**31 - 1)
 
         def problems(self) -> Iterable[str]:
-            """Contradictions between the fields, one sentence each."""
             if self.symbols**self.order > HISTORIES:
                 yield (
                     f"{self.symbols} symbols with order {self.order} make {self.symbols**self.order} histories; "

@@ -74,11 +74,7 @@ def _listing(files: tuple[tuple[Path, int], ...]) -> Listing:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, int]]:
-    """Picture and class of each line.
-
-    Raises:
-        ValueError: the file cannot be read, or a line has another format.
-    """
+    """Picture and class of each line."""
     for number, line in enumerate(published_text(path).splitlines(), 1):
         words = line.split()
         if not words:
@@ -95,11 +91,7 @@ def _lines(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def _picture(path: Path, size: int) -> np.ndarray:
-    """The bytes of grey of an image, ``[size, size]``.
-
-    Raises:
-        ValueError: the file does not exist, or has no image of this size.
-    """
+    """The bytes of grey of an image, ``[size, size]``."""
     try:
         with Image.open(path, formats=("PNG",)) as image:
             if image.size == (size, size) and not image.mode.startswith("I"):

@@ -40,11 +40,7 @@ def _paths(folder: Path) -> list[Path]:
 
 
 def _symbols(path: Path) -> list[str]:
-    """The symbols of a file, with one at the end of each line.
-
-    Raises:
-        ValueError: the file cannot be read, or has another format.
-    """
+    """The symbols of a file, with one at the end of each line."""
     text = published_text(path)
     if text and not text.endswith("\n"):
         text += "\n"
@@ -75,7 +71,6 @@ class PennTreebank(TextTask):
         horizon: int = setting(150, "symbols of a window, T, through which gradients flow", at_least=2, at_most=100_000)
 
         def problems(self) -> Iterable[str]:
-            """Problems with the files, one sentence each."""
             try:
                 corpus = self.corpus()
             except ValueError as error:
@@ -100,5 +95,4 @@ class PennTreebank(TextTask):
 
     @classmethod
     def data_files(cls, config: Config) -> list[Path]:
-        """The existing ones of the three files."""
         return _paths(Path(config.folder) / "ptb")

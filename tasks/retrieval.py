@@ -93,11 +93,7 @@ def _long_fields() -> Iterator[None]:
 
 
 def _pairs(path: Path, length: int) -> Iterator[tuple[int, str, str]]:
-    """The class and the two texts of each line, each text cut to ``length`` characters.
-
-    Raises:
-        ValueError: the file cannot be read, or a line has another format.
-    """
+    """The class and the two texts of each line, each text cut to ``length`` characters."""
     rows = csv.reader(published_lines(path), delimiter="\t")
     while True:
         try:
@@ -208,7 +204,6 @@ class Retrieval(LabelledSequences):
 
     @classmethod
     def data_files(cls, config: Config) -> list[Path]:
-        """The existing ones of the three files."""
         return existing(Path(config.folder) / "aan" / name for name in FILES.values())
 
     @property

@@ -56,7 +56,6 @@ class SequentialCifar(SequentialImages):
         validation_share: float = setting(0.1, "share of the training images that validates", above=0.0, below=1.0)
 
         def problems(self) -> Iterable[str]:
-            """Problems with the files, one sentence each."""
             return archive_problems(Path(self.folder) / "cifar10", CIFAR)
 
     brightest = 255.0
@@ -64,7 +63,6 @@ class SequentialCifar(SequentialImages):
 
     @classmethod
     def data_files(cls, config: Config) -> list[Path]:
-        """The existing files of CIFAR-10."""
         return archive_files(Path(config.folder) / "cifar10", CIFAR)
 
     @property

@@ -17,7 +17,11 @@ from memsweep.data.folder import problems_of as problems_of
 from memsweep.data.folder import published_lines as published_lines
 from memsweep.data.folder import published_text as published_text
 from memsweep.data.folder import with_times as with_times
+from memsweep.data.functionals import KERNELS as KERNELS
+from memsweep.data.functionals import PARAMETERS as PARAMETERS
 from memsweep.data.functionals import FunctionalTask as FunctionalTask
+from memsweep.data.functionals import Kernel as Kernel
+from memsweep.data.functionals import KernelConfig as KernelConfig
 from memsweep.data.functionals import KernelTask as KernelTask
 from memsweep.data.functionals import LinearFunctionalTask as LinearFunctionalTask
 from memsweep.data.images.archives import ARCHIVES as ARCHIVES
@@ -29,10 +33,6 @@ from memsweep.data.images.classification import ORDERS as ORDERS
 from memsweep.data.images.classification import Labelled as Labelled
 from memsweep.data.images.classification import PermutedImages as PermutedImages
 from memsweep.data.images.classification import SequentialImages as SequentialImages
-from memsweep.data.kernels import KERNELS as KERNELS
-from memsweep.data.kernels import PARAMETERS as PARAMETERS
-from memsweep.data.kernels import Kernel as Kernel
-from memsweep.data.kernels import KernelConfig as KernelConfig
 from memsweep.data.losses import counted_cross_entropy as counted_cross_entropy
 from memsweep.data.losses import last_counted_accuracy as last_counted_accuracy
 from memsweep.data.losses import last_step_accuracy as last_step_accuracy

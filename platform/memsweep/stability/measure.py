@@ -18,8 +18,7 @@ from memsweep.models.base import Part
 from memsweep.outcome import Outcome
 from memsweep.stability.gradients import gradient_bounds, gradient_norms
 from memsweep.stability.memory_function import memory_function
-from memsweep.stability.perturbation.error import perturbation_error
-from memsweep.stability.perturbation.projection import project
+from memsweep.stability.perturbation.error import perturbation_error, project
 from memsweep.streams import TEST, Stream
 
 

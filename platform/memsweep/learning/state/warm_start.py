@@ -130,11 +130,7 @@ class WarmStart:
         return None
 
     def _validate(self, state: Any, trial: int, own: TrialRows, training: TrainingConfig) -> tuple[int, Rows]:
-        """The step and the rows of a state that this trial would have left on its way.
-
-        Raises:
-            UnusableError: it is the state of another trial, of a step that is not validated, or has other shapes.
-        """
+        """The step and the rows of a state that this trial would have left on its way."""
         require_keys(state, ("key", "step", "replicas"), "the file")
         step = whole_number(state["step"], training.end - 1, "step")
         if step == 0 or step % training.validate_every:

@@ -102,11 +102,7 @@ def _random_rotation(size: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _skew_of(rotation: np.ndarray, chart: str) -> np.ndarray:
-    """The skew matrix that a map takes to a rotation, of least angles: ``[M, M]``.
-
-    Raises:
-        ValueError: the map is cayley, and the rotation turns a plane by 180 degrees: none exists.
-    """
+    """The skew matrix that a map takes to a rotation, of least angles: ``[M, M]``."""
     import scipy.linalg
 
     # the Schur form of an orthogonal matrix is block diagonal: rotations of planes, 1 and -1

@@ -12,6 +12,7 @@ Letters: P rows (replicas and dummies), K copies, R radii, S size of the flat we
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,7 @@ from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.models.base import Part, as_linear
+from memsweep.models.parameterizations.base import build
 from memsweep.stability.perturbation.ascent import Ascent, Loss, finite_or_inf, first_steps, slice_size
 from memsweep.stability.perturbation.ball import RECURRENT, Ball
 from memsweep.streams import Stream
@@ -141,3 +143,33 @@ def _towards_slower(ensemble: Ensemble, weights: Tensor) -> Tensor:
             push = torch.eye(segment.shape[0]).flatten() if square else torch.ones(segment.stop - segment.start)
             pushes[segment.start : segment.stop] = push.to(pushes)
     return pushes.expand_as(weights)
+
+
+def project(ensemble: Ensemble, weights: Tensor) -> tuple[Ensemble, Tensor]:
+    """The ensemble with rates in the place of clamped raw weights, and its weights ``[rows, size]``.
+
+    So the published code does before it perturbs a model: one with the parameterization ``relu`` becomes one with
+    ``direct``, the same function, whose weights may then leave the clamp. Other parameterizations stay as they are.
+    """
+    configs = [replica.model for replica in ensemble.replicas]
+    if not all(hasattr(config, "parameterization") for config in configs):
+        return ensemble, weights
+    free = [build(config.parameterization).projection() for config in configs]  # None: stays as it is
+    weights = weights.clone()
+    for segment in ensemble.layout.segments:
+        if segment.role.rate:
+            columns = slice(segment.start, segment.stop)
+            for row, part in enumerate(free):
+                if part is not None:
+                    weights[row, columns] = build(configs[row].parameterization).rate(weights[row, columns])
+    replicas = tuple(
+        dataclasses.replace(replica, model=dataclasses.replace(replica.model, parameterization=part.config))
+        if part is not None
+        else replica
+        for replica, part in zip(ensemble.replicas, free, strict=True)
+    )
+    chosen = [replica.model for replica in replicas]
+    model = type(ensemble.model).ensemble_of(
+        chosen + chosen[:1] * (ensemble.rows - len(chosen)), ensemble.model.signature
+    )
+    return dataclasses.replace(ensemble, replicas=replicas, model=model.to(weights.dtype).eval()), weights
