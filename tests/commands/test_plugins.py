@@ -202,20 +202,17 @@ def test_parts_of_another_distribution_are_swept(site: Path, workspace: Path, wo
     assert set(verdicts["verdict"]) == {"inconclusive"}  # two widths and one horizon say nothing about a slope
 
 
+@pytest.mark.more
 def test_the_parts_are_listed_and_described(site: Path, workspace: Path) -> None:
     env = environment(site)
     tasks = memsweep("list", "tasks", cwd=workspace, env=env)
     assert tasks.returncode == 0
     assert "delayed_square  Answer with the square" in tasks.stdout
     assert len(warnings_of(tasks.stderr)) == 2
+    assert "leaky_tanh" in memsweep("list", "models", cwd=workspace, env=env).stdout
     described = memsweep("describe", "delayed_square", cwd=workspace, env=env)
     assert described.returncode == 0
     assert "steps between an input and its answer" in described.stdout
-
-
-@pytest.mark.more
-def test_the_models_are_listed(site: Path, workspace: Path) -> None:
-    assert "leaky_tanh" in memsweep("list", "models", cwd=workspace, env=environment(site)).stdout
 
 
 @pytest.mark.more

@@ -30,7 +30,7 @@ def test_streams_never_meet():
     np.testing.assert_array_equal(again, draws[3 * 3 + 1])
 
 
-@pytest.mark.parametrize("objective", ["minibatch", "population"])
+@pytest.mark.parametrize("objective", ["minibatch", pytest.param("population", marks=pytest.mark.more)])
 def test_a_replica_trains_to_the_same_bits_in_any_company_and_order(objective):
     training = TrainingConfig(steps=40, batch_size=16, validation_size=64, validate_every=5, objective=objective)
     models = [

@@ -187,6 +187,7 @@ def test_censored_points_widen_the_interval_to_the_side_that_they_hide():
     assert (all_censored.low, all_censored.high) == (-math.inf, math.inf)
 
 
+@pytest.mark.more
 def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     """With 12 clusters of shared noise, a 95 % interval covers in most of 60 experiments (bootstraps run short)."""
     assert BOOTSTRAPS >= 2000

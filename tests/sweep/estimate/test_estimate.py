@@ -42,7 +42,7 @@ from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.identity import ON_CPU, identity
 from memsweep.sweep.planning.plan import identified, make_plan
 from paths import ROOT
-from processes import carriers_of
+from processes import carriers_of, no_hang
 from runner_work import planned, tiny
 
 
@@ -185,9 +185,8 @@ def test_a_probe_ends_in_time_and_leaves_nothing(tmp_path: Path, monkeypatch: py
     heavy = trial(
         task={"horizon": 3000}, model={"width": 256, "activation": "tanh"}, training={"seeds": 64, "steps": 10_000}
     )
-    began = time.monotonic()
-    found = benchmark({"small": [small()], "heavy": [heavy]}, ON_CPU, 1, ROOT, 40.0)
-    assert time.monotonic() - began < 300  # a guard against a hang
+    with no_hang():
+        found = benchmark({"small": [small()], "heavy": [heavy]}, ON_CPU, 1, ROOT, 40.0)
     assert set(found.measured) >= {"small"}
     assert found.starting > 0
     assert list(tmp_path.iterdir()) == []

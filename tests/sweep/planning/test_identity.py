@@ -161,7 +161,7 @@ def same_bits(one: Any, two: Any) -> bool:
     return summaries and all(frame.equals(two.tables[name]) for name, frame in one.tables.items())
 
 
-@pytest.mark.parametrize("activation", ["linear", "tanh"])
+@pytest.mark.parametrize("activation", [pytest.param("linear", marks=pytest.mark.more), "tanh"])
 def test_the_number_of_threads_changes_no_bit(activation: str) -> None:
     config = trial(
         task={"horizon": 200},

@@ -256,7 +256,7 @@ def test_the_database_is_created_without_noise(tmp_path: Path) -> None:
         for _ in range(2)
     ]
     for process in both:
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=600)
         assert (process.returncode, output) == (0, "")
 
 
