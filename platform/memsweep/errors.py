@@ -56,6 +56,11 @@ class RegistryError(MemsweepError):
     """A task, model or parameterization that was registered wrongly; the fault of its author."""
 
 
+def printable(text: str) -> str:
+    """A text without control characters: escapes move a terminal's cursor, half a surrogate pair is no UTF-8."""
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else repr(sign)[1:-1] for sign in text)
+
+
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """A sentence that suggests the nearest known name, or an empty string when none is near."""
     near = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.6)

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from memsweep.cli.arguments import DISCOVERING, STUDY_VERBS, parse
-from memsweep.errors import MemsweepError
+from memsweep.errors import MemsweepError, printable
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # what a shell reports for a program that SIGINT or SIGPIPE ended
 
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.verbose:
             traceback.print_exc()
         else:
-            sys.stderr.write(f"{error}\n")
+            sys.stderr.write(f"{printable(str(error))}\n")
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -8,7 +8,9 @@ import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
+
+from memsweep.errors import printable
 
 if TYPE_CHECKING:
     from memsweep.commands.trials import Trials
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
     from memsweep.sweep.store.journal import TrialStatus
     from memsweep.sweep.store.lease import Holder
     from memsweep.sweep.worker.timing import Profile
+
+
+def _print(text: str, file: TextIO | None = None) -> None:
+    """Prints a text that may hold names, paths and errors of others, without their control characters."""
+    print(printable(text), file=file)
 
 
 def print_plan(plan: Plan, reuse: Reuse, reasons: Mapping[str, Reason] | None = None, *, verbose: bool = False) -> None:
@@ -57,24 +64,24 @@ def print_plan(plan: Plan, reuse: Reuse, reasons: Mapping[str, Reason] | None = 
         else:
             reason = reasons.get(trial.identity) if reasons else None
             state = f"to run, pack {pack_of[trial.identity]}" + (f" ({reason.why})" if reason else "")
-        table.add_row(trial.identity[:12], *(str(fields.get(key, "")) for key in varied), state)
+        table.add_row(trial.identity[:12], *(printable(str(fields.get(key, ""))) for key in varied), printable(state))
     console = Console(markup=False, width=None if sys.stdout.isatty() else 160)
     console.print(table)
     left = len(plan.trials) - len(plan.done)
-    print(f"study {plan.study}: {len(plan.trials)} trials, {len(plan.done)} done or reused, {left} to run")
+    _print(f"study {plan.study}: {len(plan.trials)} trials, {len(plan.done)} done or reused, {left} to run")
     if reasons:
         from memsweep.sweep.planning.reuse import by_reason, examples
 
-        print(f"not reused: {by_reason(reasons)}")
+        _print(f"not reused: {by_reason(reasons)}")
         for line in examples(reasons) if verbose else ():
-            print(f"  {line}")
+            _print(f"  {line}")
     if plan.protocol != MATCHED:
-        print(f"protocol: {plan.protocol}, under the study's own settings")
+        _print(f"protocol: {plan.protocol}, under the study's own settings")
     whole = sum(pack.cost for pack in plan.packs) or 1.0
     shares = ", ".join(f"{pack.cost / whole:.0%} ({len(pack.trials)} trials)" for pack in plan.packs[:8])
     more = f" and {len(plan.packs) - 8} more" if len(plan.packs) > 8 else ""
     seeds = sum(trial.config.training.seeds for pack in plan.packs for trial in pack.trials)
-    print(f"to run: {seeds} seeds in {len(plan.packs)} packs" + (f"; work shares {shares}{more}" if shares else ""))
+    _print(f"to run: {seeds} seeds in {len(plan.packs)} packs" + (f"; work shares {shares}{more}" if shares else ""))
     _print_resources(plan.resources)
 
 
@@ -93,16 +100,16 @@ def print_search_plan(sweep: SweepConfig, stored: int) -> None:
     settings = search.settings
     searched = f"{counted(settings.trials, 'suggestion')} of {settings.algorithm}, {settings.batch} at once"
     where = f"in each of {counted(cells, 'cell')}" if settings.scope == "cell" else f"for all {counted(cells, 'cell')}"
-    print(f"study {sweep.name}: {searched}, {where}")
-    print(f"searched: {', '.join(search.space)}; for {', '.join(settings.objective)}")
-    print(f"to run: {counted(cells * settings.trials, 'suggestion')} of {sweep.rows[0].training.seeds} seeds")
+    _print(f"study {sweep.name}: {searched}, {where}")
+    _print(f"searched: {', '.join(search.space)}; for {', '.join(settings.objective)}")
+    _print(f"to run: {counted(cells * settings.trials, 'suggestion')} of {sweep.rows[0].training.seeds} seeds")
     if settings.scheduler.name != NONE:
-        print(f"hours and disk are a bound: {settings.scheduler.name} ends some trainings before their last step")
+        _print(f"hours and disk are a bound: {settings.scheduler.name} ends some trainings before their last step")
     if confirm is not None:
         again = counted(cells * confirm.top, "trial")
-        print(f"then {again} of {confirm.seeds} fresh seeds to confirm the best of each cell")
+        _print(f"then {again} of {confirm.seeds} fresh seeds to confirm the best of each cell")
     if stored:
-        print(f"{counted(stored, 'result')} stored already: the search reuses them where it asks for the same trial")
+        _print(f"{counted(stored, 'result')} stored already: the search reuses them where it asks for the same trial")
     _print_resources(sweep.resources)
 
 
@@ -119,42 +126,42 @@ def print_estimate(made: Estimate, stored: float, *, probed: bool) -> None:
     gib, mib, kib = 2**30, 2**20, 2**10
     alone = f"{duration(made.work)} of one pack after the other"
     if made.seconds is None:
-        print(f"expected: {alone}; this machine cannot hold a pack, so its hours follow from the cluster's")
+        _print(f"expected: {alone}; this machine cannot hold a pack, so its hours follow from the cluster's")
     else:
         at_once = f"{counted(made.slots, 'pack')} at once"
-        print(f"expected on this machine, {at_once}: {duration(made.seconds)} ({alone})")
-        print(f"  and some {10 + made.starting:.0f} s for Ray and its workers to start")
+        _print(f"expected on this machine, {at_once}: {duration(made.seconds)} ({alone})")
+        _print(f"  and some {10 + made.starting:.0f} s for Ray and its workers to start")
     kinds, measured = made.kinds
     if measured:
         others = "" if measured == kinds else f", {made.measured:.0%} of the work; the others by the cost model"
-        print(f"  measured on {measured} of {counted(kinds, 'kind')} of programs{others}")
-        print(f"  right within a factor of {made.factor:g}, where nothing else runs and no training ends early")
+        _print(f"  measured on {measured} of {counted(kinds, 'kind')} of programs{others}")
+        _print(f"  right within a factor of {made.factor:g}, where nothing else runs and no training ends early")
     else:
         why = "nothing was measured" if probed else "nothing was measured (--no-probe)"
         near = (
             f"within a factor of {made.factor:g} for models of one recurrent layer and residual_stack, ten times too "
             "short for other deep ones"
         )
-        print(f"  by the cost model alone, which is right {near}: {why}")
+        _print(f"  by the cost model alone, which is right {near}: {why}")
     for sentence in made.why_not:
-        print(f"  {sentence}")
+        _print(f"  {sentence}")
     if made.memory:
         together = f", {made.slots} at once {made.slots * made.memory / gib:.2f} GiB" if made.slots > 1 else ""
-        print(f"memory: {made.memory / mib:.0f} MiB for the largest pack beyond its bare process{together} (measured)")
+        _print(f"memory: {made.memory / mib:.0f} MiB for the largest pack beyond its bare process{together} (measured)")
     else:
-        print("memory: not measured")
+        _print("memory: not measured")
     disk, how = (stored, "as its stored trials") if stored else (made.disk, "measured on trials of full size")
     if disk:
         total = disk * made.rows
         size = f"{total / gib:.2f} GiB" if total >= gib else f"{total / mib:.1f} MiB"
-        print(f"disk: {size}, {disk / kib:.0f} KiB a trial ({how}); MLflow's copy and the report not counted")
+        _print(f"disk: {size}, {disk / kib:.0f} KiB a trial ({how}); MLflow's copy and the report not counted")
     else:
-        print("disk: not measured")
+        _print("disk: not measured")
 
 
 def _print_resources(resources: ResourcesConfig) -> None:
     asked = f"{resources.cpus:g} CPU, {resources.card:g} GPU"
-    print(f"each pack asks for {asked}" + (f" for each of {resources.workers} workers" * (resources.workers > 1)))
+    _print(f"each pack asks for {asked}" + (f" for each of {resources.workers} workers" * (resources.workers > 1)))
 
 
 def print_difference(trials: Trials, statuses: Mapping[str, TrialStatus]) -> None:
@@ -169,27 +176,27 @@ def print_difference(trials: Trials, statuses: Mapping[str, TrialStatus]) -> Non
     parts += [f"{len(reuse.elsewhere)} reused from other studies"] if reuse.elsewhere else []
     parts += [f"{left} to run in {counted(len(plan.packs), 'pack')}" if left else "nothing to run"]
     parts += [f"{trials.postponed} not now (memsweep resume {study})"] if trials.postponed else []
-    print(f"{plan.study}: {counted(len(planned), 'trial')}: {', '.join(parts)}")
+    _print(f"{plan.study}: {counted(len(planned), 'trial')}: {', '.join(parts)}")
     new = len(planned - statuses.keys()) if statuses else 0
     removed = sum(name not in planned and status.state is not State.CANCELLED for name, status in statuses.items())
     stopped = sum(name in planned and status.state is State.RUNNING for name, status in statuses.items())
     again = [name for name in planned - reuse.all - trials.gave_up if name in statuses and statuses[name].failures]
     if new:
-        print(f"  {counted(new, 'trial')} added to the plan")
+        _print(f"  {counted(new, 'trial')} added to the plan")
     if removed:
-        print(f"  {counted(removed, 'trial')} of the earlier plan removed: cancelled; results stay")
+        _print(f"  {counted(removed, 'trial')} of the earlier plan removed: cancelled; results stay")
     if stopped:
-        print(f"  {counted(stopped, 'trial')} ran when the last driver died: queued again")
+        _print(f"  {counted(stopped, 'trial')} ran when the last driver died: queued again")
     if again and not trials.postponed:
-        print(f"  {counted(len(again), 'trial')} failed before: tried again")
+        _print(f"  {counted(len(again), 'trial')} failed before: tried again")
     for name, fault in reuse.damaged.items():
-        print(f"  {name}: damaged, recomputed: {fault}")
+        _print(f"  {name}: damaged, recomputed: {fault}")
     for name in sorted(trials.gave_up):
-        print(
+        _print(
             f"  {name}: gave up after {statuses[name].failures} failures in the same way: {statuses[name].kind[:200]}"
         )
     if trials.gave_up:
-        print(f"  to try anyway: memsweep retry {study} --force")
+        _print(f"  to try anyway: memsweep retry {study} --force")
 
 
 def print_status(
@@ -207,23 +214,23 @@ def print_status(
     counts = Counter(status.state for status in of_plan.values())
     cancelled = sum(status.state is State.CANCELLED for name, status in statuses.items() if name not in of_plan)
     done = sum(status.state.has_result for status in of_plan.values())
-    print(f"{plan.study}: {done} of {counted(len(of_plan), 'trial')} have a result")
+    _print(f"{plan.study}: {done} of {counted(len(of_plan), 'trial')} have a result")
     for state in State:
         if count := counts[state] + (cancelled if state is State.CANCELLED else 0):
-            print(f"  {count:>6} {state.value.replace('_', ' '):<14} {state.explanation}")
+            _print(f"  {count:>6} {state.value.replace('_', ' '):<14} {state.explanation}")
     if search is not None:
         _print_search(search)
     for name, failure in failures.items():
         if name in of_plan:
             times = f" ({of_plan[name].failures} times in the same way)" if of_plan[name].failures > 1 else ""
-            print(f"  {name}: {failure['outcome']}{times}: {first_line(str(failure.get('error', '')))}")
+            _print(f"  {name}: {failure['outcome']}{times}: {first_line(str(failure.get('error', '')))}")
     for name, fault in damaged.items():
-        print(f"  {name}: {first_line(str(fault))}")
+        _print(f"  {name}: {first_line(str(fault))}")
     if who is not None:
-        print(f"running: {who}")
+        _print(f"running: {who}")
         return
     left = done < len(of_plan) or (search is not None and not search.ended)
-    print("not running" + (f"; to finish it: memsweep resume {word(plan.study)}" if left else ""))
+    _print("not running" + (f"; to finish it: memsweep resume {word(plan.study)}" if left else ""))
 
 
 def _print_search(search: SearchHistory) -> None:
@@ -233,7 +240,7 @@ def _print_search(search: SearchHistory) -> None:
     ended = len(search.suggestions) - states[SuggestionState.RUNNING]
     parts = [f"{states[state]} {state}" for state in SuggestionState if states[state]]
     rest = "the winners are known" if search.ended else "more rounds follow"
-    print(f"search: {ended} of {counted(len(search.suggestions), 'suggestion')} ended ({', '.join(parts)}); {rest}")
+    _print(f"search: {ended} of {counted(len(search.suggestions), 'suggestion')} ended ({', '.join(parts)}); {rest}")
 
 
 def counted(count: int, noun: str) -> str:
@@ -267,18 +274,18 @@ def print_end(trials: int, reused: int, summary: RunSummary, paths: ReportPaths,
     print()
     print(table_text(paths))
     of_them = f", {reused} of them reused" if reused else ""
-    print(f"{reused + len(summary.finished)}/{trials} done{of_them}; {duration(seconds)}")
+    _print(f"{reused + len(summary.finished)}/{trials} done{of_them}; {duration(seconds)}")
     if summary.finished:
-        print(profile_text(summary.profile))
+        _print(profile_text(summary.profile))
     if summary.diverged:
-        print(f"{summary.diverged} diverged: their errors are inf in the report")
+        _print(f"{summary.diverged} diverged: their errors are inf in the report")
     for identity, failure in list(summary.failed.items())[:5]:
-        print(f"{failure['outcome']}: {identity}: {first_line(failure['error'])}", file=sys.stderr)
-        print(failure["traceback"], file=sys.stderr)
+        _print(f"{failure['outcome']}: {identity}: {first_line(failure['error'])}", file=sys.stderr)
+        _print(failure["traceback"], file=sys.stderr)
     if len(summary.failed) > 5:
-        print(f"{len(summary.failed) - 5} more failed: the report has every traceback", file=sys.stderr)
-    print(f"report:    {shown(paths.page)}{_also(paths)}")
-    print(f"verdicts:  {shown(paths.folder / 'verdicts.csv')}")
+        _print(f"{len(summary.failed) - 5} more failed: the report has every traceback", file=sys.stderr)
+    _print(f"report:    {shown(paths.page)}{_also(paths)}")
+    _print(f"verdicts:  {shown(paths.folder / 'verdicts.csv')}")
 
 
 def print_stop(summary: RunSummary, left: int, study: str) -> None:
@@ -292,13 +299,13 @@ def print_stop(summary: RunSummary, left: int, study: str) -> None:
     kept = "what is finished is kept. Run the same command again to go on, or: memsweep resume " + word(study)
     if summary.outage:
         again = f"run the same command again, or: memsweep resume {word(study)}"
-        print(f"stopped: {summary.outage}. {counted(left, 'trial')} left; when it is mended, {again}", file=sys.stderr)
+        _print(f"stopped: {summary.outage}. {counted(left, 'trial')} left; when it is mended, {again}", file=sys.stderr)
     elif summary.lost:
-        print(f"{summary.lost}; {kept}", file=sys.stderr)
+        _print(f"{summary.lost}; {kept}", file=sys.stderr)
     elif summary.limit:
-        print(f"stopped at a limit: {summary.limit}. {counted(left, 'trial')} left; {kept}")
+        _print(f"stopped at a limit: {summary.limit}. {counted(left, 'trial')} left; {kept}")
     elif summary.interrupted:
-        print(f"interrupted: {kept}")
+        _print(f"interrupted: {kept}")
 
 
 def _also(paths: ReportPaths) -> str:
@@ -321,15 +328,15 @@ def print_tracking(uri: str, results: Location, experiment: str | None) -> None:
     """Prints how to open the runs in MLflow."""
     page = f"/#/experiments/{experiment}/runs" if experiment else ""
     if not uri.startswith("sqlite"):
-        print(f"MLflow:    {uri}{page if uri.startswith('http') else ''}")
+        _print(f"MLflow:    {uri}{page if uri.startswith('http') else ''}")
         return
     here = results.local or Path("results").absolute()
     folder = "" if here == Path("results").absolute() else f" RESULTS={shlex.quote(shown(here))}"
-    print(f"MLflow UI: make ui{folder}, then http://127.0.0.1:5000{page}")
-    print(f"           (or: mlflow ui --host 127.0.0.1 --workers 1 --backend-store-uri {uri})")
+    _print(f"MLflow UI: make ui{folder}, then http://127.0.0.1:5000{page}")
+    _print(f"           (or: mlflow ui --host 127.0.0.1 --workers 1 --backend-store-uri {uri})")
 
 
 def shown(path: Path) -> str:
     """The path relative to the current folder, where it lies below it."""
     relative = os.path.relpath(path)
-    return str(path) if relative.startswith("..") else relative
+    return printable(str(path) if relative.startswith("..") else relative)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import traceback
 
+from memsweep.errors import printable
 from memsweep.outcome import Outcome
 from memsweep.redaction import without_secrets
 from memsweep.sweep.store.record import Failure
@@ -70,8 +71,7 @@ def cut(text: str, length: int = _LONGEST_SENTENCE) -> str:
     if len(text) > length:
         left, right = length * 3 // 4, length // 4
         text = f"{text[:left]} [... {len(text) - left - right} characters ...] {text[-right:]}"
-    # escapes move a terminal's cursor, and half of a surrogate pair is no UTF-8
-    return "".join(sign if sign.isprintable() or sign in "\n\t" else repr(sign)[1:-1] for sign in text)
+    return printable(text)
 
 
 def _text(error: BaseException) -> str:

@@ -1,0 +1,34 @@
+"""Names and errors of others reach the terminal without control characters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memsweep.cli import main
+from memsweep.commands.console import print_status
+from memsweep.errors import StoreError
+from memsweep.sweep.planning.plan_file import StoredPlan
+from memsweep.sweep.store.lease import Holder
+
+HOSTILE = "\x1b[2J\x1b]0;title\x07\x9b31m\u202e\ud800"
+
+
+def test_status_shows_foreign_text_without_its_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = StoredPlan(f"s{HOSTILE}", "", {"a": {}, "b": {}}, "", None)
+    who = Holder(f"host{HOSTILE}", 1, "", "", HOSTILE, f"memsweep {HOSTILE}")
+    failures = {"a": {"outcome": f"failed{HOSTILE}", "error": f"ValueError: {HOSTILE}"}}
+    print_status(plan, {}, who, failures, {"b": StoreError(f"{HOSTILE} is damaged")})
+    shown = capsys.readouterr().out
+    assert shown.count(r"\x1b[2J") == 7
+    assert all(sign.isprintable() for sign in shown.replace("\n", ""))
+
+
+def test_an_error_shows_foreign_text_without_its_control_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["status", "\x1b[2Jstudy", "--results", str(tmp_path)]) == 1
+    shown = capsys.readouterr().err
+    assert "study" in shown
+    assert "\x1b" not in shown
