@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Sequence
@@ -13,9 +14,10 @@ from memsweep.config.schema.study import ResourcesConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.sweep.planning.identity import identity, pack_identity
 from memsweep.sweep.planning.plan import Pack, Plan, PlannedTrial
+from memsweep.sweep.store.filesystem import STAGING
 from memsweep.sweep.worker.execute import PackJob, PackReport, Progress, execute_pack, failure_of
 
-KILLER, RAISER, HOG = 101, 102, 103
+KILLER, RAISER, HOG, OBSTACLE = 101, 102, 103, 104
 """Values of training.first_seed by which a test marks a trial that shall not go well."""
 
 
@@ -55,3 +57,18 @@ def endless(job: PackJob, progress: Progress) -> PackReport:
     while True:
         time.sleep(0.05)
         progress(0.5)
+
+
+def obstructed(job: PackJob, progress: Progress) -> PackReport:
+    """The real work; before the marked trial the study's folder stops to take files, whoever writes them."""
+    if marked(job, OBSTACLE):
+        obstruct(Path(job.folder))
+    with Path(job.workspace, "started").open("a") as log:
+        log.write(f"{job.pack}\n")
+    return execute_pack(job, progress)
+
+
+def obstruct(study: Path) -> None:
+    """A file where new files are staged: root cannot write there either, and what is stored can be read."""
+    shutil.rmtree(study / STAGING, ignore_errors=True)
+    (study / STAGING).write_bytes(b"")

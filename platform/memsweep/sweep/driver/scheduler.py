@@ -190,7 +190,9 @@ class PackScheduler:
             KeyboardInterrupt: its time is over.
         """
         while self.outage.cause:
-            self._offer()
+            self._settle(self.outage.offer())
+            if self.outage.over:
+                raise KeyboardInterrupt
             if self.outage.cause:
                 time.sleep(_LOOK_INTERVAL)
 
