@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import signal
 import subprocess
@@ -106,6 +107,9 @@ class Site:
             yield site
         finally:
             site.kill_all()
+            for ended in site.ended:  # a report in a bucket has a copy here
+                for copy in re.findall(r"^report: +(\S+)/report/index.html \(a copy", ended.said, re.MULTILINE):
+                    shutil.rmtree(copy, ignore_errors=True)
             if scenario.store == "mount":
                 unmount(Path(results))
 
