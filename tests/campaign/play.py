@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shlex
 import shutil
 import time
+import traceback
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +25,9 @@ TRIES = 6
 """Commands after which a study must be done, when nothing hits them."""
 _CODES = (0, 1, 2, 3, 130)
 """What a command that was not killed may end with."""
+
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*.*")
+"""One traceback, with the line that names the error; those that go through the task's file are its failure's."""
 
 
 class References:
@@ -77,10 +82,10 @@ class Play:
             for number, stage in enumerate(self.drawn.stages):
                 fresh = self._stage(stage, number, fresh)
             self._finish(fresh)
-        except (TooLongError, AssertionError) as error:
-            self.problems.append(f"{type(error).__name__}: {error}"[:3000])
-        if not self.problems:
-            self._compare()
+            if not self.problems:
+                self._compare()
+        except Exception as error:  # also one of the campaign's own: the round is kept, the next one runs
+            self.problems.append(f"{type(error).__name__}: {error}"[:3000] + traceback.format_exc()[-2000:])
         self._recovered()
 
     def _stage(self, stage: Stage, number: int, earlier: list[_Hit]) -> list[_Hit]:
@@ -159,8 +164,8 @@ class Play:
 
     def _ended(self, command: Command, *, killed: bool) -> None:
         """Look at how a command has ended."""
-        if "Traceback (most recent call last)" in command.said:
-            self.problems.append(f"{command.words[0]} printed a traceback: {command.said[-3000:]}")
+        if told := [block for block in _TRACEBACK.findall(command.said) if "watched.py" not in block]:
+            self.problems.append(f"{command.words[0]} printed a traceback: {told[0][:3000]}")
         if command.code not in _CODES and not killed and not self._may_crash(command):
             self.problems.append(f"{command.words[0]} ended with code {command.code}: {command.said[-1500:]}")
         with suppress(TooLongError):
@@ -192,7 +197,11 @@ class Play:
             self.problems.append(f"computed again although whole: {sorted(again)}")
 
     def _compare(self) -> None:
-        if not Outcome.of(self.site).equals(self.reference):
+        """The sound results are those of the reference and no others, and they hold the same."""
+        names = self.site.whole().keys()
+        if names != self.reference.summaries.keys():
+            self.problems.append(f"{len(names)} trials are stored, and not the {len(self.reference.summaries)} expected")
+        elif not Outcome.of(self.site, names).equals(self.reference):
             self.problems.append("the tables or the verdicts differ from those of an undisturbed run")
 
     def _recovered(self) -> None:

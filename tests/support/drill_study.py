@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -266,12 +266,13 @@ class Outcome:
     verdicts: bytes
 
     @classmethod
-    def of(cls, drill: HasStore) -> Outcome:
-        """Of a finished study."""
+    def of(cls, drill: HasStore, names: Iterable[str] | None = None) -> Outcome:
+        """Of a finished study; of these trials of it, if they are given."""
         store = drill.store
+        records = [store.record(name) for name in sorted(store.identities() if names is None else names)]
         return cls(
-            {name: store.table(name) for name in TABLES},
-            {record["identity"]: repr((record["outcome"], record["summary"])) for record in store.records()},
+            {name: store.together(name, records) for name in TABLES},
+            {record["identity"]: repr((record["outcome"], record["summary"])) for record in records},
             store.location.read("report/verdicts.csv"),
         )
 
