@@ -200,7 +200,9 @@ class Play:
         """The sound results are those of the reference and no others, and they hold the same."""
         names = self.site.whole().keys()
         if names != self.reference.summaries.keys():
-            self.problems.append(f"{len(names)} trials are stored, and not the {len(self.reference.summaries)} expected")
+            self.problems.append(
+                f"{len(names)} trials are stored, and not the {len(self.reference.summaries)} expected"
+            )
         elif not Outcome.of(self.site, names).equals(self.reference):
             self.problems.append("the tables or the verdicts differ from those of an undisturbed run")
 
