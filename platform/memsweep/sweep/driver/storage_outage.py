@@ -10,7 +10,7 @@ from typing import Any
 from memsweep.errors import StorageError, StoreError
 from memsweep.sweep.store.fallback import UnstoredResult, fallback_folder
 from memsweep.sweep.store.filesystem import at_once
-from memsweep.sweep.store.results import CHECKPOINTS, Store
+from memsweep.sweep.store.results import CHECKPOINTS, STATES, Store
 from memsweep.sweep.store.retry import retry_seconds, warn
 from memsweep.sweep.store.write_check import FREE_BYTES, check_writable
 
@@ -126,5 +126,5 @@ def take_over(store: Store) -> None:
     at_once(lambda name: store.copy_from(elsewhere, name), sorted(names - damaged))
     with contextlib.suppress(OSError):
         for name in elsewhere.location.folders():
-            if name != CHECKPOINTS:
+            if name not in (CHECKPOINTS, STATES):
                 (elsewhere.location / name).delete_all()

@@ -21,7 +21,7 @@ from memsweep.errors import StoreError, one_of
 from memsweep.sweep.store import record as records_json
 from memsweep.sweep.store import tables as table_files
 from memsweep.sweep.store.fallback import FallbackSlot, fallback_folder
-from memsweep.sweep.store.filesystem import FileSlot, Location, at_once, storage_errors
+from memsweep.sweep.store.filesystem import Location, at_once, storage_errors
 from memsweep.sweep.store.record import Record, StoredFailure
 from memsweep.sweep.store.tables import LATER, TABLES
 
@@ -318,8 +318,7 @@ class Store:
 
     def slot(self, name: str) -> FallbackSlot:
         """The file of the checkpoint of this name; it lies on this machine while the storage does not take it."""
-        places = (self.location, fallback_folder(self.location))
-        return FallbackSlot(*((place / CHECKPOINTS).slot(f"{name}.pt") for place in places))
+        return self._slot(f"{CHECKPOINTS}/{name}.pt")
 
     def forget_checkpoints(self) -> None:
         """Delete all checkpoints of a study that has ended.
@@ -331,9 +330,9 @@ class Store:
             (fallback_folder(self.location) / CHECKPOINTS).delete_all()
             (self.location / CHECKPOINTS).delete_all()
 
-    def state_slot(self, identity: str) -> FileSlot:
+    def state_slot(self, identity: str) -> FallbackSlot:
         """The file of the final state of this trial, from which a trial of its search may go on."""
-        return self.location.slot(_file(STATES, identity, "pt"))
+        return self._slot(_file(STATES, identity, "pt"))
 
     def forget_states(self, identities: Iterable[str] | None = None) -> None:
         """Delete the final states of these trials (None: all), if they exist, once no trial will go on from them.
@@ -343,9 +342,13 @@ class Store:
         """
         with storage_errors("write", self.location):
             if identities is None:
+                (fallback_folder(self.location) / STATES).delete_all()
                 (self.location / STATES).delete_all()
                 return
             at_once(lambda identity: self.state_slot(identity).delete(), list(identities))
+
+    def _slot(self, path: str) -> FallbackSlot:
+        return FallbackSlot(self.location.slot(path), fallback_folder(self.location).slot(path))
 
     def _commit(self, files: Mapping[str, bytes]) -> None:
         with storage_errors("write", self.location):
