@@ -90,31 +90,35 @@ class Play:
 
     def _stage(self, stage: Stage, number: int, earlier: list[_Hit]) -> list[_Hit]:
         """One command, and what hits it and its files; gives the hits whose cost the next command shows."""
-        site, luck, faults = self.site, self.luck, [kind() for kind in stage.live]
+        site, luck = self.site, self.luck
+        faults = sorted((kind() for kind in stage.live), key=lambda fault: fault.ends)  # nothing hits what has ended
+        ends = any(fault.ends for fault in faults)
         before, segments = site.whole(), site.journal().keys()
-        for fault in faults:
-            fault.prepare(site, luck)
-        site.slow(0.1)
-        site.start("sweep" if number == 0 else luck.choice(["sweep", "resume"]))
-        self._reach_moment(all(fault.early for fault in faults), bool(stage.rest))
         hits: list[_Hit] = []
-        for place, fault in enumerate(faults):
-            if place:
-                time.sleep(luck.choice([0.0, luck.random()]))
-            began = time.time()
-            if site.running and fault.inject(site, luck):
-                hits.append(_Hit(Injection(fault.name), began, began, "clock jumps" not in fault.name))
-        if hits and not any(fault.ends for fault in faults):
-            last = time.monotonic() + max(luck.uniform(*fault.seconds) for fault in faults)
-            while site.running and time.monotonic() < last:
-                time.sleep(0.05)
-        for fault in reversed(faults):
-            fault.heal(site)
-        site.heal()
+        try:
+            for fault in faults:
+                fault.prepare(site, luck)
+            site.slow(0.1)
+            site.start("sweep" if number == 0 or site.overrides else luck.choice(["sweep", "resume"]))
+            self._reach_moment(all(fault.early for fault in faults), bool(stage.rest))
+            for place, fault in enumerate(faults):
+                if place:
+                    time.sleep(luck.choice([0.0, luck.random()]))
+                began = time.time()
+                if site.running and fault.inject(site, luck):
+                    hits.append(_Hit(Injection(fault.name), began, began, "clock jumps" not in fault.name))
+            if hits and not ends:
+                last = time.monotonic() + max(luck.uniform(*fault.seconds) for fault in faults)
+                while site.running and time.monotonic() < last:
+                    time.sleep(0.05)
+        finally:
+            for fault in reversed(faults):
+                fault.heal(site)
+            site.heal()
         for hit in hits:
-            hit.over = time.time() if not any(fault.ends for fault in faults) else hit.began
+            hit.over = hit.began if ends else time.time()
         site.quick()
-        self._ended(site.wait(), killed=any(fault.ends for fault in faults))
+        self._ended(site.wait(), killed=ends)
         self._cost(before, set(segments), [*earlier, *hits])
         self.hits += hits
         resting = []

@@ -59,7 +59,7 @@ class _Files(Fault):
         when = time.time() + self.hours * 3600.0 * luck.uniform(0.1, 1.0)
         paths = list(folder.rglob("*"))
         for path in paths:
-            os.utime(path, (when, when))
+            os.utime(path, (when, when), follow_symlinks=False)
         return bool(paths)
 
 

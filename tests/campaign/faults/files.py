@@ -154,7 +154,6 @@ class Strange(Fault):
             "000009.000000.jsonl",
             "999999.000000.jsonl",
             ".DS_Store",
-            "Icon\r",
             "ä 記",
         ]
         names += ["f" * 16 + ".json", "f" * 64 + ".json", "f" * 64 + ".parquet", "plan.json.orig", "~$plan.json"]
