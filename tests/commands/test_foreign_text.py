@@ -16,7 +16,7 @@ HOSTILE = "\x1b[2J\x1b]0;title\x07\x9b31m\u202e\ud800"
 
 
 def test_status_shows_foreign_text_without_its_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    plan = StoredPlan(f"s{HOSTILE}", "", {"a": {}, "b": {}}, "", None)
+    plan = StoredPlan(f"s{HOSTILE}", "", {"a": {}, "b": {}}, "", None, {}, {}, {}, {}, 0)
     who = Holder(f"host{HOSTILE}", 1, "", "", HOSTILE, f"memsweep {HOSTILE}")
     failures = {"a": {"outcome": f"failed{HOSTILE}", "error": f"ValueError: {HOSTILE}"}}
     print_status(plan, {}, who, failures, {"b": StoreError(f"{HOSTILE} is damaged")})
