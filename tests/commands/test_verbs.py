@@ -14,6 +14,7 @@ from memsweep.config.load.study import load_study
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import GIVE_UP_AFTER, Journal, State, TrialStatus, read_statuses
 from memsweep.sweep.store.lease import hold_lease
+from memsweep.sweep.store.record import sealed
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import TABLES
 from paths import ROOT
@@ -93,9 +94,8 @@ def test_resume_with_other_code_is_refused(results: Path, capsys: pytest.Capture
     for name in ("plan.json", "plan.copy.json"):
         path = results / STUDY / name
         plan = json.loads(path.read_text())
-        del plan["sha256"]  # as if this had been written
         plan["trials"][0]["identity"] = "f" * 32
-        path.write_text(json.dumps(plan))
+        path.write_text(json.dumps(sealed(plan)))
     before = snapshot(results)
     assert verb("resume", results, STUDY, "--inline") == 1
     assert "1 of the 4 trials of 'small' have another identity" in capsys.readouterr().err

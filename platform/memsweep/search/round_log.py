@@ -16,8 +16,9 @@ from typing import Any
 from memsweep.errors import StoreError
 from memsweep.search.suggestions import SearchTrial, Suggestion, SuggestionState
 from memsweep.sweep.store.filesystem import Location, storage_errors
-from memsweep.sweep.store.record import from_json, sealed, to_json, unsealed
+from memsweep.sweep.store.record import MEND, from_json, of_schema, sealed, to_json
 from memsweep.sweep.store.retry import through_outages
+from memsweep.sweep.store.shape import require
 
 FOLDER = "search"
 _SCHEMA = 2
@@ -154,9 +155,9 @@ class RoundLog:
 
 
 def _round(data: bytes, where: str) -> Round:
-    content = unsealed(from_json(data, where), where)
+    content = of_schema(from_json(data, where), _SCHEMA, where)
     try:
-        return Round(
+        found = Round(
             observations=tuple(
                 Observation(one["number"], one["steps"], _numbers(one["values"])) for one in content["observations"]
             ),
@@ -164,12 +165,14 @@ def _round(data: bytes, where: str) -> Round:
             suggestions=tuple(Suggestion(**suggestion) for suggestion in content["suggestions"]),
             stages=tuple(Stage(**{**stage, "turns": tuple(stage["turns"])}) for stage in content["stages"]),
             trials=tuple(SearchTrial(**trial) for trial in content["trials"]),
-            closed=bool(content["closed"]),
-            exhausted=bool(content["exhausted"]),
-            search=int(content["search"]),
+            closed=content["closed"],
+            exhausted=content["exhausted"],
+            search=content["search"],
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StoreError(f"{where} is no round of a search ({type(error).__name__}: {error}).") from error
+    require(found, Round, where, MEND)
+    return found
 
 
 def _plain(observations: Sequence[Observation]) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from memsweep.sweep.driver.scheduler import PackScheduler
 from memsweep.sweep.planning.identity import identity, pack_identity
 from memsweep.sweep.planning.plan import Plan, identified, make_plan
 from memsweep.sweep.store.journal import Journal, TrialStatus
+from memsweep.sweep.store.record import sealed
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.execute import PackJob, PackReport, Progress, execute_pack
 from memsweep.trial import RunOptions, run_pack, run_trial
@@ -299,9 +300,8 @@ def test_a_number_that_is_not_finite_is_not_carried_on(tmp_path: Path, word: str
     name = whole.members[0][0]
     path = tmp_path / "study" / "records" / f"{name}.json"
     record = json.loads(path.read_text())
-    record.pop("sha256", None)  # as if this had been written
     record["summary"]["validation_loss"] = word
-    path.write_text(json.dumps(record))
+    path.write_text(json.dumps(sealed(record)))  # as if this had been written
     left = plan_of(sweep, frozenset({name}))
     _, failed = ended(plan, tmp_path, run(left, workspace=ROOT, results=tmp_path, launch=INLINE))
     assert f"(model.width=2), has the validation_loss {word}, and only a finite number" in failed[3]

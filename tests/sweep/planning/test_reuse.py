@@ -19,6 +19,7 @@ from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.reuse import Reason, Why, by_reason, examples, find_reusable, reasons
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import State, TrialStatus
+from memsweep.sweep.store.record import sealed
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker import provenance
 from memsweep.sweep.worker.execute import PackJob, execute_pack
@@ -51,11 +52,10 @@ def change(results: Path, width: int, **fields: Any) -> None:
     name = identity(rows_of(width)[0])
     file = old / "records" / f"{name}.json"
     record = json.loads(file.read_text())
-    record.pop("sha256", None)  # as if this had been written
     record["provenance"] |= fields
     other = f"{width:032x}"
     file.unlink()
-    (old / "records" / f"{other}.json").write_text(json.dumps(record | {"identity": other}))
+    (old / "records" / f"{other}.json").write_text(json.dumps(sealed(record | {"identity": other})))
 
 
 def why(

@@ -30,7 +30,7 @@ def make_config(number: int) -> dict[str, Any]:
     return {
         "task": {"name": "linear_functional", "kernel": "polynomial", "rate": 0.1, "exponent": 1.1, "horizon": 100},
         "model": {"name": "diagonal_rnn", "width": number, "parameterization": {"name": "exp"}, "normalize": False},
-        "training": {"seeds": 5, "learning_rate": 0.01},
+        "training": {"seeds": 5, "steps": 2500, "learning_rate": 0.01},
         "perturbation": {"balls": ["recurrent", "all"], "radii": {"from": 1e-4, "to": 3.0, "count": 30}},
     }
 

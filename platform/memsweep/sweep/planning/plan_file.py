@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from memsweep.config.claims.types import claims_from_dict
 from memsweep.config.core.build import config_from
@@ -20,7 +20,8 @@ from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.search.sections import search_from_dict, search_to_dict
 from memsweep.errors import ConfigError, StoreError
 from memsweep.sweep.store.filesystem import Location, storage_errors
-from memsweep.sweep.store.record import OtherSchemaError, from_json, sealed, to_json, unsealed
+from memsweep.sweep.store.record import OtherSchemaError, from_json, of_schema, require_config, sealed, to_json
+from memsweep.sweep.store.shape import require
 
 if TYPE_CHECKING:
     from memsweep.config.claims.types import Claims
@@ -168,25 +169,57 @@ def read_plan(location: Location | Path) -> StoredPlan | None:
     return max(plans, key=lambda plan: plan.serial, default=None)
 
 
-def _plan(data: dict[str, Any], where: str) -> StoredPlan:
-    if data.get("schema") != SCHEMA:
-        refusal = OtherSchemaError if type(data.get("schema")) is int else StoreError
-        raise refusal(f"{where} has schema {data.get('schema')!r}; this version of memsweep reads {SCHEMA}.")
-    unsealed(data, where)
-    confirm = data.get("confirm")
+class _Row(TypedDict):
+    identity: str
+    config: dict[str, Any]
+
+
+class _Tracking(TypedDict, total=False):
+    params: dict[str, str | float | bool | None]
+    tags: dict[str, str]
+    varied: list[str]
+
+
+class _Plan(TypedDict):
+    """The JSON object in ``plan.json`` of a study without a search."""
+
+    serial: int
+    study: str
+    description: str
+    trials: list[_Row]
+    protocol: str
+    claims: dict[str, Any] | None
+    grid: dict[str, list[Any]]
+    resources: dict[str, Any]
+    tracking: _Tracking
+    provenance: dict[str, Any]
+
+
+class _SearchPlan(_Plan, total=False):
+    search: dict[str, Any] | None
+    confirm: dict[str, Any] | None
+    cells: list[dict[str, Any]]
+
+
+def _plan(content: dict[str, Any], where: str) -> StoredPlan:
+    data = of_schema(content, SCHEMA, where)
+    require(data, _SearchPlan, where, "")
+    cells, confirm = data.get("cells", []), data.get("confirm")
+    for config in [*(row["config"] for row in data["trials"]), *cells]:
+        require_config(config, where, "")
     try:
         return StoredPlan(
-            study=str(data["study"]),
-            description=str(data["description"]),
-            rows={str(row["identity"]): row["config"] for row in data["trials"]},
-            protocol=str(data["protocol"]),
+            study=data["study"],
+            description=data["description"],
+            rows={row["identity"]: row["config"] for row in data["trials"]},
+            protocol=data["protocol"],
             claims=claims_from_dict(data["claims"]),
-            grid={path: list(values) for path, values in data["grid"].items()},
+            grid=data["grid"],
             resources=data["resources"],
             tracking=data["tracking"],
             provenance=data["provenance"],
-            serial=int(data["serial"]),
-            cells=tuple(data.get("cells", ())),
+            serial=data["serial"],
+            cells=tuple(cells),
             search=search_from_dict(data.get("search")),
             confirm=config_from(ConfirmConfig, confirm, "the stored confirmation") if confirm is not None else None,
         )

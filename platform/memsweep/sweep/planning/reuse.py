@@ -196,7 +196,8 @@ def _records(results: Location) -> Iterator[tuple[str, Record]]:
 
 def _record(store: Store, name: str) -> Record | None:
     try:
-        return store.record(name)
+        record = store.record(name)
+        return record if "identity_of" in record["provenance"] else None
     except StoreError:  # damaged, or of another version: it explains nothing
         return None
 
@@ -204,7 +205,7 @@ def _record(store: Store, name: str) -> Record | None:
 def _difference(record: Record, trial: PlannedTrial, folder: str) -> tuple[int, str, Reason]:
     """(number of differences, time of the result, reason) for a result of the same config."""
     source = record["provenance"]
-    finished = str(source.get("finished") or "")
+    finished = source.get("finished", "")
     if record["identity"] == trial.identity:
         return 0, finished, Reason(Why.DAMAGED, f"its result in {folder} is not what was written")
     before, now = source["identity_of"], identity_of(trial.config, trial.arithmetic)

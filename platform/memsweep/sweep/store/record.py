@@ -7,21 +7,48 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, NotRequired, TypedDict, cast
+from typing import Any, TypedDict, cast
 
-from memsweep.errors import StoreError
+from memsweep.errors import StoreError, one_of
 from memsweep.outcome import Outcome
+from memsweep.sweep.store.shape import LARGEST, require
 
 SCHEMA = 3
-"""1: without ``files``. 2: with the size and the hash of each table's file.
-
-3: tables hold measurements, with the width and horizon of their trial; settings are in the record alone."""
-READ = (1, 2, 3)
+"""Version of this form: no other one is read."""
 OUTCOMES = frozenset({Outcome.DONE, Outcome.DIVERGED, Outcome.STOPPED_EARLY})
 """How a trial ends that has a result."""
-KEYS = ("identity", "study", "outcome", "config", "summary", "provenance")
 
 MEND = "memsweep resume STUDY computes what is damaged anew, and nothing else."
+
+
+class FileOf(TypedDict):
+    """Size in bytes and SHA-256 of a table's file."""
+
+    bytes: int
+    sha256: str
+
+
+class IdentityOf(TypedDict):
+    """The parts of a trial's identity besides its config, see ``memsweep.sweep.planning.identity``."""
+
+    code: str
+    data: str
+    versions: dict[str, str]
+    device: str
+    shards: int
+    kernels: str
+
+
+class Provenance(TypedDict, total=False):
+    """Parts of a record's provenance that a program reads, see ``memsweep.sweep.worker.provenance``."""
+
+    versions: dict[str, str]
+    identity_of: IdentityOf
+    processor: dict[str, str]
+    finished: str
+    seconds: float
+    pack: str
+    members: int
 
 
 class Record(TypedDict):
@@ -35,7 +62,7 @@ class Record(TypedDict):
         config: the trial's canonical config.
         summary: name -> number of the whole trial; infinities and NaN are allowed here alone.
         provenance: the code, versions, host and times, see ``memsweep.sweep.worker.provenance``.
-        files: table -> size in bytes and SHA-256 of its file; records of schema 1 lack it.
+        files: table -> size in bytes and SHA-256 of its file.
     """
 
     schema: int
@@ -43,12 +70,18 @@ class Record(TypedDict):
     study: str
     outcome: str
     config: dict[str, Any]
-    summary: dict[str, Any]
+    summary: dict[str, float | bool | str | None]
     provenance: dict[str, Any]
-    files: NotRequired[dict[str, Any]]
+    files: dict[str, FileOf]
 
 
-class Failure(TypedDict):
+class _Failed(TypedDict):
+    outcome: str
+    error: str
+    traceback: str
+
+
+class Failure(_Failed, total=False):
     """Why a trial has no result.
 
     Attributes:
@@ -60,20 +93,17 @@ class Failure(TypedDict):
         asked_memory: bytes of the refused allocation, where they are known.
     """
 
-    outcome: str
-    error: str
-    traceback: str
-    cause: NotRequired[str]
-    peak_memory: NotRequired[int]
-    asked_memory: NotRequired[int]
+    cause: str
+    peak_memory: int
+    asked_memory: int
 
 
-class StoredFailure(Failure):
+class StoredFailure(Failure, total=False):
     """The JSON object in ``failures/<identity>.json``: a failure with its trial, its study and its time."""
 
     identity: str
-    study: NotRequired[str]
-    time: NotRequired[str]
+    study: str
+    time: str
 
 
 class OtherSchemaError(StoreError):
@@ -88,14 +118,11 @@ def encode(record: Mapping[str, Any]) -> bytes:
     """A record as JSON; infinities and NaN of its summary become the strings ``inf``, ``-inf``, ``nan``.
 
     Raises:
-        StoreError: a key is missing, the schema is not this version's, or a value is no JSON.
+        StoreError: a key is missing, or a value is no JSON.
     """
     identity = record.get("identity", "(no identity)")
-    missing = [key for key in KEYS if key not in record]
-    if missing:
-        raise StoreError(f"the record of {identity} lacks {', '.join(missing)}; a record holds {', '.join(KEYS)}.")
-    if record.get("schema", SCHEMA) != SCHEMA:
-        raise StoreError(f"the record of {identity} has schema {record['schema']!r}; this version writes {SCHEMA}.")
+    if missing := sorted(Record.__required_keys__ - {"schema"} - record.keys()):
+        raise StoreError(f"the record of {identity} lacks {', '.join(missing)}.")
     whole = {"schema": SCHEMA, **record, "summary": {key: _word(value) for key, value in record["summary"].items()}}
     what = f"the record of {identity}"
     return to_json(sealed(json.loads(to_json(whole, what))), what)
@@ -113,33 +140,82 @@ def decode(data: bytes, identity: str, where: str) -> Record:
         StoreError: no JSON object, keys missing, another schema, or the record of another identity; the message
             names the file and says what to do.
     """
-    record = from_json(data, where)
-    schema = record.get("schema")
-    if type(schema) is not int or schema not in READ:
-        refusal = OtherSchemaError if type(schema) is int else StoreError
-        raise refusal(
-            f"{where} has schema {schema!r}; this version of memsweep reads {READ[0]} to {READ[-1]}. "
-            "Read it with the version that wrote it, or give --no-reuse to compute it anew."
-        )
-    unsealed(record, where)
-    wrong = [key for key in KEYS if key not in record]
-    wrong += ["outcome"] if record.get("outcome") not in OUTCOMES else []
-    wrong += [key for key in ("config", "summary", "provenance") if not isinstance(record.get(key, {}), dict)]
-    if schema >= 2 and not _are_files(record.get("files")):
-        wrong.append("files")
-    if wrong:
-        raise StoreError(f"{where} is no complete record (missing or malformed: {', '.join(wrong)}). {MEND}")
+    record = of_schema(from_json(data, where), SCHEMA, where)
+    require(record, Record, where, MEND)
+    require(record["provenance"], Provenance, where, MEND)
+    require_config(record["config"], where)
+    if not _is_time(record["provenance"].get("finished")):
+        raise StoreError(f"{where} is malformed: provenance.finished must be a time in ISO 8601. {MEND}")
+    if record["outcome"] not in OUTCOMES:
+        raise StoreError(f"{where} is malformed: outcome must be one of {one_of(OUTCOMES)}. {MEND}")
     if record["identity"] != identity:
         raise StoreError(f"{where} holds the record of {str(record['identity'])[:60]!r}. {MEND}")
     record["summary"] = {key: _number(value) for key, value in record["summary"].items()}
     return cast(Record, record)
 
 
-def _are_files(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        isinstance(file, dict) and isinstance(file.get("bytes"), int) and isinstance(file.get("sha256"), str)
-        for file in value.values()
-    )
+def _is_time(text: str | None) -> bool:
+    try:
+        return text is None or datetime.datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def require_config(config: Any, where: str, advice: str = MEND) -> None:
+    """Refuse plain data without the sections of a trial's config; whether its values are valid is not looked at.
+
+    Raises:
+        StoreError: it has others.
+    """
+    require(config, _Config, where, advice)
+
+
+class _Part(TypedDict):
+    name: str
+
+
+class _Training(TypedDict):
+    steps: int
+    seeds: int
+
+
+class _Config(TypedDict):
+    task: _Part
+    model: _Part
+    training: _Training
+    perturbation: dict[str, Any]
+
+
+def of_schema(content: dict[str, Any], schema: int, where: str) -> dict[str, Any]:
+    """What ``sealed`` was given, in the form of this version.
+
+    Raises:
+        OtherSchemaError: another version of memsweep wrote it.
+        StoreError: it is not what was sealed, or has no seal.
+    """
+    got = content.get("schema")
+    if type(got) is int and got != schema:
+        raise OtherSchemaError(
+            f"{where} was written by a version of memsweep whose files have schema {got}; this version reads schema "
+            f"{schema} only. Run the study again in another results folder (--results), or read it with the version "
+            "that wrote it."
+        )
+    return unsealed(content, where)
+
+
+def read_failure(data: bytes, where: str) -> StoredFailure:
+    """A stored failure from the bytes of a file.
+
+    Raises:
+        StoreError: it is damaged or malformed.
+    """
+    failure = from_json(data, where)
+    require(failure, StoredFailure, where, MEND)
+    if failure["outcome"] not in {str(outcome) for outcome in Outcome} - OUTCOMES:
+        raise StoreError(f"{where} is malformed: outcome must be of a trial without a result. {MEND}")
+    if not _is_time(failure.get("time")):
+        raise StoreError(f"{where} is malformed: time must be a time in ISO 8601. {MEND}")
+    return cast(StoredFailure, failure)
 
 
 def now() -> str:
@@ -153,12 +229,12 @@ def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unsealed(content: dict[str, Any], where: str) -> dict[str, Any]:
-    """What ``sealed`` was given; files of older versions have no seal.
+    """What ``sealed`` was given.
 
     Raises:
-        StoreError: the content is not what was sealed.
+        StoreError: the content is not what was sealed, or has no seal.
     """
-    if _SEAL in content and content.pop(_SEAL) != _hash(content):
+    if content.pop(_SEAL, None) != _hash(content):
         raise StoreError(f"{where} is damaged: it is not what was written. {MEND}")
     return content
 
@@ -188,12 +264,29 @@ def from_json(data: bytes, where: str) -> dict[str, Any]:
         StoreError: the bytes are damaged or hold no object.
     """
     try:
-        value = json.loads(data.decode("utf-8", errors="surrogatepass"))
+        value = json.loads(data.decode("utf-8", errors="surrogatepass"), **_NUMBERS)
     except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
         raise StoreError(f"{where} is damaged ({error}). {MEND}") from error
     if not isinstance(value, dict):
         raise StoreError(f"{where} holds a {type(value).__name__}, not a JSON object. {MEND}")
     return value
+
+
+def _whole(digits: str) -> int:
+    value = int(digits)
+    if abs(value) >= LARGEST:
+        raise ValueError(f"a whole number of {len(digits)} digits")
+    return value
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {text[:20]} is not finite")
+    return value
+
+
+_NUMBERS: dict[str, Any] = {"parse_int": _whole, "parse_float": _finite, "parse_constant": _finite}
 
 
 def _plain(value: Any) -> Any:

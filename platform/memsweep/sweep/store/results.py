@@ -15,7 +15,7 @@ import time
 import urllib.parse
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from memsweep.errors import StoreError, one_of
 from memsweep.sweep.store import record as records_json
@@ -23,7 +23,7 @@ from memsweep.sweep.store import tables as table_files
 from memsweep.sweep.store.fallback import FallbackSlot, fallback_folder
 from memsweep.sweep.store.filesystem import Location, at_once, storage_errors
 from memsweep.sweep.store.record import Record, StoredFailure
-from memsweep.sweep.store.tables import LATER, TABLES
+from memsweep.sweep.store.tables import TABLES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,7 +164,7 @@ class Store:
             StoreError: ``other`` does not hold it, or holds it damaged.
         """
         record = other.record(identity)
-        data = {name: other._bytes_of(name, record) for name in _tables_with_files(record)}
+        data = {name: other._bytes_of(name, record) for name in TABLES}
         for name, content in data.items():  # a damaged result must not spread
             table_files.from_parquet(name, content, identity, f"{other.location}/{_table(name, identity)}")
         with storage_errors("read", other.location):
@@ -274,13 +274,11 @@ class Store:
         return {name: part.to_pandas() for name, part in zip(names, parts, strict=True)}
 
     def arrow(self, name: str, record: Mapping[str, Any]) -> pa.Table:
-        """One table of the result with this record, checked; without rows where the result is older than the table.
+        """One table of the result with this record, checked.
 
         Raises:
             StoreError: its file is missing or damaged.
         """
-        if name not in _tables_with_files(record):
-            return table_files.schema(name).empty_table()
         where = f"{self.location}/{_table(name, record['identity'])}"
         return table_files.from_parquet(name, self._bytes_of(name, record), record["identity"], where)
 
@@ -364,18 +362,15 @@ class Store:
                 data = self.location.read(path)
             except FileNotFoundError:
                 raise StoreError(f"{where} is missing though its record exists. {records_json.MEND}") from None
-        if "files" in record and record["files"].get(name) != _digest(data):
+        if record["files"].get(name) != _digest(data):
             raise StoreError(f"{where} is damaged: it is not what was written. {records_json.MEND}")
         return data
 
     def _fault(self, identity: str) -> StoreError | None:
         try:
             record = self.record(identity)
-            for name in _tables_with_files(record):
-                if "files" in record:
-                    self._bytes_of(name, record)
-                else:
-                    self.arrow(name, record)
+            for name in TABLES:
+                self._bytes_of(name, record)
         except StoreError as error:
             return error
         return None
@@ -384,7 +379,7 @@ class Store:
         where = f"{self.location}/{_failure(identity)}"
         try:
             with storage_errors("read", where):
-                return cast(StoredFailure, records_json.from_json(self.location.read(_failure(identity)), where))
+                return records_json.read_failure(self.location.read(_failure(identity)), where)
         except StoreError as error:
             if isinstance(error.__cause__, FileNotFoundError):  # a success removed it just now
                 return None
@@ -411,11 +406,6 @@ def _record(identity: str) -> str:
 
 def _failure(identity: str) -> str:
     return _file("failures", identity, "json")
-
-
-def _tables_with_files(record: Mapping[str, Any]) -> list[str]:
-    """The tables of which a result has files; an older result lacks the tables that came later."""
-    return [name for name in TABLES if name not in LATER or name in record.get("files", {})]
 
 
 def _table(name: str, identity: str) -> str:

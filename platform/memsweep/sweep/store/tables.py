@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 from typing import TYPE_CHECKING
 
 from memsweep.errors import StoreError, one_of
@@ -15,16 +14,12 @@ if TYPE_CHECKING:
 
 CURVES, REPLICAS, MEMORY, HISTORY, ALIGNMENT = "curves", "replicas", "memory", "history", "alignment"
 TABLES = (CURVES, REPLICAS, MEMORY, HISTORY, ALIGNMENT)
-LATER = frozenset({ALIGNMENT})
-"""Tables that came after the others; a result of an older version has no file of them."""
 
 _SIZE = {"identity": "string", "horizon": "int64", "width": "int64"}
 SIZE = tuple(_SIZE)
 """The trial of a row of ``curves`` and ``replicas``, with the axes of a verdict's slopes; all but identity may be null.
 
 The record holds all other settings of a trial, and a report joins them by identity."""
-_BEFORE_SCHEMA_3 = ("task", "kernel", "rate", "exponent", "model", "activation", "parameterization", "normalize")
-"""Settings that tables of schema 1 and 2 repeat in each row; they are left out when such a table is read."""
 
 _COLUMNS: dict[str, dict[str, str]] = {
     CURVES: {
@@ -83,8 +78,6 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "norm_ratio": "float64",
     },
 }
-_LATER_COLUMNS = {REPLICAS: ("memoryless_loss",), MEMORY: ("gradient", "gradient_bound")}
-"""Measured columns that came after the others; where a table lacks one, its values are nan."""
 
 
 def columns(name: str) -> tuple[str, ...]:
@@ -124,7 +117,7 @@ def to_parquet(name: str, frame: pd.DataFrame | None, identity: str) -> bytes:
 
 
 def from_parquet(name: str, data: bytes, identity: str, where: str) -> pa.Table:
-    """The table in the bytes of a file, checked against the schema: of this version or an older one.
+    """The table in the bytes of a file, checked against the schema.
 
     Raises:
         StoreError: no Parquet; a column is missing, unknown or of another type; a value is null that may not be; a
@@ -139,11 +132,7 @@ def from_parquet(name: str, data: bytes, identity: str, where: str) -> pa.Table:
         table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise StoreError(f"{where} is damaged ({error}). {MEND}") from error
-    expected_schema, table = schema(name), without_settings(table)
-    for column in _LATER_COLUMNS.get(name, ()):
-        if column not in table.column_names:
-            unknown = pa.array([math.nan] * table.num_rows, expected_schema.field(column).type)
-            table = table.append_column(expected_schema.field(column), unknown)
+    expected_schema = schema(name)
     got = {field.name: str(field.type) for field in table.schema}
     expected = {field.name: str(field.type) for field in expected_schema}
     if got != expected:
@@ -161,16 +150,10 @@ def from_parquet(name: str, data: bytes, identity: str, where: str) -> pa.Table:
     return table.select(expected_schema.names).cast(expected_schema)
 
 
-def without_settings(table: pa.Table) -> pa.Table:
-    """The table without the settings that schema 1 and 2 repeat in each row: a report joins them from the record."""
-    return table.drop_columns([column for column in _BEFORE_SCHEMA_3 if column in table.column_names])
-
-
 def _to_arrow(name: str, frame: pd.DataFrame, identity: str) -> pa.Table:
     import pyarrow as pa
 
     expected_schema = schema(name)
-    frame = frame.assign(**{column: math.nan for column in _LATER_COLUMNS.get(name, ()) if column not in frame})
     missing = [column for column in expected_schema.names if column not in frame.columns]
     extra = [str(column) for column in frame.columns if column not in expected_schema.names]
     if missing or extra:
