@@ -172,7 +172,9 @@ def test_what_failed_three_times_in_one_way_is_left_alone_until_forced(
         store.location,
         rows | {bad: TrialStatus(State.FAILED, "", GIVE_UP_AFTER, way), other: TrialStatus(State.FAILED, "", 1, way)},
     )
-    store.fail(bad, {"outcome": "failed", "error": "ValueError: 1", "time": "2026-01-01T00:00:00+00:00"})
+    store.fail(
+        bad, {"outcome": "failed", "error": "ValueError: 1", "traceback": "", "time": "2026-01-01T00:00:00+00:00"}
+    )
     assert verb("status", results, STUDY) == 0
     assert f"{bad}: failed (3 times in the same way): ValueError: 1" in capsys.readouterr().out
     assert verb("retry", results, STUDY, "--inline") == 1

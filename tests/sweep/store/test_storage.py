@@ -244,7 +244,7 @@ def process(code: str, *words: str) -> subprocess.Popen[str]:
 def test_a_store_keeps_results(place: Location) -> None:
     store, other = Store(place / "one"), Store(place / "two")
     assert store.identities() == frozenset()
-    store.fail(A, {"outcome": "failed", "error": "first try"})
+    store.fail(A, {"outcome": "failed", "error": "first try", "traceback": ""})
     assert store.failures()[A]["error"] == "first try"
     assert store.write(A, make_record(A), make_tables(A))
     assert not store.write(A, make_record(A, study="never"), make_tables(A))

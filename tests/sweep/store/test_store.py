@@ -204,7 +204,7 @@ def test_a_table_may_have_no_rows(tmp_path: Path) -> None:
 
 def test_failures_are_replaced_and_end_with_success(tmp_path: Path) -> None:
     store = filled(tmp_path, B)
-    store.fail(A, {"outcome": "failed", "error": "first"})
+    store.fail(A, {"outcome": "failed", "error": "first", "traceback": ""})
     store.fail(A, {"outcome": "failed", "error": "second", "traceback": "…\n"})
     assert store.failures() == {A: {"identity": A, "outcome": "failed", "error": "second", "traceback": "…\n"}}
     store.write(A, make_record(A), make_tables(A))
@@ -319,7 +319,7 @@ def test_results_are_found_in_other_studies_and_adopted_unchanged(tmp_path: Path
     assert find_elsewhere(tmp_path, [A, B, C]) == {A: Location.at(tmp_path / "one"), B: Location.at(tmp_path / "two")}
     assert find_elsewhere(tmp_path / "none", [A]) == {}
     three = Store(tmp_path / "three")
-    three.fail(B, {"outcome": "failed", "error": "x"})
+    three.fail(B, {"outcome": "failed", "error": "x", "traceback": ""})
     assert three.copy_from(Store(tmp_path / "two"), B)
     assert not three.copy_from(Store(tmp_path / "two"), B)
     assert three.failures() == {}
