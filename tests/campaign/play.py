@@ -115,10 +115,12 @@ class Play:
             for fault in reversed(faults):
                 fault.heal(site)
             site.heal()
-        for hit in hits:
-            hit.over = hit.began if ends else time.time()
+        over = time.time()
         site.quick()
-        self._ended(site.wait(), killed=ends)
+        ended = site.wait()
+        for hit in hits:
+            hit.over = time.time() if ends else over
+        self._ended(ended, killed=ends)
         self._cost(before, set(segments), [*earlier, *hits])
         self.hits += hits
         resting = []
