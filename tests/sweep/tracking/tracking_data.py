@@ -68,7 +68,17 @@ def make_tables(number: int) -> dict[str, pd.DataFrame]:
         for radius in (0.0, *np.geomspace(1e-4, 3.0, RADII - 1))
     ]
     memory = [
-        {"identity": identity, "seed": s, "lag": t, "learned": 0.1, "target": 0.2} for s in range(5) for t in range(100)
+        {
+            "identity": identity,
+            "seed": s,
+            "lag": t,
+            "learned": 0.1,
+            "target": 0.2,
+            "gradient": 0.5,
+            "gradient_bound": math.nan,
+        }
+        for s in range(5)
+        for t in range(100)
     ]
     history = [
         {"identity": identity, "seed": s, "step": 50 * k, "validation_loss": 2.0 + s}
