@@ -28,7 +28,7 @@ from memsweep.learning.state.checkpoint import Checkpoint, ProcessGroupSlot, Slo
 from memsweep.learning.state.warm_start import WarmStart
 from memsweep.models.base import LayerModel, Model, Signature
 from memsweep.recurrence.freed_memory import keep_freed_memory
-from memsweep.stability.measure import Measurement, evaluation_data, measure
+from memsweep.stability.measure import Measurement, measure
 from memsweep.stability.results import TrialResult, result_of
 
 __all__ = [
@@ -224,11 +224,9 @@ def run_replicas(configs: Sequence[TrialConfig], options: RunOptions = DEFAULT) 
                 for index, rows in own
             ]
         measurements: list[ReplicaMeasurement] = []
-        with phase("data"):
-            data = evaluation_data(measured_loss, first)
         with phase("perturbation"):
             for done, ((index, rows), learner) in enumerate(zip(own, learners, strict=True), 1):
-                measured = measure(learner, measured_loss, data, first)
+                measured = measure(learner, measured_loss, first)
                 measurements += [ReplicaMeasurement((index, row), *measured[row]) for row in rows]
                 if progress:
                     progress(TRAINING_SHARE + (1.0 - TRAINING_SHARE) * done / len(learners))

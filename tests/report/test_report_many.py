@@ -19,9 +19,9 @@ from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.report import tables_of
 from memsweep.report.rows.verdicts import short_verdict_cell, verdict_table
 from memsweep.report.terminal import report_text
+from memsweep.stability.verdict.judgement import Judgement, Trends, Verdict
 from memsweep.stability.verdict.radius import THRESHOLDS
-from memsweep.stability.verdict.rule import Judgement, Verdict
-from memsweep.stability.verdict.slopes import Slope
+from memsweep.stability.verdict.trend import Slope, Trend
 from memsweep.sweep.store.tables import TABLES, empty
 from paths import ROOT
 from report_study import Condition, exported, gallery, write_study
@@ -41,13 +41,17 @@ def terminal(conditions: list[Condition], balls: tuple[str, ...], width: int) ->
     return report_text(contents, tables_of(contents), width=width, colour=False)
 
 
+def _trend(limit: Slope) -> Trend:
+    return Trend((), (), limit, limit, outside=False)
+
+
 def _finding(one: Condition, ball: str) -> Finding:
     verdict = Verdict({"direct": "unstable", None: "inconclusive"}.get(one.parameterization, "stable"))
     slope, parameterization = Slope(*SLOPES[verdict]), {"model.parameterization": one.parameterization}
     condition = {"task": one.task, "task.kernel": one.kernel, "model": one.model, "model.activation": one.activation}
     radii, curves = pd.DataFrame(columns=["width", "horizon", "seed"]), empty("curves")
-    by_threshold = dict.fromkeys(THRESHOLDS, (slope, slope))
-    judged = Judgement(verdict, 0.01, slope, slope, None, slope, 0.1, 1.0, False, ("seeds: 1",), by_threshold)
+    by_threshold = dict.fromkeys(THRESHOLDS, Trends(horizon=_trend(slope), width=_trend(slope)))
+    judged = Judgement(verdict, 0.01, None, slope, 0.1, 1.0, False, ("seeds: 1",), (), by_threshold)
     return Finding(
         {**condition, **parameterization}, ball, judged, radii, curves, curves, curves, {"model": {"name": one.model}}
     )
@@ -136,19 +140,17 @@ def test_lower_bounds_are_marked_with_their_kind(tmp_path: Path) -> None:
 
 
 def test_terminal_and_page_name_the_same_slope_as_the_deciding_one(tmp_path: Path) -> None:
-    """Unstable along the width: the horizon's slope is below the limit at the shown threshold, but not at all."""
+    """Unstable along the width, and not along the horizon."""
     registry.discover(ROOT)  # a diagonal recurrence has an exact worst case, and no mark beside its verdict
     write_study(tmp_path, [Condition()], widths=[2], horizons=[50], seeds=1, balls=["recurrent"], memory=False)
     study = load_study(tmp_path)
     (found,) = judge_conditions(study, find_grouping(study.records, study.tables["replicas"]))
-    width, steep, flat = Slope(-0.4, -0.5, -0.3), Slope(-0.6, -0.7, -0.5), Slope(0.0, -0.1, 0.1)
+    width, flat = Slope(-0.4, -0.5, -0.3), Slope(0.0, -0.1, 0.1)
     judgement = replace(
         found.judgement,
         verdict=Verdict.UNSTABLE,
         threshold=THRESHOLDS[0],
-        slope_width=width,
-        slope_horizon=steep,
-        by_threshold={threshold: (width, steep if threshold == THRESHOLDS[0] else flat) for threshold in THRESHOLDS},
+        by_threshold={threshold: Trends(horizon=_trend(flat), width=_trend(width)) for threshold in THRESHOLDS},
     )
     finding = replace(found, judgement=judgement)
     shown = short_verdict_cell(finding)

@@ -19,13 +19,19 @@ from report_study import Condition, drawn, exported, write_study
 
 registry.discover(ROOT)
 
+
+def _claim(name: str, where: dict[str, list[str]], **verdicts: str) -> dict[str, object]:
+    return {"name": name, "where": where, "verdicts": verdicts}
+
+
 CLAIMS = {
     "source": "a table that somebody published",
     "rows": [
-        {"name": "Plain", "where": {"parameterization": ["direct"]}, "exponential": "stable", "polynomial": "stable"},
-        {"name": "Any", "where": {}, "polynomial": "unstable"},
-        {"name": "Else", "where": {"model": ["lru"]}, "exponential": "stable"},
+        _claim("Plain", {"parameterization": ["direct"]}, exponential="stable", polynomial="stable"),
+        _claim("Any", {}, polynomial="unstable"),
+        _claim("Else", {"model": ["lru"]}, exponential="stable"),
     ],
+    "compare": [],
 }
 TRUTH = [
     Condition(kernel="exponential", parameterization="direct", base=0.2),

@@ -23,8 +23,16 @@ from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
 from memsweep.report.rows.table import PAGE, Table
 from memsweep.report.rows.verdicts import moving
+from memsweep.stability.verdict.judgement import (
+    GROWTH_LIMIT,
+    HORIZON_LIMITED,
+    SLOPE_LIMIT,
+    SMALLEST_GRID,
+    SMALLEST_RANGE,
+    SMALLEST_SEEDS,
+)
 from memsweep.stability.verdict.radius import THRESHOLDS, VALID_ERROR
-from memsweep.stability.verdict.rule import GROWTH_LIMIT, HORIZON_LIMITED, SLOPE_LIMIT, SMALLEST_GRID
+from memsweep.stability.verdict.trend import LONG_RANGE
 
 
 def render(contents: Contents, tables: Tables, pictures: Mapping[str, Pictures]) -> str:
@@ -71,6 +79,9 @@ def _rule() -> dict[str, Any]:
         "slope": number(SLOPE_LIMIT, 1),
         "growth": number(GROWTH_LIMIT, 1),
         "least": SMALLEST_GRID,
+        "seeds": SMALLEST_SEEDS,
+        "scales": SMALLEST_RANGE,
+        "range": f"{LONG_RANGE:g}",
         "limited": f"{HORIZON_LIMITED:g}",
         "validity": percent(VALID_ERROR),
         "thresholds": joined([percent(threshold) for threshold in THRESHOLDS]),

@@ -25,7 +25,7 @@ from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
 from memsweep.report.rows.table import TERMINAL, Line, Table, View
 from memsweep.report.rows.verdicts import SIGNS, overviews, reasons
-from memsweep.stability.verdict.rule import Verdict
+from memsweep.stability.verdict.judgement import Verdict
 
 _Part = Grid | Text | str
 _WIDEST, _PLAIN = 120, 110

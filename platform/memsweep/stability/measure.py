@@ -9,17 +9,16 @@ import torch
 from torch import Tensor
 
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.data.task import Batch
 from memsweep.learning.ensemble.replicas import Ensemble, stability_margin
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.training.gradient_alignment import Comparison
 from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Part
 from memsweep.outcome import Outcome
-from memsweep.stability.gradients import gradient_bounds, gradient_norms
+from memsweep.stability.evaluation import evaluate
+from memsweep.stability.gradients import gradient_bounds
 from memsweep.stability.memory_function import memory_function
-from memsweep.stability.perturbation.error import perturbation_error, project
-from memsweep.streams import TEST, Stream
+from memsweep.stability.perturbation.error import project
 
 
 @dataclass(frozen=True)
@@ -65,55 +64,34 @@ class Measurement:
     micro_batch: int | None
 
 
-def evaluated_exactly(config: TrialConfig) -> bool:
-    """Whether perturbation errors are expectations in closed form; otherwise they are means over the test set."""
-    error = config.perturbation.error
-    return error == "exact" or (error == "auto" and config.has_closed_form)
-
-
-def evaluation_data(task_loss: TaskLoss[Data], config: TrialConfig) -> Data:
-    """The data of a trial's perturbation errors: the expected loss, or the test set."""
-    if evaluated_exactly(config):
-        return task_loss.population()
-    return task_loss.data(Stream(config.training.data_seed, TEST), 0, config.perturbation.test_size)
-
-
-def measure(
-    learner: Learner, task_loss: TaskLoss[Data], data: Data, config: TrialConfig
-) -> list[tuple[int, Measurement]]:
+def measure(learner: Learner, task_loss: TaskLoss[Data], config: TrialConfig) -> dict[int, tuple[int, Measurement]]:
     """Measure the real replicas of one ensemble at their best weights.
 
     Args:
         learner: after training.
-        task_loss, data: of the errors, from ``evaluation_data``; training may have had another task loss.
+        task_loss: of the errors; training may have had another one.
         config: any trial of the pack: they share all fields that are used here.
 
     Returns:
-        For each replica, the position of its trial in the pack, and the measurement.
+        Row of each real replica -> the position of its trial in the pack, and the measurement.
     """
     trained, kept, task_loss = learner.ensemble, learner.best_weights, learner.split(task_loss)
     ensemble, weights = project(trained, kept) if config.perturbation.projected else (trained, kept)
     targets = ensemble.spread([task_loss.target(replica.trial) for replica in ensemble.replicas])
-    errors = {
-        ball: perturbation_error(ensemble, task_loss, data, weights, targets, ball, config.perturbation)
-        for ball in config.perturbation.balls
-    }
+    diverged_rows = learner.diverged.tolist()
+    alive = [not diverged for diverged in diverged_rows[: len(ensemble.replicas)]]
+    evaluations = evaluate(ensemble, task_loss, weights, targets, alive, config)
     with torch.no_grad():
         named = ensemble.layout.named(weights)
-        error = task_loss.loss(ensemble.model, named, data, targets)
-        metrics = task_loss.metrics(ensemble.model, named, data)
         horizon = ensemble.model.signature.horizon
         memory = memory_function(ensemble.model, named, horizon)
-        diverged_rows = learner.diverged.tolist()
-        alive = [not diverged for diverged in diverged_rows[: len(ensemble.replicas)]]
-        gradients = gradient_norms(ensemble.model, named, _sequences(data, horizon, kept), alive)
         bounds = gradient_bounds(ensemble.model, named, horizon)
         margin = stability_margin(ensemble, weights)
         norms = {part: _norms(trained, kept, part) for part in (Part.ENCODER, Part.READOUT)}
         criterion = learner.criterion.summary()
-    measurements = []
-    for row, replica in enumerate(ensemble.replicas):
-        diverged = diverged_rows[row]
+    measurements = {}
+    for row, evaluation in evaluations.items():
+        replica, diverged = ensemble.replicas[row], diverged_rows[row]
         stopped = not diverged and int(learner.steps[row]) < config.training.steps
         measurement = Measurement(
             seed=replica.seed,
@@ -121,12 +99,12 @@ def measure(
             steps=int(learner.steps[row]),
             best_step=int(learner.best_step[row]),
             validation_loss=math.inf if diverged else float(learner.best_loss[row]),
-            error=math.inf if diverged else _finite_or_inf(float(error[row])),
+            error=math.inf if diverged else evaluation.error,
             # a diverged replica approximates nothing: its error is infinite at every radius
-            errors={ball: [math.inf if diverged else v for v in e[row].tolist()] for ball, e in errors.items()},
-            metrics={name: math.nan if diverged else float(value[row]) for name, value in metrics.items()},
+            errors={ball: [math.inf if diverged else v for v in e] for ball, e in evaluation.errors.items()},
+            metrics={name: math.nan if diverged else value for name, value in evaluation.metrics.items()},
             memory=memory[row].tolist(),
-            gradient=[] if gradients is None else gradients[row].tolist(),
+            gradient=evaluation.gradient,
             gradient_bound=[] if bounds is None or diverged else bounds[row].tolist(),
             margin=float(margin[row]),
             encoder_norm=float(norms[Part.ENCODER][row]),
@@ -141,22 +119,8 @@ def measure(
             alignment=learner.alignment.of(row, int(learner.steps[row])),
             micro_batch=learner.micro_batch,
         )
-        measurements.append((replica.trial, measurement))
+        measurements[row] = (replica.trial, measurement)
     return measurements
-
-
-def _sequences(data: object, horizon: int, like: Tensor) -> Tensor:
-    """Sequences for gradient norms; where errors are exact, the model is linear and its Jacobians do not depend on
-    them.
-
-    Returns:
-        ``[B, T, I]``, or symbols ``[B, T]``.
-    """
-    return data.inputs if isinstance(data, Batch) else like.new_zeros(1, horizon, 1)
-
-
-def _finite_or_inf(value: float) -> float:
-    return value if math.isfinite(value) else math.inf
 
 
 def _norms(ensemble: Ensemble, weights: Tensor, part: Part) -> Tensor:

@@ -12,7 +12,8 @@ from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.api import LinearFunctionalTask, Task
 from memsweep.learning.training.gradient_alignment import ALL
 from memsweep.outcome import Outcome
-from memsweep.stability.measure import Measurement, evaluated_exactly
+from memsweep.stability.evaluation import evaluated_exactly
+from memsweep.stability.measure import Measurement
 from memsweep.stability.perturbation.error import radius_grid
 
 

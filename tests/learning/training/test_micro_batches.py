@@ -28,7 +28,7 @@ from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.models.matrix.rnn import RNN
 from memsweep.models.matrix.vanilla_rnn import VanillaRNN
 from memsweep.stability.measure import Measurement, measure
-from memsweep.streams import TEST, TRAIN, Stream
+from memsweep.streams import TRAIN, Stream
 from memsweep.trial import run_trial
 from paths import ROOT
 
@@ -137,11 +137,10 @@ def measured(config: Any, task: Task) -> list[Measurement]:
     """All that is measured on trained models; batches come in pieces of 4."""
     learner = trained(config, task, replace(TRAINING, micro_batch=4))
     few = RadiiConfig(from_=0.1, to=1.0, count=2)
-    perturbation = PerturbationConfig(radii=few, starts=0, ascent_steps=1, balls=("all",))
+    perturbation = PerturbationConfig(radii=few, starts=0, ascent_steps=1, balls=("all",), test_size=10)
     task_loss = task_loss_for([task], False, torch.float64)
     any_trial = replace(trial(), model=config, training=TRAINING, perturbation=perturbation)
-    found = measure(learner, task_loss, task_loss.data(Stream(0, TEST), 0, 10), any_trial)
-    return [measurement for _, measurement in found]
+    return [measurement for _, measurement in measure(learner, task_loss, any_trial).values()]
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,26 @@ class Ensemble:
         stacked = torch.stack(tensors)
         return torch.cat([stacked, stacked[:1].expand(self.rows - len(values), *stacked.shape[1:])])
 
+    def part(self, indices: Sequence[int], rows: int) -> Ensemble:
+        """An ensemble of some of the replicas, in an order of one's own.
+
+        Args:
+            indices: rows of the replicas.
+            rows: of the part, at least as many; the others are dummies.
+        """
+        replicas = tuple(self.replicas[index] for index in indices)
+        taken = [*indices, *[indices[0]] * (rows - len(indices))]
+        model = type(self.model).ensemble_of([self.replicas[index].model for index in taken], self.model.signature)
+        initial = self.initial[taken]
+        return replace(
+            self,
+            replicas=replicas,
+            model=model.to(initial.device, initial.dtype).eval(),
+            initial=initial,
+            exists=self.exists[taken],
+            real=torch.arange(rows, device=initial.device) < len(replicas),
+        )
+
 
 def build(
     model_class: type[Model],

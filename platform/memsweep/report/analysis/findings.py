@@ -16,9 +16,10 @@ from memsweep.report.naming.conditions import KERNEL, Grouping, group
 from memsweep.report.read.settings import fields_of
 from memsweep.report.read.study import Study
 from memsweep.stability.verdict.evidence import analytic_modulus, distance_bound
+from memsweep.stability.verdict.judgement import Judgement, Verdict
 from memsweep.stability.verdict.radius import stability_radii
-from memsweep.stability.verdict.rule import SLOPE_LIMIT, Judgement, Verdict, judge
-from memsweep.stability.verdict.slopes import Slope
+from memsweep.stability.verdict.rule import judge, time_scale
+from memsweep.stability.verdict.trend import Slope
 
 BALLS = ("recurrent", "weights", "all")
 _SIZE = ("width", "horizon", "seed")
@@ -82,7 +83,7 @@ class Finding:
         """
         horizon, width = self.judgement.slope_horizon, self.judgement.slope_width
         if self.judgement.verdict is Verdict.UNSTABLE:
-            by_horizon = all(slopes[1].high < SLOPE_LIMIT for slopes in self.judgement.by_threshold.values())
+            by_horizon = self.judgement.unstable_by_horizon
         else:
             by_horizon = horizon.available and not (width.available and width.low < horizon.low)
         return ("horizon", horizon) if by_horizon else ("width", width)
@@ -141,8 +142,11 @@ def judge_conditions(study: Study, grouping: Grouping) -> list[Finding]:
         configs = [study.records[identity]["config"] for identity in trained["identity"].unique()]
         nonlinear = any(config["model"].get("activation") not in (None, "linear") for config in configs)
         remembered = memory[memory["identity"].isin(trained["identity"])]
+        # one target, cut at each trial's horizon
+        target = remembered.drop_duplicates("lag").sort_values("lag")["target"]
+        scale = time_scale(target.to_numpy(float))
         for ball, curve in part.groupby("ball"):
-            judgement, radii = judge(curve, trained, nonlinear=nonlinear), _radii(curve)
+            judgement, radii = judge(curve, trained, time_scale=scale, nonlinear=nonlinear), _radii(curve)
             findings.append(Finding(condition, str(ball), judgement, radii, curve, trained, remembered, configs[0]))
     return sorted(findings, key=lambda finding: BALLS.index(finding.ball))
 

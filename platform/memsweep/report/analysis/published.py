@@ -10,7 +10,7 @@ from typing import Any
 from memsweep.config.claims.types import Claim, Claims
 from memsweep.report.analysis.findings import Finding
 from memsweep.report.naming.conditions import KERNEL
-from memsweep.stability.verdict.rule import Verdict
+from memsweep.stability.verdict.judgement import Verdict
 
 
 class Agreement(enum.StrEnum):

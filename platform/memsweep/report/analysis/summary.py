@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from memsweep.report.analysis.findings import BALLS, Finding
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import joined
-from memsweep.stability.verdict.rule import Verdict
+from memsweep.stability.verdict.judgement import Verdict
 
 MOVES = {
     "recurrent": "the recurrent weights move",

@@ -17,11 +17,13 @@ from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import clean, show, slope_text
 from memsweep.report.style import FAINT, LineStyle, category_styles, log_axis, value_axis
 from memsweep.stability.verdict.radius import THRESHOLDS
-from memsweep.stability.verdict.slopes import Slope
+from memsweep.stability.verdict.trend import Slope
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_GUIDE = 4.0
+"""The line of a slope covers this factor of the horizons or widths."""
 SHOWN_THRESHOLD = THRESHOLDS[0]
 _LONGEST = 34  # letters of a machine's name beside its slope
 _LINES = 6  # conditions in one panel
@@ -112,7 +114,7 @@ def _draw(ax: Axes, findings: Sequence[Finding], axis: str, labels: Labels, styl
     ax.set_ylabel(f"radius β at {SHOWN_THRESHOLD:.0%} of L₀".replace("%", " %"))
     ax.legend(
         handles=handles,
-        title="fitted slope [95 % interval]",
+        title="limit slope [95 % over seeds]",
         title_fontsize=7,
         loc="upper left",
         bbox_to_anchor=(-0.12, -0.2),
@@ -123,8 +125,8 @@ def _draw(ax: Axes, findings: Sequence[Finding], axis: str, labels: Labels, styl
 
 
 def _slope(finding: Finding, axis: str) -> Slope:
-    against_width, against_horizon = finding.judgement.by_threshold[SHOWN_THRESHOLD]
-    return against_horizon if axis == "horizon" else against_width
+    trends = finding.judgement.by_threshold[SHOWN_THRESHOLD]
+    return trends.horizon.limit if axis == "horizon" else trends.along_width
 
 
 def _condition(ax: Axes, rows: pd.DataFrame, axis: str, slope: Slope, style: LineStyle, shift: float) -> None:
@@ -165,9 +167,10 @@ def _fit(ax: Axes, middle: pd.DataFrame, slope: Slope, style: LineStyle, shift: 
     inside = middle[middle["censored"] == ""]
     if inside.empty or not math.isfinite(slope.estimate):
         return
-    x = np.log(inside.index.to_numpy(float))
-    level = float(np.median(np.log(inside["median"].to_numpy(float)) - slope.estimate * x))
-    ends = np.array([x.min(), x.max()])
+    # the slope is that of the limit, so its line is drawn at the end of the range
+    last = math.log(inside.index.max())
+    ends = np.array([max(math.log(inside.index.min()), last - math.log(_GUIDE)), last])
+    level = math.log(inside["median"].iloc[-1]) - slope.estimate * last
     ax.plot(np.exp(ends) * shift, np.exp(level + slope.estimate * ends), alpha=0.75, **style.stroke(), lw=1.1, zorder=1)
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from memsweep.stability.verdict.slopes import Slope
+from memsweep.stability.verdict.trend import Slope
 
 
 def number(value: float, digits: int = 2) -> str:

@@ -15,7 +15,7 @@ import pandas as pd
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import figure, number, show, slope_text
-from memsweep.stability.verdict.slopes import Slope
+from memsweep.stability.verdict.trend import Slope
 
 Row = TypeVar("Row")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
@@ -15,6 +14,8 @@ from memsweep.report.analysis.summary import MOVES
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import number, percent, slope_text
 from memsweep.report.rows.table import CSV, EXPORTED, NOTHING, PAGE, SHOWN, Cell, Column, Table, condition_columns
+from memsweep.stability.verdict.judgement import Trends
+from memsweep.stability.verdict.trend import Trend
 
 MANY = 12
 """Verdicts of one ball that can be read as a plain list."""
@@ -30,8 +31,10 @@ def moving(ball: str) -> str:
 
 def reasons(finding: Finding) -> str:
     """Why the verdict is what it is, and that it rests on lower bounds of the error where it does."""
+    judgement = finding.judgement
+    advice = (f"to decide: memsweep extend STUDY {', or '.join(judgement.extend)}",) if judgement.extend else ()
     bound = (f"errors: {EXPLANATIONS[finding.bound]}",) if finding.bound else ()
-    return "; ".join((*finding.judgement.reasons, *bound))
+    return "; ".join((*advice, *judgement.reasons, *bound))
 
 
 def short_verdict_cell(finding: Finding) -> Cell:
@@ -111,8 +114,11 @@ def slope_table(findings: Sequence[Finding], names: Sequence[str], labels: Label
         Column("ball", lambda row: row[0].ball),
         *condition_columns(names, labels, lambda row: row[0].condition),
         Column("at error", lambda row: row[1], percent, key="threshold", unit="of L₀"),
-        _slope_column("horizon", 1),
-        _slope_column("width", 0),
+        Column("slope in horizon", lambda row: _trends(row).horizon.limit, key="slope_horizon", ends=True),
+        Column("slope in width", lambda row: _trends(row).along_width, key="slope_width", ends=True),
+        Column("local slopes in horizon", lambda row: _local(_trends(row).horizon), key="local_slopes_horizon"),
+        Column("slope over all horizons", lambda row: _trends(row).horizon.over_range, key="range_horizon", ends=True),
+        Column("local slopes in width", lambda row: _local(_trends(row).width), key="local_slopes_width"),
         Column("growth of the error with width", lambda row: row[0].judgement.growth, key="growth", ends=True),
         Column("modulus", lambda row: row[0].judgement.modulus),
         Column("g(β₁)", lambda row: row[0].analytic_modulus, key="analytic_modulus"),
@@ -121,11 +127,13 @@ def slope_table(findings: Sequence[Finding], names: Sequence[str], labels: Label
     return Table("slopes", "Slopes at every threshold", rows, columns)
 
 
-def _slope_column(axis: str, place: int) -> Column[tuple[Finding, float]]:
-    def slope(row: tuple[Finding, float]) -> Any:
-        return row[0].judgement.by_threshold[row[1]][place]
+def _trends(row: tuple[Finding, float]) -> Trends:
+    finding, threshold = row
+    return finding.judgement.by_threshold[threshold]
 
-    return Column(f"slope in {axis}", slope, key=f"slope_{axis}", ends=True)
+
+def _local(trend: Trend) -> str:
+    return "  ".join(map(number, trend.local)) or NOTHING
 
 
 def radii_table(findings: Sequence[Finding], names: Sequence[str]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""From radii to a verdict: slopes of log radius against log horizon and log width.
+"""From radii to a verdict: limit slopes of log radius in log horizon and log width, with intervals over seeds.
 
-Theil-Sen slopes, a cluster bootstrap over seeds, censored radii as half-lines. A verdict is never forced.
+The rule, its reasons and its measured error rates are in docs/verdict.md. A verdict is never forced.
 """
