@@ -102,10 +102,12 @@ class _Draws:
             return (kind, *draw([one for one in kinds if not one.alone] if more else []))
 
         ending, passing = ([kind for kind in here if kind.ends is ends] for ends in (True, False))
-        for breaks in [first] if first.ends else draw(ending) if luck.random() < 0.7 else []:
+        breaking = [kind for kind in ending if not kind.finishes]
+        for breaks in [first] if first.ends else draw(breaking) if luck.random() < 0.7 else []:
             rest = [kind for _ in range(luck.randrange(1, 5)) for kind in draw(resting)]
             stages.append(Stage(with_another(breaks, here), tuple(rest)))
-        for goes_on in [first] if not first.ends else draw(passing) if luck.random() < 0.7 else []:
+        done = any(kind.finishes for stage in stages for kind in stage.live)
+        for goes_on in [first] if not first.ends else draw(passing) if luck.random() < 0.7 and not done else []:
             stages.append(Stage(with_another(goes_on, passing)))
         return Round(self.seed, number, scenario, tuple(stages))
 

@@ -17,6 +17,7 @@ class Fault:
         name: of the kind.
         at_rest: it hits files between two commands, not a command.
         ends: the command that it hits ends by it.
+        finishes: the study is done afterwards.
         early: it may hit a command at any moment from its first, before it has trained anything.
         alone: no other fault may hit the same command.
         rare: where it is drawn, there is often nothing to harm, and so it is drawn twice as often.
@@ -26,6 +27,7 @@ class Fault:
     name: ClassVar[str]
     at_rest: ClassVar[bool] = False
     ends: ClassVar[bool] = False
+    finishes: ClassVar[bool] = False
     early: ClassVar[bool] = False
     alone: ClassVar[bool] = False
     rare: ClassVar[bool] = False

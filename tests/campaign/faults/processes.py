@@ -223,7 +223,7 @@ class TakenOver(Fault):
     Its lease names another machine: one that is frozen on this machine is alive, and keeps its lease.
     """
 
-    name, ends, alone = "driver frozen and taken over", True, True
+    name, ends, finishes, alone = "driver frozen and taken over", True, True, True
 
     def inject(self, site: Site, luck: random.Random) -> bool:
         if not (pid := site.pid):
