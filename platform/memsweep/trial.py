@@ -27,7 +27,7 @@ from memsweep.learning.parallel.replica_shards import restrict, shard_replicas
 from memsweep.learning.state.checkpoint import Checkpoint, ProcessGroupSlot, Slot
 from memsweep.learning.state.warm_start import WarmStart
 from memsweep.models.base import LayerModel, Model, Signature
-from memsweep.recurrence.freed_memory import keep_freed_memory
+from memsweep.recurrence.freed_memory import give_back_freed_memory, keep_freed_memory
 from memsweep.stability.measure import Measurement, measure
 from memsweep.stability.results import TrialResult, result_of
 
@@ -194,6 +194,7 @@ def run_replicas(configs: Sequence[TrialConfig], options: RunOptions = DEFAULT) 
     _check(configs, options)
     first, worker, phase, progress = configs[0], options.worker, options.phase, options.progress
     keep_freed_memory()
+    give_back_freed_memory()  # the pack before this one had tensors of other sizes
     with phase("data"):
         tasks, ensembles = _tasks_and_ensembles(configs, padded=options.padded)
         sizes = [len(ensemble.replicas) for ensemble in ensembles]

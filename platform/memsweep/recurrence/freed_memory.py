@@ -17,8 +17,8 @@ def keep_freed_memory() -> bool:
 
     By default glibc gives the free end of its memory back as soon as there is some, and the kernel clears every page
     when it is asked for again: for tensors that live as long as one operation, that takes as long as the operation
-    (scans of large complex series ran in three quarters of the time without it). The process keeps what it held at its
-    peak.
+    (scans of large complex series ran in three quarters of the time without it). The process keeps what it frees
+    until ``give_back_freed_memory``.
 
     Returns:
         Whether the C library is one that can (glibc).
@@ -30,3 +30,18 @@ def keep_freed_memory() -> bool:
     except (OSError, AttributeError):
         return False
     return bool(mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT)) and bool(mallopt(_M_TRIM_THRESHOLD, _NEVER))
+
+
+def give_back_freed_memory() -> bool:
+    """Give the pages of all freed blocks back to the system.
+
+    Tensors of another size do not fit the blocks that were freed, so a process that kept them all would grow with
+    every new width or horizon.
+
+    Returns:
+        Whether anything was given back (glibc).
+    """
+    try:
+        return bool(ctypes.CDLL(None).malloc_trim(0))
+    except (OSError, AttributeError, TypeError):  # another C library, or Windows
+        return False
