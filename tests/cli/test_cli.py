@@ -145,6 +145,17 @@ def test_a_wrong_command_line_ends_with_2(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("verb", ["plan", "sweep", "status", "list"])
+@pytest.mark.parametrize("folder", ["a" * 5_000, "a/" * 2_500, "no-such-folder"])
+def test_a_workspace_that_is_no_folder_is_told(verb: str, folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([verb, "tasks" if verb == "list" else "quickstart", "--workspace", folder])
+    assert ended.value.code == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert f"argument --workspace: there is no folder '{folder[:100]}" in last
+    assert len(last) < 300
+
+
 def test_a_wrong_study_is_told_before_anything_is_written(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = ["--workspace", str(workspace), "--results", str(workspace / "out")]
     before = sorted(workspace.rglob("*"))

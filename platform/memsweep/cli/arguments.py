@@ -18,6 +18,7 @@ DISCOVERING = ("plan", "sweep", "resume", "extend", "retry", "submit")
 """Commands that need tasks and models: a file that cannot be imported gets a warning."""
 JOBS = ("sweep", "resume", "extend", "retry", "sync", "report")
 """Commands that a job may run."""
+_LONGEST = 100  # characters of a path in a message
 LISTS = ("tasks", "models", "parameterizations", "units", "rules", "studies")
 
 
@@ -103,13 +104,20 @@ def _count(word: str) -> int:
     return count
 
 
+def _folder(word: str) -> Path:
+    if not os.path.isdir(word or "."):
+        shown = word if len(word) <= _LONGEST else f"{word[:_LONGEST]}..."
+        raise argparse.ArgumentTypeError(f"there is no folder {shown!r}; give the one that holds search_spaces/")
+    return Path(word)
+
+
 _Option = tuple[str, dict[str, Any]]
 """The name or flag of an argument, and its settings for argparse."""
 
 _FLAG = {"action": "store_true"}
 _WORKSPACE: _Option = (
     "--workspace",
-    {"metavar": "DIR", "type": Path, "default": Path(), "help": "folder of tasks/ and search_spaces/ (here)"},
+    {"metavar": "DIR", "type": _folder, "default": Path(), "help": "folder of tasks/ and search_spaces/ (here)"},
 )
 _PLACES: tuple[_Option, ...] = (
     (
