@@ -5,16 +5,15 @@ from __future__ import annotations
 import bisect
 import pickle
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.sweep.backend import ClusterLost, Events, Work
 from memsweep.sweep.planning.resources import slots
+from memsweep.sweep.ray.scratch import scratch_folder
 from memsweep.sweep.ray.session import Head, nodes, ray_session
 from memsweep.sweep.ray.worker_group import WorkerGroup, WorkerGroupLostError
 from memsweep.sweep.worker.execute import PackJob, PackReport
@@ -78,7 +77,7 @@ class RayBackend:
             _requested(self._resources),
         )
         # Tune's own state is not needed afterwards: the results are in the store.
-        with tempfile.TemporaryDirectory(prefix="memsweep-tune-") as scratch:
+        with scratch_folder() as scratch:
             tune.Tuner(
                 trainable,
                 param_space={"pack": tune.sample_from(lambda: next(names))},
@@ -89,7 +88,7 @@ class RayBackend:
                 ),
                 run_config=tune.RunConfig(
                     name="packs",
-                    storage_path=str(Path(scratch).resolve()),
+                    storage_path=str(scratch),
                     verbose=0,
                     failure_config=tune.FailureConfig(max_failures=0),
                     callbacks=[callback],

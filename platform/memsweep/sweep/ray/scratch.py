@@ -1,0 +1,38 @@
+"""The temporary folder of one experiment of Ray Tune, and the removal of those that killed drivers left."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_PREFIX, _LOCK = "memsweep-tune-", ".lock"
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Makes a temporary folder and removes it at the end; removes the folders of drivers that were killed before.
+
+    A driver holds a lock on a file in its folder. The kernel frees the lock when the driver ends, however it ends.
+    """
+    _remove_abandoned(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as folder:
+        with open(os.path.join(folder, _LOCK), "wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield Path(folder).resolve()
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove this user's folders that no process holds; a folder without a lock file may just be being made."""
+    for folder in parent.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # another user's, another driver's, or gone meanwhile
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+                continue
+            with open(folder / _LOCK, "rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
