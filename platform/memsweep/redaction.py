@@ -1,5 +1,8 @@
 """What must not be written down: the values of secret variables, and the credentials in addresses.
 
+The path of a web address may hold a token (``https://host/api/TOKEN``), and nothing tells it from a harmless path. So
+no path of a web address that comes from a setting is shown.
+
 Errors of libraries and of tasks may quote either. What they say goes into records, reports and MLflow, which many
 read; so it passes here first.
 """
@@ -24,6 +27,8 @@ _SHORTEST = 8  # characters; shorter values of secret variables (yes, 1, none) a
 _CREDENTIALS = re.compile(r"(?<=://)(?:[^/?#\s'\"]{1,300}|[^:/@\s]{0,100}:(?!\d{1,5}/)[^@\s'\"]{1,300})@")
 _PASSWORD = re.compile(r"://[^:/@\s]*:(?!\d{1,5}/)([^@\s]+)@")
 
+_WEB = ("http", "https")
+
 
 def is_secret_name(name: str) -> bool:
     """Whether a variable of this name is taken to hold a secret."""
@@ -42,17 +47,35 @@ def secrets_in(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_secrets(text: str) -> str:
-    """A text with ``***`` for every secret of this process's environment, and for the credentials in addresses."""
-    known = {form for secret in secrets_in(os.environ).values() for form in _forms(secret)}
+    """A text with ``***`` for every secret of this process's environment, and for the credentials in addresses.
+
+    The paths of the web addresses in this process's environment count as secrets.
+    """
+    secrets = [*secrets_in(os.environ).values(), *_web_paths(os.environ)]
+    known = {form for secret in secrets for form in _forms(secret)}
     for form in sorted(known, key=len, reverse=True):
         text = text.replace(form, REMOVED)
     return _CREDENTIALS.sub(f"{REMOVED}@", text)
 
 
 def redacted(uri: str) -> str:
-    """An address without user name, password and query, for messages."""
+    """An address without user name, password and query, for messages; a web address also without its path."""
     whole = uri if "://" in uri else f"://{uri}"
-    return _CREDENTIALS.sub("", whole, count=1).partition("?")[0].removeprefix("://")
+    shown = _CREDENTIALS.sub("", whole, count=1).partition("?")[0].removeprefix("://")
+    scheme, _, rest = shown.partition("://")
+    host, _, path = rest.partition("/")
+    return f"{scheme}://{host}/{REMOVED}" if path and scheme.lower() in _WEB else shown
+
+
+def _web_paths(environment: Mapping[str, str]) -> list[str]:
+    """The paths of the web addresses that variables hold, without the slashes around them."""
+    found = []
+    for value in environment.values():
+        scheme, _, rest = value.strip().partition("://")
+        path = re.split(r"[?#]", rest.partition("/")[2])[0].strip("/")
+        if scheme.lower() in _WEB and len(path) >= _SHORTEST:
+            found.append(path)
+    return found
 
 
 def _forms(secret: str) -> Iterator[str]:

@@ -65,10 +65,23 @@ def test_an_address_alone_loses_its_credentials(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["http://host:5000/a@b", "s3://bucket/a/b@c", "sqlite:////a/b@c.db", "host:6379", "auto"]
+    "address", ["http://host:5000", "https://host/", "s3://bucket/a/b@c", "sqlite:////a/b@c.db", "host:6379", "auto"]
 )
 def test_an_address_without_credentials_is_shown_as_it_is(address: str) -> None:
     assert redacted(address) == address
+
+
+TOKEN_URL = "https://host/api/7f3a9c0d/mlflow/"
+"""A token that nothing but its place in the path shows."""
+
+
+def test_no_path_of_a_web_address_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert redacted(TOKEN_URL) == redacted(f"{TOKEN_URL}?a=b#c") == "https://host/***"
+    quoted = "HTTPSConnectionPool(host='host', port=443): refused with url: /api/7f3a9c0d/mlflow/api/2.0/runs/create"
+    assert without_secrets(quoted) == quoted
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", TOKEN_URL)
+    assert without_secrets(quoted) == quoted.replace("api/7f3a9c0d/mlflow", REMOVED)
+    assert "7f3a9c0d" not in without_secrets(f"see {TOKEN_URL}#/experiments, or {TOKEN_URL.upper().lower()}")
 
 
 def test_no_text_makes_the_search_quadratic(secrets: None) -> None:
