@@ -23,6 +23,12 @@ def test_private_names_are_those_of_the_installed_ray() -> None:
         assert group.remove_placement_group is not before[1]
     assert (worker.print_to_stdstream, group.remove_placement_group) == before
     assert hasattr(worker, "_global_node")
+    parameter = importlib.import_module("ray._private.parameter")
+    default = parameter.RayParams
+    assert default().dashboard_agent_listen_port  # a fixed port: where it is none, free_agent_port can go
+    with private.free_agent_port():
+        assert parameter.RayParams().dashboard_agent_listen_port == 0
+    assert parameter.RayParams is default
 
 
 def test_a_ray_without_such_a_name_is_refused() -> None:

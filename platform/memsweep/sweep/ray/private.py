@@ -7,6 +7,7 @@ import importlib
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
@@ -35,6 +36,18 @@ def quiet_driver() -> Iterator[None]:
         _replaced("ray._private.worker", "print_to_stdstream", _nothing),
         _replaced("ray._private.utils", "set_sigterm_handler", _nothing),
     ):
+        yield
+
+
+@contextmanager
+def free_agent_port() -> Iterator[None]:
+    """While it lasts, ``ray.init`` lets the agent of this machine take any free port.
+
+    ``ray.init`` has no setting for it. On Ray's default port, the agent of a cluster's head that is started beside a
+    sweep could not listen, and that cluster would accept no job.
+    """
+    parameters = _private("ray._private.parameter", "RayParams")
+    with _replaced("ray._private.parameter", "RayParams", partial(parameters, dashboard_agent_listen_port=0)):
         yield
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from memsweep.errors import MemsweepError
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.planning.resources import local_cpus
-from memsweep.sweep.ray.private import cleanup_skipped_once_dead, head_processes, quiet_driver
+from memsweep.sweep.ray.private import cleanup_skipped_once_dead, free_agent_port, head_processes, quiet_driver
 from memsweep.sweep.signals import interrupts_held
 from memsweep.sweep.worker.job_environment import in_job
 
@@ -177,13 +177,14 @@ def _connect(address: str | None) -> None:
     quiet = {"logging_level": logging.CRITICAL, "log_to_driver": False}
     try:
         if address is None:
-            ray.init(
-                address="local",  # never by accident a cluster that somebody left running
-                num_cpus=local_cpus(),
-                object_store_memory=_OBJECT_STORE,
-                include_dashboard=False,
-                **quiet,
-            )
+            with free_agent_port():
+                ray.init(
+                    address="local",  # never by accident a cluster that somebody left running
+                    num_cpus=local_cpus(),
+                    object_store_memory=_OBJECT_STORE,
+                    include_dashboard=False,
+                    **quiet,
+                )
         else:
             _check_health(address)
             ray.init(address=address, **quiet)
