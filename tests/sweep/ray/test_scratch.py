@@ -12,7 +12,9 @@ import pytest
 
 from memsweep.sweep.ray.scratch import scratch_folder
 
-HOLDS = "from memsweep.sweep.ray.scratch import scratch_folder\nwith scratch_folder() as f: print(f, flush=True); input()"
+HOLDS = (
+    "from memsweep.sweep.ray.scratch import scratch_folder\nwith scratch_folder() as f: print(f, flush=True); input()"
+)
 
 
 def test_the_folder_of_a_killed_driver_is_removed_and_that_of_a_living_one_is_not(

@@ -21,10 +21,12 @@ def scratch_folder() -> Iterator[Path]:
     A driver holds a lock on a file in its folder. The kernel frees the lock when the driver ends, however it ends.
     """
     _remove_abandoned(Path(tempfile.gettempdir()))
-    with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as folder:
-        with open(os.path.join(folder, _LOCK), "wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield Path(folder).resolve()
+    with (
+        tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as folder,
+        open(os.path.join(folder, _LOCK), "wb") as lock,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield Path(folder).resolve()
 
 
 def _remove_abandoned(parent: Path) -> None:
