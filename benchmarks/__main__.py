@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import harness
 
-NAMES = ("peak", "step", "matrix_step", "rules", "perturbation", "budget", "horizon", "study", "durability")
+NAMES = ("peak", "step", "matrix_step", "rules", "perturbation", "budget", "horizon", "study", "durability", "sizes")
 LONG = ("scale", "search")
 """Those that take long, or need servers: run when they are named."""
 
