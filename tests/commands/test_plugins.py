@@ -171,7 +171,8 @@ def warnings_of(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("warning: ")]
 
 
-@pytest.mark.parametrize("words", [["--inline"], pytest.param([], marks=pytest.mark.more)], ids=["inline", "ray"])
+@pytest.mark.more
+@pytest.mark.parametrize("words", [["--inline"], []], ids=["inline", "ray"])
 def test_parts_of_another_distribution_are_swept(site: Path, workspace: Path, words: list[str]) -> None:
     ended = memsweep("sweep", "squares", *words, cwd=workspace, env=environment(site))
     assert ended.returncode == 0, ended.stdout + ended.stderr

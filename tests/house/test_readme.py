@@ -117,6 +117,7 @@ def workspace(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.more
 def test_the_commands_of_the_documents_work(workspace: Path) -> None:
     done: set[tuple[str, ...]] = set()
     wrong = []

@@ -138,6 +138,7 @@ def test_rows_that_were_stopped_are_never_finished_ones(whole: Path) -> None:
         assert (trained[record["identity"]] <= record["config"]["training"]["until"]).all()
 
 
+@pytest.mark.more
 def test_extend_prolongs_the_search_and_its_confirmation(
     file: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -89,6 +89,7 @@ def test_every_field_of_every_config_moves_the_identity_or_is_declared_cosmetic(
     assert len(flips) > 130
 
 
+@pytest.mark.more
 def test_a_cosmetic_field_changes_no_bit(flips: dict, tmp_path: Path) -> None:
     cosmetic = [name for name in flips if field_named(name).metadata.get("cosmetic")]
     assert {name[1] for name in cosmetic} >= {"checkpoint_every", "folder"}
@@ -122,6 +123,7 @@ def asked_otherwise() -> dict[str, ResourcesConfig]:
     return found
 
 
+@pytest.mark.more
 def test_resources_and_the_words_of_a_study_change_neither_identity_nor_bit(tmp_path: Path) -> None:
     plain = SweepConfig(name="s", rows=(trial(),), grid={}, resources=ResourcesConfig())
     asked = {name: resources for name, resources in asked_otherwise().items() if Arithmetic.of(resources) == ON_CPU}
@@ -161,7 +163,8 @@ def same_bits(one: Any, two: Any) -> bool:
     return summaries and all(frame.equals(two.tables[name]) for name, frame in one.tables.items())
 
 
-@pytest.mark.parametrize("activation", [pytest.param("linear", marks=pytest.mark.more), "tanh"])
+@pytest.mark.more
+@pytest.mark.parametrize("activation", ["linear", "tanh"])
 def test_the_number_of_threads_changes_no_bit(activation: str) -> None:
     config = trial(
         task={"horizon": 200},

@@ -64,6 +64,7 @@ def wait_until_healthy(address: str, process: subprocess.Popen[bytes], log: Path
     raise TimeoutError(log.read_text())
 
 
+@pytest.mark.more
 def test_the_parent_run_opens_to_its_children(page_address: str, chromium: str, tmp_path: Path) -> None:
     from playwright.sync_api import expect, sync_playwright
 

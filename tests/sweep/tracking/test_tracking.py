@@ -237,6 +237,7 @@ def test_one_result_that_mlflow_refuses_does_not_hold_up_the_others(results: Pat
     assert runs[identity_of(2)].info.status == "RUNNING"
 
 
+@pytest.mark.more
 def test_the_database_is_created_without_noise(tmp_path: Path) -> None:
     code = (
         "from pathlib import Path; from memsweep.sweep.tracking import Tracker; import sys;"
