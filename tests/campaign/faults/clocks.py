@@ -24,7 +24,8 @@ class _Jump(Fault):
 
     @classmethod
     def applies(cls, scenario: Scenario, bench: Bench) -> bool:
-        return bench.compiler and not scenario.hosts
+        # S3's client waits until a time of the system's clock, which the kernel reads and the library does not set
+        return bench.compiler and not scenario.hosts and scenario.store != "bucket"
 
     def prepare(self, site: Site, luck: random.Random) -> None:
         self._clock = WrongClock.make(site.folder / f"clock.{luck.random()}")
