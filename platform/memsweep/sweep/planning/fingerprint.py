@@ -51,7 +51,7 @@ Condition = Callable[["TrialConfig", str], bool]
 CONDITIONAL: dict[str, Condition] = {
     "memsweep.learning.loss.exact": lambda config, kernels: config.has_closed_form,
     "memsweep.learning.loss.sampled": lambda config, kernels: not config.trains_in_closed_form,
-    "memsweep.learning.loss.carried": lambda config, kernels: _task(config).carries_states,
+    "memsweep.learning.loss.carried.CarriedLoss": lambda config, kernels: _task(config).carries_states,
     "memsweep.recurrence.compiled": lambda config, kernels: bool(kernels),
     "memsweep.recurrence.triton": lambda config, kernels: kernels == "triton",
     "memsweep.rules.batched.Batched": lambda config, kernels: _is_deep(config),
