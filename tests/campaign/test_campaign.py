@@ -18,7 +18,19 @@ pytestmark = pytest.mark.drill
 
 
 def test_rounds_of_a_fixed_seed_end_with_the_undisturbed_tables(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "tests.campaign", "--seed", "11", "--rounds", "2", "--where", "inline", "--inputs", "0"]
+    words = [
+        sys.executable,
+        "-m",
+        "tests.campaign",
+        "--seed",
+        "11",
+        "--rounds",
+        "2",
+        "--where",
+        "inline",
+        "--inputs",
+        "0",
+    ]
     out = tmp_path / "rounds.jsonl"
     done = subprocess.run(
         [*words, "--out", str(out), "--keep", str(tmp_path / "kept")], cwd=ROOT, capture_output=True, text=True
