@@ -13,12 +13,14 @@ the file that ``MEMSWEEP_DRILL_OUT`` names.
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import re
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from functools import cache
@@ -49,6 +51,9 @@ os.environ.update(
     MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false",
     MPLBACKEND="agg",
 )
+# What storage does not take goes to the user's own state; that of the tests is theirs.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="memsweep-tests.")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 # Ray is polite to other programs, and would do nothing while the tests beside it compute.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.update(RAY_worker_niceness="0")

@@ -11,7 +11,6 @@ import random
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -205,31 +204,22 @@ def test_a_killed_worker_is_replaced_by_one_that_goes_on(drill: Drill, undisturb
 
 
 @pytest.mark.long
-def test_one_driver_at_a_time_and_one_that_slept_too_long_gives_way(
-    drill: Drill, undisturbed: Outcome, tally: Tally
-) -> None:
+def test_one_driver_at_a_time_also_while_it_is_frozen(drill: Drill, undisturbed: Outcome, tally: Tally) -> None:
+    """A living process of this machine keeps its lease; a campaign has the takeover from another machine."""
     drill.slow()
     before = drill.now()
     with drill.running("sweep", STUDY) as first:
         drill.reach(first, lambda: len(drill.asked()) > 10)
         for verb in ("sweep", "resume"):
+            first.send_signal(signal.SIGSTOP)
             second = drill.command(verb, STUDY)
             assert second.returncode in (1, 2), second.stdout + second.stderr
             assert f"process {first.pid} on {socket.gethostname()}" in second.stderr
-        assert first.poll() is None
-        first.send_signal(signal.SIGSTOP)
-        time.sleep(33.0)  # longer than a silent claim counts
-        frozen = drill.now()
+            first.send_signal(signal.SIGCONT)
         drill.quick()
-        taken_over = drill.command("resume", STUDY)
-        assert taken_over.returncode == 0, taken_over.stdout + taken_over.stderr
-        first.send_signal(signal.SIGCONT)
-        out, err = first.communicate(timeout=120)
-    assert first.returncode == 1, out + err
-    assert "another one took its sweep over" in err
-    lost, rerun = map(sum, zip(drill.cost_since(before), drill.cost_since(frozen), strict=True))
-    equal = Outcome.of(drill).equals(undisturbed)
+        out, err = first.communicate(timeout=600)
+    assert first.returncode == 0, out + err
+    (lost, rerun), equal = drill.cost_since(before), Outcome.of(drill).equals(undisturbed)
     tally.record("second driver on one sweep", 2, lost, rerun, equal)
-    tally.record("driver frozen and taken over", 1, lost, rerun, equal)
     assert equal
     assert (lost, rerun) == (0, 0)
