@@ -1,11 +1,14 @@
-"""What the image installs, read from pyproject.toml: so that a change of the engine leaves the packages' layer alone.
+"""What is installed, part by part: so that a change of the engine leaves the layers of the image's packages alone.
 
-``requirements.py list EXTRA`` prints the dependencies and those of an extra, one a line; ``requirements.py check-torch
-cpu|cuda`` says whether the torch that is installed is of the kind that was asked for.
+``requirements.py list pip|torch|cluster|dev`` prints a section of ``requirements.lock``, for ``pip install
+--require-hashes --no-deps``; ``requirements.py check-files LOCK REPORT`` compares what pip says that it has installed
+(``--report``) with it; ``requirements.py check-torch cpu|cuda`` says whether the torch that is installed is of
+the kind that was asked for.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import tomllib
 from pathlib import Path
@@ -15,6 +18,25 @@ def requirements(project: Path, extra: str) -> list[str]:
     """The dependencies in ``pyproject.toml``, and those of one extra."""
     about = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
     return [*about["dependencies"], *about["optional-dependencies"][extra]]
+
+
+def section(lock: Path, name: str) -> str:
+    """The pins and hashes of one section of the lock file."""
+    return lock.read_text(encoding="utf-8").partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+
+
+def check_files(lock: Path, report: Path) -> None:
+    """Exits where pip has installed a file whose hash the lock file lacks.
+
+    torch comes so: with ``--require-hashes``, pip takes PyPI's GPU build before a CPU build of another place.
+    """
+    known = lock.read_text(encoding="utf-8")
+    for package in json.loads(report.read_text(encoding="utf-8"))["install"]:
+        info = package["download_info"]
+        hash_ = f"sha256:{info['archive_info']['hashes']['sha256']}"
+        if f"--hash={hash_}" not in known:
+            name = info["url"].rpartition("/")[2]
+            sys.exit(f"{name} has {hash_}, which is not in {lock.name}. If you trust the file, add it there.")
 
 
 def check_torch(variant: str) -> str:
@@ -39,6 +61,8 @@ def check_torch(variant: str) -> str:
 
 if __name__ == "__main__":
     if sys.argv[1] == "list":
-        print(*requirements(Path("pyproject.toml"), sys.argv[2]), sep="\n")
+        print(section(Path("requirements.lock"), sys.argv[2]))
+    elif sys.argv[1] == "check-files":
+        check_files(Path(sys.argv[2]), Path(sys.argv[3]))
     else:
         print(check_torch(sys.argv[2]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import shutil
 import signal
@@ -19,16 +18,21 @@ from tests.campaign.bench import Bench
 from tests.campaign.faults import KINDS
 from tests.campaign.places import ROOT
 from tests.campaign.play import References, play
-from tests.campaign.rounds import Round, rounds
+from tests.campaign.rounds import Deck, Round
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__)
     parser.add_argument("--hours", type=float, default=1.0, metavar="H", help="how long to go on (1)")
     parser.add_argument("--seed", type=int, default=7, metavar="N", help="of all draws (7)")
-    parser.add_argument("--out", type=Path, default=Path("campaign.jsonl"), help="file that every round adds a line to")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("campaign.jsonl"),
+        help="file that every round adds a line to; kinds that it shows least come first",
+    )
     parser.add_argument("--keep", type=Path, default=Path("campaign"), help="where rounds with a problem are kept")
-    parser.add_argument("--round", type=int, metavar="K", help="run round K alone, and say how it went")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="run the round of a kept round.json, and end")
     parser.add_argument("--rounds", type=int, metavar="N", help="stop after N rounds")
     parser.add_argument("--inputs", type=int, default=10_000, metavar="N", help="hostile inputs an hour (10,000)")
     parser.add_argument("--kind", action="append", default=[], metavar="NAME", help="draw from these kinds alone")
@@ -57,13 +61,14 @@ def _run(args: argparse.Namespace, bench: Bench, folder: Path) -> int:
     for sentence in bench.lacks():
         print(f"campaign: {sentence}")
     references = References(folder / "references", bench)
-    drawn = rounds(args.seed, bench, tuple(args.kind), args.where)
-    if args.round is not None:
-        drawn = itertools.islice(drawn, args.round, args.round + 1)
     entries: list[ledger.Entry] = []
+    if args.again:
+        entries.append(_one(Round.of_json(json.loads(args.again.read_text())), args, bench, references, folder))
+        return 1 if entries[0].problems else 0
+    deck = Deck(bench, tuple(args.kind), args.where)
     began = time.monotonic()
     with suppress(KeyboardInterrupt):
-        for each in itertools.islice(drawn, args.rounds):
+        for number in range(args.rounds or sys.maxsize):
             hours = (time.monotonic() - began) / 3600.0
             if hours > args.hours:
                 break
@@ -71,6 +76,7 @@ def _run(args: argparse.Namespace, bench: Bench, folder: Path) -> int:
             if tried < hours * args.inputs:
                 entries.append(_hostile(args.seed, tried))
                 ledger.append(args.out, entries[-1])
+            each = deck.draw(args.seed, number, ledger.counts(ledger.read([args.out])))
             entries.append(_one(each, args, bench, references, folder))
             ledger.append(args.out, entries[-1])
     print(ledger.table(entries))
@@ -82,10 +88,8 @@ def _run(args: argparse.Namespace, bench: Bench, folder: Path) -> int:
 def _one(each: Round, args: argparse.Namespace, bench: Bench, references: References, folder: Path) -> ledger.Entry:
     print(each, flush=True)
     kept = args.keep / f"seed-{args.seed}-round-{each.number}"
-    again = ["--seed", str(args.seed), "--round", str(each.number), *(["--where", args.where] if args.where else [])]
-    again += [word for kind in args.kind for word in ("--kind", kind)]
-    entry = play(each, bench, references, folder / f"round.{each.number}", kept, again)
-    hits = ", ".join(one.kind for one in entry.injections)
+    entry = play(each, bench, references, folder / f"round.{each.number}", kept)
+    hits = ", ".join(one.kind + (f" ({one.how})" if one.how else "") for one in entry.injections)
     print(f"  {entry.seconds:.0f} s, hit by: {hits or 'nothing'}", flush=True)
     for problem in entry.problems:
         print(f"  PROBLEM: {problem}\n  see {kept}", flush=True)

@@ -169,6 +169,6 @@ def mount(folder: Path, size: str = MOUNT_SIZE) -> None:
 
 
 def unmount(folder: Path) -> None:
-    """Take it away, whoever still uses it."""
+    """Unmount it, also while processes use it."""
     with suppress(subprocess.SubprocessError):
         subprocess.run(["umount", "-l", str(folder)], check=True, capture_output=True, timeout=30)

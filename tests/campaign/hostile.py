@@ -21,12 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from test_checkpoints import content, good, signed
+from test_checkpoints import KEY, TRAINING, Held, content, good, signed, started
 from test_hostile_anything import ANYTHING, TEXTS, WORD
 
 from memsweep.cli import main
 from memsweep.learning.state import checkpoint_file
+from memsweep.learning.state.checkpoint import Checkpoint
 from sweeping import BASE
+from tests.campaign import foreign_values
 from tests.campaign.places import ROOT
 
 Sort = Callable[[random.Random, Path], None]
@@ -156,12 +158,46 @@ def checkpoint(luck: random.Random, folder: Path) -> None:
             raise AssertionError("a damaged checkpoint was read")
 
 
+def checkpoint_value(luck: random.Random, folder: Path) -> None:
+    """A checkpoint whose state has another value in one place, under a right checksum: training starts again."""
+    state = checkpoint_file.from_bytes(good(), 10**7)
+    here: Any = state
+    while True:
+        key = luck.choice(sorted(here) if isinstance(here, dict) else range(len(here)))
+        if not isinstance(here[key], dict | list) or not here[key] or luck.random() < 0.2:
+            break
+        here = here[key]
+    here[key] = foreign_values.random_value(luck)
+    learners, _ = started()
+    if Checkpoint(Held(checkpoint_file.to_bytes(state)), KEY).load(learners, TRAINING) != 0:
+        raise AssertionError(f"a checkpoint with {here[key]!r} as its {key} was trained on from")
+
+
+_studies: list[Path] = []
+"""Finished studies whose files get foreign values, a grid and a search; made when they are first wanted."""
+
+
+def stored_value(luck: random.Random, folder: Path) -> None:
+    """A value of a plan, record, journal, failure or search log is another, under a right hash; a command reads it."""
+    if not _studies:
+        _studies.extend(foreign_values.studies(Path(tempfile.mkdtemp(prefix="campaign.hostile."))))
+    command = luck.choices(foreign_values.COMMANDS, [6 if quick else 1 for quick in _QUICK])[0]
+    case = foreign_values.case(str(luck.random()), luck.choice(_studies), command)
+    if not case.is_right:
+        raise AssertionError(f"{case.text}\n{' '.join(case.command)}: {case.code}\n{case.output[-3000:]}")
+
+
+_QUICK = [command in ("status", "plan") for command in foreign_values.COMMANDS]
+
+
 SORTS: dict[str, tuple[Sort, int]] = {
-    "studies": (study, 3),
-    "overrides": (overrides, 2),
-    "command lines": (command_line, 1),
+    "studies": (study, 6),
+    "overrides": (overrides, 4),
+    "command lines": (command_line, 4),
     "results folders": (results_folder, 1),
-    "checkpoints": (checkpoint, 3),
+    "checkpoints": (checkpoint, 8),
+    "checkpoints with a foreign value": (checkpoint_value, 4),
+    "stored files with a foreign value": (stored_value, 1),
 }
 """What is tried, and how often beside the others."""
 
@@ -201,8 +237,8 @@ def run(number: int, count: int) -> tuple[dict[str, int], list[str]]:
                 problems.append(f"input {place} of {number} ({name}): {traceback.format_exc()[-4000:]}")
         tried[name] += 1
         os.chdir(before)
-    if _finished is not None:
-        shutil.rmtree(_finished, ignore_errors=True)
+    for made in [_finished, *(place.parent for place in _studies[:1])]:
+        shutil.rmtree(made, ignore_errors=True) if made is not None else None
     return tried, problems
 
 

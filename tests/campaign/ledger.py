@@ -5,12 +5,10 @@ from __future__ import annotations
 import fcntl
 import json
 import statistics
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-
-ENOUGH = 20
-"""Injections of a kind that a table should show at least."""
 
 
 @dataclass
@@ -19,6 +17,7 @@ class Injection:
 
     Attributes:
         kind: its name.
+        how: what was drawn within the kind.
         lost: results that were whole when its command started, and are gone or changed.
         rerun: results that were whole then, and were computed again.
         recovered: seconds from the fault until a batch was trained again, or the study was done; None where the
@@ -26,6 +25,7 @@ class Injection:
     """
 
     kind: str
+    how: str = ""
     lost: int = 0
     rerun: int = 0
     recovered: float | None = None
@@ -64,7 +64,7 @@ def read(paths: Iterable[Path]) -> list[Entry]:
     """All lines of some files."""
     entries = []
     for path in paths:
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
             data = json.loads(line)
             entries.append(Entry(**data | {"injections": [Injection(**one) for one in data["injections"]]}))
     return entries
@@ -95,13 +95,9 @@ def table(entries: Iterable[Entry]) -> str:
     return "\n".join(lines)
 
 
-def few(entries: Iterable[Entry], kinds: Iterable[str]) -> dict[str, int]:
-    """The kinds that were injected less often than ENOUGH times."""
-    counts = dict.fromkeys(kinds, 0)
-    for entry in entries:
-        for one in entry.injections:
-            counts[one.kind] = counts.get(one.kind, 0) + 1
-    return {kind: count for kind, count in counts.items() if count < ENOUGH}
+def counts(entries: Iterable[Entry]) -> Counter[str]:
+    """How often each kind was injected."""
+    return Counter(one.kind for entry in entries for one in entry.injections)
 
 
 def _row(kind: str, pairs: list[tuple[Injection, bool]]) -> str:

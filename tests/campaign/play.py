@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import shlex
 import shutil
 import time
 import traceback
@@ -16,6 +15,9 @@ from pathlib import Path
 from drill_study import Outcome
 from memsweep.sweep.store.filesystem import Location
 from tests.campaign.bench import Bench
+from tests.campaign.faults import KINDS
+from tests.campaign.faults.base import Fault
+from tests.campaign.faults.clocks import Jumps
 from tests.campaign.ledger import Entry, Injection
 from tests.campaign.rounds import Round, Stage
 from tests.campaign.scenarios import Scenario
@@ -23,6 +25,8 @@ from tests.campaign.site import Command, Site, TooLongError
 
 TRIES = 6
 """Commands after which a study must be done, when nothing hits them."""
+UNFELT = 12.0
+"""Seconds for which a fault goes on that nothing has met yet."""
 _CODES = (0, 1, 2, 3, 130)
 """What a command that was not killed may end with."""
 
@@ -74,6 +78,7 @@ class Play:
     luck: random.Random
     hits: list[_Hit] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    replan: bool = False
 
     def run(self) -> None:
         """All of it."""
@@ -81,7 +86,10 @@ class Play:
             fresh: list[_Hit] = []
             for number, stage in enumerate(self.drawn.stages):
                 fresh = self._stage(stage, number, fresh)
-            self._finish(fresh)
+                if self.problems:
+                    break
+            if not self.problems:
+                self._finish(fresh)
             if not self.problems:
                 self._compare()
         except Exception as error:  # also one of the campaign's own: the round is kept, the next one runs
@@ -91,45 +99,82 @@ class Play:
     def _stage(self, stage: Stage, number: int, earlier: list[_Hit]) -> list[_Hit]:
         """One command, and what hits it and its files; gives the hits whose cost the next command shows."""
         site, luck = self.site, self.luck
-        faults = sorted((kind() for kind in stage.live), key=lambda fault: fault.ends)  # nothing hits what has ended
-        ends = any(fault.ends for fault in faults)
+        faults = [KINDS[name]() for name in stage.live]
         before, segments = site.whole(), site.journal().keys()
         hits: list[_Hit] = []
         try:
             for fault in faults:
                 fault.prepare(site, luck)
             site.slow(0.1)
-            site.start("sweep" if number == 0 or site.overrides else luck.choice(["sweep", "resume"]))
+            site.start("sweep" if number == 0 or site.overrides or self.replan else luck.choice(["sweep", "resume"]))
             self._reach_moment(all(fault.early for fault in faults), bool(stage.rest))
-            for place, fault in enumerate(faults):
-                if place:
-                    time.sleep(luck.choice([0.0, luck.random()]))
-                began = time.time()
-                if site.running and fault.inject(site, luck):
-                    hits.append(_Hit(Injection(fault.name), began, began, "clock jumps" not in fault.name))
-            if hits and not ends:
-                last = time.monotonic() + max(luck.uniform(*fault.seconds) for fault in faults)
-                while site.running and time.monotonic() < last:
-                    time.sleep(0.05)
+            if not site.running and site.words[0] == "resume" and (refused := site.wait()).code:
+                self._ended(refused, killed=False)  # both copies of the plan may be damaged
+                site.start("sweep")
+                self._reach_moment(False, bool(stage.rest))
+            self.replan = bool(site.overrides)
+            self._strike(faults, len(self.drawn.stages) - number, hits)
         finally:
             for fault in reversed(faults):
                 fault.heal(site)
             site.heal()
-        over = time.time()
+        ends = any(fault.ends_in(site.scenario) for fault in faults)
         site.quick()
         ended = site.wait()
         for hit in hits:
-            hit.over = time.time() if ends else over
+            hit.timed = not any(fault.name == Jumps.name for fault in faults)
+            hit.over = hit.over or time.time()
         self._ended(ended, killed=ends)
         self._cost(before, set(segments), [*earlier, *hits])
-        self.hits += hits
         resting = []
-        for kind in stage.rest:
-            began = time.time()
-            if kind().inject(site, luck):
-                resting.append(_Hit(Injection(kind.name), began, began))
-        self.hits += resting
+        rest = list(stage.rest)
+        if self.drawn.stages[number + 1 :] and len(self.site.whole()) == len(self.reference.summaries):
+            rest.append("record damaged or lost")  # else the next command had nothing to train
+        for name in rest:
+            kind, began = KINDS[name](), time.time()
+            if kind.inject(site, luck):
+                resting.append(_Hit(Injection(name, kind.how), began, began))
+        self.hits += [*hits, *resting]
         return resting
+
+    def _strike(self, faults: list[Fault], stages: int, hits: list[_Hit]) -> None:
+        """One fault after the other, at times two at once, until one of them ends the command.
+
+        ``stages`` with this one are left, and each of them needs something to train: a batch takes as long as it must.
+        """
+        site, luck = self.site, self.luck
+        waiting, asked = list(faults), len(site.asked())
+        left = self.batches * max(0.1, 1.0 - len(site.location.names("records")) / len(self.reference.summaries))
+        while waiting and site.running:
+            lasting = stages * sum(4.0 + fault.seconds[1] for fault in waiting)
+            site.slow(0.1 if waiting[0].alone else lasting / max(1.0, left - len(site.asked()) + asked))
+            together = [waiting.pop(0)]
+            if waiting and _may_meet(together[0], waiting[0]) and luck.random() < 0.25:
+                together.append(waiting.pop(0))
+            fresh = []
+            for fault in together:
+                began = time.time()
+                if site.running and fault.inject(site, luck):
+                    fresh.append((fault, _Hit(Injection(fault.name, fault.how), began, 0.0)))
+            ends = any(fault.ends_in(site.scenario) for fault in together)
+            last = time.monotonic() + max(luck.uniform(*fault.seconds) for fault in together)
+            while (
+                not ends
+                and site.running
+                and (
+                    time.monotonic() < last
+                    or (time.monotonic() < last + UNFELT and not all(fault.felt(site) for fault, _ in fresh))
+                )
+            ):
+                time.sleep(0.05)
+            hits += [hit for fault, hit in fresh if fault.felt(site)]
+            for fault in together:
+                if not fault.from_start or _lasts(fault):
+                    fault.heal(site)
+            for _, hit in fresh:
+                hit.over = 0.0 if ends else time.time()
+            if not ends:
+                time.sleep(luck.uniform(0.1, 1.0))
 
     def _reach_moment(self, early: bool, late: bool) -> None:
         """Wait until the moment at which the command is hit: so many seconds, batches, or a result.
@@ -138,14 +183,13 @@ class Play:
         """
         site, luck = self.site, self.luck
         asked, stored = len(site.asked()), len(self.site.location.names("records"))
-        left = max(2, self.batches - asked)
-        goal = asked + max(1, int(luck.uniform(0.4 if late else 0.0, 0.8) * left))
+        goal = asked + max(1, int(luck.uniform(0.0, 0.1) * self.batches))
         seconds, draw = luck.uniform(0.2, 8.0), luck.random()
         if early and not late and draw < 0.3:
             last = time.monotonic() + seconds
             while site.running and time.monotonic() < last:
                 time.sleep(0.01)
-        elif draw < 0.8:
+        elif stored or (draw < 0.6 and not late):
             site.until(lambda: not site.running or len(site.asked()) >= goal, f"{goal} batches are asked for")
         else:
             site.until(lambda: not site.running or len(site.location.names("records")) > stored, "a result is stored")
@@ -154,12 +198,13 @@ class Play:
         """Run commands until one says that the study is done."""
         site = self.site
         done = bool(site.ended) and site.ended[-1].code == 0 and not hits
-        verb = self.luck.choice(["resume", "resume", "sweep"])
+        verb = "sweep" if self.replan else self.luck.choice(["resume", "resume", "sweep"])
+        inline = self.luck.random() < 0.8
         for _ in range(TRIES):
             if done:
                 return
             before, segments = site.whole(), site.journal().keys()
-            site.start(verb)
+            site.start(verb, inline=inline)
             ended = site.wait()
             self._ended(ended, killed=False)
             self._cost(before, set(segments), hits)
@@ -215,12 +260,22 @@ class Play:
     def _recovered(self) -> None:
         """The first batch after a fault was over, or the end, is when its study had recovered."""
         batches, end = [asked.when for asked in self.site.asked()], time.time()
-        timed = all(hit.timed for hit in self.hits)
-        for hit in self.hits if timed else ():
-            hit.note.recovered = round(min([when for when in batches if when > hit.over] or [end]) - hit.began, 2)
+        for hit in self.hits:
+            if hit.timed:
+                later = [when for when in batches if hit.over < when < end]
+                hit.note.recovered = round(min(later or [end]) - hit.began, 2)
 
 
-def play(drawn: Round, bench: Bench, references: References, folder: Path, kept: Path, again: list[str]) -> Entry:
+def _lasts(fault: Fault) -> bool:
+    return fault.seconds[1] > 2.0 and not fault.alone
+
+
+def _may_meet(one: Fault, two: Fault) -> bool:
+    """Whether they can hit at once; of one proxy, host or disk there is one."""
+    return _lasts(one) and _lasts(two) and type(one).__module__ != type(two).__module__
+
+
+def play(drawn: Round, bench: Bench, references: References, folder: Path, kept: Path) -> Entry:
     """Run a round.
 
     Args:
@@ -229,7 +284,6 @@ def play(drawn: Round, bench: Bench, references: References, folder: Path, kept:
         references: what its study gives when nothing happens to it.
         folder: where it lies, which is deleted afterwards.
         kept: where the folder of a round with a problem goes, with a script that repeats the round.
-        again: words of a command line that repeat it.
     """
     began = time.monotonic()
     reference, batches = references.of(drawn.scenario.study)
@@ -240,27 +294,28 @@ def play(drawn: Round, bench: Bench, references: References, folder: Path, kept:
         finally:
             site.heal()
             if one.problems:
-                _keep(drawn, one, folder, kept, again)
+                _keep(drawn, one, folder, kept)
     shutil.rmtree(folder, ignore_errors=True)
     notes = [hit.note for hit in one.hits]
     seconds = round(time.monotonic() - began, 1)
     return Entry(drawn.seed, drawn.number, str(drawn), notes, one.problems, seconds)
 
 
-def _keep(drawn: Round, one: Play, folder: Path, kept: Path, again: list[str]) -> None:
+def _keep(drawn: Round, one: Play, folder: Path, kept: Path) -> None:
     kept.mkdir(parents=True, exist_ok=True)
     shutil.copytree(folder, kept / "site", symlinks=True, ignore_dangling_symlinks=True, dirs_exist_ok=True)
     if (place := Location.at(one.site.results)).local is None:
         from pyarrow import fs
 
         fs.copy_files(place.path(), str(kept / "site" / "bucket"), place.files, fs.LocalFileSystem())
-    hits = [f"  {hit.note.kind}" for hit in one.hits]
+    hits = [f"  {hit.note}" for hit in one.hits]
     commands = [f"  {' '.join(ended.words)}: {ended.code}" for ended in one.site.ended]
     told = [str(drawn), "hit:", *hits, "commands:", *commands, "problems:", *one.problems]
     (kept / "problem.txt").write_text("\n".join(told) + "\n")
+    (kept / "round.json").write_text(json.dumps(drawn.as_json(), indent=1) + "\n")
     script = kept / "reproduce.sh"
     script.write_text(
         "#!/bin/sh\n# Run it in the root of the repository.\n"
-        f"exec .venv/bin/python -m tests.campaign {shlex.join(again)}\n"
+        'exec .venv/bin/python -m tests.campaign --again "$(dirname "$0")/round.json"\n'
     )
     script.chmod(0o755)

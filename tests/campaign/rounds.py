@@ -1,11 +1,12 @@
-"""Which scenario a round runs, and which faults hit it: all drawn from a seed."""
+"""Which scenario a round runs, and which faults hit it: those that hit least so far, the rest drawn from a seed."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from tests.campaign.bench import Bench
 from tests.campaign.faults import KINDS
@@ -21,12 +22,12 @@ class Stage:
     """One command of a round, and what hits it.
 
     Attributes:
-        live: faults that hit it while it runs, all at once.
-        rest: faults that hit the study's files after it.
+        live: names of the kinds that hit it while it runs, one after the other.
+        rest: of those that hit the study's files after it.
     """
 
-    live: tuple[Kind, ...]
-    rest: tuple[Kind, ...] = ()
+    live: tuple[str, ...]
+    rest: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,7 @@ class Round:
     """One study that is broken, and finished.
 
     Attributes:
-        number: from 0; with the campaign's seed it gives the same round again.
-        stages: of which the first ones end their command.
+        number: from 0.
     """
 
     seed: int
@@ -48,72 +48,111 @@ class Round:
         return random.Random(f"{self.seed} {self.number} run")
 
     def __str__(self) -> str:
-        stages = [" + ".join(kind.name for kind in stage.live + stage.rest) for stage in self.stages]
+        stages = [", ".join(stage.live + stage.rest) for stage in self.stages]
         return f"round {self.number} ({self.scenario}): {'; then '.join(stages)}"
 
+    def as_json(self) -> dict[str, Any]:
+        """What ``of_json`` makes the same round of."""
+        return asdict(self)
 
-def rounds(seed: int, bench: Bench, only: tuple[str, ...] = (), where: str = "") -> Iterator[Round]:
-    """The rounds of a campaign, without end; kinds that were drawn least come first.
+    @classmethod
+    def of_json(cls, data: dict[str, Any]) -> Round:
+        """A round that was written down."""
+        stages = tuple(Stage(tuple(stage["live"]), tuple(stage["rest"])) for stage in data["stages"])
+        return cls(data["seed"], data["number"], Scenario(**data["scenario"]), stages)
+
+
+class Deck:
+    """The kinds and scenarios of a campaign.
 
     Args:
-        seed: of all draws.
         bench: what this machine can do, which decides the kinds.
         only: names of the kinds to draw; empty for all.
         where: words that a scenario's name must hold.
     """
-    draws = _Draws(seed, bench, only, where)
-    number = 0
-    while True:
-        yield draws.next(number)
-        number += 1
 
-
-class _Draws:
-    """Which kinds were drawn so far, and how often."""
-
-    def __init__(self, seed: int, bench: Bench, only: tuple[str, ...], where: str) -> None:
-        self.seed = seed
+    def __init__(self, bench: Bench, only: tuple[str, ...] = (), where: str = "") -> None:
         scenarios = [one for one in bench.scenarios() if all(word in str(one) for word in where.split())]
         wanted = [kind for name, kind in KINDS.items() if not only or name in only]
         if all(kind.at_rest for kind in wanted):
             wanted.append(PowerCut)  # else there is nothing that ends a command before it is done
-        self.possible = {kind: [one for one in scenarios if kind.applies(one, bench)] for kind in wanted}
-        kinds = [kind for kind in wanted if self.possible[kind]]
-        self.live, self.rest = ([kind for kind in kinds if kind.at_rest is resting] for resting in (False, True))
-        self.drawn = Counter[Kind](dict.fromkeys(kinds, 0))
+        self._possible = {kind: [one for one in scenarios if kind.applies(one, bench)] for kind in wanted}
+        self._kinds = [kind for kind in wanted if self._possible[kind]]
+        self._drawn = Counter[Kind]()
 
-    def next(self, number: int) -> Round:
-        """At most two stages: one whose command ends by a fault, and its files are damaged; one that may go on."""
-        luck = random.Random(f"{self.seed} {number}")
-        first = self._least(self.live, luck)
-        scenario = luck.choice(self.possible[first])
-        here = [kind for kind in self.live if scenario in self.possible[kind]]
-        resting = [kind for kind in self.rest if scenario in self.possible[kind]]
-        chosen, stages = {first}, []
+    def draw(self, seed: int, number: int, hits: Mapping[str, int]) -> Round:
+        """A round; the kind that has hit least gets a scenario and a command, others come along.
 
-        def draw(kinds: list[Kind]) -> list[Kind]:
-            left = [kind for kind in kinds if kind not in chosen]
-            found = [self._least(left, luck)] if left else []
-            chosen.update(found)
-            return found
+        Args:
+            seed, number: of all draws.
+            hits: how often the kinds have hit something; those that never find anything to harm still end up behind.
+        """
+        luck = random.Random(f"{seed} {number}")
+        hand = _Hand({kind: hits.get(kind.name, 0) + self._drawn[kind] / 4 for kind in self._kinds}, luck)
+        first = hand.least([kind for kind in self._kinds if not kind.at_rest])
+        scenario = _often_inline(self._possible[first], luck)
+        here = [kind for kind in self._kinds if scenario in self._possible[kind]]
+        stages: list[Stage] = []
+        for place in range(luck.randrange(2, 4)):
+            live = hand.live([kind for kind in here if not kind.at_rest], scenario, [] if place else [first])
+            over = any(kind.finishes for kind in live)
+            rest = [] if over else hand.some([kind for kind in here if kind.at_rest], luck.randrange(3, 8))
+            stages.append(Stage(tuple(kind.name for kind in live), tuple(kind.name for kind in rest)))
+            if over:  # nothing hits a study that another driver has finished
+                break
+        self._drawn.update(hand.drawn)
+        return Round(seed, number, scenario, tuple(stages))
 
-        def with_another(kind: Kind, kinds: list[Kind]) -> tuple[Kind, ...]:
-            more = not kind.alone and luck.random() < 0.4
-            return (kind, *draw([one for one in kinds if not one.alone] if more else []))
 
-        ending, passing = ([kind for kind in here if kind.ends is ends] for ends in (True, False))
-        breaking = [kind for kind in ending if not kind.finishes]
-        for breaks in [first] if first.ends else draw(breaking) if luck.random() < 0.7 else []:
-            rest = [kind for _ in range(luck.randrange(1, 5)) for kind in draw(resting)]
-            stages.append(Stage(with_another(breaks, here), tuple(rest)))
-        done = any(kind.finishes for stage in stages for kind in stage.live)
-        for goes_on in [first] if not first.ends else draw(passing) if luck.random() < 0.7 and not done else []:
-            stages.append(Stage(with_another(goes_on, passing)))
-        return Round(self.seed, number, scenario, tuple(stages))
+class _Hand:
+    """Draws kinds for one round.
 
-    def _least(self, kinds: list[Kind], luck: random.Random) -> Kind:
-        """One of those that were drawn least, which counts as drawn now."""
-        fewest = min(self.drawn[kind] for kind in kinds)
-        kind = luck.choice([kind for kind in kinds if self.drawn[kind] == fewest])
-        self.drawn[kind] += 1 if kind.rare else 2
+    Args:
+        hits: of each kind so far; the kind with the fewest is drawn.
+
+    Attributes:
+        drawn: what was drawn.
+    """
+
+    def __init__(self, hits: Mapping[Kind, float], luck: random.Random) -> None:
+        self._hits, self._luck = dict(hits), luck
+        self.drawn: list[Kind] = []
+
+    def least(self, kinds: list[Kind]) -> Kind:
+        """One of those that hit least, which counts as a hit now."""
+        fewest = min(self._hits[kind] for kind in kinds)
+        kind = self._luck.choice([kind for kind in kinds if self._hits[kind] == fewest])
+        self._hits[kind] += 1
+        self.drawn.append(kind)
         return kind
+
+    def some(self, kinds: list[Kind], count: int, *, again: bool = False) -> list[Kind]:
+        """So many; each at most once unless it may come again."""
+        found: list[Kind] = []
+        for _ in range(count):
+            if left := [kind for kind in kinds if again or kind not in found]:
+                found.append(self.least(left))
+        return found
+
+    def live(self, kinds: list[Kind], scenario: Scenario, chosen: list[Kind]) -> list[Kind]:
+        """What hits one command, in its order: what passes, at most one that ends it."""
+        head = chosen[0] if chosen else self.least(kinds)
+        if head.alone:
+            return [head]
+        ending = [kind for kind in kinds if kind.ends_in(scenario) and not kind.alone]
+        passing = [kind for kind in kinds if not kind.ends_in(scenario) and not kind.alone]
+        last = [head] if head in ending else self.some(ending, 1) if self._luck.random() < 0.7 else []
+        first = [] if head in ending else [head]
+        at_start = [kind for kind in passing if kind.from_start and kind not in first]
+        first += self.some(at_start, self._luck.choice([0, 1, 1]))
+        first += self.some(
+            [kind for kind in passing if not kind.from_start],
+            self._luck.randrange(3, 8),
+            again=True,
+        )
+        return [*sorted(first, key=lambda kind: not kind.from_start), *last]
+
+
+def _often_inline(scenarios: list[Scenario], luck: random.Random) -> Scenario:
+    """One of them; Ray takes long to start, and so is rare where a kind does not need it."""
+    return luck.choices(scenarios, [0.02 if one.hosts else 0.2 if one.ray else 1.0 for one in scenarios])[0]

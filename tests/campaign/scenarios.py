@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-STEPS, CHECKPOINT_EVERY = 40, 5
+STEPS, CHECKPOINT_EVERY = 80, 5
 
 _TRAINING = (
     f"{{seeds: 2, steps: {STEPS}, batch_size: 8, validation_size: 16, validate_every: 10, "
@@ -79,6 +79,11 @@ class Scenario:
     def words(self) -> list[str]:
         """What a command needs beside its verb and the study's name."""
         return ["--address", "auto"] if self.hosts else [] if self.ray else ["--inline"]
+
+    @property
+    def alone(self) -> list[str]:
+        """The same for a command in one process; with Ray where the study needs it."""
+        return self.words if self.study == "workers" else ["--inline"]
 
 
 def scenarios(stores: tuple[str, ...], *, hosts: bool) -> list[Scenario]:

@@ -125,9 +125,10 @@ class Site:
 
     # Commands
 
-    def start(self, verb: str) -> None:
-        """Start ``memsweep VERB`` on the study."""
-        words = [verb, STUDY, "--results", self.results, "--workspace", str(self.folder), *self.scenario.words]
+    def start(self, verb: str, *, inline: bool = False) -> None:
+        """Start ``memsweep VERB`` on the study; ``inline``: without Ray, where the study and its scenario allow it."""
+        how = self.scenario.alone if inline else self.scenario.words
+        words = [verb, STUDY, "--results", self.results, "--workspace", str(self.folder), *how]
         if verb == "sweep":
             words += self.overrides
         python = [sys.executable, "-m", "memsweep", *words]
@@ -242,8 +243,8 @@ class Site:
     # Progress
 
     def slow(self, seconds: float = 0.1) -> None:
-        """From now on every batch takes so long."""
-        (self.folder / "gate.new").write_text(str(seconds))
+        """From now on every batch takes so long, but 0.05 s at least and 2 s at most."""
+        (self.folder / "gate.new").write_text(str(min(2.0, max(0.05, seconds))))
         (self.folder / "gate.new").rename(self.folder / "gate")
 
     def quick(self) -> None:
@@ -277,7 +278,7 @@ class Site:
     def heal(self) -> None:
         """End every fault that lasts."""
         self.bench.heal()
-        self.environment, self.cwd = {}, self.folder
+        self.environment, self.cwd, self.overrides = {}, self.folder, []
         (self.folder / "poison").unlink(missing_ok=True)
         if self.scenario.hosts:
             self.bench.heal_hosts()

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import time
-from typing import ClassVar
 
 from tests.campaign.bench import Bench
 from tests.campaign.faults.base import Fault
@@ -15,11 +14,10 @@ from tests.campaign.site import Site
 from wrong_clock import WrongClock
 
 
-class _Jump(Fault):
+class Jumps(Fault):
     """The clock of the driver and of all that it starts; the storage's stays right, and so does the next command's."""
 
-    seconds = (6.0, 12.0)
-    hours: ClassVar[float]
+    name, seconds, from_start = "clock jumps by hours, ahead or back", (4.0, 8.0), True
     _clock: WrongClock
 
     @classmethod
@@ -32,23 +30,19 @@ class _Jump(Fault):
         site.environment |= self._clock.environment
 
     def inject(self, site: Site, luck: random.Random) -> bool:
-        self._clock.set(round(self.hours * 3600.0 * luck.uniform(0.1, 1.0)))
+        hours = luck.choice([-24.0, 24.0]) * luck.uniform(0.1, 1.0)
+        self.how = f"{hours:+.0f} h"
+        self._clock.set(round(hours * 3600.0))
         return True
 
-
-class JumpsAhead(_Jump):
-    name, hours = "clock jumps ahead", 24.0
-
-
-class JumpsBack(_Jump):
-    name, hours = "clock jumps back", -24.0
+    def felt(self, site: Site) -> bool:
+        return any(abs(asked.when - time.time()) > 3600.0 for asked in site.asked()[-10:])
 
 
-class _Files(Fault):
+class OtherTimes(Fault):
     """All files of the study have another time, as after a power cut of a machine whose clock was wrong."""
 
-    at_rest = True
-    hours: ClassVar[float]
+    name, at_rest = "files with times in the future, or long past", True
 
     @classmethod
     def applies(cls, scenario: Scenario, bench: Bench) -> bool:
@@ -57,19 +51,12 @@ class _Files(Fault):
     def inject(self, site: Site, luck: random.Random) -> bool:
         folder = site.location.local
         assert folder is not None
-        when = time.time() + self.hours * 3600.0 * luck.uniform(0.1, 1.0)
+        hours = luck.choice([24.0, -24.0 * 400]) * luck.uniform(0.1, 1.0)
+        self.how = f"{hours:+.0f} h"
         paths = list(folder.rglob("*"))
         for path in paths:
-            os.utime(path, (when, when), follow_symlinks=False)
+            os.utime(path, (time.time() + hours * 3600.0,) * 2, follow_symlinks=False)
         return bool(paths)
-
-
-class FilesFromTheFuture(_Files):
-    name, hours = "files with times in the future", 24.0
-
-
-class FilesFromThePast(_Files):
-    name, hours = "files with times long past", -24.0 * 400
 
 
 class ForeignLease(Fault):
@@ -96,4 +83,4 @@ class ForeignLease(Fault):
         return bool(names)
 
 
-KINDS = (JumpsAhead, JumpsBack, FilesFromTheFuture, FilesFromThePast, ForeignLease)
+KINDS = (Jumps, OtherTimes, ForeignLease)

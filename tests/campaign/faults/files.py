@@ -77,8 +77,8 @@ def _write(place: Location, path: str, data: bytes, before: bytes) -> bool:
 
 
 DAMAGES: dict[str, Damage] = {
-    "truncated": truncated, "bit flipped": flipped, "deleted": deleted, "emptied": emptied, "swapped": swapped,
-    "end full of zeros": zeroed,
+    "truncated": truncated, "a bit flipped": flipped, "deleted": deleted, "emptied": emptied,
+    "swapped with another": swapped, "its end full of zeros": zeroed,
 }  # fmt: skip
 
 SORTS: dict[str, Callable[[Site], list[str]]] = {
@@ -94,15 +94,11 @@ SORTS: dict[str, Callable[[Site], list[str]]] = {
 """The files of each sort in a study; of a plan there is one, and it is exchanged with its copy of another time."""
 
 
-RARE = ("lease", "checkpoint", "search log")
-
-
 class Damaged(Fault):
-    """One file of a sort is damaged in one way."""
+    """Some files of a sort are damaged, each in one way."""
 
     at_rest = True
     sort: ClassVar[str]
-    way: ClassVar[str]
 
     @classmethod
     def applies(cls, scenario: Scenario, bench: Bench) -> bool:
@@ -110,17 +106,19 @@ class Damaged(Fault):
 
     def inject(self, site: Site, luck: random.Random) -> bool:
         found = SORTS[self.sort](site)
-        if not found:
-            return False
         others = found if len(found) > 1 else paths(site.location, "records", "journal")
-        return DAMAGES[self.way](site.location, luck.choice(found), others, luck)
+        ways = []
+        for path in luck.sample(found, min(len(found), luck.choice([1, 1, 2]))):
+            way = luck.choice(list(DAMAGES))
+            if DAMAGES[way](site.location, path, others, luck):
+                ways.append(way)
+            if way in ("deleted", "swapped with another"):
+                break  # the other path may be what was deleted
+        self.how = ", ".join(ways)
+        return bool(ways)
 
 
-DAMAGED = tuple(
-    type("Damaged", (Damaged,), {"name": f"{sort} {way}", "sort": sort, "way": way, "rare": sort in RARE})
-    for sort in SORTS
-    for way in DAMAGES
-)
+DAMAGED = tuple(type("Damaged", (Damaged,), {"name": f"{sort} damaged or lost", "sort": sort}) for sort in SORTS)
 
 
 class DatabaseDamaged(Fault):
@@ -136,8 +134,8 @@ class DatabaseDamaged(Fault):
         place = Location.at(site.results)
         if not place.exists("mlflow.db"):
             return False
-        way = luck.choice([truncated, flipped, deleted, emptied, zeroed])
-        return way(place, "mlflow.db", [], luck)
+        self.how = luck.choice([way for way in DAMAGES if DAMAGES[way] is not swapped])
+        return DAMAGES[self.how](place, "mlflow.db", [], luck)
 
 
 class Strange(Fault):

@@ -20,28 +20,23 @@ class _Hosts(Fault):
     def applies(cls, scenario: Scenario, bench: Bench) -> bool:
         return scenario.hosts
 
+    def heal(self, site: Site) -> None:
+        site.bench.heal_hosts()
+
     def victim(self, site: Site, luck: random.Random) -> Host:
         workers = site.bench.hosts.workers
         return luck.choice([host for host in workers if site.training(host)] or workers)
 
 
-class PowerOff(_Hosts):
-    """The sweep goes on without it."""
+class HostLost(_Hosts):
+    """For so long that it is taken for dead; the sweep goes on without it."""
 
-    name, seconds = "host's power cut", (8.0, 14.0)
-
-    def inject(self, site: Site, luck: random.Random) -> bool:
-        self.victim(site, luck).power_off()
-        return True
-
-
-class CutOff(_Hosts):
-    """For so long that it is taken for dead."""
-
-    name, seconds = "host cut off the network", (12.0, 16.0)
+    name, seconds = "host lost (power cut, cut off the network)", (10.0, 14.0)
 
     def inject(self, site: Site, luck: random.Random) -> bool:
-        self.victim(site, luck).unplug()
+        victim = self.victim(site, luck)
+        self.how = luck.choice(["power cut", "cut off"])
+        victim.power_off() if self.how == "power cut" else victim.unplug()
         return True
 
 
@@ -56,45 +51,31 @@ class Blip(_Hosts):
 
 
 class RayletLost(_Hosts):
-    name, seconds = "raylet of a host killed", (4.0, 8.0)
+    name, seconds = "raylet of a host killed", (3.0, 6.0)
 
     def inject(self, site: Site, luck: random.Random) -> bool:
         return self.victim(site, luck).kill("raylet/raylet", signal.SIGKILL) > 0
 
 
-class HeadOff(_Hosts):
-    """The driver goes with it; head and hosts start again."""
+class HeadLost(_Hosts):
+    """The driver goes with it, and all hosts start again; or the driver alone is killed."""
 
-    name, ends = "head's power cut", True
-
-    def inject(self, site: Site, luck: random.Random) -> bool:
-        site.bench.hosts.head.power_off()
-        return True
-
-
-class StorageOff(_Hosts):
-    name, seconds = "storage's host cut off", (4.0, 10.0)
-
-    def inject(self, site: Site, luck: random.Random) -> bool:
-        site.bench.hosts.s3.unplug()
-        return True
-
-
-class StorageStalls(_Hosts):
-    name, seconds = "storage's host stalls", (4.0, 10.0)
-
-    def inject(self, site: Site, luck: random.Random) -> bool:
-        site.bench.hosts.relay.open.clear()
-        return True
-
-
-class HostDriverKilled(_Hosts):
-    name, ends = "driver on the head killed (SIGKILL)", True
+    name, ends = "head lost (power cut, driver killed)", True
 
     def inject(self, site: Site, luck: random.Random) -> bool:
         alive = bool(site.pid)
-        site.kill_all()
+        self.how = luck.choice(["power cut", "driver killed"])
+        site.bench.hosts.head.power_off() if self.how == "power cut" else site.kill_all()
         return alive
 
 
-KINDS = (PowerOff, CutOff, Blip, RayletLost, HeadOff, StorageOff, StorageStalls, HostDriverKilled)
+class StorageAway(_Hosts):
+    name, seconds = "storage's host away (cut off, stalls)", (3.0, 8.0)
+
+    def inject(self, site: Site, luck: random.Random) -> bool:
+        self.how = luck.choice(["cut off", "stalls"])
+        site.bench.hosts.s3.unplug() if self.how == "cut off" else site.bench.hosts.relay.open.clear()
+        return True
+
+
+KINDS = (HostLost, Blip, RayletLost, HeadLost, StorageAway)

@@ -6,7 +6,7 @@ import random
 import threading
 from typing import ClassVar
 
-from fault_proxy import NO_FAULT
+from fault_proxy import NO_FAULT, healthy
 from fault_proxy import Fault as Broken
 from tests.campaign.bench import Bench
 from tests.campaign.faults.base import Fault
@@ -18,78 +18,89 @@ _ERROR = (
 )
 
 
+def _answers(status: int, *codes: str) -> dict[str, Broken]:
+    return {code: Broken(status=status, body=_ERROR.format(code).encode()) for code in codes}
+
+
 class _Bucket(Fault):
-    """A proxy treats some requests as ``broken`` says.
+    """A proxy treats some requests as ``broken`` says; felt by the first of them.
 
     Attributes:
+        broken: by name; one is drawn.
         share: of the requests, which are drawn.
         word: in the request's path; else it passes.
     """
 
-    broken: ClassVar[Broken]
+    broken: ClassVar[dict[str, Broken]]
     share: ClassVar[float] = 1.0
     word: ClassVar[str] = ""
-    seconds = (2.0, 10.0)
+    seconds = (1.0, 5.0)
+    _injected = 0
 
     @classmethod
     def applies(cls, scenario: Scenario, bench: Bench) -> bool:
         return scenario.store == "bucket" and not scenario.hosts
 
     def inject(self, site: Site, luck: random.Random) -> bool:
-        seed = luck.random()
+        self._injected = site.bench.bucket.injected
+        seed, how = luck.random(), luck.choice(list(self.broken))
+        self.how, broken = how if len(self.broken) > 1 else "", self.broken[how]
 
         def rule(number: int, method: str, path: str) -> Broken:
-            hit = random.Random(f"{seed} {number}").random() < self.share and self.word in path
-            return self.broken if hit else NO_FAULT
+            return broken if self.meets(method, path, random.Random(f"{seed} {number}")) else NO_FAULT
 
         site.bench.bucket.rule = rule
         return True
 
+    def meets(self, method: str, path: str, luck: random.Random) -> bool:
+        """Whether it hits a request."""
+        return luck.random() < self.share and self.word in path
+
+    def felt(self, site: Site) -> bool:
+        return site.bench.bucket.injected > self._injected
+
+    def heal(self, site: Site) -> None:
+        site.bench.bucket.rule = healthy
+
 
 class Denied(_Bucket):
-    name, broken = "bucket refuses (403)", Broken(status=403, body=_ERROR.format("AccessDenied").encode())
+    name, broken = "bucket refuses (403)", _answers(403, "AccessDenied")
 
 
 class DeniedWrites(_Bucket):
     """As a quota that is used up: it can be read."""
 
-    name = "bucket refuses to be written (403)"
+    name = "bucket refuses to be written (403, quota used up)"
+    broken = _answers(403, "AccessDenied", "QuotaExceeded")
 
-    def inject(self, site: Site, luck: random.Random) -> bool:
-        denied = Broken(status=403, body=_ERROR.format("QuotaExceeded").encode())
-        site.bench.bucket.rule = lambda number, method, path: denied if method in ("PUT", "POST") else NO_FAULT
-        return True
+    def meets(self, method: str, path: str, luck: random.Random) -> bool:
+        return method in ("PUT", "POST")
 
 
 class ServerError(_Bucket):
-    name, broken = "bucket fails (500)", Broken(status=500, body=_ERROR.format("InternalError").encode())
+    """Every second request, or so, of which the client tries most again."""
 
-
-class HalfServerError(_Bucket):
-    name, share = "bucket fails at every second request (503)", 0.5
-    broken = Broken(status=503, body=_ERROR.format("SlowDown").encode())
+    name, share = "bucket fails (500, 503)", 0.6
+    broken = _answers(500, "InternalError") | _answers(503, "SlowDown")
 
 
 class Slow(_Bucket):
-    name, broken = "bucket is slow (1 s)", Broken(after=1.0)
+    name, broken = "bucket is slow (1 s)", {"slow": Broken(after=1.0)}
 
 
-class Cut(_Bucket):
-    name, broken, share = "bucket cuts answers", Broken(cut=True), 0.5
-
-
-class Reset(_Bucket):
-    name, broken = "bucket resets connections", Broken(reset=True)
+class Broke(_Bucket):
+    name, share = "bucket resets connections, or cuts answers", 0.6
+    broken: ClassVar[dict[str, Broken]] = {"reset": Broken(reset=True), "cut": Broken(cut=True)}
 
 
 class ListsLate(_Bucket):
-    name, broken, word = "bucket lists late (3 s)", Broken(before=3.0), "list-type"
+    name, broken, word = "bucket lists late (3 s)", {"late": Broken(before=3.0)}, "list-type"
 
 
 class PowerCutInUpload(_Bucket):
     """All processes are killed when the bucket gets, or has just stored, a file of a result."""
 
-    name, ends, alone = "power cut in the middle of an upload", True, True
+    name, ends = "power cut in the middle of an upload", True
 
     def inject(self, site: Site, luck: random.Random) -> bool:
         count, word, before = (
@@ -115,4 +126,4 @@ class PowerCutInUpload(_Bucket):
         return alive
 
 
-KINDS = (Denied, DeniedWrites, ServerError, HalfServerError, Slow, Cut, Reset, ListsLate, PowerCutInUpload)
+KINDS = (Denied, DeniedWrites, ServerError, Slow, Broke, ListsLate, PowerCutInUpload)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import signal
 import time
+from pathlib import Path
 from typing import ClassVar
 
 from drill_study import kill
@@ -15,29 +17,29 @@ from tests.campaign.scenarios import Scenario
 from tests.campaign.site import STUDY, Site, TooLongError, title
 
 
-class _Driver(Fault):
-    """A signal to the driver."""
+def stopped(pid: int) -> bool:
+    """Whether a process is stopped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False
 
-    ends = True
-    number: ClassVar[signal.Signals]
+
+class DriverKilled(Fault):
+    name, ends, early = "driver killed (SIGKILL)", True, True
+    numbers: ClassVar[tuple[signal.Signals, ...]] = (signal.SIGKILL,)
 
     def inject(self, site: Site, luck: random.Random) -> bool:
-        pid = site.pid
+        pid, number = site.pid, luck.choice(self.numbers)
+        self.how = number.name if len(self.numbers) > 1 else ""
         if pid:
-            kill(pid, self.number)
+            kill(pid, number)
         return bool(pid)
 
 
-class DriverKilled(_Driver):
-    name, number, early = "driver killed (SIGKILL)", signal.SIGKILL, True
-
-
-class DriverTold(_Driver):
-    name, number = "driver told to end (SIGTERM)", signal.SIGTERM
-
-
-class DriverInterrupted(_Driver):
-    name, number = "driver interrupted (SIGINT)", signal.SIGINT
+class DriverTold(DriverKilled):
+    name, early = "driver told to end (SIGTERM, SIGINT)", False
+    numbers = (signal.SIGTERM, signal.SIGINT)
 
 
 class _Part(Fault):
@@ -45,9 +47,10 @@ class _Part(Fault):
 
     Attributes:
         word: in the process's command.
+        numbers: of which one is drawn.
     """
 
-    number: ClassVar[signal.Signals]
+    numbers: ClassVar[tuple[signal.Signals, ...]] = (signal.SIGKILL,)
     word: ClassVar[str]
 
     @classmethod
@@ -64,15 +67,16 @@ class _Part(Fault):
             return False
         found = self.victims(site)
         if found:
-            kill(luck.choice(found), self.number)
+            number = luck.choice(self.numbers)
+            self.how = number.name if len(self.numbers) > 1 else ""
+            kill(luck.choice(found), number)
         return bool(found)
 
 
 class _Frozen(_Part):
     """A process stops for a while."""
 
-    number = signal.SIGSTOP
-    seconds = (1.0, 8.0)
+    seconds = (1.0, 6.0)
     pid = 0
 
     def inject(self, site: Site, luck: random.Random) -> bool:
@@ -81,6 +85,9 @@ class _Frozen(_Part):
             self.pid = luck.choice(found)
             kill(self.pid, signal.SIGSTOP)
         return bool(found)
+
+    def felt(self, site: Site) -> bool:
+        return stopped(self.pid)
 
     def heal(self, site: Site) -> None:
         if self.pid and title(self.pid):
@@ -95,15 +102,11 @@ class _Worker(_Part):
 
 
 class WorkerKilled(_Worker):
-    name, number = "worker killed (SIGKILL)", signal.SIGKILL
+    name = "worker killed (SIGKILL)"
 
 
 class WorkerTold(_Worker):
-    name, number = "worker told to end (SIGTERM)", signal.SIGTERM
-
-
-class WorkerInterrupted(_Worker):
-    name, number = "worker interrupted (SIGINT)", signal.SIGINT
+    name, numbers = "worker told to end (SIGTERM, SIGINT)", (signal.SIGTERM, signal.SIGINT)
 
 
 class WorkerFrozen(_Frozen):
@@ -113,20 +116,22 @@ class WorkerFrozen(_Frozen):
         return site.workers()
 
 
-class RayletKilled(_Part):
-    name, number, word, ends = "raylet killed (SIGKILL)", signal.SIGKILL, "raylet/raylet", True
+class PartKilled(_Part):
+    name, ends = "raylet or Ray's control store killed (SIGKILL, SIGTERM)", True
 
-
-class RayletTold(_Part):
-    name, number, word, ends = "raylet told to end (SIGTERM)", signal.SIGTERM, "raylet/raylet", True
+    def inject(self, site: Site, luck: random.Random) -> bool:
+        word, number = luck.choice(
+            [("raylet/raylet", signal.SIGKILL), ("raylet/raylet", signal.SIGTERM), ("gcs_server", signal.SIGKILL)]
+        )
+        found = site.parts(word)
+        for pid in found:
+            kill(pid, number)
+        self.how = f"{word.rpartition('/')[2]}, {number.name}"
+        return bool(found)
 
 
 class RayletFrozen(_Frozen):
     name, word = "raylet frozen", "raylet/raylet"
-
-
-class ControlKilled(_Part):
-    name, number, word, ends = "Ray's control store killed (SIGKILL)", signal.SIGKILL, "gcs_server", True
 
 
 class ControlFrozen(_Frozen):
@@ -136,7 +141,7 @@ class ControlFrozen(_Frozen):
 class RayKilled(_Part):
     """All of Ray, while the driver lives."""
 
-    name, number, word, ends = "all of Ray killed, driver alive", signal.SIGKILL, "raylet/raylet", True
+    name, word, ends = "all of Ray killed, driver alive", "raylet/raylet", True
 
     def inject(self, site: Site, luck: random.Random) -> bool:
         if not self.victims(site):
@@ -148,7 +153,7 @@ class RayKilled(_Part):
 
 
 class DriverFrozen(Fault):
-    name, seconds = "driver frozen", (1.0, 8.0)
+    name, seconds = "driver frozen", (1.0, 6.0)
 
     pid = 0
 
@@ -157,6 +162,9 @@ class DriverFrozen(Fault):
         if self.pid:
             kill(self.pid, signal.SIGSTOP)
         return bool(self.pid)
+
+    def felt(self, site: Site) -> bool:
+        return stopped(self.pid)
 
     def heal(self, site: Site) -> None:
         if self.pid and site.running:
@@ -175,7 +183,7 @@ class PowerCut(Fault):
 class PowerCutInCommit(Fault):
     """All processes are killed just when one writes a file of the study: staged, moved, or half of a result moved."""
 
-    name, ends, alone = "power cut in the middle of a commit", True, True
+    name, ends = "power cut in the middle of a commit", True
 
     @classmethod
     def applies(cls, scenario: Scenario, bench: Bench) -> bool:
@@ -188,24 +196,21 @@ class PowerCutInCommit(Fault):
             luck.choice([".parquet", ".parquet", ".json", ".jsonl", ""]),
             luck.choice([0.0, 0.001, 0.005, 0.02]),
         )
-        last = time.monotonic() + 60.0
-        while site.running and time.monotonic() < last:
-            try:
-                if any(word in path.name for path in (folder / ".partial").iterdir()):
-                    break
-            except OSError:
-                pass
+        last, staged = time.monotonic() + 60.0, False
+        while not staged and site.running and time.monotonic() < last:
+            with contextlib.suppress(OSError):
+                staged = any(word in path.name for path in (folder / ".partial").iterdir())
             time.sleep(0.001)
         time.sleep(delay)
         alive = site.running
         site.kill_all()
-        return alive
+        return alive and staged
 
 
 class SecondDriver(Fault):
     """A second driver on the same study is told who the first is."""
 
-    name, seconds, alone = "second driver on one study", (0.0, 0.0), True
+    name, seconds = "second driver on one study", (0.0, 0.0)
 
     def inject(self, site: Site, luck: random.Random) -> bool:
         pid = site.pid
@@ -243,8 +248,8 @@ class TakenOver(Fault):
 
 
 KINDS = (
-    DriverKilled, DriverTold, DriverInterrupted, DriverFrozen, TakenOver, SecondDriver,
-    WorkerKilled, WorkerTold, WorkerInterrupted, WorkerFrozen,
-    RayletKilled, RayletTold, RayletFrozen, ControlKilled, ControlFrozen, RayKilled,
+    DriverKilled, DriverTold, DriverFrozen, TakenOver, SecondDriver,
+    WorkerKilled, WorkerTold, WorkerFrozen,
+    PartKilled, RayletFrozen, ControlFrozen, RayKilled,
     PowerCut, PowerCutInCommit,
 )  # fmt: skip

@@ -10,24 +10,39 @@ from pathlib import Path
 
 from tests.campaign.bench import Bench
 from tests.campaign.faults.base import Fault
-from tests.campaign.scenarios import Scenario
+from tests.campaign.scenarios import CHECKPOINT_EVERY, Scenario
 from tests.campaign.site import Site
 
 
-class _Mounted(Fault):
+class _Disk(Fault):
+    """Felt by a checkpoint at the latest, which every few batches want to be stored, or by what the command says."""
+
+    seconds = (2.0, 6.0)
+    _asked = _said = 0
+
+    def now(self, site: Site) -> bool:
+        """It has begun."""
+        self._asked, self._said = len(site.asked()), site.log.stat().st_size
+        return True
+
+    def felt(self, site: Site) -> bool:
+        return len(site.asked()) > self._asked + CHECKPOINT_EVERY or site.log.stat().st_size > self._said
+
+
+class _Mounted(_Disk):
     @classmethod
     def applies(cls, scenario: Scenario, bench: Bench) -> bool:
         return scenario.store == "mount"
 
 
 class Full(_Mounted):
-    name, seconds = "disk full", (2.0, 10.0)
+    name = "disk full"
 
     def inject(self, site: Site, luck: random.Random) -> bool:
         with contextlib.suppress(OSError), (Path(site.results) / "filler").open("wb", buffering=0) as filler:
             while True:
                 filler.write(bytes(2**16))
-        return True
+        return self.now(site)
 
     def heal(self, site: Site) -> None:
         (Path(site.results) / "filler").unlink(missing_ok=True)
@@ -36,7 +51,7 @@ class Full(_Mounted):
 class ReadOnly(_Mounted):
     """The file system of the results is remounted read-only; what MLflow writes lies elsewhere."""
 
-    name, seconds = "disk read-only", (2.0, 10.0)
+    name = "disk read-only"
 
     @classmethod
     def applies(cls, scenario: Scenario, bench: Bench) -> bool:
@@ -46,7 +61,7 @@ class ReadOnly(_Mounted):
         last = time.monotonic() + 20.0
         while _remount(site, "ro") and time.monotonic() < last:  # it is refused while a file is being written
             time.sleep(0.01)
-        return "ro," in _options(site)
+        return self.now(site) and "ro," in _options(site)
 
     def heal(self, site: Site) -> None:
         _remount(site, "rw")
@@ -62,10 +77,10 @@ def _options(site: Site) -> str:
     return next((words[3] for words in lines if words[1] == site.results), "")
 
 
-class Forbidden(Fault):
+class Forbidden(_Disk):
     """The folders of the study allow no writing any more."""
 
-    name, seconds = "permission denied", (2.0, 10.0)
+    name = "permission denied"
 
     @classmethod
     def applies(cls, scenario: Scenario, bench: Bench) -> bool:
@@ -82,7 +97,7 @@ class Forbidden(Fault):
         self._folders = [study, *(path for path in study.iterdir() if path.is_dir())]
         for folder in self._folders:
             folder.chmod(0o555)
-        return True
+        return self.now(site)
 
     def heal(self, site: Site) -> None:
         for folder in self._folders:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import ClassVar
 
 from tests.campaign.bench import Bench
 from tests.campaign.faults.base import Fault
@@ -12,13 +11,12 @@ from tests.campaign.site import Site
 
 
 class _Poison(Fault):
-    """What ``watched.py`` does at its next batch."""
+    """What ``watched.py`` does at its next batch; ``how`` names it."""
 
     seconds = (0.0, 0.0)
-    poison: ClassVar[str]
 
     def inject(self, site: Site, luck: random.Random) -> bool:
-        (site.folder / "poison.new").write_text(self.poison)
+        (site.folder / "poison.new").write_text(self.how)
         (site.folder / "poison.new").rename(site.folder / "poison")
         site.until(lambda: not (site.folder / "poison").exists() or not site.running, "a batch takes the poison")
         taken = not (site.folder / "poison").exists()
@@ -27,33 +25,35 @@ class _Poison(Fault):
 
 
 class Raises(_Poison):
-    name, poison = "task raises", "raise"
+    name, how = "task raises", "raise"
 
 
-class Exits(_Poison):
-    name, poison = "worker exits (code 3)", "exit"
+class Crashes(_Poison):
+    """Without Ray the driver goes with it."""
 
+    name = "worker crashes (exit, abort, segmentation fault)"
 
-class Aborts(_Poison):
-    name, poison = "worker aborts", "abort"
+    @classmethod
+    def ends_in(cls, scenario: Scenario) -> bool:
+        return not scenario.ray
 
-
-class Segfault(_Poison):
-    name, poison = "worker has a segmentation fault", "segfault"
+    def inject(self, site: Site, luck: random.Random) -> bool:
+        self.how = luck.choice(["exit", "abort", "segfault"])
+        return super().inject(site, luck)
 
 
 class Memory(_Poison):
-    name, poison = "worker out of memory", "memory"
+    name, how = "worker out of memory", "memory"
 
 
 class Prints(_Poison):
-    name, poison = "task prints garbage", "print"
+    name, how = "task prints garbage", "print"
 
 
 class Hangs(_Poison):
     """Longer than the study's time limit, which is short in this round."""
 
-    name, poison, alone = "task hangs past the time limit", "hang", True
+    name, how, alone = "task hangs past the time limit", "hang", True
 
     @classmethod
     def applies(cls, scenario: Scenario, bench: Bench) -> bool:
@@ -64,4 +64,4 @@ class Hangs(_Poison):
         site.overrides = ["resources.time_limit=20"]
 
 
-KINDS = (Raises, Exits, Aborts, Segfault, Memory, Prints, Hangs)
+KINDS = (Raises, Crashes, Memory, Prints, Hangs)

@@ -9,7 +9,7 @@ import sqlite3
 from pathlib import Path
 from typing import ClassVar
 
-from fault_proxy import NO_FAULT
+from fault_proxy import NO_FAULT, healthy
 from fault_proxy import Fault as Broken
 from tests.campaign.bench import Bench
 from tests.campaign.faults.base import Fault
@@ -18,11 +18,26 @@ from tests.campaign.site import Site
 
 
 class _Server(Fault):
-    seconds = (1.0, 6.0)
+    """Felt by the first request."""
+
+    seconds = (1.0, 5.0)
+    _requests = 0
 
     @classmethod
     def applies(cls, scenario: Scenario, bench: Bench) -> bool:
         return scenario.tracking == "server"
+
+    def harm(self, site: Site, luck: random.Random) -> None:
+        """What it does to the server, or to its answers."""
+        raise NotImplementedError
+
+    def inject(self, site: Site, luck: random.Random) -> bool:
+        self._requests = site.bench.tracking.requests
+        self.harm(site, luck)
+        return True
+
+    def felt(self, site: Site) -> bool:
+        return site.bench.tracking.requests > self._requests
 
 
 class ServerKilled(_Server):
@@ -30,17 +45,19 @@ class ServerKilled(_Server):
 
     name = "MLflow's server killed"
 
-    def inject(self, site: Site, luck: random.Random) -> bool:
+    def harm(self, site: Site, luck: random.Random) -> None:
         site.bench.mlflow.kill()
-        return True
+
+    def heal(self, site: Site) -> None:
+        if not site.bench.mlflow.running:
+            site.bench.mlflow.start()
 
 
 class ServerFrozen(_Server):
     name = "MLflow's server frozen"
 
-    def inject(self, site: Site, luck: random.Random) -> bool:
+    def harm(self, site: Site, luck: random.Random) -> None:
         site.bench.mlflow.signal(signal.SIGSTOP)
-        return True
 
     def heal(self, site: Site) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -48,17 +65,26 @@ class ServerFrozen(_Server):
 
 
 class _Answers(_Server):
+    """Felt by the first request that meets it."""
+
     broken: ClassVar[Broken]
     share: ClassVar[float] = 1.0
+    _injected = 0
 
-    def inject(self, site: Site, luck: random.Random) -> bool:
+    def harm(self, site: Site, luck: random.Random) -> None:
+        self._injected = site.bench.tracking.injected
         seed = luck.random()
 
         def rule(number: int, method: str, path: str) -> Broken:
             return self.broken if random.Random(f"{seed} {number}").random() < self.share else NO_FAULT
 
         site.bench.tracking.rule = rule
-        return True
+
+    def felt(self, site: Site) -> bool:
+        return site.bench.tracking.injected > self._injected
+
+    def heal(self, site: Site) -> None:
+        site.bench.tracking.rule = healthy
 
 
 class ServerError(_Answers):
@@ -76,10 +102,10 @@ class CutAfterCommit(_Answers):
 class AwayAtStart(_Answers):
     """From before the command starts until some time after its first batches."""
 
-    name, broken = "MLflow away at the start", Broken(reset=True)
+    name, broken, from_start = "MLflow away at the start", Broken(reset=True), True
 
     def prepare(self, site: Site, luck: random.Random) -> None:
-        super().inject(site, luck)
+        self.harm(site, luck)
 
     def inject(self, site: Site, luck: random.Random) -> bool:
         return True
@@ -88,7 +114,7 @@ class AwayAtStart(_Answers):
 class Locked(Fault):
     """Another program holds MLflow's database."""
 
-    name, seconds = "MLflow's database locked", (2.0, 10.0)
+    name, seconds = "MLflow's database locked", (2.0, 6.0)
     _held: sqlite3.Connection | None = None
 
     @classmethod

@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -168,24 +168,6 @@ class RayHosts:
         """Whether the head takes a host for alive."""
         told = [alive for _, address, alive in self.changes() if address == host.address]
         return bool(told) and told[-1]
-
-    def died(self, host: Host, since: float) -> float | None:
-        """When, after a moment, the head took a host for dead."""
-        return next(
-            (when for when, at, alive in self.changes() if at == host.address and not alive and when > since), None
-        )
-
-
-@contextlib.contextmanager
-def ray_hosts(
-    network: Network, server: S3Server, folder: Path, workers: int, health: Mapping[str, str]
-) -> Iterator[RayHosts]:
-    """A cluster for as long as the body runs."""
-    cluster = RayHosts.start(network, server, folder, workers, health)
-    try:
-        yield cluster
-    finally:
-        cluster.close()
 
 
 HEALTH = ROOT / "deploy" / "health.env"

@@ -109,7 +109,7 @@ class FaultProxy:
             protocol_version = "HTTP/1.1"
 
             def _serve(self) -> None:
-                body = _body(self.rfile, self.headers)
+                body = request_body(self.rfile, self.headers)
                 fault = proxy._fault(self.command, self.path)
                 time.sleep(fault.before)
                 if fault.reset:
@@ -172,7 +172,7 @@ _HOP = {"connection", "content-length", "transfer-encoding", "keep-alive"}
 """Headers of an answer that are of one hop; lengths are set anew."""
 
 
-def _body(stream: BinaryIO, headers: Any) -> bytes:
+def request_body(stream: BinaryIO, headers: Any) -> bytes:
     """The body as it came, with the marks of its pieces."""
     if "chunked" not in (headers.get("Transfer-Encoding") or ""):
         return stream.read(int(headers.get("Content-Length") or 0))

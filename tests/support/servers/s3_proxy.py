@@ -11,8 +11,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, BinaryIO
+from typing import Any
 
+from fault_proxy import request_body
 from s3_server import S3Server
 
 
@@ -59,7 +60,7 @@ def _handler(port: int, refusals: Refusals) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def _serve(self) -> None:
-            body = _body(self.rfile, self.headers)
+            body = request_body(self.rfile, self.headers)
             if refusals.refuses(f"{self.command} {self.path}"):
                 self._answer(refusals.status, {}, b"", 0)
                 return
@@ -90,20 +91,3 @@ def _handler(port: int, refusals: Refusals) -> type[BaseHTTPRequestHandler]:
     for verb in ("GET", "HEAD", "POST", "PUT", "DELETE"):
         setattr(Handler, f"do_{verb}", Handler._serve)
     return Handler
-
-
-def _body(stream: BinaryIO, headers: Any) -> bytes:
-    """The body as it came, with the marks of its pieces."""
-    if "chunked" not in (headers.get("Transfer-Encoding") or ""):
-        return stream.read(int(headers.get("Content-Length") or 0))
-    raw = b""
-    while True:
-        line = stream.readline()
-        raw += line
-        if size := int(line.split(b";")[0], 16):
-            raw += stream.read(size + 2)
-            continue
-        while line not in (b"\r\n", b""):
-            line = stream.readline()
-            raw += line
-        return raw

@@ -1,14 +1,13 @@
-"""A tracking server that is broken in every way: the sweep ends, the store has all, and sync makes up for the rest.
+"""A broken tracking server: the sweep ends, the store has all, and sync makes up for the rest.
 
-Each drill hands the same prepared results to a tracker while a real MLflow server is down, killed, slow, wrong, cut off
-or out of disk, then runs ``sync`` and compares all that MLflow holds with what an undisturbed sweep left.
+Each drill hands the same prepared results to a tracker while a real MLflow server is too late or out of disk, or the
+driver dies, then runs ``sync`` and compares all that MLflow holds with what an undisturbed sweep left. Campaigns have
+servers that are down, killed, slow, wrong and cut off.
 """
 
 from __future__ import annotations
 
 import os
-import random
-import re
 import signal
 import subprocess
 import sys
@@ -26,7 +25,6 @@ from fault_proxy import Fault, FaultProxy, healthy
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.tracking import Tracker, sync
 from paths import python_path
-from processes import no_hang
 from tracking_server import MlflowServer
 
 pytestmark = pytest.mark.drill
@@ -143,62 +141,6 @@ def end_of(tracker: Tracker) -> None:
         assert not thread.is_alive()
 
 
-@pytest.mark.long
-def test_a_server_that_is_down_at_the_start(sweep: Sweep, server: MlflowServer, judge: Judge) -> None:
-    with no_hang():
-        warning = sweep.begin(server.uri).finish("failed")
-    is_one_sentence(warning, sweep)
-    assert "4 of 4 trials, the sweep's own run, the report, the end of the sweep's own run" in _sorted(warning)
-    assert sweep.sync(server.uri).startswith("Not in MLflow yet: ")
-
-    server.start()
-    assert sweep.sync(server.uri) == ""
-    judge("server down at start", 1, server.uri)
-
-
-def _sorted(warning: str) -> str:
-    """The parts that are missing, in a fixed order: a job that failed goes behind the others."""
-    parts = warning.removeprefix("Not in MLflow yet: ").partition(" (")[0].split(", ")
-    order = ["4 of 4 trials", "the sweep's own run", "the report", "the end of the sweep's own run"]
-    return ", ".join(sorted(parts, key=order.index))
-
-
-def test_a_server_that_is_killed_in_the_middle_and_stays_away(sweep: Sweep, server: MlflowServer, judge: Judge) -> None:
-    server.start()
-    with FaultProxy(server.port) as proxy:
-
-        def kill_at_the_second_trial(number: int, method: str, path: str) -> Fault:
-            if path.endswith("/runs/log-batch") and len(batches) < 3:
-                batches.append(number)
-                if len(batches) == 3:  # the parent's params, the first trial's metrics, and now the second's
-                    server.kill()
-            return Fault()
-
-        batches: list[int] = []
-        proxy.rule = kill_at_the_second_trial
-        tracker = sweep.begin(proxy.uri)
-        warning = tracker.finish("failed")
-        end_of(tracker)
-        is_one_sentence(warning, sweep)
-        assert re.search(r"[1-4] of 4 trials", warning)  # several are written at once: how many, chance decides
-        server.start()
-        proxy.rule = healthy
-        assert sweep.sync(proxy.uri) == ""
-    judge("server killed in the middle", 1, server.uri)
-
-
-def test_a_server_that_is_killed_and_comes_back_needs_no_sync(sweep: Sweep, server: MlflowServer, judge: Judge) -> None:
-    server.start()
-    tracker = sweep.begin(server.uri, patience=60)
-    server.kill()
-    time.sleep(2)
-    server.start()
-    assert tracker.finish("failed") == ""
-    judge("server killed and back before the end", 1, server.uri)
-    assert sweep.sync(server.uri) == ""
-    judge("sync of a complete study", 0, server.uri)
-
-
 def test_a_driver_that_is_killed_while_a_run_is_created(sweep: Sweep, server: MlflowServer, judge: Judge) -> None:
     """The server creates a run for somebody who is dead by then: sync finds it and fills it."""
     server.start()
@@ -225,61 +167,6 @@ def test_a_driver_that_is_killed_while_a_run_is_created(sweep: Sweep, server: Ml
         proxy.rule = healthy
         assert sweep.sync(proxy.uri) == ""
     judge("driver killed in the middle of a creation", 1, server.uri)
-
-
-def test_a_slow_server_holds_nobody_up(sweep: Sweep, server: MlflowServer, judge: Judge) -> None:
-    server.start()
-    with FaultProxy(server.port, lambda number, method, path: Fault(after=3.0)) as proxy:
-        tracker = sweep.begin(proxy.uri)
-        warning = tracker.finish("interrupted", patience=8.0)
-        is_one_sentence(warning, sweep)
-        assert "was still busy after 8 s" in warning
-        proxy.rule = healthy
-        end_of(tracker)
-        assert sweep.sync(proxy.uri) == ""
-        judge("answers after 3 s", proxy.injected, server.uri)
-
-
-@pytest.mark.parametrize(
-    ("kind", "fault"),
-    [
-        pytest.param("500 to every second request", lambda n: Fault(status=500 if n % 2 == 0 else 0)),
-        pytest.param("500 to every request", lambda n: Fault(status=500), marks=pytest.mark.long),
-    ],
-)
-def test_answers_of_500(
-    sweep: Sweep, server: MlflowServer, judge: Judge, kind: str, fault: Callable[[int], Fault]
-) -> None:
-    server.start()
-    with FaultProxy(server.port, lambda number, method, path: fault(number)) as proxy:
-        tracker = sweep.begin(proxy.uri)
-        warning = tracker.finish("failed")
-        end_of(tracker)
-        assert warning == "" or warning.startswith("Not in MLflow yet: ")
-        proxy.rule = healthy
-        assert sweep.sync(proxy.uri) == ""
-        judge(kind, proxy.injected, server.uri)
-
-
-def test_answers_cut_off_after_the_server_has_committed(sweep: Sweep, server: MlflowServer, judge: Judge) -> None:
-    """The trap for whoever repeats a creation: the run is there, and its creator was never told."""
-    server.start()
-    dice, created = random.Random(5), 0
-
-    def cut(number: int, method: str, path: str) -> Fault:
-        nonlocal created
-        created += path.endswith("/create")
-        return Fault(cut=(path.endswith("/create") and created % 2 == 1) or dice.random() < 0.3)
-
-    with FaultProxy(server.port, cut) as proxy:
-        tracker = sweep.begin(proxy.uri)
-        warning = tracker.finish("failed")
-        end_of(tracker)
-        assert warning == "" or warning.startswith("Not in MLflow yet: ")
-        assert created > 1 + 1 + 4  # experiment, parent and children: some were asked for twice
-        proxy.rule = healthy
-        assert sweep.sync(proxy.uri) == ""
-        judge("answer cut after the commit", proxy.injected, server.uri)
 
 
 def test_creations_that_are_committed_after_we_have_looked(

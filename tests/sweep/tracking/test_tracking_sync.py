@@ -57,6 +57,7 @@ def undisturbed(results: Path, uri: str) -> dict[str, Any]:
     return state_of(uri, "s")
 
 
+@pytest.mark.more
 def test_sync_alone_is_as_good_as_an_undisturbed_sweep_and_repeats_nothing(results: Path, tmp_path: Path) -> None:
     expected = undisturbed(results, f"sqlite:///{ready(tmp_path / 'other')}/mlflow.db")
     assert synced(results) == ""
@@ -115,6 +116,7 @@ def test_a_result_that_cannot_be_read_is_named_and_its_run_stays(results: Path) 
     assert differences(before, state_of(uri, "s")) == []
 
 
+@pytest.mark.more
 def test_results_in_a_bucket_are_tracked_right_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.chdir(tmp_path)

@@ -24,6 +24,7 @@ def study_file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.more
 def test_a_divergence_is_a_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = tmp_path / "wild.yaml"
     study.write_text(f"{BASE}grid: {{training.learning_rate: [0.01, 1000.0]}}\n")

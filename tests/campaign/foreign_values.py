@@ -1,7 +1,6 @@
 """Stored JSON with a random value in a random place, under a right hash: what a program of somebody else might write.
 
-``python tests/support/faults/foreign_values.py SEED COUNT`` tries so many of them, each with one command, and prints
-what was harmed where a command ended in a traceback. A seed gives the same values every time.
+A seed gives the same values every time.
 """
 
 from __future__ import annotations
@@ -12,17 +11,15 @@ import io
 import json
 import random
 import shutil
-import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from memsweep.cli import main
 from memsweep.sweep.store.record import sealed, to_json
-from paths import ROOT
+from tests.campaign.places import ROOT
 
 KINDS = ("plan", "record", "failure", "journal", "search")
 COMMANDS = ("status", "report", "plan", "resume", "retry", "extend", "sync")
@@ -98,29 +95,25 @@ def run(results: Path, words: tuple[str, ...], text: str = "") -> Case:
     return Case(text, words, code, output.getvalue())
 
 
-def cases(seed: int, count: int, made: list[Path]) -> Iterator[Case]:
-    """So many harmed files, each in a copy of a study, and what a command made of it.
+def case(seed: str, pristine: Path, command: str) -> Case:
+    """One harmed file in a copy of a study, and what a command made of it.
 
     Args:
         seed: of the random choices.
-        count: how many.
-        made: of ``studies``.
+        pristine: one of ``studies``.
+        command: one of COMMANDS.
     """
-    for number in range(count):
-        dice = random.Random(f"{seed} {number}")
-        pristine = made[number % len(made)]
-        command = COMMANDS[number // len(made) % len(COMMANDS)]
-        with tempfile.TemporaryDirectory(prefix="memsweep-foreign-") as scratch:
-            results = Path(scratch) / pristine.name
-            shutil.copytree(pristine, results)
-            text = harm(results / pristine.name, dice)
-            file = str(pristine / f"{pristine.name}.yaml")
-            words: tuple[str, ...] = {"plan": ("plan", file, "--no-probe"), "extend": ("extend", file)}.get(
-                command, (command, pristine.name)
-            )
-            words += ("model.width=2,3,4",) if command == "extend" else ()
-            words += ("--inline",) if command in ("resume", "retry", "extend") else ()
-            yield run(results, words, f"seed {seed}, number {number}: {text}")
+    with tempfile.TemporaryDirectory(prefix="memsweep-foreign-") as scratch:
+        results = Path(scratch) / pristine.name
+        shutil.copytree(pristine, results)
+        text = harm(results / pristine.name, random.Random(seed))
+        file = str(pristine / f"{pristine.name}.yaml")
+        words: tuple[str, ...] = {"plan": ("plan", file, "--no-probe"), "extend": ("extend", file)}.get(
+            command, (command, pristine.name)
+        )
+        words += ("model.width=2,3,4",) if command == "extend" else ()
+        words += ("--inline",) if command in ("resume", "retry", "extend") else ()
+        return run(results, words, f"seed {seed}: {text}")
 
 
 def harm(study: Path, dice: random.Random) -> str:
@@ -196,13 +189,3 @@ def random_text(dice: random.Random) -> str:
     """Text, more often an awkward one."""
     texts = ["", " ", "nan", "inf", "done", "failed", "name", "../..", "\x1b[2J", "\x00", "\ud800", "a" * 5000, "1e999"]
     return dice.choice([*texts, "".join(chr(dice.randrange(1, 0x3000)) for _ in range(dice.randrange(9)))])
-
-
-if __name__ == "__main__":
-    wrong = 0
-    with tempfile.TemporaryDirectory(prefix="memsweep-foreign-") as folder:
-        for case in cases(int(sys.argv[1]), int(sys.argv[2]), studies(Path(folder))):
-            if not case.is_right:
-                wrong += 1
-                sys.stdout.write(f"{case.text}\n{' '.join(case.command)}: {case.code}\n{case.output[-1500:]}\n\n")
-    sys.stdout.write(f"{sys.argv[2]} tried, {wrong} ended in a traceback\n")
