@@ -16,6 +16,7 @@ from pathlib import Path
 from benchmarks.whole import Whole, as_json, whole
 from memsweep import registry
 from memsweep.config.schema.trial import TrialConfig
+from memsweep.learning.state.trained import Trained
 from memsweep.outcome import Outcome
 from memsweep.stability.measure import Measurement
 from memsweep.stability.perturbation.error import radius_grid
@@ -64,14 +65,22 @@ def _measurement(config: TrialConfig, seed: int, horizon: int, chance: float) ->
     error = chance * 1e-3 * (1 + seed / 7)
     radii = radius_grid(config.perturbation.radii).tolist()
     curve = [error, *(error + chance * (radius / reach) ** 2 for radius in radii)]
-    return Measurement(
+    trained = Trained(
         seed=seed,
         outcome=Outcome.DONE,
         steps=steps,
         best_step=steps,
         validation_loss=error,
+        gradient_over_weight={"max": 1.0, "median": 0.5, "q90": 0.9},
+        history=[(step, chance / (1 + step), chance / (1 + step)) for step in range(0, steps + 1, every)],
+        alignment=[],
+        weights={},
+    )
+    return Measurement(
+        trained=trained,
         error=error,
         errors={ball: list(curve) for ball in config.perturbation.balls},
+        stronger={},
         metrics={},
         memory=[math.exp(-lag / 8) for lag in range(horizon)],
         gradient=[1.0] * horizon,
@@ -79,9 +88,6 @@ def _measurement(config: TrialConfig, seed: int, horizon: int, chance: float) ->
         margin=0.1,
         encoder_norm=1.0,
         readout_norm=1.0,
-        gradient_over_weight={"max": 1.0, "median": 0.5, "q90": 0.9},
-        history=[(step, chance / (1 + step), chance / (1 + step)) for step in range(0, steps + 1, every)],
-        alignment=[],
         micro_batch=None,
     )
 

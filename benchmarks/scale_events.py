@@ -57,8 +57,8 @@ def planned(packs: int, members: int, slots: int) -> Plan:
         config = replace(first, training=replace(first.training, first_seed=5 * seed))
         trials.append(PlannedTrial(identity(config), config))
     parts = [trials[start : start + members] for start in range(0, len(trials), members)]
-    resources = replace(sweep.resources, cpus=local_cpus() / slots)
-    return Plan("events", "", tuple(trials), frozenset(), tuple(map(pack_of, parts)), resources)
+    sweep = replace(sweep, name="events", resources=replace(sweep.resources, cpus=local_cpus() / slots))
+    return Plan(sweep, tuple(trials), frozenset(), tuple(map(pack_of, parts)))
 
 
 @dataclass
@@ -92,7 +92,7 @@ def drive(packs: int, members: int, slots: int, reports: bool = False, where: st
     watch = _Watch(len(plan.trials))
     with tempfile.TemporaryDirectory(prefix="memsweep-events-") as folder:
         store = Store(Location.at(where or folder) / f"events-{packs}-{members}-{slots}-{int(reports)}")
-        with ray_backend(telling if reports else silent, plan.resources, None) as backend:
+        with ray_backend(telling if reports else silent, plan.sweep.resources, None) as backend:
             journal = Journal(store.location, {trial.identity: TrialStatus() for trial in plan.trials})
             before = resident()
             course = PackScheduler(plan, ROOT, store, journal, watch, lambda name: None)

@@ -24,7 +24,7 @@ from memsweep import report
 from memsweep.config.load.study import load_study
 from memsweep.sweep.driver import scheduler
 from memsweep.sweep.driver.result_listener import listen
-from memsweep.sweep.planning.plan import Plan, identified, make_plan, pack_of
+from memsweep.sweep.planning.plan import Plan, identified, pack_of
 from memsweep.sweep.planning.plan_file import write_plan
 from memsweep.sweep.planning.reuse import find_reusable
 from memsweep.sweep.store.filesystem import Location
@@ -55,8 +55,7 @@ class _Count:
         config = load_study(study, overrides, ROOT)
         rows = identified(config)[:trials]
         packs = [rows[start : start + MEMBERS] for start in range(0, trials, MEMBERS)]
-        made = make_plan(config, rows, set())
-        self._plan = Plan(config.name, "", made.trials, made.done, tuple(map(pack_of, packs)), made.resources)
+        self._plan = Plan(config, rows, frozenset(), tuple(map(pack_of, packs)))
         self._place = Location.at(results)
         self._store = Store(self._place / config.name)
 
@@ -71,7 +70,7 @@ class _Count:
             ("driver: results read for the mirror", "trial", lambda: self._deliver(names)),
             ("listing", "study", store.identities),
             ("what is stored is checked", "trial", lambda: find_reusable(plan.trials, store, self._place)),
-            ("memsweep status", "trial", lambda: command(["status", plan.study, "--results", self._results])),
+            ("memsweep status", "trial", lambda: command(["status", plan.sweep.name, "--results", self._results])),
             ("report", "trial", lambda: report.build(store.location)),
         ]
         return [self._row(*step) for step in steps]

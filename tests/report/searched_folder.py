@@ -46,7 +46,6 @@ class SearchedFolder:
         scheduler: ``none``; ``asha`` (two thirds of the suggestions stop at a rung).
         objective: ``error``, and with ``radius`` beside it a second one, which grows with the weight decay.
         confirm: winners of each cell that are measured anew.
-        shared: one search has all cells.
         diverging, failing, running: suggestions that diverge, failed, or have not ended, by number.
     """
 
@@ -56,7 +55,6 @@ class SearchedFolder:
     widths: Sequence[int] = (2, 4, 8)
     suggestions: int = 9
     confirm: int = 1
-    shared: bool = False
     diverging: Sequence[int] = ()
     failing: Sequence[int] = ()
     running: Sequence[int] = ()
@@ -76,8 +74,7 @@ class SearchedFolder:
     def write(self, folder: Path) -> SearchHistory:
         """Write the study's folder, and give its history as the search would."""
         count = len(self.cells)
-        blocks = [tuple(range(count))] if self.shared else [(cell,) for cell in range(count)]
-        members = [member for block, cells in enumerate(blocks) for member in self._block(folder, block, cells)]
+        members = [member for cell in range(count) for member in self._block(folder, cell)]
         confirmed = self._confirm(folder, members)
         write_planned(folder, {"study": "searched", "description": "", "trials": self.trials, "claims": self.claims})
         return SearchHistory(
@@ -102,12 +99,12 @@ class SearchedFolder:
         found = {"error": float(condition.loss or 0) * (1 + 0.1 * (SEEDS - 1) / 2), "radius": 0.0949 * reach}
         return tuple(found[name] for name in self.objective)
 
-    def _block(self, folder: Path, block: int, cells: Sequence[int]) -> list[SuggestionRecord]:
+    def _block(self, folder: Path, cell: int) -> list[SuggestionRecord]:
         rates = np.geomspace(1e-4, 1.0, self.suggestions)
         made = []
-        for number, place in enumerate(np.random.default_rng(block).permutation(self.suggestions)):
+        for number, place in enumerate(np.random.default_rng(cell).permutation(self.suggestions)):
             values = {RATE: float(rates[place]), DECAY: round(0.1 * number / self.suggestions, 4)}
-            made.append(self._member(folder, block, cells, Suggestion(number, values)))
+            made.append(self._member(folder, cell, Suggestion(number, values)))
         done = {m.suggestion.number: m.values for m in made if m.state is SuggestionState.DONE and m.values is not None}
         ranked = best(done, self.modes, self.confirm) if self.confirm else []
         return [
@@ -117,33 +114,30 @@ class SearchedFolder:
             for member in made
         ]
 
-    def _member(self, folder: Path, block: int, cells: Sequence[int], suggestion: Suggestion) -> SuggestionRecord:
+    def _member(self, folder: Path, cell: int, suggestion: Suggestion) -> SuggestionRecord:
         number = suggestion.number
         if number in (*self.running, *self.failing):
-            rows = [SearchTrial(self._planned(cell, suggestion.values), block, cell, number) for cell in cells]
+            row = SearchTrial(self._planned(cell, suggestion.values), cell, number)
             failed = number in self.failing
             state = SuggestionState.FAILED if failed else SuggestionState.RUNNING
-            return SuggestionRecord(block, suggestion, tuple(rows), None, STEPS if failed else 0, state)
+            return SuggestionRecord(cell, suggestion, (row,), None, STEPS if failed else 0, state)
         stopped, lost = self.scheduler == "asha" and number % 3 > 0, number in self.diverging
         stretches = [0] if self.scheduler == "none" else [RUNG] if stopped else [RUNG, 0]
-        rows, values = [], []
-        for cell in cells:
-            rows += self._stretches(folder, (block, cell, number), stretches, suggestion.values, lost=lost)
-            values.append(self.truth(cell, suggestion.values, until=stretches[-1], lost=lost))
-        middle = tuple(float(np.mean(column)) for column in zip(*values, strict=True))
+        rows = self._stretches(folder, (cell, number), stretches, suggestion.values, lost=lost)
+        values = self.truth(cell, suggestion.values, until=stretches[-1], lost=lost)
         state = SuggestionState.STOPPED if stopped else SuggestionState.DIVERGED if lost else SuggestionState.DONE
-        return SuggestionRecord(block, suggestion, tuple(rows), middle, RUNG if stopped else STEPS, state)
+        return SuggestionRecord(cell, suggestion, tuple(rows), values, RUNG if stopped else STEPS, state)
 
     def _stretches(
-        self, folder: Path, place: tuple[int, int, int], stretches: Sequence[int], values: Values, *, lost: bool
+        self, folder: Path, place: tuple[int, int], stretches: Sequence[int], values: Values, *, lost: bool
     ) -> list[SearchTrial]:
         """The rows of a member in one cell."""
-        block, cell, number = place
+        cell, number = place
         rows: list[SearchTrial] = []
         for until in stretches:
             identity = self._planned(cell, values, until=until)
             self._result(folder, identity, cell, self._condition(cell, values, until=until), SEEDS if lost else 0)
-            rows.append(SearchTrial(identity, block, cell, number, until, rows[-1].identity if rows else ""))
+            rows.append(SearchTrial(identity, cell, number, until, rows[-1].identity if rows else ""))
         return rows
 
     def _condition(self, cell: int, values: Values, *, until: int = 0, fresh: bool = False) -> Condition:
@@ -188,8 +182,8 @@ class SearchedFolder:
     def _confirm(self, folder: Path, members: Sequence[SuggestionRecord]) -> dict[tuple[int, int], str]:
         confirmed = {}
         for member in sorted(members, key=lambda one: one.rank):
-            for cell in dict.fromkeys(row.cell for row in member.trials if member.rank):
-                fresh = {"seeds": FRESH, "first_seed": SEEDS, "data_seed": 1}
+            if member.rank:
+                cell, fresh = member.cell, {"seeds": FRESH, "first_seed": SEEDS, "data_seed": 1}
                 identity = self._planned(cell, member.suggestion.values, **fresh)
                 self._result(folder, identity, cell, self._condition(cell, member.suggestion.values, fresh=True))
                 confirmed[cell, member.rank] = identity

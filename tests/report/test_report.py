@@ -18,7 +18,7 @@ from report_study import HORIZONS, SEEDS, THEORY, WIDTHS, Condition, drawn, expo
 CONDITION = ["task", "task.kernel", "model", "model.parameterization"]
 VERDICT_COLUMNS = [
     *("ball", "verdict", "slope_horizon", "slope_horizon_low", "slope_horizon_high"),
-    *("slope_width", "slope_width_low", "slope_width_high", "threshold", "deciding", "reasons"),
+    *("slope_width", "slope_width_low", "slope_width_high", "threshold", "deciding", "found_share", "reasons"),
 ]
 
 
@@ -47,6 +47,13 @@ def test_the_verdict_table_holds_the_constructed_slopes(theory: report.ReportPat
             assert row["slope_horizon_low"].item() <= row["slope_horizon"].item() <= row["slope_horizon_high"].item()
             assert row["verdict"].item() == ("unstable" if condition.slope_horizon < -0.2 else "stable")
             assert row["threshold"].item() in (0.01, 0.03, 0.1)
+
+
+def test_the_answer_is_a_sentence_made_from_the_verdicts(theory: report.ReportPaths) -> None:
+    assert (
+        "When the recurrent weights move: exponential memory is stable under direct; "
+        "polynomial memory is unstable under direct, stable under exp and softplus." in theory.page.read_text()
+    )
 
 
 def test_the_radius_table_inverts_the_constructed_error(theory: report.ReportPaths) -> None:
@@ -114,10 +121,11 @@ def test_results_outside_the_plan_stay_out_and_are_counted(tmp_path: Path) -> No
     assert "3 stored results of this folder belong to another plan" in paths.page.read_text()
 
 
+@pytest.mark.more
 def test_a_swept_training_field_becomes_a_column_and_splits_the_verdicts(tmp_path: Path) -> None:
     slow = Condition(parameterization="exp", base=0.5, training={"learning_rate": 0.001})
     fast = Condition(parameterization="exp", base=0.5, slope_horizon=-0.6, training={"learning_rate": 0.1})
-    write_study(tmp_path, [slow, fast], balls=["recurrent"])
+    write_study(tmp_path, [slow, fast], balls=["recurrent"], memory=False)
     table = exported(report.build(tmp_path), "verdicts")
     assert list(table.columns) == [*CONDITION, "training.learning_rate", *VERDICT_COLUMNS]
     recurrent = table[table["ball"] == "recurrent"].set_index("training.learning_rate")["verdict"]
@@ -125,7 +133,9 @@ def test_a_swept_training_field_becomes_a_column_and_splits_the_verdicts(tmp_pat
 
 
 def test_a_field_tied_to_width_does_not_split_a_condition(tmp_path: Path) -> None:
-    write_study(tmp_path, [Condition(base=0.5, training={"steps": "1000 widths"})], balls=["recurrent"])
+    write_study(
+        tmp_path, [Condition(base=0.5, training={"steps": "1000 widths"})], horizons=[50, 100], balls=["recurrent"]
+    )
     paths = report.build(tmp_path)
     table = exported(paths, "verdicts")
     assert list(table.columns) == [*CONDITION, *VERDICT_COLUMNS]
@@ -135,7 +145,7 @@ def test_a_field_tied_to_width_does_not_split_a_condition(tmp_path: Path) -> Non
 
 def test_a_task_without_a_kernel_is_reported(tmp_path: Path) -> None:
     condition = Condition(kernel=None, task="copy", activation=None, normalize=None, base=0.5)
-    write_study(tmp_path, [condition], horizons=[50], balls=["all"])
+    write_study(tmp_path, [condition], horizons=[50], balls=["all"], memory=False)
     table = exported(report.build(tmp_path), "verdicts")
     assert "task.kernel" not in table
     assert (table["verdict"] == "inconclusive").all()
@@ -169,7 +179,7 @@ def test_csv_text_that_a_spreadsheet_would_run_is_quoted_and_numbers_are_not(tmp
 
 
 def test_a_report_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_study(tmp_path, THEORY[:1], widths=[2], horizons=[50])
+    write_study(tmp_path, THEORY[:1], widths=[2], horizons=[50], balls=["recurrent"], memory=False)
     old = report.build(tmp_path).page.read_text()
 
     def full_disk(*_: object) -> None:

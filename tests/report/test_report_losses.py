@@ -103,6 +103,7 @@ def test_a_study_of_rates_on_a_kernel_keeps_its_verdicts_apart(tmp_path: Path) -
     assert "gradient" not in words  # nothing to show of the criterion
 
 
+@pytest.mark.more
 def test_a_rate_that_follows_from_the_model_makes_no_curve(tmp_path: Path) -> None:
     slow = Condition(model="ssm", training={"learning_rate": 0.001}, exact=True)
     write_study(tmp_path, [slow, Condition(exact=True)], horizons=[50], widths=[2], balls=["recurrent"], memory=False)
@@ -126,6 +127,7 @@ def test_a_model_without_width_or_a_task_without_horizon_has_losses_and_no_verdi
     assert report.table_text(paths, colour=False)
 
 
+@pytest.mark.more
 def test_kernels_with_verdicts_need_no_table_of_losses(tmp_path: Path) -> None:
     write_study(tmp_path, [Condition()], horizons=[50], widths=[2, 3], balls=["recurrent"], memory=False)
     paths = report.build(tmp_path)

@@ -17,7 +17,7 @@ from memsweep.report.naming.conditions import Grouping, find_grouping
 from memsweep.report.naming.labels import Labels
 from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.report import tables_of
-from memsweep.report.rows.verdicts import short_verdict_cell, verdict_table
+from memsweep.report.rows.verdicts import reasons, short_verdict_cell, verdict_table
 from memsweep.report.terminal import report_text
 from memsweep.stability.verdict.judgement import Judgement, Trends, Verdict
 from memsweep.stability.verdict.radius import THRESHOLDS
@@ -76,9 +76,9 @@ def test_a_list_that_would_be_cut_becomes_a_grid() -> None:
     few = [Condition(parameterization=name) for name in ("direct", "exp", "softplus")]
     wide, narrow = (terminal(few, ("recurrent",), w) for w in (110, 70))
     assert "slope in horizon" in wide
-    assert "▲ unstable" in wide.splitlines()[2]
+    assert "▲ unstable†" in wide.splitlines()[2]
     assert "slope in horizon" not in narrow
-    assert "direct    ▲ T −0.59 [−0.66, −0.55]" in narrow
+    assert "direct    ▲† T −0.59 [−0.66, −0.55]" in narrow
     assert "…" not in narrow
 
 
@@ -111,6 +111,30 @@ def test_a_page_gives_an_overview_by_family_before_the_reasons(paths: report.Rep
     assert overview.count("◇†") == page.count("◇ inconclusive†") > 0  # beside the verdict in both tables
 
 
+def test_a_verdict_says_what_the_search_missed_and_what_that_could_change(tmp_path: Path) -> None:
+    """The share that it found falls with the horizon, and with it the true radius does."""
+    conditions = [
+        Condition(parameterization="direct"),
+        Condition(parameterization="exp", found=1.0),
+        Condition(parameterization="softplus", found=0.9),
+        Condition(parameterization="sigmoid", found=0.9, found_slope=-1.2),
+    ]
+    write_study(tmp_path, conditions, balls=["recurrent"], memory=False)
+    study = load_study(tmp_path)
+    findings = judge_conditions(study, find_grouping(study.records, study.tables["replicas"]))
+    by_name = {finding.condition["model.parameterization"]: finding for finding in findings}
+    assert {finding.judgement.verdict for finding in findings} == {Verdict.STABLE}
+    assert {name: finding.otherwise for name, finding in by_name.items()} == {
+        "direct": None, "exp": None, "softplus": None, "sigmoid": Verdict.UNSTABLE,
+    }  # fmt: skip
+    said = {name: reasons(finding) for name, finding in by_name.items()}
+    assert "of the worst error" not in said["direct"]
+    assert "had found at least 100 % of the worst error" in said["exp"]
+    assert "had found at least 90 % of the worst error" in said["softplus"]
+    assert "the verdict would be" not in said["softplus"]
+    assert said["sigmoid"].endswith("if every error were as short of the worst, the verdict would be unstable")
+
+
 def test_lower_bounds_are_marked_with_their_kind(tmp_path: Path) -> None:
     registry.discover(ROOT)
     conditions = [
@@ -128,7 +152,7 @@ def test_lower_bounds_are_marked_with_their_kind(tmp_path: Path) -> None:
     said = {key: [kind for kind, words in EXPLANATIONS.items() if words in text] for key, text in table.items()}
     diagonal, other = ("diagonal_rnn", "polynomial"), ("unknown to this machine", "polynomial")
     assert said == {
-        ("recurrent", *diagonal, "direct"): [],
+        ("recurrent", *diagonal, "direct"): ["searched"],
         ("recurrent", *diagonal, "exp"): ["sampled"],
         ("recurrent", *diagonal, "softplus"): ["random draws"],
         ("recurrent", *other, "direct"): ["searched"],
@@ -141,7 +165,7 @@ def test_lower_bounds_are_marked_with_their_kind(tmp_path: Path) -> None:
 
 def test_terminal_and_page_name_the_same_slope_as_the_deciding_one(tmp_path: Path) -> None:
     """Unstable along the width, and not along the horizon."""
-    registry.discover(ROOT)  # a diagonal recurrence has an exact worst case, and no mark beside its verdict
+    registry.discover(ROOT)
     write_study(tmp_path, [Condition()], widths=[2], horizons=[50], seeds=1, balls=["recurrent"], memory=False)
     study = load_study(tmp_path)
     (found,) = judge_conditions(study, find_grouping(study.records, study.tables["replicas"]))
@@ -154,7 +178,7 @@ def test_terminal_and_page_name_the_same_slope_as_the_deciding_one(tmp_path: Pat
     )
     finding = replace(found, judgement=judgement)
     shown = short_verdict_cell(finding)
-    assert (shown.text, *shown.shorter) == ("▲ m −0.40 [−0.50, −0.30]", "▲ m −0.40", "▲")
+    assert (shown.text, *shown.shorter) == ("▲† m −0.40 [−0.50, −0.30]", "▲† m −0.40", "▲†")
 
 
 def test_labels_say_what_tells_conditions_apart_and_nothing_else() -> None:

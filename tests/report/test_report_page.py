@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from memsweep import report
-from report_study import THEORY, Condition, write_study
+from report_study import Condition, write_study
 
 SCRIPT = "<script>alert(1)</script>"
 FLAGS = [
@@ -56,7 +56,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
         Condition(parameterization="exp", training={"note": SCRIPT * 6}),
     ]
     failed = {0: f"Traceback (most recent call last):\n  {SCRIPT}\nValueError: bad"}
-    write_study(folder, conditions, name=SCRIPT, failed=failed, skip=[1], provenance={"host": SCRIPT})
+    small = {"widths": [2, 3], "horizons": [50, 100], "balls": ["recurrent"]}
+    write_study(folder, conditions, name=SCRIPT, failed=failed, skip=[1], provenance={"host": SCRIPT}, **small)
     return report.build(folder)
 
 
@@ -88,18 +89,10 @@ def test_missing_rows_are_named_with_their_reason(hostile: report.ReportPaths) -
     assert "The task's or the model's code raised" in page.text
 
 
-def test_the_answer_is_a_sentence_made_from_the_verdicts(tmp_path: Path) -> None:
-    write_study(tmp_path, [THEORY[0], *THEORY[3:]], balls=["recurrent"])
-    text = " ".join(Page(report.build(tmp_path).page).text.split())
-    assert (
-        "When the recurrent weights move: exponential memory is stable under direct; "
-        "polynomial memory is unstable under direct, stable under exp and softplus." in text
-    )
-
-
 def test_infinite_errors_have_a_rail_and_censored_radii_do_not_vanish(tmp_path: Path) -> None:
     # One condition whose radius lies beyond the grid, one that is infinite from the smallest radius on.
-    write_study(tmp_path, [Condition(base=1e3), Condition(base=1e-6, parameterization="exp")], balls=["recurrent"])
+    conditions = [Condition(base=1e3), Condition(base=1e-6, parameterization="exp")]
+    write_study(tmp_path, conditions, widths=[2, 3], balls=["recurrent"], memory=False)
     paths = report.build(tmp_path)
     pictures = list(Page(paths.page).pictures())
     assert sum("∞" in picture for picture in pictures) >= 2
@@ -132,7 +125,7 @@ def look(path: Path, chromium: str, width: int) -> tuple[dict[str, Any], list[st
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [390, pytest.param(1280, marks=pytest.mark.more)])
 def test_a_browser_shows_the_page_without_sideways_scrolling_or_network(
     hostile: report.ReportPaths, chromium: str, width: int
 ) -> None:

@@ -65,6 +65,7 @@ def test_each_claim_stands_beside_every_verdict_that_it_speaks_of(paths: report.
     assert unmeasured[["published", "agreement"]].values.tolist() == [["Else", "not measured"]]
 
 
+@pytest.mark.more
 def test_the_verdicts_are_the_same_with_and_without_claims(paths: report.ReportPaths) -> None:
     study = load_study(paths.folder.parent)
     findings = judge_conditions(replace(study, claims=None), find_grouping(study.records, study.tables["replicas"]))
@@ -90,11 +91,12 @@ def test_the_page_and_the_terminal_show_claim_verdict_interval_and_agreement(pat
     assert max(map(len, text.splitlines())) <= 110
     published = text[text.index("Published table. When the recurrent weights move (ball: recurrent): 2 agree,") :]
     for claimed, agreement in (("stable", "✗ disagrees"), ("unstable", "✓ agrees")):
-        assert re.search(rf" {claimed} +direct +▲ T {re.escape(shown)} +{agreement}", published)
+        assert re.search(rf" {claimed} +direct +▲† T {re.escape(shown)} +{agreement}", published)
     for narrow in (60, 40):
         assert max(map(len, report.table_text(paths, width=narrow, colour=False).splitlines())) <= narrow
 
 
+@pytest.mark.more
 def test_the_balls_keep_their_order_in_everything(tmp_path: Path) -> None:
     one = Condition(kernel="exponential")
     balls = ["all", "recurrent", "weights"]

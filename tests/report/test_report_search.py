@@ -103,19 +103,6 @@ def test_cost_and_endings_are_counted(tmp_path: Path) -> None:
     assert list(winner_table(found).frame()["number"]) == [6]
 
 
-def test_a_suggestion_for_all_cells_is_one_row_and_each_cell_has_its_own_search_value(tmp_path: Path) -> None:
-    _, found = searched(tmp_path, SearchedFolder(widths=(2, 8), suggestions=3, shared=True))
-    assert found.shared
-    assert len(suggestion_table(found).frame()) == 3
-    assert set(suggestion_table(found).frame()["cell"]) == {"all cells"}
-    seen = [winner.worth[0].values.search for winner in found.winners]
-    assert len({winner.member.suggestion.number for winner in found.winners}) == 1
-    assert len(set(seen)) > 1
-    assert (np.mean(seen),) == pytest.approx(found.winners[0].member.values)
-    assert f"{3 * 4 * STEPS:,} optimizer steps" in " ".join(sentences(found))
-    assert transfer_gallery(found, "t").panels == ()  # one setting for all sizes
-
-
 def test_every_kind_of_search_has_its_pictures(tmp_path: Path) -> None:
     study, found = searched(tmp_path / "asha", SearchedFolder("asha", widths=(2, 8), suggestions=4))
     assert [panel.title for panel in transfer_gallery(found, "t").panels] == [

@@ -28,7 +28,7 @@ def stored(place: Location, made: Path) -> list[str]:
     return identities
 
 
-@pytest.fixture(params=["disk", pytest.param("bucket", marks=pytest.mark.s3)])
+@pytest.fixture(params=["disk", pytest.param("bucket", marks=[pytest.mark.s3, pytest.mark.more])])
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Location:
     """A study's folder on each kind of storage."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -21,7 +21,7 @@ SEARCH = """
 grid: {model.width: [2, 3]}
 search:
   training.learning_rate: {log_uniform: [1e-4, 1]}
-  trials: 5
+  trials: 4
   batch: 2
   startup: 2
   scheduler: {name: asha, grace: 10, reduction: 2}

@@ -25,6 +25,7 @@ SCHEDULERS = {
     "median": ("search.scheduler={name: median, grace: 200, interval: 200}",),
     "pbt": ("search.scheduler={name: pbt, interval: 300}",),
 }
+SOME = ["asha", "pbt", *(pytest.param(name, marks=pytest.mark.more) for name in ("none", "hyperband", "median"))]
 ALGORITHMS = ("random", "tpe", "gp", "cma_es", "nsga_ii")
 
 
@@ -35,7 +36,7 @@ def test_every_suggestion_ends_and_the_best_is_confirmed_on_seeds_and_data_that_
     sweep = study(tmp_path, *SCHEDULERS[name], "search.trials=9", "search.batch=9")
     study_search = finish(sweep, Remembered(tmp_path / "r"))
     searched = {row.identity: row for row in study_search.searched if not row.rank}
-    members = Counter((row.search, row.number) for row in {(r.search, r.number): r for r in searched.values()}.values())
+    members = Counter((row.cell, row.number) for row in {(r.cell, r.number): r for r in searched.values()}.values())
     assert set(members) == {(search, number) for search in range(2) for number in range(9)}
     confirmed = [row for row in study_search.searched if row.rank]
     assert [(row.cell, row.rank) for row in confirmed] == [(0, 1), (1, 1)]
@@ -79,7 +80,7 @@ def test_early_stopping_spends_fewer_steps_and_whoever_trains_on_goes_on_from_it
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("name", ["none", "asha"])
+@pytest.mark.parametrize("name", [pytest.param("none", marks=pytest.mark.more), "asha"])
 def test_an_interrupted_search_goes_on_as_if_it_had_not_been(tmp_path: Path, algorithm: str, name: str) -> None:
     words = [*SCHEDULERS[name], f"search.algorithm={algorithm}", "search.trials=10", "search.batch=3"]
     second = "search.training.clip={log_uniform: [0.1, 10]}"  # CMA-ES wants two fields
@@ -166,7 +167,9 @@ def test_equal_rows_of_two_members_run_once(tmp_path: Path) -> None:
     assert {row.number for row in study_search.searched if not row.until} == set(range(8))
 
 
-@pytest.mark.parametrize("name", [name for name in SCHEDULERS if name != "pbt"])
+@pytest.mark.parametrize(
+    "name", ["asha", *(pytest.param(name, marks=pytest.mark.more) for name in ("none", "hyperband", "median"))]
+)
 def test_more_suggestions_prolong_a_search(tmp_path: Path, name: str) -> None:
     store = Remembered(tmp_path / "r")
     short = table(finish(study(tmp_path, *SCHEDULERS[name], "~confirm"), store))
@@ -176,7 +179,7 @@ def test_more_suggestions_prolong_a_search(tmp_path: Path, name: str) -> None:
     assert {entry[0].number for entry in searched} == set(range(12))
     again = [entry for entry in table(finish(longer, store)) if not entry[0].rank]
     for search in range(2):  # a search that was prolonged begins its next round beside others of earlier rounds
-        assert [e for e in again if e[0].search == search] == [e for e in searched if e[0].search == search]
+        assert [e for e in again if e[0].cell == search] == [e for e in searched if e[0].cell == search]
 
 
 def test_a_failed_suggestion_is_told_as_failed_and_stays_so(tmp_path: Path) -> None:
@@ -200,21 +203,21 @@ def test_settings_that_make_no_trial_fail(tmp_path: Path, monkeypatch: pytest.Mo
     study_search = finish(sweep, Remembered(tmp_path / "r"))
     assert study_search.ended
     assert {row.cell for row in study_search.searched if row.rank} == {0, 1}
-    assert len({(row.search, row.number) for row in study_search.searched}) < 20
+    assert len({(row.cell, row.number) for row in study_search.searched}) < 20
     assert table(finish(sweep, Remembered(tmp_path / "r"))) == table(study_search)
     (summary,) = study_search.summary()
-    tried = {(row.search, row.number) for row in study_search.searched}
+    tried = {(row.cell, row.number) for row in study_search.searched}
     assert f"20 of 20 suggestions ended, {20 - len(tried)} failed, winners" in summary
 
 
-@pytest.mark.parametrize("name", SCHEDULERS)
+@pytest.mark.parametrize("name", SOME)
 def test_a_search_of_which_everything_fails_ends_without_a_winner(tmp_path: Path, name: str) -> None:
     study_search = finish(study(tmp_path, *SCHEDULERS[name]), Remembered(tmp_path / "r"), failing=range(100))
     assert study_search.ended
     assert not any(row.rank for row in study_search.searched)
 
 
-@pytest.mark.parametrize("name", SCHEDULERS)
+@pytest.mark.parametrize("name", SOME)
 def test_diverged_suggestions_do_not_win(tmp_path: Path, name: str) -> None:
     def diverging(config: TrialConfig) -> float:
         return math.inf if config.training.learning_rate > 0.003 else loss(config)
@@ -224,17 +227,6 @@ def test_diverged_suggestions_do_not_win(tmp_path: Path, name: str) -> None:
     for row in study_search.searched:
         if row.rank:
             assert study_search.trials[row.identity].config.training.learning_rate <= 0.003
-
-
-def test_one_setting_for_the_whole_study_runs_in_each_cell(tmp_path: Path) -> None:
-    sweep = study(tmp_path, "search.scope=study")
-    study_search = finish(sweep, Remembered(tmp_path / "r"))
-    rates: dict[int, set[float]] = {}
-    for row in study_search.searched:
-        rates.setdefault(row.number, set()).add(study_search.trials[row.identity].config.training.learning_rate)
-    assert all(len(found) == 1 for found in rates.values())
-    assert {row.cell for row in study_search.searched if row.rank} == {0, 1}
-    assert len({row.number for row in study_search.searched if row.rank}) == 1
 
 
 def test_a_finite_space_is_not_tried_twice(tmp_path: Path) -> None:

@@ -44,12 +44,12 @@ class Progress:
 
 
 class CellSearch:
-    """The search in one cell, or in all cells together (``scope: study``).
+    """The search in one cell.
 
     Args:
         search: space and settings.
         modes: ``min`` or ``max`` for each objective.
-        training: of its cells; steps, validations and, under pbt, the settings at the start.
+        training: of the cell; steps, validations and, under pbt, the settings at the start.
         fixed: dotted path -> value of the cell, for the conditions of the space.
         key: from which the sampler's seeds are derived.
 

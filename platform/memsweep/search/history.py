@@ -65,7 +65,7 @@ def read(place: Location, plan: StoredPlan) -> SearchHistory | None:
         keys = (place / FOLDER).folders()
     logs = [RoundLog(place, key).read_all() for key in keys]
     searches = [rounds for rounds in logs if any(t.identity in plan.rows for one in rounds for t in one.trials)]
-    searches.sort(key=lambda rounds: rounds[0].search)
+    searches.sort(key=lambda rounds: rounds[0].cell)
     settings = plan.search.settings
     return SearchHistory(
         suggestions=tuple(record for rounds in searches for record in _records(rounds)),
@@ -104,7 +104,7 @@ def _records(rounds: Sequence[Round]) -> Iterator[SuggestionRecord]:
     for number, suggestion in suggestions.items():
         last = observed.get(number, Observation(number, 0, None))
         yield SuggestionRecord(
-            rounds[0].search,
+            rounds[0].cell,
             replace(suggestion, values=stages[number].values),
             tuple(trials.get(number, ())),
             last.values,

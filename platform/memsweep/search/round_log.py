@@ -21,7 +21,7 @@ from memsweep.sweep.store.retry import through_outages
 from memsweep.sweep.store.shape import require
 
 FOLDER = "search"
-_SCHEMA = 2
+_SCHEMA = 3
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ class Round:
         ended: number -> how it ended, of the suggestions that end by these observations.
         suggestions: new ones of the sampler.
         stages: what trains, in order of number.
-        trials: of the stages, one in each cell of the search.
+        trials: of the stages.
         closed: no suggestion could enter any more when the observations came, because all had been made.
         exhausted: the sampler had nothing more to suggest.
-        search: number of its search in the study.
+        cell: number of its cell.
     """
 
     observations: tuple[Observation, ...] = ()
@@ -80,7 +80,7 @@ class Round:
     trials: tuple[SearchTrial, ...] = ()
     closed: bool = False
     exhausted: bool = False
-    search: int = 0
+    cell: int = 0
 
     def follows(self, observations: Sequence[Observation]) -> bool:
         """Whether it was decided on these observations; NaN equals NaN."""
@@ -167,7 +167,7 @@ def _round(data: bytes, where: str) -> Round:
             trials=tuple(SearchTrial(**trial) for trial in content["trials"]),
             closed=content["closed"],
             exhausted=content["exhausted"],
-            search=content["search"],
+            cell=content["cell"],
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StoreError(f"{where} is no round of a search ({type(error).__name__}: {error}).") from error

@@ -6,14 +6,13 @@ import dataclasses
 import hashlib
 import json
 import logging
-import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from memsweep.config.schema.canonical import to_dict
-from memsweep.config.schema.search import BALL_OF, CELL, PBT
+from memsweep.config.schema.search import BALL_OF, PBT
 from memsweep.config.schema.training import Turn
 from memsweep.config.search.sections import modes
 from memsweep.config.search.suggestion import config_of, fixed_of, fresh_first_seed, with_fresh_seeds
@@ -37,21 +36,19 @@ _UNUSUAL = (SuggestionState.STOPPED, SuggestionState.DIVERGED, SuggestionState.F
 
 @dataclass
 class _Running:
-    """The search of a cell (or of all cells together) with its present round.
+    """The search of a cell with its present round.
 
     Attributes:
-        number: of the search in the study.
+        cell: its number.
         search: its state.
-        cells: numbers of its cells.
         log: of its rounds.
         stages: of the present round.
         trials: of these stages.
         confirming: the search is over, and its winners' trials are in the plan.
     """
 
-    number: int
+    cell: int
     search: CellSearch
-    cells: tuple[int, ...]
     log: RoundLog
     stages: Sequence[Stage] = ()
     trials: list[SearchTrial] = field(default_factory=list)
@@ -82,10 +79,7 @@ class StudySearch:
         self._same_code = same_code
         self._arithmetic = Arithmetic.of(sweep.resources)
         self._objectives = Objectives(store, sweep.search.settings.objective)
-        together: list[tuple[int, ...]] = [(index,) for index in range(len(sweep.rows))]
-        if sweep.search.settings.scope != CELL:
-            together = [tuple(range(len(sweep.rows)))]
-        self._running = [self._start(number, cells, store) for number, cells in enumerate(together)]
+        self._running = [self._start(cell, store) for cell in range(len(sweep.rows))]
 
     def advance(self, failed: Collection[str]) -> bool:
         """Let every search whose trials have all ended begin its next round, or confirm its winners.
@@ -142,12 +136,11 @@ class StudySearch:
         rounds = max(running.search.round for running in self._running)
         return [f"search, round {rounds}: {', '.join(parts)}"]
 
-    def _start(self, number: int, cells: tuple[int, ...], store: Store) -> _Running:
-        first = self._sweep.rows[cells[0]]
-        key = _key(self.search, [self._sweep.rows[cell] for cell in cells])
-        fixed = fixed_of(first, self.search.space)
-        search = CellSearch(self.search, self._modes, first.training, fixed, key)
-        return _Running(number, search, cells, RoundLog(store.location, key))
+    def _start(self, cell: int, store: Store) -> _Running:
+        config = self._sweep.rows[cell]
+        key = _key(self.search, config)
+        search = CellSearch(self.search, self._modes, config.training, fixed_of(config, self.search.space), key)
+        return _Running(cell, search, RoundLog(store.location, key))
 
     def _step(self, running: _Running, failed: Collection[str]) -> None:
         search = running.search
@@ -161,7 +154,7 @@ class StudySearch:
         holds = bool(known.stages) and known.follows(observations)
         search.observe(observations, known.closed if holds else None)
         made = known if holds else search.next_round()
-        trials = [trial for stage in made.stages for trial in self._stage_trials(running, stage)]
+        trials = [trial for stage in made.stages if (trial := self._stage_trial(running, stage)) is not None]
         if holds and self._same_code and trials != list(known.trials):
             raise MemsweepError(
                 f"the search of {self._sweep.name!r} has trained trials that the installed code would make "
@@ -171,50 +164,47 @@ class StudySearch:
         if not made.stages:
             trials, running.confirming = self._confirmations(running), True
         content = dataclasses.replace(
-            made, observations=observations, ended=dict(search.ended), trials=tuple(trials), search=running.number
+            made, observations=observations, ended=dict(search.ended), trials=tuple(trials), cell=running.cell
         )
         if content.to_json() != known.to_json():
             running.log.write(search.round, content)
         for index, trial in enumerate(trials):
-            place = (search.round, running.number, index)
+            place = (search.round, running.cell, index)
             self._order[trial.identity] = min(place, self._order.get(trial.identity, place))
         search.begin(content)
         running.stages, running.trials = made.stages, trials
         self.searched += trials
 
     def _observations(self, running: _Running, lost: Collection[int]) -> tuple[Observation, ...]:
-        steps = self._sweep.rows[running.cells[0]].training.steps
+        steps = self._sweep.rows[running.cell].training.steps
         observations = []
         for stage in sorted(running.stages, key=lambda stage: stage.number):
-            identities = [trial.identity for trial in running.trials if trial.number == stage.number]
-            values = None if stage.number in lost else self._objectives.mean(identities)
+            named = {trial.number: trial.identity for trial in running.trials}
+            known = stage.number in named and stage.number not in lost
+            values = self._objectives.of(named[stage.number]) if known else None
             observations.append(Observation(stage.number, stage.until or steps, values))
         return tuple(observations)
 
-    def _stage_trials(self, running: _Running, stage: Stage) -> list[SearchTrial]:
-        """The trials of a stage, one in each cell; none where its settings are no valid trial, and so it fails."""
+    def _stage_trial(self, running: _Running, stage: Stage) -> SearchTrial | None:
+        """The trial of a stage; None where its settings are no valid trial, and so it fails."""
         try:
-            return [self._stage_trial(running, stage, cell) for cell in running.cells]
+            config = self._config(stage, running.cell)
+            radius = any(name.startswith("radius") for name in self.search.settings.objective)
+            if config.training.until and not radius:  # perturbation is not cheap, and this objective does not need it
+                config = dataclasses.replace(config, perturbation=dataclasses.replace(config.perturbation, balls=()))
+            after = "" if stage.donor is None else self._last_identity(running.cell, stage.donor)
+            planned = self._planned(config, after)
         except ConfigError as error:
             _log.warning("suggestion %d is refused: %s", stage.number, "; ".join(error.problems))
-            return []
-
-    def _stage_trial(self, running: _Running, stage: Stage, cell: int) -> SearchTrial:
-        config = self._config(stage, cell)
-        radius = any(name.startswith("radius") for name in self.search.settings.objective)
-        if config.training.until and not radius:  # perturbation is not cheap, and this objective does not need it
-            config = dataclasses.replace(config, perturbation=dataclasses.replace(config.perturbation, balls=()))
-        after = "" if stage.donor is None else self._last_identity(running, stage.donor, cell)
-        planned = self._planned(config, after)
-        return SearchTrial(planned.identity, running.number, cell, stage.number, stage.until, after)
+            return None
+        return SearchTrial(planned.identity, running.cell, stage.number, stage.until, after)
 
     def _config(self, stage: Stage, cell: int) -> TrialConfig:
         turns = [Turn(**turn) for turn in stage.turns]
         return config_of(self._sweep.rows[cell], stage.values, until=stage.until, turns=turns)
 
-    def _last_identity(self, running: _Running, number: int, cell: int) -> str:
-        """Identity of the last trial of a suggestion in a cell."""
-        trials = (t for t in reversed(self.searched) if (t.search, t.number, t.cell) == (running.number, number, cell))
+    def _last_identity(self, cell: int, number: int) -> str:
+        trials = (trial for trial in reversed(self.searched) if (trial.cell, trial.number) == (cell, number))
         return next((trial.identity for trial in trials), "")
 
     def _confirmations(self, running: _Running) -> list[SearchTrial]:
@@ -225,9 +215,9 @@ class StudySearch:
         trials = []
         for rank, number in enumerate(running.search.winners(confirm.top), 1):
             stage = running.search.suggestions[number].stages[-1]
-            for cell in running.cells:
-                config = with_fresh_seeds(self._config(stage, cell), confirm.seeds, fresh_first_seed(self._sweep.rows))
-                trials.append(SearchTrial(self._planned(config).identity, running.number, cell, number, rank=rank))
+            config = self._config(stage, running.cell)
+            config = with_fresh_seeds(config, confirm.seeds, fresh_first_seed(self._sweep.rows))
+            trials.append(SearchTrial(self._planned(config).identity, running.cell, number, rank=rank))
         return trials
 
     def _planned(self, config: TrialConfig, after: str = "") -> PlannedTrial:
@@ -266,42 +256,25 @@ class Objectives:
                 return None  # damaged: it runs again
         return self._known.get(identity)
 
-    def mean(self, identities: Iterable[str]) -> tuple[float, ...] | None:
-        """The objectives of a suggestion over its trials, one in each cell; None where a trial has no result."""
-        values = [self.of(identity) for identity in identities]
-        known = [one for one in values if one is not None]
-        if not known or len(known) < len(values):
-            return None
-        return tuple(mean(column) for column in zip(*known, strict=True))
-
     def _read(self, identity: str) -> tuple[float, ...]:
         record = self._store.record(identity)
         tables = self._store.tables(identity) if BALL_OF.keys() & set(self._names) else {}
         return tuple(median(name, record["summary"], tables) for name in self._names)
 
 
-def mean(values: Sequence[float]) -> float:
-    """Geometric where all are positive, so that no cell outweighs the others by its scale; else arithmetic."""
-    if len(values) == 1 or not all(math.isfinite(value) for value in values):
-        return sum(values) / len(values)
-    if all(value > 0 for value in values):
-        return math.exp(math.fsum(map(math.log, values)) / len(values))
-    return math.fsum(values) / len(values)
-
-
-def _key(search: Search, cells: Sequence[TrialConfig]) -> str:
-    """A hash of all that decides a search's suggestions besides the results: its cells, its space and its settings.
+def _key(search: Search, cell: TrialConfig) -> str:
+    """A hash of all that decides a search's suggestions besides the results: its cell, its space and its settings.
 
     The number of suggestions is not among it, so that a search can be prolonged; of a population it is.
     """
-    settings = to_dict(search.settings) | {"warm_start": ""}
+    settings = to_dict(search.settings) | {"warm_start": "", "scope": "cell"}
     if search.settings.scheduler.name != PBT:
         settings.pop("trials")
-    content = {  # with two constants, because the sampler's seeds follow from this hash
+    content = {  # with three constants, because the sampler's seeds follow from this hash
         "settings": settings,
         "space": {path: dataclasses.asdict(domain) for path, domain in search.space.items()},
         "first": [],
-        "cells": [identifying(cell) for cell in cells],
+        "cells": [identifying(cell)],
     }
     text = json.dumps(content, sort_keys=True, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

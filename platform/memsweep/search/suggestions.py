@@ -46,8 +46,7 @@ class SearchTrial:
 
     Attributes:
         identity: of the trial.
-        search: number of its search: the cell's number, or 0 where one search has all cells.
-        cell: number of the grid's cell.
+        cell: number of the grid's cell, which has a search of its own.
         number: of the suggestion.
         until: optimizer steps after which it ends; 0 for all of them.
         after: identity of the trial whose stored state it continues; empty where it starts from initial weights.
@@ -55,7 +54,6 @@ class SearchTrial:
     """
 
     identity: str
-    search: int
     cell: int
     number: int
     until: int = 0
@@ -78,16 +76,16 @@ class SuggestionRecord:
     """A suggestion with its trials and its result.
 
     Attributes:
-        search: number of its search.
+        cell: number of its cell.
         suggestion: as suggested; under pbt with its present settings.
-        trials: in the order of training; of all cells, where one search has them all.
+        trials: in the order of training, without that of a confirmation.
         values: objectives of the last trial that was observed; None before, and where it failed.
         steps: optimizer steps trained, counted once.
         state: running, or how it ended.
         rank: from 1 among those to be confirmed; 0 for the others.
     """
 
-    search: int
+    cell: int
     suggestion: Suggestion
     trials: tuple[SearchTrial, ...]
     values: tuple[float, ...] | None

@@ -40,18 +40,38 @@ def step_memory(
         scales: sizes of the steps.
         directions: ``[D, I]``, inputs of largest entry 1; None: the axes and the diagonal, in both directions.
     """
-    example = next(iter(weights.values()))
+    example, traits = next(iter(weights.values())), model.traits(model.config)
+    if traits.reads_ids:
+        return _memory_of_ids(model, weights, horizon)
+    before = int(traits.runs_longer)  # steps of rest before the step
     if directions is None:
         axes = torch.eye(model.signature.inputs, dtype=example.dtype, device=example.device)
         directions = torch.cat([axes, axes.new_ones(1, len(axes))])
         directions = torch.cat([directions, -directions])
     worst = example.new_zeros(example.shape[0], horizon)
     for some in directions.split(_TOGETHER):  # an alphabet has thousands
-        at_rest = model.outputs(weights, torch.zeros_like(some).unsqueeze(1).expand(-1, horizon + 1, -1))
+        at_rest = model.outputs(weights, torch.zeros_like(some).unsqueeze(1).expand(-1, horizon + before, -1))
         for scale in scales:
             steps_DTI = (scale * some).unsqueeze(1).expand(-1, horizon, -1)
-            answers = model.outputs(weights, torch.cat([torch.zeros_like(steps_DTI[:, :1]), steps_DTI], 1))
-            # [N, D, T + 1, O]: differences over time, norms over outputs
-            slopes = (answers - at_rest).diff(dim=2).norm(dim=-1) / scale
-            worst = torch.maximum(worst, slopes.amax(1))
+            answers = model.outputs(weights, torch.cat([torch.zeros_like(steps_DTI[:, :before]), steps_DTI], 1))
+            worst = torch.maximum(worst, _slopes(answers - at_rest, horizon).amax(1) / scale)
     return worst
+
+
+def _memory_of_ids(model: Model, weights: Weights, horizon: int) -> Tensor:
+    """The same of a model that reads ids, ``[N, T]``: at rest it reads the first id, and a step is to another one."""
+    device = next(iter(weights.values())).device
+    at_rest = model.outputs(weights, torch.zeros(1, horizon, dtype=torch.long, device=device))
+    worst = at_rest.new_zeros(at_rest.shape[0], horizon)
+    for ids in torch.arange(1, max(2, model.signature.inputs), device=device).split(_TOGETHER):
+        answers = model.outputs(weights, ids.unsqueeze(1).expand(-1, horizon))
+        worst = torch.maximum(worst, _slopes(answers - at_rest, horizon).amax(1))
+    return worst
+
+
+def _slopes(responses_NDTO: Tensor, horizon: int) -> Tensor:
+    """Differences over time of responses that begin at 0, norms over outputs: ``[N, D, horizon]``."""
+    before = (
+        responses_NDTO[:, :, :0] if responses_NDTO.shape[2] > horizon else torch.zeros_like(responses_NDTO[:, :, :1])
+    )
+    return responses_NDTO.diff(dim=2, prepend=before).norm(dim=-1)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from torch import Tensor
 
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.api import LinearFunctionalTask, Task
@@ -26,12 +28,14 @@ class TrialResult:
         outcome: done, diverged or stopped_early; a failure raises instead.
         summary: scalars over the replicas, for tables and tracking.
         tables: ``curves``, ``replicas``, ``memory``, ``history`` and ``alignment``.
+        weights: seed -> trained weights, by the model's own names, without padding.
     """
 
     config: TrialConfig
     outcome: Outcome
     summary: dict[str, float | int | str]
     tables: dict[str, pd.DataFrame]
+    weights: dict[int, Mapping[str, Tensor]]
 
 
 def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> TrialResult:
@@ -42,44 +46,52 @@ def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> T
     perturbation = config.perturbation
     curves = [
         size
-        | {"seed": m.seed, "ball": ball, "norm": perturbation.norm, "method": perturbation.method}
+        | {"seed": m.trained.seed, "ball": ball, "norm": perturbation.norm, "method": perturbation.method}
         | {"radius": radius, "error": error, "zero_loss": zero_loss, "exact": evaluated_exactly(config)}
+        | {"stronger": stronger}
         for m in measured
         for ball, errors in m.errors.items()
-        for radius, error in zip(radii, errors, strict=True)
+        for radius, error, stronger in zip(radii, errors, m.stronger.get(ball, [math.nan] * len(radii)), strict=True)
     ]
     replicas = [
         size
-        | {"seed": m.seed, "outcome": str(m.outcome), "steps": m.steps, "best_step": m.best_step}
-        | {"validation_loss": m.validation_loss, "error": m.error, "zero_loss": zero_loss}
+        | {
+            "seed": m.trained.seed,
+            "outcome": str(m.trained.outcome),
+            "steps": m.trained.steps,
+            "best_step": m.trained.best_step,
+        }
+        | {"validation_loss": m.trained.validation_loss, "error": m.error, "zero_loss": zero_loss}
         | {"memoryless_loss": memoryless}
         | _metric(m)
         | {"margin": m.margin, "slowest_rate": _slowest_rate(m.margin)}
         | {"encoder_norm": m.encoder_norm, "readout_norm": m.readout_norm}
-        | {f"gradient_over_weight_{name}": value for name, value in m.gradient_over_weight.items()}
+        | {f"gradient_over_weight_{name}": value for name, value in m.trained.gradient_over_weight.items()}
         for m in measured
     ]
     target = task.kernel().abs().tolist() if isinstance(task, LinearFunctionalTask) else None
     memory = [
-        {"seed": m.seed, "lag": lag, "learned": value, "target": target[lag] if target else math.nan}
+        {"seed": m.trained.seed, "lag": lag, "learned": value, "target": target[lag] if target else math.nan}
         | {"gradient": _at(m.gradient, lag), "gradient_bound": _at(m.gradient_bound, lag)}
         for m in measured
         for lag, value in enumerate(m.memory)
     ]
     history = [
-        {"seed": m.seed, "step": step, "train_loss": loss, "validation_loss": valid}
+        {"seed": m.trained.seed, "step": step, "train_loss": loss, "validation_loss": valid}
         for m in measured
-        for step, loss, valid in m.history
+        for step, loss, valid in m.trained.history
     ]
-    alignment = [{"seed": m.seed} | compared._asdict() for m in measured for compared in m.alignment]
+    alignment = [{"seed": m.trained.seed} | compared._asdict() for m in measured for compared in m.trained.alignment]
     tables = {"curves": curves, "replicas": replicas, "memory": memory, "history": history, "alignment": alignment}
     return TrialResult(
         config=config,
         outcome=_outcome(measured),
         summary=_summary(measured, replicas, zero_loss)
         | _alignment_summary(alignment)
-        | _micro_batch(config, measured),
+        | _micro_batch(config, measured)
+        | _failures(measured),
         tables={name: pd.DataFrame(rows) for name, rows in tables.items()},
+        weights={m.trained.seed: m.trained.weights for m in measured},
     )
 
 
@@ -103,6 +115,12 @@ def _micro_batch(config: TrialConfig, measured: list[Measurement]) -> dict[str, 
     return {} if size is None else {"micro_batch": min(size, config.training.batch_size)}
 
 
+def _failures(measured: list[Measurement]) -> dict[str, float | int | str]:
+    """The measurements that failed, and why, in one text."""
+    texts = dict.fromkeys(text for measurement in measured for text in measurement.failures)
+    return {"not_measured": "; ".join(texts)} if texts else {}
+
+
 def _at(values: list[float], lag: int) -> float:
     """The value at a lag; nan where there is none."""
     return values[lag] if lag < len(values) else math.nan
@@ -121,7 +139,7 @@ def _slowest_rate(margin: float) -> float:
 
 
 def _outcome(measured: list[Measurement]) -> Outcome:
-    outcomes = {measurement.outcome for measurement in measured}
+    outcomes = {measurement.trained.outcome for measurement in measured}
     if Outcome.DIVERGED in outcomes:
         return Outcome.DIVERGED
     return Outcome.STOPPED_EARLY if outcomes == {Outcome.STOPPED_EARLY} else Outcome.DONE
@@ -142,8 +160,8 @@ def _summary(
     metrics = {f"test_{name}": [m.metrics[name] for m in measured] for name in measured[0].metrics}
     return {
         "replicas": len(measured),
-        "diverged_replicas": sum(m.outcome is Outcome.DIVERGED for m in measured),
-        "steps": max(m.steps for m in measured),
+        "diverged_replicas": sum(m.trained.outcome is Outcome.DIVERGED for m in measured),
+        "steps": max(m.trained.steps for m in measured),
         "zero_loss": zero_loss,
         **baseline,
         "error": float(frame["error"].median(skipna=False)),

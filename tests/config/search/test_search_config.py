@@ -215,7 +215,7 @@ def survives(domain: Domain) -> None:
 def test_a_plan_holds_the_search(tmp_path: Path, whole: SweepConfig) -> None:
     assert search_from_dict(json.loads(json.dumps(search_to_dict(searched(whole))))) == whole.search
     suggested = dataclasses.replace(whole, rows=tuple(config_of(row, {"training.clip": 0.7}) for row in whole.rows))
-    write_plan(tmp_path, make_plan(suggested, identified(suggested), ()), {}, sweep=whole)
+    write_plan(tmp_path, make_plan(whole, identified(suggested), ()), {})
     plan = read_plan(tmp_path)
     assert plan is not None
     assert [row["training"]["clip"] for row in plan.rows.values()] == [0.7, 0.7]

@@ -95,11 +95,6 @@ REFUSED = [
         "grid: {model.width: [4, 8]}\nsearch: {training.clip: {uniform: [1, 2], when: {model.width: 4}}}",
         "nothing is searched",
     ),
-    (
-        "grid: {model.width: [4, 8]}\nsearch: {scope: study, training.weight_decay: {uniform: [0, 1]}, training.clip: "
-        "{uniform: [1, 2], when: {model.width: 4}}}",
-        "differs between the cells",
-    ),
     # settings
     ("search: {training.clip: {uniform: [1, 2]}, algoritm: tpe}", "Did you mean 'algorithm'?"),
     ("search: {training.clip: {uniform: [1, 2]}, scheduler: ahsa}", "search.scheduler.name: must be one of"),
@@ -161,10 +156,6 @@ REFUSED = [
         "compares trials at equal steps",
     ),
     (
-        "grid: {training.steps: [500, 600]}\nsearch: {scope: study, training.clip: {uniform: [1, 2]}, scheduler: asha}",
-        "needs equal training.steps",
-    ),
-    (
         "resources: {workers: 2}\nsearch: {training.clip: {uniform: [1, 2]}, scheduler: asha}",
         "Set resources.workers to 1",
     ),
@@ -220,7 +211,6 @@ LEGAL = [
     "search: {training.clip: {uniform: [1, 2]}, objective: [error, radius], algorithm: nsga_ii}",
     "perturbation: {balls: [all]}\nsearch: {training.clip: {uniform: [1, 2]}, objective: radius_all}",
     "search: {training.clip: {log_uniform: [1e-3, 2]}, scheduler: {name: pbt, interval: 100}}",
-    "grid: {model.width: [4, 8]}\nsearch: {scope: study, training.clip: {uniform: [1, 2]}, scheduler: median}",
     "search: {model.parameterization: {choice: [exp, {name: best, a: 2.0}]}, model.parameterization.b: "
     "{uniform: [0.5, 1], when: {model.parameterization: best}}}",
     "grid: {model.width: [4, 8]}\nsearch: {training.weight_decay: {uniform: [0, 1]}, training.clip: "

@@ -1,13 +1,18 @@
-"""The response of independent modes against the recurrence, and its hand-written gradient."""
+"""The response of independent modes against the recurrence, its hand-written gradient, and scales of their inputs."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from engine import noise
+from engine import noise, weights_of, with_random
+from memsweep.models.base import Signature
 from memsweep.models.modal.base import modal_response
+from memsweep.models.modal.diagonal_rnn import DiagonalRNN
+from memsweep.models.parameterizations.maps import LRU
+from memsweep.testing import ModelSuite
 
 NAMES = ("encoder_weight", "encoder_bias", "readout_weight", "readout_bias")
 
@@ -67,3 +72,31 @@ def test_bits_of_a_model_do_not_depend_on_the_others():
     for one, two, three in zip(rows(values), rows([v[order] for v in values]), rows(broken), strict=True):
         assert torch.equal(one[order], two)
         assert torch.equal(one[1:], three[1:])
+
+
+def published_lru(**fields: object) -> DiagonalRNN.Config:
+    scaled = {"normalize": True, "normalization": "increment", "initialization": "published"}
+    return DiagonalRNN.Config(parameterization=LRU.Config(), **({"width": 5} | scaled | fields))
+
+
+class TestPublishedLRU(ModelSuite):
+    model = "diagonal_rnn"
+    config = published_lru(discretization="euler")
+    signature = Signature(inputs=2, outputs=3, horizon=12)
+
+
+@pytest.mark.parametrize("activation", ["linear", "hardtanh", "tanh"])
+def test_the_lru_of_the_curse_of_memory_code(activation):
+    """Its step is h + sigma((l - 1) h + sqrt(1 - (l - 1)^2) x) with l = exp(-exp w), for x the encoded input."""
+    built = DiagonalRNN(published_lru(activation=activation), Signature(2, 3, 30), np.random.default_rng(0))
+    built, inputs = with_random(("bias",), built, 0), noise(4, 30, 2)
+    weights = {name: value[0] for name, value in weights_of(built).items()}
+    turned = torch.exp(-torch.exp(weights["recurrent_weight"])) - 1.0
+    scale = torch.sqrt(1.0 - turned**2)
+    sigma = {"linear": lambda x: x, "hardtanh": torch.nn.functional.hardtanh, "tanh": torch.tanh}[activation]
+    state, answers = torch.zeros(4, 5).double(), []
+    for now in inputs.unbind(1):
+        encoded = now @ weights["encoder_weight"].mT + weights["encoder_bias"]
+        state = state + sigma(turned * state + scale * encoded)
+        answers.append(state @ weights["readout_weight"].mT + weights["readout_bias"])
+    torch.testing.assert_close(built(inputs), torch.stack(answers, 1), rtol=1e-10, atol=1e-11)

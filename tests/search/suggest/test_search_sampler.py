@@ -78,6 +78,7 @@ def test_rebuilt_at_every_round_it_is_the_uninterrupted_search(algorithm: str) -
     assert sorted(numbers) == list(range(4 * rounds))
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "algorithms", [pytest.param(("tpe", "cma_es", "nsga_ii", "random", "gp"), marks=pytest.mark.drill), ("tpe",)]
 )

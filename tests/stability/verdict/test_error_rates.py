@@ -9,6 +9,7 @@ from memsweep.stability.verdict.judgement import SMALLEST_RANGE, Verdict
 from paths import ROOT
 
 
+@pytest.mark.more
 def test_the_limit_slope_of_exact_radii_is_on_the_right_side_more_often_than_the_slope_over_the_range():
     limit, over_range = (error_rates.wrong_slopes(transient, 0.0) for transient in (True, False))
     assert limit[Verdict.STABLE][0] == 0 < over_range[Verdict.STABLE][0]

@@ -218,6 +218,12 @@ def test_noise_asks_for_seeds_or_a_longer_horizon():
     assert judge(*study(noise=0.05, seeds=3 * int(count))).verdict is Verdict.STABLE
 
 
+def test_more_seeds_are_advised_only_where_they_decide():
+    assert judge(*study(seeds=3)).extend == ("training.seeds=5",)
+    assert judge(*study(widths=(4,))).extend == ()  # no seed gives a slope in width
+    assert judge(*study(floor=0.1)).extend == ()  # no model approximates the target
+
+
 @pytest.mark.parametrize(
     ("memory", "scale"),
     [

@@ -22,7 +22,6 @@ from memsweep.config.schema.search import (
     KINDS,
     LOG_INT,
     LOG_UNIFORM,
-    STUDY,
     Domain,
     Search,
     is_finite,
@@ -192,7 +191,7 @@ def domain_problems(search: Search, axes: Axes, cells: Sequence[TrialConfig]) ->
             elif around:
                 yield sentence(at, f"lies in the searched field {around[0]} or around it. Name {around[0]} itself")
             elif cells:
-                yield from _never_there(at, other, wanted, cells, search.settings.scope)
+                yield from _never_there(at, other, wanted, cells)
 
 
 def set_paths(space: Space) -> list[str]:
@@ -237,13 +236,10 @@ def allowed_values(domain: Domain) -> str:
     return f"from {words[0]} to {words[-1]}" if domain.is_numeric else f"one of {phrase(words)}"
 
 
-def _never_there(at: str, path: str, wanted: Sequence[Any], cells: Sequence[TrialConfig], scope: str) -> Iterator[str]:
+def _never_there(at: str, path: str, wanted: Sequence[Any], cells: Sequence[TrialConfig]) -> Iterator[str]:
     values = {show(value): value for cell in cells if (value := plain_at(cell, path)) is not MISSING}
     if not values:
         known = flatten(to_dict(cells[0]))
         yield sentence(at, f"names no field of any cell.{did_you_mean(path, known)} It is a path such as model.width")
     elif never := [value for value in wanted if not any(same(one, value) for one in values.values())]:
         yield sentence(at, f"is never {phrase(map(show, never))} in this study: it is {phrase(values)}")
-    elif scope == STUDY and len(values) > 1:
-        rule = "differs between the cells, and with scope: study a suggestion is the same in all of them"
-        yield sentence(at, f"{rule}. Take scope: cell, or the condition out")

@@ -20,7 +20,6 @@ from memsweep.config.schema.search import (
     MOST_COMBINATIONS,
     NONE,
     PBT,
-    STUDY,
     TEST,
     ConfirmConfig,
     SchedulerConfig,
@@ -165,11 +164,6 @@ def _scheduler_problems(
     for field, schedulers in _STEP_FIELDS.items():
         if scheduler.name in schedulers:
             yield from _multiple_problems(f"{_SCHEDULER}.{field}", getattr(scheduler, field), cells)
-    if search.settings.scope == STUDY:
-        different = {(cell.training.steps, cell.training.validate_every) for cell in cells}
-        if len(different) > 1:
-            rule = f"{scheduler.name} with scope: study needs equal training.steps and validate_every in all cells"
-            yield sentence(_SCHEDULER, f"{rule}. Take scope: cell, or the axis out")
     if scheduler.name == PBT:
         yield from _population_problems(search, scheduler)
 

@@ -13,7 +13,7 @@ from memsweep.config.core.reflect import default, key_of, registered_kind
 from memsweep.config.schema.canonical import MISSING, plain, plain_at, to_dict
 from memsweep.config.schema.search import Domain
 from memsweep.config.schema.training import Turn
-from memsweep.config.schema.trial import TrialConfig, default_penalty
+from memsweep.config.schema.trial import TrialConfig, usual_training
 
 
 def config_of(
@@ -81,8 +81,9 @@ def shortest_form(trial: TrialConfig) -> dict[str, Any]:
     So a default that follows from another field follows from that field's new value when something is laid over it.
     """
     data = _shortest(trial, None)
-    if trial.training.amplitude_penalty == default_penalty(trial.model):
-        data["training"].pop("amplitude_penalty", None)
+    for name, value in usual_training(trial.task, trial.model, trial.perturbation).items():
+        if getattr(trial.training, name) == value:
+            data["training"].pop(name, None)
     return data
 
 

@@ -5,7 +5,7 @@ Letters: see memsweep.models.base.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,6 +20,8 @@ from memsweep.models.parameterizations.base import DISCRETIZATIONS, EXACT, Mixtu
 from memsweep.models.parameterizations.maps import Exp
 from memsweep.recurrence.linear.impulse import pulled_back, vandermonde
 from memsweep.recurrence.padding import aligned
+
+STATE, INCREMENT = "state", "increment"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +40,19 @@ class ModalConfig:
         choices=DISCRETIZATIONS,
     )
     dt: float = setting(1.0, "length of a time step", at_least=1e-6, at_most=1e3)
-    normalize: bool = setting(
-        False, "scale the input of a mode by sqrt(1 - eigenvalue^2), so that its state keeps unit variance"
+    normalize: bool = setting(False, "scale the input of a mode by a function of its eigenvalue (see normalization)")
+    normalization: str = setting(
+        STATE,
+        "with normalize: state, sqrt(1 - eigenvalue^2), so that the state keeps unit variance; or increment, "
+        "sqrt(1 - (eigenvalue - 1)^2), as the lru of the Curse-of-memory code has it: 1 for slow modes, 0 for fast "
+        "ones, so that it shrinks no slow state",
+        choices=(STATE, INCREMENT),
     )
     initialization: str = setting(initialization.SPREAD, initialization.DOC, choices=initialization.CHOICES)
+
+    def problems(self) -> Iterable[str]:
+        if self.normalization == INCREMENT and not self.normalize:
+            yield "normalization is increment, but normalize is off: set normalize to true, or normalization to state"
 
 
 RATES = {"recurrent_weight": Role(Part.RECURRENT, ("width",), diagonal=True, rate=True)}
@@ -72,8 +83,15 @@ class ModalModel(LayerModel):
         )
 
     def gain(self, modes_NM: Tensor) -> Tensor:
-        """Input scale of each mode; NaN beyond |lambda| = 1 with ``normalize``: no such normalized state exists."""
-        return torch.sqrt(1.0 - modes_NM.square()) if self.config.normalize else torch.ones_like(modes_NM)
+        """Input scale of each mode; NaN where the square of a normalized one is negative.
+
+        That is beyond |lambda| = 1, where no such state exists, and for ``increment`` outside of 0 <= lambda <= 2.
+        """
+        if not self.config.normalize:
+            return torch.ones_like(modes_NM)
+        if self.config.normalization == INCREMENT:
+            return torch.sqrt(modes_NM * (2.0 - modes_NM))  # 1 - (lambda - 1)^2 without its cancellation
+        return torch.sqrt(1.0 - modes_NM.square())
 
 
 def modal_response(weights: Weights, eigenvalues_NM: Tensor, gain_NM: Tensor, horizon: int) -> Response:

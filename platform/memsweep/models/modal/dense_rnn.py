@@ -72,6 +72,7 @@ class DenseRNN(ModalModel):
         )
 
         def problems(self) -> Iterable[str]:
+            yield from super().problems()
             if self.basis == FREE and self.discretization != EULER:
                 yield (
                     f"basis free is a form of Euler's step, but discretization is {self.discretization}: use "

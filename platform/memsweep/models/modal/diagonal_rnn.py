@@ -3,10 +3,13 @@
 h_t = h_{t-1} + dt sigma( [(lambda - 1) h_{t-1} + g (u x_t + b)] / dt ),   y_t = c . h_t + d
 
 with eigenvalues lambda from the parameterization of the raw recurrent weights, activation sigma, encoder (u, b),
-readout (c, d), and g = 1, or sqrt(1 - lambda^2) with ``normalize`` (the state keeps unit variance under white noise).
+readout (c, d), and g = 1, or with ``normalize`` sqrt(1 - lambda^2) (the state keeps unit variance under white noise).
 With linear activation this is h_t = lambda h_{t-1} + g (u x_t + b), whose impulse response is a sum of exponentials.
 It is the hypothesis class of the curse of memory (arXiv 2305.19190, eq. 1) with a diagonal recurrence: the activation
 acts on the whole increment, so the states of a bounded one move by at most dt a step.
+
+The Curse-of-memory code calls ``lru`` what is here the parameterization ``lru`` with ``normalize`` and
+``normalization: increment``: real eigenvalues, and g = sqrt(1 - (lambda - 1)^2).
 
 Letters: see memsweep.models.base.
 """

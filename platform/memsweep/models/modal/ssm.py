@@ -72,6 +72,7 @@ class SSM(ModalModel):
         )
 
         def problems(self) -> Iterable[str]:
+            yield from super().problems()
             if self.basis == FREE and self.discretization != EULER:
                 yield (
                     f"discretization is {self.discretization}, but the basis free is defined by Euler steps alone: "

@@ -2,7 +2,7 @@
 
 Every channel of a layer convolves its input with a kernel of its own. With S = state_size / 2 complex modes of
 A_s = -f(w_s) + i frequency_s, f the rate that the parameterization makes of the raw weight w, input held over steps of
-length dt = exp(log_dt), and output weights C_s (S4D, arXiv 2206.11893):
+length dt = exp(log_dt), and output weights C_s, which hold the input's weights as well (S4D, arXiv 2206.11893):
 
     K_l = 2 Re sum_s C_s (e^{dt A_s} - 1)/A_s e^{dt A_s l}
     y   = mix(activation(K * x + skip x)),   mix(v) = GLU(glu_weight v + glu_bias), or v without ``glu``
@@ -37,14 +37,20 @@ from memsweep.models import initialization
 from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Traits, Weights, flattened
 from memsweep.models.parameterizations.base import EXACT, build
 from memsweep.models.parameterizations.maps import Exp
+from memsweep.models.stable_ssm import legs
 from memsweep.models.stable_ssm.layer import causal_convolution, discretized, kernel, layer_norm
 from memsweep.registry import register_model
 
 FREE, RELATIVE = "free", "relative"
 FREQUENCIES = (FREE, RELATIVE)
 
-RATE = 0.5
-"""Of every mode, when published; a map whose rates do not reach it starts near its fastest."""
+LEGS = "legs"
+MOST_STATES = 4096
+"""Of a channel that starts from LegS, whose eigenvectors are that many times that many numbers."""
+CLIP = 2.0
+"""Largest input weight of a LegS mode, as in the code published with S4."""
+RATE = legs.RATE
+"""Of every mode, when published or legs; a map whose rates do not reach it starts near its fastest."""
 TURN = 0.1
 """Largest frequency in units of the mode's rate, when spread: a mode forgets before it turns."""
 
@@ -57,21 +63,26 @@ def initial_layer(config: Any, horizon: int, rng: np.random.Generator) -> dict[s
         horizon: sequence length.
         rng: where the numbers come from.
     """
-    if config.initialization == initialization.PUBLISHED:
+    if config.initialization in (initialization.PUBLISHED, LEGS):
         return _published_modes(config, rng) | _around_modes(config, rng)
     return _spread_modes(config, horizon, rng) | _around_modes(config, rng)
 
 
 def _published_modes(config: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Rates of 0.5; of S4D-Lin frequencies pi n and inputs of weight 1, of LegS its own (half, clipped)."""
     width, modes = config.width, config.state_size // 2
-    unit = math.pi / RATE if config.frequency == RELATIVE else math.pi
+    frequencies, drive = math.pi * np.arange(modes), np.ones(modes)
+    if config.initialization == LEGS:
+        frequencies, drive = legs.modes(config.state_size)
+        drive = drive.clip(max=CLIP) / 2.0
+    unit = 1.0 / RATE if config.frequency == RELATIVE else 1.0
     deviation = math.sqrt(0.5)  # of real and imaginary part: E|C|^2 = 1
     return {
         "log_dt": rng.uniform(math.log(config.dt_min), math.log(config.dt_max), width),
         "raw_rate": _raw(config, np.full((width, modes), RATE)),
-        "frequency": np.tile(unit * np.arange(modes), (width, 1)),
-        "output_re": rng.standard_normal((width, modes)) * deviation,
-        "output_im": rng.standard_normal((width, modes)) * deviation,
+        "frequency": np.tile(unit * frequencies, (width, 1)),
+        "output_re": rng.standard_normal((width, modes)) * deviation * drive,
+        "output_im": rng.standard_normal((width, modes)) * deviation * drive,
     }
 
 
@@ -97,8 +108,8 @@ def _around_modes(config: Any, rng: np.random.Generator) -> dict[str, np.ndarray
     width, near = config.width, 1.0 / math.sqrt(config.width)
     weights: dict[str, np.ndarray] = {}
     if config.skip:
-        published = config.initialization == initialization.PUBLISHED
-        weights["skip"] = rng.standard_normal(width) if published else np.zeros(width)
+        spread = config.initialization == initialization.SPREAD
+        weights["skip"] = np.zeros(width) if spread else rng.standard_normal(width)
     if config.glu:
         weights["glu_weight"] = rng.uniform(-near, near, (2 * width, width))
         weights["glu_bias"] = rng.uniform(-near, near, 2 * width)
@@ -148,19 +159,25 @@ class StableSSM(LinearModel):
         layer_norm: bool = setting(True, "normalize the channels after the residual")
         initialization: str = setting(
             initialization.PUBLISHED,
-            "initial weights: published (S4D-Lin: rates 0.5 and frequencies pi n per unit of time, log-uniform steps) "
-            "or spread (steps of 1, rates log-uniform between 1/horizon and 1 per step in every channel, almost no "
-            "rotation, no skip), for long memory",
-            choices=initialization.CHOICES,
+            "initial weights: published (S4D-Lin: rates 0.5 and frequencies pi n per unit of time, log-uniform "
+            "steps), legs (the same with the frequencies and input weights of HiPPO-LegS, S4D-LegS: the diagonal form "
+            "of the published s4) or spread (steps of 1, rates log-uniform between 1/horizon and 1 per step in every "
+            "channel, almost no rotation, no skip), for long memory",
+            choices=(*initialization.CHOICES, LEGS),
         )
-        dt_min: float = setting(1e-3, "shortest initial step, when published", at_least=1e-6, at_most=1e3)
-        dt_max: float = setting(0.1, "longest initial step, when published", at_least=1e-6, at_most=1e3)
+        dt_min: float = setting(1e-3, "shortest initial step, when published or legs", at_least=1e-6, at_most=1e3)
+        dt_max: float = setting(0.1, "longest initial step, when published or legs", at_least=1e-6, at_most=1e3)
 
         def problems(self) -> Iterable[str]:
             if self.state_size % 2:
                 yield f"state_size is {self.state_size}, but states come in conjugate pairs: use an even number"
             if self.dt_min > self.dt_max:
                 yield f"dt_min ({self.dt_min:g}) must be at most dt_max ({self.dt_max:g})"
+            if self.initialization == LEGS and self.state_size > MOST_STATES:
+                yield (
+                    f"state_size is {self.state_size}, but initialization legs takes at most {MOST_STATES} states: "
+                    "use fewer, or initialization published"
+                )
 
     @classmethod
     def roles(cls, config: Config) -> Mapping[str, Role]:
@@ -204,7 +221,8 @@ class StableSSM(LinearModel):
         for layer in range(config.layers):
             drawn = initial_layer(config, signature.horizon, rng)
             weights |= {f"{name}_l{layer}": value for name, value in drawn.items()}
-        return weights | initialization.encoder_and_readout(config.initialization, config.width, signature, rng)
+        around = initialization.PUBLISHED if config.initialization == LEGS else config.initialization
+        return weights | initialization.encoder_and_readout(around, config.width, signature, rng)
 
     def configure(self, configs: Sequence[Config]) -> None:
         self.parameterization = build(configs[0].parameterization)

@@ -1,16 +1,15 @@
-"""How near a measured perturbation error is to the true supremum over the ball, in words for beside a verdict."""
+"""How near a measured perturbation error is to the true supremum over the ball, in words for beside a verdict.
+
+On a sample of the models a stronger search runs at two of the radii that decide (column ``stronger`` of the curves).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
 
+import numpy as np
 import pandas as pd
 
-from memsweep import registry
-
-EXACT = ""
-"""The error is the worst case: expected loss in closed form, recurrence diagonal, recurrent weights alone."""
 DRAWN, SAMPLED, SEARCHED = "random draws", "sampled", "searched"
 MARK = "†"
 """Beside a verdict that rests on lower bounds."""
@@ -21,36 +20,42 @@ EXPLANATIONS = {
 }
 
 
-def bound_of(curves: pd.DataFrame, ball: str, model: Mapping[str, Any]) -> str:
-    """Why the errors of one condition and ball are lower bounds of the supremum; EXACT where they reach it.
+def bound_of(curves: pd.DataFrame) -> str:
+    """Why the errors of one condition and ball are lower bounds of the supremum.
 
-    Args:
-        curves: of the condition and ball.
-        ball: which weights moved.
-        model: canonical form of the model's config.
+    No parameterization, normalization, discretization or ball makes them more by itself: where amplitudes differ in
+    sign, where states are normalized, and where modes turn, the worst push is not the one that slows all modes down.
     """
     if (curves["method"] != "worst_case").any():
         return DRAWN
-    if not curves["exact"].all():
-        return SAMPLED
-    return EXACT if ball == "recurrent" and _diagonal(model) else SEARCHED
+    return SEARCHED if curves["exact"].all() else SAMPLED
 
 
-def _diagonal(model: Mapping[str, Any]) -> bool:
-    """Whether every recurrent weight of a model is on the diagonal of its one layer.
+GOOD = 0.99
+"""A search that found at least this share of the worst known error everywhere can change no verdict."""
+_CELL = ["width", "horizon"]
 
-    Pushing all of them is then the worst direction; through several layers it is not, and search finds worse ones.
+
+def found_share(curves: pd.DataFrame) -> float:
+    """The least share of the worst known error that the search found; nan where no stronger search ran."""
+    return float(_shares(curves).min())
+
+
+def corrected(curves: pd.DataFrame) -> pd.DataFrame:
+    """The curves as if the search had found as little in every model of a width and horizon as in the sampled ones.
+
+    Where none was sampled, the least share of all stands in. The error at radius 0 needs no search.
     """
-    from memsweep.config.core.build import INVALID, build
-    from memsweep.models.base import Part
+    shares = _shares(curves)
+    cells = curves[_CELL].assign(share=shares).groupby(_CELL)["share"].transform("min").fillna(shares.min())
+    moved = curves["radius"] > 0
+    with np.errstate(divide="ignore"):
+        return curves.assign(error=np.where(moved, curves["error"] / cells, curves["error"]))
 
-    fields = {key: value for key, value in model.items() if key != "name"}
-    name = str(model.get("name"))
-    if name not in registry.names(registry.MODEL):
-        return False
-    part = registry.get(registry.MODEL, name)
-    config = build(part.Config, fields, "model", [])
-    if config is INVALID:
-        return False
-    recurrent = [role for role in part.roles(config).values() if role.part is Part.RECURRENT]
-    return all(role.diagonal and not role.layer for role in recurrent)
+
+def _shares(curves: pd.DataFrame) -> pd.Series:
+    """Found over worst known error, nan where no stronger search ran; 1 where both are infinite."""
+    if "stronger" not in curves:
+        return pd.Series(math.nan, index=curves.index)
+    both = np.isinf(curves["error"]) & np.isinf(curves["stronger"])
+    return (curves["error"] / curves["stronger"]).mask(both, 1.0)

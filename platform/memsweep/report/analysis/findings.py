@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memsweep.report.analysis.bounds import bound_of
+from memsweep.report.analysis.bounds import GOOD, bound_of, corrected, found_share
 from memsweep.report.naming.conditions import KERNEL, Grouping, group
 from memsweep.report.read.settings import fields_of
 from memsweep.report.read.study import Study
@@ -37,6 +37,8 @@ class Finding:
             trial.
         curves, replicas, memory: the rows of this condition.
         config: canonical config of the condition's first trial.
+        otherwise: the verdict if all errors were as short of the worst as those of the sampled models; None where that
+            is the same one, or not known.
     """
 
     condition: Mapping[str, Any]
@@ -47,6 +49,12 @@ class Finding:
     replicas: pd.DataFrame
     memory: pd.DataFrame
     config: Mapping[str, Any]
+    otherwise: Verdict | None = None
+
+    @cached_property
+    def found_share(self) -> float:
+        """The least share of the worst known error that the search found; nan where no stronger search ran."""
+        return found_share(self.curves)
 
     @property
     def analytic_modulus(self) -> float:
@@ -61,9 +69,8 @@ class Finding:
 
     @cached_property
     def bound(self) -> str:
-        """Why the measured errors are lower bounds of the worst case (see ``memsweep.report.analysis.bounds``); may be
-        empty."""
-        return bound_of(self.curves, self.ball, self.config["model"])
+        """Why the measured errors are lower bounds of the worst case (see ``memsweep.report.analysis.bounds``)."""
+        return bound_of(self.curves)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -147,7 +154,12 @@ def judge_conditions(study: Study, grouping: Grouping) -> list[Finding]:
         scale = time_scale(target.to_numpy(float))
         for ball, curve in part.groupby("ball"):
             judgement, radii = judge(curve, trained, time_scale=scale, nonlinear=nonlinear), _radii(curve)
-            findings.append(Finding(condition, str(ball), judgement, radii, curve, trained, remembered, configs[0]))
+            otherwise = None
+            if found_share(curve) < GOOD:
+                worse = judge(corrected(curve), trained, time_scale=scale, nonlinear=nonlinear).verdict
+                otherwise = worse if worse is not judgement.verdict else None
+            about = (judgement, radii, curve, trained, remembered, configs[0], otherwise)
+            findings.append(Finding(condition, str(ball), *about))
     return sorted(findings, key=lambda finding: BALLS.index(finding.ball))
 
 

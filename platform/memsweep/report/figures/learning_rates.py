@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +68,7 @@ def _draw_criterion(ax: Axes, study: RateStudy, styles: Mapping[str, LineStyle])
     ax.set_ylabel("max |gradient| / |weight|")
 
 
-def _limits(spreads: Sequence[Spread], others: set[float] = frozenset()) -> tuple[float, float]:  # type: ignore[assignment]
+def _limits(spreads: Sequence[Spread], others: Iterable[float] = ()) -> tuple[float, float]:
     found = [value for one in spreads for value in (one.low, one.middle, one.high)]
     finite = [value for value in (*found, *others) if math.isfinite(value) and value > 0] or [1.0]
     low = min(finite) / 1.5

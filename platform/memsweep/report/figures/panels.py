@@ -99,6 +99,14 @@ def draw(gallery: Gallery, folder: Path) -> Pictures:
     return Pictures(shown, len(parts) - len(shown))
 
 
+def embedded(gallery: Gallery) -> Pictures:
+    """The pictures of a gallery of at most 12 panels for a page alone, without files."""
+    with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        words = "; ".join(f"{panel.group}, {panel.title}" for panel in gallery.panels)
+        return Pictures([(_data_address(_picture(gallery, gallery.panels)), words)], 0)
+
+
 def _picture(gallery: Gallery, panels: Sequence[Panel]) -> Figure:
     columns = min(gallery.columns, len(panels))
     rows, labels = math.ceil(len(panels) / columns), [clean(label) for label, _ in gallery.legend]

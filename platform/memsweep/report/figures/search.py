@@ -18,14 +18,13 @@ from memsweep.report.figures.panels import Gallery, Panel
 from memsweep.report.naming.cells import is_number, last
 from memsweep.report.naming.numbers import clean
 from memsweep.report.read.study import Study
-from memsweep.report.style import MUTED, LineStyle, category_styles, log_axis, ordered_styles, value_axis
+from memsweep.report.style import LineStyle, category_styles, log_axis, ordered_styles, value_axis
 from memsweep.search.suggestions import SuggestionRecord, SuggestionState
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FACTOR = 8.0  # values that span more than this factor are drawn on a logarithmic axis
-_OF_ALL = LineStyle(MUTED, "o", "-")
 _LOG = ("log_uniform", "log_int")
 _MOST_NAMED = 8  # members of a front whose numbers find room beside their marks
 _APART = 1.05
@@ -47,7 +46,7 @@ def transfer_gallery(searched: Searched, name: str) -> Gallery:
     cells = searched.cells
     first = [winner for winner in searched.winners if winner.rank == 1]
     sizes = [cells.shade(winner.cell) for winner in first]
-    if len(set(sizes)) < 2 or not all(map(is_number, sizes)) or searched.shared:
+    if len(set(sizes)) < 2 or not all(map(is_number, sizes)):
         return Gallery(name, ())
     lines: dict[str, list[Winner]] = {}
     for winner in sorted(first, key=lambda winner: float(cells.shade(winner.cell))):
@@ -68,7 +67,7 @@ def front_gallery(searched: Searched, name: str) -> Gallery:
     styles, (first, *others) = _hues(searched), _labels(searched)
     panels = [
         Panel(picture, f"{label} against {first}", partial(_draw_front, searched, cells, other, styles))
-        for picture, cells in searched.pictures().items()
+        for picture, cells in searched.cells.pictures().items()
         for other, label in enumerate(others, 1)
     ]
     return Gallery(name, panels, _legend(styles), columns=2)
@@ -83,7 +82,7 @@ def field_gallery(searched: Searched, name: str) -> Gallery:
         )
         for objective, label in enumerate(_labels(searched))
         for field in _numeric(searched)
-        for picture, cells in searched.pictures().items()
+        for picture, cells in searched.cells.pictures().items()
     ]
     return Gallery(name, panels, _legend(styles), columns=2)
 
@@ -96,8 +95,8 @@ def curve_gallery(study: Study, searched: Searched, name: str) -> Gallery:
     curves = {str(identity): part.droplevel("identity") for identity, part in middle.groupby(level="identity")}
     panels = []
     for cell in range(len(searched.cells.values)):
-        found = [(member, row.identity) for member in searched.of_cell(cell) if (row := last_row(member, cell))]
-        lines = [(member, curves[identity]) for member, identity in found if identity in curves]
+        found = [(member, curves.get(last_row(member))) for member in searched.of_cell(cell)]
+        lines = [(member, curve) for member, curve in found if curve is not None]
         stopped = sum(member.state is SuggestionState.STOPPED for member, _ in lines)
         if lines:
             title = f"{searched.cells.name(cell)}: {stopped} of {len(lines)} stopped"
@@ -133,7 +132,7 @@ def _draw_worth(
 
 def _draw_front(searched: Searched, cells: Sequence[int], other: int, styles: _Styles, ax: Axes) -> None:
     for cell in cells:
-        style, members = _style_of(searched, cell, styles), searched.of_cell(cell)
+        style, members = styles[searched.cells.shade_name(cell)], searched.of_cell(cell)
         points = [_values(members, objective) for objective in (0, other)]
         ax.plot(*points, linestyle="none", marker=style.marker, color=style.color, markersize=3.0, alpha=0.35)
         best = on_front(members, searched.history.modes)
@@ -142,11 +141,12 @@ def _draw_front(searched: Searched, cells: Sequence[int], other: int, styles: _S
         spot: dict[str, Any] = {"xytext": (3, 3), "textcoords": "offset points", "fontsize": 6.5, "color": style.color}
         for place in np.unique(np.linspace(0, len(best) - 1, min(_MOST_NAMED, len(best))).round().astype(int)):
             ax.annotate(str(best[place].suggestion.number), (chosen[0][place], chosen[1][place]), **spot)
-        for winner in (one for one in searched.winners if searched.shared or one.cell == cell):
+        for winner in (one for one in searched.winners if one.cell == cell):
             x, y = (winner.worth[objective].values.confirmed for objective in (0, other))
             _open_mark(ax, x, y, styles[searched.cells.shade_name(winner.cell)])
-    for which, place in (("x", 0), ("y", other)):
-        _value_scale(ax, which)  # type: ignore[arg-type]
+    places: dict[Literal["x", "y"], int] = {"x": 0, "y": other}
+    for which, place in places.items():
+        _value_scale(ax, which)
         getattr(ax, f"set_{which}label")(clean(_labels(searched)[place]))
 
 
@@ -154,7 +154,7 @@ def _draw_field(
     searched: Searched, objective: int, field: str, cells: Sequence[int], styles: _Styles, ax: Axes
 ) -> None:
     for cell in cells:
-        style = _style_of(searched, cell, styles)
+        style = styles[searched.cells.shade_name(cell)]
         members = [member for member in searched.of_cell(cell) if field in member.suggestion.values]
         at = np.array([float(member.suggestion.values[field]) for member in members])
         marks: dict[str, Any] = {"linestyle": "none", "color": style.color}
@@ -162,7 +162,7 @@ def _draw_field(
         lost = at[[member.state is SuggestionState.DIVERGED for member in members]]
         at_top: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "clip_on": False}
         ax.plot(lost, np.ones(lost.size), marker="x", markersize=4, **marks, **at_top)
-    for cell in range(len(searched.cells.values)) if searched.shared else cells:
+    for cell in cells:
         winner = searched.winner(cell)
         if winner is not None and field in winner.member.suggestion.values:
             style, value = styles[searched.cells.shade_name(cell)], float(winner.member.suggestion.values[field])
@@ -201,11 +201,6 @@ def _hues(searched: Searched) -> dict[str, LineStyle]:
         styles = ordered_styles(list(shades.values()))
         return {name: styles[shades[name]] for name in sorted(shades, key=lambda name: shades[name])}
     return category_styles(list(shades))
-
-
-def _style_of(searched: Searched, cell: int, styles: _Styles) -> LineStyle:
-    """How the suggestions of a cell are drawn; in no cell's colour where all cells have the same ones."""
-    return _OF_ALL if searched.shared else styles[searched.cells.shade_name(cell)]
 
 
 def _numeric(searched: Searched) -> list[str]:

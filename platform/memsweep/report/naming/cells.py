@@ -11,8 +11,6 @@ from memsweep.report.naming.numbers import show
 
 ALONE = "the study"
 """Name of the only cell of a study without a grid."""
-ALL_CELLS = "all cells"
-"""Where one search has them all."""
 _SIZES = ("model.width", "task.horizon")
 _COSMETIC = "training.checkpoint_every"
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from memsweep.config.schema.canonical import to_dict
+from memsweep.models.module.config import ModuleConfig
 from memsweep.report.read.settings import fields_of
 
 KERNEL, PARAMETERIZATION = "task.kernel", "model.parameterization"
@@ -28,6 +30,9 @@ _SEEDS = ("training.seeds", "training.first_seed")
 OF_A_SEARCH = ("training.until", "training.turns", *_SEEDS, "training.data_seed")
 """Fields that tell no conditions of a search apart, besides the searched ones."""
 
+_OF_A_MODULE = fields_of({"model": to_dict(ModuleConfig(factory=""))})
+"""The defaults of a user's module. Most of its fields say how to call the factory: a reader needs the others."""
+
 
 @dataclass(frozen=True)
 class Grouping:
@@ -37,7 +42,7 @@ class Grouping:
         conditions: identity -> {column: value}, None where a trial's config lacks the field.
         columns: the columns: dotted paths of config fields; a part's name stands at the part's own path.
         coupled: fields that change only together with width or horizon, whose effect is part of the slopes.
-        fixed: the fields of task and model that have one value throughout.
+        fixed: the fields of task and model that have one value throughout; of a user's module, without the defaults.
     """
 
     conditions: Mapping[str, Mapping[str, Any]]
@@ -80,7 +85,8 @@ def find_grouping(
             tied = _tied_to_size(name, {key: [fields[key].get(c) for c in columns] for key in fields}, fields, sizes)
             (coupled if tied else columns).append(name)
         elif _order(name)[0] < 2 and (value := _common(name, fields.values())) is not None:
-            fixed[name] = value
+            is_default = fixed.get("model") == "module" and _OF_A_MODULE.get(name) == value
+            fixed |= {} if is_default else {name: value}
     conditions = {
         identity: {name: SEARCHED if _within(name, ignored) else values.get(name) for name in columns}
         for identity, values in fields.items()

@@ -10,7 +10,7 @@ from typing import Any
 from memsweep.config.schema.search import NONE
 from memsweep.report.analysis.search.searched import Searched
 from memsweep.report.analysis.search.winners import Winner, Worth, last_row
-from memsweep.report.naming.cells import ALL_CELLS, last, settings_text
+from memsweep.report.naming.cells import last, settings_text
 from memsweep.report.naming.numbers import figure, joined, number, with_interval
 from memsweep.report.rows.table import ALL, EXPORTED, NOTHING, Cell, Column, Table
 from memsweep.search.suggestions import SuggestionRecord, SuggestionState
@@ -53,30 +53,18 @@ def suggestion_table(searched: Searched) -> Table[SuggestionRecord]:
     """``search.csv``: a row per suggestion.
 
     A field that did not apply, and an objective that was not measured, is empty. ``identity`` is that of the last
-    row, or of the first cell's where a suggestion runs in several.
+    row.
     """
 
-    def cells(member: SuggestionRecord) -> list[int]:
-        return sorted({row.cell for row in member.trials})
-
-    def cell(member: SuggestionRecord) -> str | None:
-        there = cells(member)
-        return ALL_CELLS if len(there) > 1 else searched.cells.name(there[0]) if there else None
-
-    def identity(member: SuggestionRecord) -> str | None:
-        row = last_row(member, there[0]) if (there := cells(member)) else None
-        return row.identity if row is not None else None
-
     columns: list[Column[SuggestionRecord]] = [
-        Column("search", lambda member: member.search, views=EXPORTED),
-        Column("cell", cell, views=EXPORTED),
+        Column("cell", lambda member: searched.cells.name(member.cell), views=EXPORTED),
         Column("number", lambda member: member.suggestion.number, views=EXPORTED),
         *(_keyed(field, lambda member: member.suggestion.values) for field in searched.history.space),
         *(_keyed(name, lambda member: _objectives(searched, member)) for name in searched.objectives),
         Column("steps", lambda member: member.steps, views=EXPORTED),
         Column("state", lambda member: member.state.value, views=EXPORTED),
         Column("rank", lambda member: member.rank or None, views=EXPORTED),
-        Column("identity", identity, views=EXPORTED),
+        Column("identity", lambda member: last_row(member) or None, views=EXPORTED),
     ]
     return Table("search", "Suggestions", searched.history.suggestions, columns)
 
@@ -125,8 +113,8 @@ def _what(searched: Searched) -> str:
     history = searched.history
     goals = zip(history.modes, history.objective, strict=True)
     aims = joined([f"{'least' if mode == 'min' else 'greatest'} {_words(name)}" for mode, name in goals])
-    searches = len({member.search for member in history.suggestions})
-    where = f" in {searches} cells" if searches > 1 else f", each in all {len(history.cells)} cells" * searched.shared
+    cells = len({member.cell for member in history.suggestions})
+    where = f" in {cells} cells" if cells > 1 else ""
     early = "" if history.scheduler == NONE else f", with early stopping by {history.scheduler}"
     return (
         f"Searched {joined([last(path) for path in history.space])} for the {aims} with {history.algorithm}{early}: "
@@ -138,9 +126,8 @@ def _cost(searched: Searched) -> str:
     """Steps of the suggestions that measured anything, and of the same ones all trained to the end."""
     history = searched.history
     members = [member for member in history.suggestions if member.steps > 0 and member.values is not None]
-    cells = len(history.cells) if searched.shared else 1
-    spent = cells * sum(member.steps for member in members)
-    whole = cells * history.steps * len(members)
+    spent = sum(member.steps for member in members)
+    whole = history.steps * len(members)
     text = f"{spent:,} optimizer steps were trained"
     if whole and spent < whole:
         text += f", {100 * spent / whole:.3g} % of the {whole:,} that all of them to the end would take"

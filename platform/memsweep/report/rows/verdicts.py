@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -33,8 +33,19 @@ def reasons(finding: Finding) -> str:
     """Why the verdict is what it is, and that it rests on lower bounds of the error where it does."""
     judgement = finding.judgement
     advice = (f"to decide: memsweep extend STUDY {', or '.join(judgement.extend)}",) if judgement.extend else ()
-    bound = (f"errors: {EXPLANATIONS[finding.bound]}",) if finding.bound else ()
-    return "; ".join((*advice, *judgement.reasons, *bound))
+    return "; ".join((*advice, *judgement.reasons, f"errors: {EXPLANATIONS[finding.bound]}", *_shortfall(finding)))
+
+
+def _shortfall(finding: Finding) -> Iterator[str]:
+    """What a stronger search says about the errors, where one ran."""
+    if math.isnan(finding.found_share):
+        return
+    yield (
+        f"where a search of several times the effort ran (seeds 0, 5, 10, ...), this one had found at least "
+        f"{math.floor(1000 * finding.found_share + 1e-6) / 10:g} % of the worst error"
+    )
+    if finding.otherwise is not None:
+        yield f"if every error were as short of the worst, the verdict would be {finding.otherwise.value}"
 
 
 def short_verdict_cell(finding: Finding) -> Cell:
@@ -62,6 +73,7 @@ def verdict_columns(names: Sequence[str], labels: Labels) -> list[Column[Finding
         Column("slope in width", lambda f: f.judgement.slope_width, key="slope_width", ends=True),
         Column("at error", lambda f: f.judgement.threshold, percent, key="threshold", unit="of L₀"),
         Column("deciding", lambda f: f.deciding[0], views=EXPORTED),
+        Column("found of the worst error", lambda f: f.found_share, _share, key="found_share", views=EXPORTED),
         Column("reasons", reasons, views=frozenset({PAGE, CSV}), style="reasons"),
     ]
 

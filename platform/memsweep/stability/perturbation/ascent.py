@@ -1,7 +1,6 @@
 """Projected gradient ascent of many perturbed copies of an ensemble, in slices.
 
-Letters: P rows (replicas and dummies), D directions, R radii, C choices of a direction per radius, K copies of a
-slice, S size of the flat weights.
+Letters: P rows (replicas and dummies), K copies, S size of the flat weights.
 """
 
 from __future__ import annotations
@@ -17,6 +16,8 @@ from memsweep.stability.perturbation.ball import Ball
 
 FIRST_STEP, LAST_STEP = 2.0, 0.05
 """Ascent steps in units of the radius: the first crosses the ball, the last ones converge."""
+NEAR_STEP = 0.5
+"""The first step from a shift that is near a maximum already."""
 BUDGETS = {"cpu": 16 << 20, "cuda": 1 << 30}
 """Bytes of tensors that a slice may hold, by type of device.
 
@@ -30,52 +31,28 @@ Loss = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Ascent:
-    """Gradient ascent of the loss inside balls of several radii.
+    """Gradient ascent of the loss inside balls.
 
     Attributes:
         loss: to be maximized.
         ball: in which the shifts stay.
-        radii: ``[R]``, of the balls.
         size: copies of a slice, which are computed at a time.
     """
 
     loss: Loss
     ball: Ball
-    radii: Tensor
     size: int
 
-    def climb(self, directions: Tensor, chosen: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-        """Ascend at every radius from some of the directions.
-
-        Args:
-            directions: ``[P, D, S]``, of norm 1.
-            chosen: ``[R, C]``, indices of the directions that are the starts at each radius.
-            steps: of each ascent.
+    def climb(self, shifts: Tensor, radii: Tensor, steps: int, first_step: float = FIRST_STEP) -> tuple[Tensor, Tensor]:
+        """Ascend from shifts ``[P, K, S]`` in balls of the copies' radii ``[P, K]``.
 
         Returns:
-            The largest loss at each radius ``[P, R]``, and the shift that gave it ``[P, R, S]``.
+            The largest loss of each ascent, ``[P, K]``, and its shift, ``[P, K, S]``.
         """
-        rows, _, weights = directions.shape
-        best = directions.new_full((rows, len(self.radii)), -torch.inf)
-        shifts = directions.new_zeros(rows, len(self.radii), weights)
-        # all pairs of radius and start, flattened to [R C] and cut into slices
-        places = torch.arange(len(self.radii), device=chosen.device).repeat_interleave(chosen.shape[1])
-        for starts, where in zip(chosen.flatten().split(self.size), places.split(self.size), strict=True):
-            self._slice(directions[:, starts], where, steps, best, shifts)
-        return best, shifts
-
-    def _slice(self, start: Tensor, places: Tensor, steps: int, best: Tensor, shifts: Tensor) -> None:
-        """Ascend from unit shifts ``[P, K, S]`` at the radii ``radii[places]`` ``[K]``; update ``best`` in place."""
-        radius = self.radii[places]
-        start = start * radius.unsqueeze(-1)  # the same name, so that the unit shifts are freed
-        values, reached = ascend(self.loss, self.ball, start, radius, steps)
-        rows = torch.arange(len(values), device=values.device)
-        for place in places.unique().tolist():
-            here = (places == place).nonzero().squeeze(-1)
-            value, winner = values[:, here].max(1)
-            better = value > best[:, place]
-            best[:, place] = torch.where(better, value, best[:, place])
-            shifts[:, place] = torch.where(better.unsqueeze(-1), reached[rows, here[winner]], shifts[:, place])
+        slices = zip(shifts.split(self.size, 1), radii.split(self.size, 1), strict=True)
+        ascents = [ascend(self.loss, self.ball, start, radius, steps, first_step) for start, radius in slices]
+        values, reached = zip(*ascents, strict=True)
+        return torch.cat(values, 1), torch.cat(reached, 1)
 
 
 def first_steps(loss: Loss, ball: Ball, weights: Tensor, radius: Tensor, steps: int) -> Callable[[int], object]:
@@ -90,7 +67,7 @@ def first_steps(loss: Loss, ball: Ball, weights: Tensor, radius: Tensor, steps: 
 
     def work(copies: int) -> object:
         start = weights.new_zeros(weights.shape[0], copies, weights.shape[1])
-        return ascend(loss, ball, start, radius.expand(copies), min(steps, 2))
+        return ascend(loss, ball, start, radius.expand(len(start), copies), min(steps, 2))
 
     return work
 
@@ -111,8 +88,16 @@ def slice_size(work: Callable[[int], object], device: torch.device, budget: int 
     return footprint(work, allowed).largest_count(allowed)
 
 
-def ascend(loss: Loss, ball: Ball, shift: Tensor, radius: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    """Ascend from shifts ``[P, K, S]`` in balls of the copies' radii ``[K]``.
+def ascend(
+    loss: Loss, ball: Ball, shift: Tensor, radius: Tensor, steps: int, first_step: float = FIRST_STEP
+) -> tuple[Tensor, Tensor]:
+    """Ascend from shifts ``[P, K, S]`` in balls of the copies' radii ``[P, K]``.
+
+    Args:
+        loss, ball: as of an ascent.
+        shift, radius: of the copies.
+        steps: of each ascent.
+        first_step: in units of the radius; the others shrink geometrically down to LAST_STEP.
 
     Returns:
         The largest loss of each ascent, ``[P, K]``, inf where one was not finite, and its shift, ``[P, K, S]``.
@@ -128,8 +113,7 @@ def ascend(loss: Loss, ball: Ball, shift: Tensor, radius: Tensor, steps: int) ->
         best, best_shift = torch.where(better, reached, best), torch.where(better.unsqueeze(-1), shift, best_shift)
         if climbing:
             (gradient,) = torch.autograd.grad(value.sum(), here)
-            # steps shrink geometrically from FIRST_STEP to LAST_STEP radii
-            length = radius * FIRST_STEP * (LAST_STEP / FIRST_STEP) ** (step / max(1, steps - 1))
+            length = radius * first_step * (LAST_STEP / first_step) ** (step / max(1, steps - 1))
             shift = ball.project(shift + length.unsqueeze(-1) * ball.steepest(gradient), radius)
     return best, best_shift
 

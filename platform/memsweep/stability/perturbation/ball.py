@@ -53,8 +53,9 @@ class Ball:
         return result
 
     def project(self, shift: Tensor, radius: Tensor) -> Tensor:
-        """The nearest point of the ball of each copy's radius ``[K]``, tensor by tensor."""
+        """The nearest point of the ball of each copy's radius, ``[P, K]`` or ``[K]``, tensor by tensor."""
         result = torch.zeros_like(shift)
+        radius = radius.expand(shift.shape[:2])
         shift = torch.where(self.moving, shift, 0.0)
         for segment in self.segments:
             part = shift[..., segment.start : segment.stop]
@@ -92,7 +93,8 @@ class Ball:
         if kind == "euclidean":
             size = part.norm(dim=-1, keepdim=True)
             return part * (radius / torch.where(size > 0, size, radius)).clamp(max=1.0)
-        return self._matrices(segment, part, lambda matrices: _clipped(matrices, radius.unsqueeze(-1)))
+        largest = radius[self.rows].unsqueeze(-1)
+        return self._matrices(segment, part, lambda matrices: _clipped(matrices, largest))
 
     def _matrices(self, segment: Segment, part: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
         """A segment with its matrices changed; those of dummies stay, which saves their time."""
@@ -121,7 +123,7 @@ def _polar(matrices: Tensor) -> Tensor:
 
 
 def _clipped(matrices: Tensor, largest: Tensor) -> Tensor:
-    """The matrices with singular values clipped at ``largest``, ``[K, 1, 1]``.
+    """The matrices with singular values clipped at ``largest``, ``[P, K, 1, 1]``.
 
     Computed as A V min(1, largest / s) V', where A'A = V s^2 V'. An eigendecomposition costs half of a singular value
     decomposition; it is inaccurate for singular values far below the largest one, which stay as they are.

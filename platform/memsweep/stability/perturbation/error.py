@@ -1,9 +1,9 @@
 """The perturbation error E_m(radius): the largest loss of a model whose weights move by at most the radius.
 
-``worst_case`` is projected gradient ascent from structured and random starts: a lower bound of the supremum, which it
-reaches on models with few modes (checked against exhaustive grids). ``random`` is the published protocol: the largest
-of some draws on the sphere, a weak lower bound whose bias grows with width; ``random_push`` is its first version, in
-which all raw rates fall by the radius, towards slower modes.
+``worst_case`` is a search by projected gradient ascent (``memsweep.stability.perturbation.search``): a lower bound of
+the supremum, which it reaches on models with few modes (checked against exhaustive grids). ``random`` is the published
+protocol: the largest of some draws on the sphere, a weak lower bound whose bias grows with width; ``random_push`` is
+its first version, in which all raw rates fall by the radius, towards slower modes.
 
 An error that is not finite is inf. E is monotone in the radius because a larger ball contains the smaller one.
 
@@ -13,7 +13,8 @@ Letters: P rows (replicas and dummies), K copies, R radii, S size of the flat we
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Generic
 
 import numpy as np
 import torch
@@ -24,14 +25,37 @@ from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.models.base import Part, as_linear
 from memsweep.models.parameterizations.base import build
-from memsweep.stability.perturbation.ascent import Ascent, Loss, finite_or_inf, first_steps, slice_size
+from memsweep.stability.perturbation.ascent import NEAR_STEP, Ascent, Loss, finite_or_inf, first_steps, slice_size
 from memsweep.stability.perturbation.ball import RECURRENT, Ball
+from memsweep.stability.perturbation.search import Search
 from memsweep.streams import Stream
+
+CLOSED = 4
+"""Times as many random starts where the search climbs on all data: an expected loss in closed form costs little."""
+STRONGER = 3
+"""Times the effort of the search that measures what the usual one misses."""
+FINALISTS = 4
+"""Ascents of that search, of each radius, that go on to more data."""
 
 
 def radius_grid(radii: RadiiConfig) -> Tensor:
     """``[R]``: the geometric grid, float64, both ends exact."""
     return torch.from_numpy(np.geomspace(radii.from_, radii.to, radii.count))
+
+
+@dataclass(frozen=True)
+class Sample(Generic[Data]):
+    """What a search over sequences climbs on: few of them first, then more. All of them decide at last.
+
+    Attributes:
+        few, more: parts of the data.
+        limits: errors at whose crossings a radius is read; the search climbs at the radii around them alone. None: at
+            all radii.
+    """
+
+    few: Data
+    more: Data
+    limits: tuple[float, ...] | None
 
 
 def perturbation_error(
@@ -42,6 +66,7 @@ def perturbation_error(
     targets: Tensor,
     ball: str,
     config: PerturbationConfig,
+    sample: Sample[Data] | None = None,
     budget: int | None = None,
 ) -> Tensor:
     """E_m at radius 0 and at every radius of the grid.
@@ -53,53 +78,170 @@ def perturbation_error(
         ball: ``recurrent``, ``weights`` or ``all`` (with ``balance``, linear models are brought to the balanced gauge
             before encoder and readout move).
         config: grid, norm, method and effort.
-        budget: bytes of the perturbed copies besides the starts and the worst shift of every radius (None: see
-            ``memsweep.stability.perturbation.ascent.BUDGETS``).
+        sample: what the search climbs on; None: all of the data, at all radii, with more starts (see ``CLOSED``).
+        budget: bytes of a slice of perturbed copies (None: see ``memsweep.stability.perturbation.ascent.BUDGETS``).
 
     Returns:
         ``[P, R + 1]``, nondecreasing along the radii, inf where any perturbed model's loss is not finite; undefined for
         dummies.
     """
-    linear = as_linear(ensemble.model)
-    if ball != RECURRENT and config.balance and linear is not None:
-        weights = ensemble.layout.flat(linear.balanced(ensemble.layout.named(weights)))
+    moved = _Moved.of(ensemble, task_loss, weights, targets, ball, config, budget)
     radii = radius_grid(config.radii).to(weights)
-    worst_case = config.method == "worst_case"
-    steps = config.ascent_steps if worst_case else 0
-
-    def loss_and_ball(rows: Ensemble, live: Tensor) -> tuple[Loss, Ball]:
-        def loss(shift_PKS: Tensor) -> Tensor:
-            shifted = rows.layout.named(weights.unsqueeze(1) + shift_PKS)
-            return task_loss.loss(rows.model, shifted, data, targets.unsqueeze(1), live)
-
-        return loss, Ball(rows, ball, config.norm)
-
-    # a slice must not depend on the number of real rows, so it is measured as if all were real; no row is live in the
-    # measurement, because kernels take the same memory for rows that they skip, and no time
-    full = replace(ensemble, real=torch.ones_like(ensemble.real))
-    measured = first_steps(*loss_and_ball(full, torch.zeros_like(ensemble.real)), weights, radii[:1], steps)
-    size = slice_size(measured, weights.device, budget)
-    loss, moves = loss_and_ball(ensemble, ensemble.real)
-    ascent = Ascent(loss, moves, radii, size)
-    unperturbed = finite_or_inf(loss(torch.zeros_like(weights).unsqueeze(1)).detach())
-    if worst_case:
-        worst = _worst(ascent, _starts(moves, ball, ensemble, weights, config), steps)
+    judge, few, more = moved.ascents(data, sample)
+    unperturbed = finite_or_inf(judge.loss(torch.zeros_like(weights).unsqueeze(1)).detach())
+    if config.method == "worst_case":
+        starts = moved.starts(_count(config, sample))
+        limits = None if sample is None else sample.limits
+        worst = Search(radii, (few, few, more), judge, config.ascent_steps, limits).worst(starts)
     else:
-        draws = _random(moves, weights, config.repeats, Stream(config.seed, "perturbation draws"))
+        draws = _random(judge.ball, weights, config.repeats, Stream(config.seed, "perturbation draws"))
         if config.method == "random_push":
             draws = _pushed(ensemble, draws)
-        worst, _ = ascent.climb(draws, torch.arange(config.repeats).expand(len(radii), -1), 0)
+        worst = torch.stack([_largest(judge, draws, radius) for radius in radii], 1)
     return torch.cat([unperturbed, worst], 1).cummax(1).values
 
 
-def _worst(ascent: Ascent, starts: Tensor, steps: int) -> Tensor:
-    """``[P, R]``: half of the steps from the starts, the others from the best of each radius and of its neighbours."""
-    count = len(ascent.radii)
-    first, shifts = ascent.climb(starts, torch.arange(starts.shape[1]).expand(count, -1), steps // 2)
-    # the worst shift of one radius is a good start at the next one, and where a start got stuck, a neighbour's may not
-    neighbours = (torch.arange(count).unsqueeze(1) + torch.tensor([0, -1, 1])) % count
-    second, _ = ascent.climb(ascent.ball.sphere(shifts), neighbours, steps - steps // 2)
-    return torch.maximum(first, second)
+def stronger_error(
+    ensemble: Ensemble,
+    task_loss: TaskLoss[Data],
+    data: Data,
+    weights: Tensor,
+    targets: Tensor,
+    ball: str,
+    config: PerturbationConfig,
+    found: Tensor,
+    limits: Tensor,
+    sample: Sample[Data] | None = None,
+) -> Tensor:
+    """What a search of several times the effort finds at the radii that decide, to tell how much the usual one misses.
+
+    It climbs from ``STRONGER`` times the random starts, and from as many random signs, for as many times the steps (of
+    the study, or of the default effort where that is more), at the first radius beyond the smallest limit and the first
+    one beyond the largest.
+
+    Args:
+        ensemble, task_loss, data, weights, targets, ball, config, sample: as of ``perturbation_error``.
+        found: ``[P, R + 1]``, what the usual search has found.
+        limits: ``[P, 2]``, the smallest and the largest error at whose crossing a radius is read.
+
+    Returns:
+        ``[P, R + 1]``: nan where it did not search, otherwise at least what the usual search has found.
+    """
+    moved = _Moved.of(ensemble, task_loss, weights, targets, ball, config)
+    judge, few, more = moved.ascents(data, sample)
+    beyond = (found.unsqueeze(-1) <= limits.unsqueeze(1)).sum(1).clamp(1, found.shape[1] - 1)  # [P, 2]
+    grid = radius_grid(config.radii).to(weights)
+    usual = PerturbationConfig()  # a study with little effort is measured by a search that does not have as little
+    effort = replace(config, starts=max(usual.starts, config.starts))
+    starts = moved.starts(STRONGER * _count(effort, sample), signs=True)
+    steps, count = STRONGER * max(usual.ascent_steps, config.ascent_steps), starts.shape[1]
+    radii = grid[beyond - 1].repeat_interleave(count, 1)
+    values, reached = few.climb(starts.repeat(1, 2, 1) * radii.unsqueeze(-1), radii, steps)
+    best = values.unflatten(1, (2, count)).topk(min(FINALISTS, count), 2).indices
+    best = (best + count * torch.arange(2, device=best.device).unsqueeze(-1)).flatten(1)
+    radii = radii.gather(1, best)
+    last = reached.gather(1, best.unsqueeze(-1).expand(-1, -1, reached.shape[-1]))
+    if more is not few:
+        _, last = more.climb(last, radii, usual.ascent_steps, NEAR_STEP)
+    worst = torch.maximum(judge.climb(last, radii, 0)[0], judge.climb(-last, radii, 0)[0])
+    worst = worst.unflatten(1, (2, -1)).amax(2)
+    result = torch.full_like(found, torch.nan)
+    worst = torch.maximum(worst, found.gather(1, beyond))
+    # where one radius is beyond both limits, both have the larger
+    worst = torch.where(beyond[:, :1] == beyond[:, 1:], worst.amax(1, keepdim=True), worst)
+    return result.scatter(1, beyond, worst)
+
+
+def _count(config: PerturbationConfig, sample: Sample[Data] | None) -> int:
+    """Random starts."""
+    return config.starts * (CLOSED if sample is None else 1)
+
+
+@dataclass(frozen=True)
+class _Moved(Generic[Data]):
+    """The models whose weights move: a loss of shifts on some data, and where the search for the worst one begins."""
+
+    ensemble: Ensemble
+    task_loss: TaskLoss[Data]
+    weights: Tensor
+    targets: Tensor
+    name: str
+    config: PerturbationConfig
+    budget: int | None
+
+    @staticmethod
+    def of(
+        ensemble: Ensemble,
+        task_loss: TaskLoss[Data],
+        weights: Tensor,
+        targets: Tensor,
+        ball: str,
+        config: PerturbationConfig,
+        budget: int | None = None,
+    ) -> _Moved[Data]:
+        """In the balanced gauge, where that is asked for."""
+        linear = as_linear(ensemble.model)
+        if ball != RECURRENT and config.balance and linear is not None:
+            weights = ensemble.layout.flat(linear.balanced(ensemble.layout.named(weights)))
+        return _Moved(ensemble, task_loss, weights, targets, ball, config, budget)
+
+    def ascents(self, data: Data, sample: Sample[Data] | None) -> tuple[Ascent, Ascent, Ascent]:
+        """On all data, on few and on more of them."""
+        part = Sample(data, data, None) if sample is None else sample
+        size = self._size(part.more)  # a loss over sequences takes them chunk by chunk: all need no more memory
+        judge, more = self._ascent(data, size), self._ascent(part.more, size)
+        return judge, more if part.few is part.more else self._ascent(part.few, self._size(part.few)), more
+
+    def _loss(self, data: Data, rows: Ensemble, live: Tensor) -> Loss:
+        def loss(shift_PKS: Tensor) -> Tensor:
+            shifted = rows.layout.named(self.weights.unsqueeze(1) + shift_PKS)
+            return self.task_loss.loss(rows.model, shifted, data, self.targets.unsqueeze(1), live)
+
+        return loss
+
+    def _size(self, data: Data) -> int:
+        # a slice must not depend on the number of real rows, so it is measured as if all were real; no row is live in
+        # the measurement, because kernels take the same memory for rows that they skip, and no time
+        full = replace(self.ensemble, real=torch.ones_like(self.ensemble.real))
+        loss = self._loss(data, full, torch.zeros_like(self.ensemble.real))
+        steps = self.config.ascent_steps if self.config.method == "worst_case" else 0
+        any_radius = self.weights.new_tensor([self.config.radii.from_])
+        work = first_steps(loss, Ball(full, self.name, self.config.norm), self.weights, any_radius, steps)
+        return slice_size(work, self.weights.device, self.budget)
+
+    def _ascent(self, data: Data, size: int) -> Ascent:
+        ball = Ball(self.ensemble, self.name, self.config.norm)
+        return Ascent(self._loss(data, self.ensemble, self.ensemble.real), ball, size)
+
+    def starts(self, count: int, signs: bool = False) -> Tensor:
+        """Starts that theory predicts to be bad, then random ones: ``[P, C, S]``.
+
+        All raw rates move up, or down (towards slower or faster modes, depending on the parameterization), and
+        recurrent matrices by plus or minus the identity. Where encoder and readout move, too, they grow or shrink along
+        their own direction.
+
+        Args:
+            count: of the random ones.
+            signs: as many random signs more.
+        """
+        ensemble, weights, ball = self.ensemble, self.weights, Ball(self.ensemble, self.name, self.config.norm)
+        ones = _towards_slower(ensemble, weights)
+        pushes = [ones, -ones]
+        if self.name != RECURRENT:
+            amplitudes = ensemble.select(Part.ENCODER, Part.READOUT)
+            own = torch.where(amplitudes, weights, 0.0)
+            pushes = [ones + own, own - ones, ones - own, -ones - own]
+        stream = Stream(self.config.seed, "perturbation starts")
+        draws = [_random(ball, weights, (1 + signs) * count, stream)]
+        if signs:
+            draws = [draws[0][:, :count], ball.sphere(draws[0][:, count:].sign())]
+        return torch.cat([ball.sphere(torch.stack(pushes, 1)), *draws], 1)
+
+
+def _largest(judge: Ascent, draws: Tensor, radius: Tensor) -> Tensor:
+    """The largest loss of draws ``[P, C, S]`` on the sphere of a radius, ``[P]``."""
+    values, _ = judge.climb(draws * radius, radius.expand(draws.shape[:2]), 0)
+    return values.amax(1)
 
 
 def _random(ball: Ball, weights: Tensor, count: int, stream: Stream) -> Tensor:
@@ -115,23 +257,6 @@ def _pushed(ensemble: Ensemble, draws: Tensor) -> Tensor:
         if segment.role.rate:
             pushed[..., segment.start : segment.stop] = -1.0
     return torch.where(ensemble.exists.unsqueeze(1), pushed, 0.0)
-
-
-def _starts(ball: Ball, name: str, ensemble: Ensemble, weights: Tensor, config: PerturbationConfig) -> Tensor:
-    """Starts that theory predicts to be bad, then random ones: ``[P, K, S]``.
-
-    All raw rates move up, or down (towards slower or faster modes, depending on the parameterization), and recurrent
-    matrices by plus or minus the identity. Where encoder and readout move, too, they grow or shrink along their own
-    direction.
-    """
-    ones = _towards_slower(ensemble, weights)
-    pushes = [ones, -ones]
-    if name != RECURRENT:
-        amplitudes = ensemble.select(Part.ENCODER, Part.READOUT)
-        own = torch.where(amplitudes, weights, 0.0)
-        pushes = [ones + own, own - ones, ones - own, -ones - own]
-    random = _random(ball, weights, config.starts, Stream(config.seed, "perturbation starts"))
-    return torch.cat([ball.sphere(torch.stack(pushes, 1)), random], 1)
 
 
 def _towards_slower(ensemble: Ensemble, weights: Tensor) -> Tensor:

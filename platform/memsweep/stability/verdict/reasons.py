@@ -30,8 +30,9 @@ class Evidence:
         verdict, by_threshold, growth, limited, nonlinear, time_scale: as in ``rule.judge`` and ``Judgement``.
         widths: valid at the longest horizon.
         horizons: valid at the width of the horizon slope.
-        top_width, top_horizon: the largest that were trained.
-        seeds: that were trained.
+        trained_widths: how many were trained.
+        top_horizon: the longest that was trained.
+        seeds: how many were trained.
         complete_seeds: valid in every cell that enters.
     """
 
@@ -42,7 +43,7 @@ class Evidence:
     nonlinear: bool
     widths: tuple[int, ...]
     horizons: tuple[int, ...]
-    top_width: int
+    trained_widths: int
     top_horizon: int
     time_scale: float | None
     seeds: int
@@ -85,8 +86,12 @@ def advice(evidence: Evidence) -> tuple[str, ...]:
         return ()
     found = [f"task.horizon={_longer(evidence)}"] if _horizon_undecided(evidence) else []
     seeds = _seeds(evidence)
-    if evidence.complete_seeds < SMALLEST_SEEDS:
-        found = [f"training.seeds={max(SMALLEST_SEEDS, evidence.seeds + SMALLEST_SEEDS - evidence.complete_seeds)}"]
+    if evidence.trained_widths < SMALLEST_GRID:
+        return ()  # no horizon and no seed gives a slope in width
+    if evidence.seeds < SMALLEST_SEEDS:
+        found = [f"training.seeds={SMALLEST_SEEDS}"]
+    elif evidence.complete_seeds < SMALLEST_SEEDS:
+        found = []  # what the models lack is the fit, not their number
     elif seeds and not evidence.too_short:
         found.append(f"training.seeds={seeds}")
     return tuple(found)

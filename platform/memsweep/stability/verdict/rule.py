@@ -71,7 +71,7 @@ def judge(
         nonlinear=nonlinear,
         widths=at_top.values,
         horizons=along.values,
-        top_width=int(radii["width"].max()),
+        trained_widths=int(radii["width"].nunique()),
         top_horizon=top_horizon,
         time_scale=time_scale,
         seeds=int(radii["seed"].nunique()),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,7 @@ import pandas as pd
 from memsweep.config.schema.search import GRID
 from memsweep.report.analysis.learning_rates import RATE
 from memsweep.report.analysis.search.winners import Winner, finished, tables_of, winners_of
-from memsweep.report.naming.cells import ALL_CELLS, Cells
+from memsweep.report.naming.cells import Cells
 from memsweep.report.naming.conditions import OF_A_SEARCH
 from memsweep.report.read.study import Study
 from memsweep.search.history import SearchHistory
@@ -41,22 +40,10 @@ class Searched:
         """Names of the objectives."""
         return self.history.objective
 
-    @cached_property
-    def shared(self) -> bool:
-        """Whether one search has all cells, so that a suggestion counts by their mean."""
-        searches: dict[int, set[int]] = {}
-        for member in self.history.suggestions:
-            searches.setdefault(member.search, set()).update(row.cell for row in member.trials)
-        return any(len(cells) > 1 for cells in searches.values())
-
     def of_cell(self, cell: int) -> list[SuggestionRecord]:
         """The members that trained in a cell, in the order in which they were suggested."""
-        members = (member for member in self.history.suggestions if any(row.cell == cell for row in member.trials))
+        members = (member for member in self.history.suggestions if member.cell == cell and member.trials)
         return sorted(members, key=lambda member: member.suggestion.number)
-
-    def pictures(self) -> dict[str, tuple[int, ...]]:
-        """Name of each picture of suggestions -> the cells whose suggestions it shows; one where they have the same."""
-        return {ALL_CELLS: (0,)} if self.shared else self.cells.pictures()
 
     def winner(self, cell: int) -> Winner | None:
         """The best of a cell; None before any suggestion has finished."""
@@ -103,7 +90,7 @@ def scan_of(study: Study, searched: Searched) -> Study | None:
     """The study of all trials of a grid search over the learning rate alone; None for any other search."""
     if searched.history.algorithm != GRID or set(searched.history.space) != {RATE}:
         return None
-    rows = [row.identity for member in searched.history.suggestions for row in member.trials if not row.rank]
+    rows = [row.identity for member in searched.history.suggestions for row in member.trials]
     kept = [identity for identity in study.records if identity in {*rows}]
     records = {identity: study.records[identity] for identity in kept}
     return replace(study, records=records, tables=tables_of(study, kept))

@@ -11,9 +11,9 @@ import pandas as pd
 from memsweep.errors import MemsweepError, StoreError
 from memsweep.report.read.study import Study
 from memsweep.search.history import SearchHistory
-from memsweep.search.suggestions import SearchTrial, SuggestionRecord, SuggestionState
+from memsweep.search.suggestions import SuggestionRecord, SuggestionState
 from memsweep.search.winners import best
-from memsweep.stability.comparison.metrics import median, per_seed
+from memsweep.stability.comparison.metrics import per_seed
 from memsweep.stability.comparison.selection_bias import Gap, optimism
 
 
@@ -59,15 +59,14 @@ class Winner:
 def winners_of(study: Study, history: SearchHistory) -> tuple[Winner, ...]:
     """The winners of each cell by rank; while none were chosen yet, the best so far."""
     places = [(cell, rank, member) for cell in range(len(history.cells)) for rank, member in _best(history, cell)]
-    chosen = {row.identity for cell, _, member in places if (row := last_row(member, cell))}
+    chosen = {last_row(member) for _, _, member in places}
     metrics = _Metrics(study, {*chosen, *history.confirmed.values()})
     return tuple(_winner(metrics, history, *place) for place in places)
 
 
-def last_row(member: SuggestionRecord, cell: int) -> SearchTrial | None:
-    """The row in which a member ended in a cell, in the search."""
-    rows = [row for row in member.trials if row.cell == cell and not row.rank]
-    return rows[-1] if rows else None
+def last_row(member: SuggestionRecord) -> str:
+    """Identity of the row in which a member ended, in the search; empty where it was no valid trial."""
+    return member.trials[-1].identity if member.trials else ""
 
 
 def tables_of(study: Study, identities: Collection[str]) -> dict[str, pd.DataFrame]:
@@ -87,7 +86,7 @@ def finished(members: Sequence[SuggestionRecord]) -> dict[int, SuggestionRecord]
 
 def _best(history: SearchHistory, cell: int) -> list[tuple[int, SuggestionRecord]]:
     """(rank, member): those that were chosen; where nobody was yet, the best of those that came to their end."""
-    here = [member for member in history.suggestions if last_row(member, cell) is not None]
+    here = [member for member in history.suggestions if member.cell == cell and member.trials]
     ranked = sorted((member.rank, member.suggestion.number, member) for member in here if member.rank > 0)
     if ranked:
         return [(rank, member) for rank, _, member in ranked]
@@ -97,14 +96,10 @@ def _best(history: SearchHistory, cell: int) -> list[tuple[int, SuggestionRecord
 
 
 def _winner(metrics: _Metrics, history: SearchHistory, cell: int, rank: int, member: SuggestionRecord) -> Winner:
-    row = last_row(member, cell)
-    chosen = row.identity if row is not None else ""
-    confirmed = history.confirmed.get((cell, rank), "")
-    shared = len({row.cell for row in member.trials}) > 1
+    chosen, confirmed = last_row(member), history.confirmed.get((cell, rank), "")
     worth = []
     for index, (name, mode) in enumerate(zip(history.objective, history.modes, strict=True)):
-        reported = member.values[index] if member.values is not None else math.nan
-        seen = metrics.median(chosen, name) if shared else reported
+        seen = member.values[index] if member.values is not None else math.nan
         fresh = metrics.seeds(confirmed, name)
         worth.append(Worth(name, optimism([seen], fresh, mode), len(metrics.seeds(chosen, name)), len(fresh)))
     return Winner(cell, rank, member, chosen, confirmed if metrics.has(confirmed) else "", tuple(worth))
@@ -124,14 +119,6 @@ class _Metrics:
     def has(self, identity: str) -> bool:
         """Whether a row has a result."""
         return identity in self._records
-
-    def median(self, identity: str, name: str) -> float:
-        """Over the seeds of a row; nan where it is not known."""
-        try:
-            tables = self._of(identity)
-            return median(name, self._records[identity].get("summary") or {}, tables)
-        except MemsweepError:
-            return math.nan
 
     def seeds(self, identity: str, name: str) -> list[float]:
         """One value per seed of a row; none where it is not known."""
