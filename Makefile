@@ -25,7 +25,10 @@ TORCH ?= $(or $(shell sed -nE 's/.* TORCH=([a-z]+) .*/\1/p' $(VENV)/.memsweep 2>
 # The environment is up to date when its stamp names this checkout, this choice of torch and these requirements.
 STAMP := $(VENV)/.memsweep
 PLACE := $(CURDIR) TORCH=$(TORCH)
-WANT  := $(PLACE) $(shell cat pyproject.toml constraints.txt | sha256sum | cut -c1-16)
+WANT  := $(PLACE) $(shell cat pyproject.toml constraints.txt requirements.lock | sha256sum | cut -c1-16)
+
+# Whether requirements.lock knows the files that this Python installs.
+LOCKED := $(PY) -c 'import platform, sys; sys.exit((sys.version_info[:2], platform.libc_ver()[0]) != ((3, 11), "glibc"))'
 
 # The tests in two processes, a file at a time in each (JOBS=0: in this one, for --pdb). Another machine's Python may lack
 # the plugin that does it.
@@ -80,7 +83,16 @@ env: ## make or refresh .venv (TORCH=system: use the torch that is installed, ad
 	  [ -x $(PY) ] || { echo "env: making $(VENV) with $$($(PYTHON) -V)"; \
 	    $(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing or broken. On Debian or Ubuntu: apt-get install python3-venv" >&2; rm -rf $(VENV); exit 2; }; }; \
 	  echo "env: installing the packages that constraints.txt pins (about 2 GB; a few minutes the first time)"; \
-	  $(PIP) install -c constraints.txt pip setuptools; \
+	  if $(LOCKED); then \
+	    $(PY) docker/requirements.py list pip > $(VENV)/pip.txt; \
+	    $(PIP) install --require-hashes --no-deps -r $(VENV)/pip.txt; \
+	    $(PIP) install --no-deps -c constraints.txt --report $(VENV)/torch.json torch; \
+	    $(PY) docker/requirements.py check-files requirements.lock $(VENV)/torch.json; \
+	    $(PIP) install --require-hashes --no-deps --no-build-isolation -r requirements.lock; \
+	  else \
+	    echo "env: requirements.lock holds the hashes of Python 3.11 on Linux; this Python gets the same versions, unchecked"; \
+	    $(PIP) install -c constraints.txt pip setuptools; \
+	  fi; \
 	  $(PIP) install -c constraints.txt torch; \
 	  $(PIP) install -c constraints.txt --no-build-isolation -e '.[cluster,dev]'; \
 	fi; \
@@ -163,6 +175,7 @@ cluster-down: ## stop the cluster; its volumes (results, MLflow's database) stay
 
 # System packages that the tests need, each with a program that shows whether it is installed.
 CI_PACKAGES := chromium=chromium,fonts-dejavu-core c++=g++ ip=iproute2 unshare=util-linux
+CI_PACKAGES += munged=munge slurmctld=slurmctld slurmd=slurmd
 CI_PACKAGES += $(if $(RIG),dockerd=docker.io iptables=iptables mmdebstrap=mmdebstrap)
 
 ci-deps: ## install system packages for the tests, on Debian or Ubuntu (as root): a browser, a compiler, servers

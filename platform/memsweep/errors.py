@@ -52,6 +52,12 @@ class BrokenChainError(MemsweepError):
     """A chained trial cannot take its value, because the trial before it in the chain has no usable result."""
 
 
+class ModuleError(MemsweepError):
+    """A user's torch module that cannot be imported, built or run; the message says what to change."""
+
+    exit_code = 2
+
+
 class RegistryError(MemsweepError):
     """A task, model or parameterization that was registered wrongly; the fault of its author."""
 
@@ -70,3 +76,9 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 def one_of(known: Iterable[str]) -> str:
     """The allowed names as one phrase, sorted: ``direct, exp, softplus``."""
     return ", ".join(sorted(known)) or "(none)"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first names as one phrase: ``a, b, c and 4 more``."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

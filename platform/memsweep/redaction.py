@@ -1,7 +1,7 @@
 """What must not be written down: the values of secret variables, and the credentials in addresses.
 
 The path of a web address may hold a token (``https://host/api/TOKEN``), and nothing tells it from a harmless path. So
-no path of a web address that comes from a setting is shown.
+no path of a web address that comes from a setting is shown, but for one that is too short for a token (``/mlflow``).
 
 Errors of libraries and of tasks may quote either. What they say goes into records, reports and MLflow, which many
 read; so it passes here first.
@@ -59,12 +59,13 @@ def without_secrets(text: str) -> str:
 
 
 def redacted(uri: str) -> str:
-    """An address without user name, password and query, for messages; a web address also without its path."""
+    """An address without user name, password and query, for messages; a web address also without a long path."""
     whole = uri if "://" in uri else f"://{uri}"
     shown = _CREDENTIALS.sub("", whole, count=1).partition("?")[0].removeprefix("://")
     scheme, _, rest = shown.partition("://")
     host, _, path = rest.partition("/")
-    return f"{scheme}://{host}/{REMOVED}" if path and scheme.lower() in _WEB else shown
+    secret = scheme.lower() in _WEB and len(path.strip("/")) >= _SHORTEST
+    return f"{scheme}://{host}/{REMOVED}" if secret else shown
 
 
 def _web_paths(environment: Mapping[str, str]) -> list[str]:

@@ -43,6 +43,7 @@ _MAY_LACK_FIELDS = (PARAMETERIZATION, RULE)
 
 _log = logging.getLogger(__name__)
 _parts: dict[str, dict[str, type]] = {kind: {} for kind in KINDS}
+_folders: list[Path] = []
 _Part = TypeVar("_Part", bound=type)
 
 
@@ -106,6 +107,13 @@ def _problem(kind: str, part: Any) -> str | None:
     module, base_name = _BASES[kind]
     base = getattr(importlib.import_module(module), base_name)
     if not isinstance(part, type) or not issubclass(part, base):
+        if kind == MODEL and callable(getattr(part, "forward", None)):  # an nn.Module, without an import of torch
+            factory = f"{Path(inspect.getfile(part)).stem}:{part.__name__}"
+            return (
+                f"is not a subclass of {base_name}. A plain torch module needs no registration: write in the study "
+                f"'model: {{name: module, factory: \"{factory}\", width: 16}}' (see docs/your_model.md). For a faster "
+                f"model of its own kind subclass {module}.{base_name}."
+            )
         return (
             f"is not a subclass of {base_name}: write 'class {getattr(part, '__name__', part)}({base_name})', with "
             f"'from {module} import {base_name}'."
@@ -150,8 +158,13 @@ def source_file(part: type) -> Path:
     return Path(inspect.getfile(part)).resolve()
 
 
+def folders() -> list[Path]:
+    """The folders in which a study's own Python files are looked for: of the latest workspace, and of its studies."""
+    return list(_folders)
+
+
 def discover(workspace: Path | None = None) -> list[str]:
-    """Import everything that registers parts; safe to call again.
+    """Import everything that registers parts; safe to call again. The workspace decides ``folders``.
 
     Args:
         workspace: folder whose ``tasks/*.py`` are imported (None: engine and plugins only).
@@ -163,7 +176,9 @@ def discover(workspace: Path | None = None) -> list[str]:
         _import_all(package)
     broken = []
     if workspace is not None:
-        for path in sorted((Path(workspace).resolve() / "tasks").glob("[!_]*.py")):
+        root = Path(workspace).resolve()
+        _folders[:] = [root, root / "search_spaces"]
+        for path in sorted((root / "tasks").glob("[!_]*.py")):
             broken += _attempt(f"task file {path}", partial(_import_file, path))
     for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
         owner = point.dist.name if point.dist else point.value

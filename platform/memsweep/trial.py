@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -20,12 +20,16 @@ from memsweep.data.api import Task
 from memsweep.learning.ensemble import flat_layout
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
+from memsweep.learning.loss.base import TaskLoss
 from memsweep.learning.loss.batch_sharding import BatchSharding
 from memsweep.learning.loss.carried import task_loss_for
 from memsweep.learning.parallel.process_group import ProcessGroup
 from memsweep.learning.parallel.replica_shards import restrict, shard_replicas
 from memsweep.learning.state.checkpoint import Checkpoint, ProcessGroupSlot, Slot
+from memsweep.learning.state.trained import Trained, TrainedEnsemble, restored, trained_ensemble
 from memsweep.learning.state.warm_start import WarmStart
+from memsweep.learning.state.weights_file import WeightsFileError, read_weights
+from memsweep.learning.training.learner import Learner
 from memsweep.models.base import LayerModel, Model, Signature
 from memsweep.recurrence.freed_memory import give_back_freed_memory, keep_freed_memory
 from memsweep.stability.measure import Measurement, measure
@@ -81,6 +85,8 @@ class RunOptions:
         start_states: for each trial, where the state of a shorter training with the same settings may lie. The
             training starts there if every trial has one of the same step. One worker only.
         end_states: for each trial, where its state at the end goes, or None. One worker only.
+        trained: for each trial, seed -> what training made of it: the trials are measured then, and not trained. Empty:
+            they are trained.
         progress: called with the fraction done, 0 ... 1.
         padded: run at the padded shapes that all packs have, so that other packs may hold the same trials. False:
             exactly these replicas without dummies, for chained trials.
@@ -93,6 +99,7 @@ class RunOptions:
     checkpoint: Slot | None = None
     start_states: Sequence[Slot | None] = ()
     end_states: Sequence[Slot | None] = ()
+    trained: Sequence[Mapping[int, Trained]] = ()
     progress: Callable[[float], None] | None = None
     padded: bool = True
     device: str = "cpu"
@@ -115,6 +122,21 @@ class ReplicaMeasurement:
     position: tuple[int, int]
     trial: int
     measurement: Measurement
+
+
+@dataclass(frozen=True)
+class TrainedPack:
+    """One worker's trained replicas of a pack.
+
+    Attributes:
+        tasks: of the trials, in order.
+        loss: on which they were trained.
+        ensembles: index of each ensemble in the pack, the rows of it that are this worker's, and the ensemble.
+    """
+
+    tasks: list[Task]
+    loss: TaskLoss[Any]
+    ensembles: list[tuple[int, range, TrainedEnsemble]]
 
 
 def program(config: TrialConfig) -> str:
@@ -191,6 +213,26 @@ def run_replicas(configs: Sequence[TrialConfig], options: RunOptions = DEFAULT) 
         configs: trials with equal ``program``.
         options: where and how they run, and which of the workers this is.
     """
+    first, progress = configs[0], options.progress
+    trained = train_replicas(configs, options)
+    measurements: list[ReplicaMeasurement] = []
+    with _default_device(options.device):
+        closed = first.has_closed_form
+        with options.phase("data"):
+            # a linear stack that learns by a rule trains on sequences, and its errors are expectations all the same
+            same = closed == first.trains_in_closed_form
+            loss = trained.loss if same else task_loss_for(trained.tasks, closed, getattr(torch, first.training.dtype))
+        with options.phase("perturbation"):
+            for done, (index, rows, ensemble) in enumerate(trained.ensembles, 1):
+                measured = measure(ensemble, loss, first)
+                measurements += [ReplicaMeasurement((index, row), *measured[row]) for row in rows]
+                if progress:
+                    progress(TRAINING_SHARE + (1.0 - TRAINING_SHARE) * done / len(trained.ensembles))
+    return measurements
+
+
+def train_replicas(configs: Sequence[TrialConfig], options: RunOptions = DEFAULT) -> TrainedPack:
+    """Train one worker's replicas of a pack; with one worker, all of them. Arguments as of ``run_replicas``."""
     _check(configs, options)
     first, worker, phase, progress = configs[0], options.worker, options.phase, options.progress
     keep_freed_memory()
@@ -202,36 +244,31 @@ def run_replicas(configs: Sequence[TrialConfig], options: RunOptions = DEFAULT) 
         own = shard_replicas(sizes, worker.workers, skips_dummies)[worker.rank]
     with _default_device(options.device):
         with phase("data"):
-            dtype = getattr(torch, first.training.dtype)
-            measured_loss = task_loss_for(tasks, first.has_closed_form, dtype)
-            # a linear stack that learns by a rule trains on sequences, and its errors are expectations all the same
-            closed = first.trains_in_closed_form
-            training_loss = measured_loss if closed == first.has_closed_form else task_loss_for(tasks, closed, dtype)
+            loss = task_loss_for(tasks, first.trains_in_closed_form, getattr(torch, first.training.dtype))
         if worker.group is None:
             ensembles = [restrict(ensembles[index], rows) for index, rows in own]
         with phase("training"):
-            learners = train(
-                [ensemble.to(options.device) for ensemble in ensembles],
-                training_loss,
-                first.training,
-                sharding=BatchSharding(options.shards, worker.group),
-                checkpoint=_checkpoint(configs, options),
-                warm_start=_warm_start(configs, options),
-                progress=progress and (lambda done: progress(TRAINING_SHARE * done)),
-            )
+            ensembles = [ensemble.to(options.device) for ensemble in ensembles]
+            if options.trained:
+                learners = [Learner.start(ensemble, loss, first.training) for ensemble in ensembles]
+                trained = [restored(learner, options.trained) for learner in learners]
+            else:
+                learners = train(
+                    ensembles,
+                    loss,
+                    first.training,
+                    sharding=BatchSharding(options.shards, worker.group),
+                    checkpoint=_checkpoint(configs, options),
+                    warm_start=_warm_start(configs, options),
+                    progress=progress and (lambda done: progress(TRAINING_SHARE * done)),
+                )
+                trained = [trained_ensemble(learner, first.training) for learner in learners]
         if worker.group is not None:  # all workers have trained all replicas, and each measures its own
-            learners = [
-                dataclasses.replace(learners[index], ensemble=restrict(learners[index].ensemble, rows))
+            trained = [
+                dataclasses.replace(trained[index], ensemble=restrict(trained[index].ensemble, rows))
                 for index, rows in own
             ]
-        measurements: list[ReplicaMeasurement] = []
-        with phase("perturbation"):
-            for done, ((index, rows), learner) in enumerate(zip(own, learners, strict=True), 1):
-                measured = measure(learner, measured_loss, first)
-                measurements += [ReplicaMeasurement((index, row), *measured[row]) for row in rows]
-                if progress:
-                    progress(TRAINING_SHARE + (1.0 - TRAINING_SHARE) * done / len(learners))
-    return measurements
+    return TrainedPack(tasks, loss, [(index, rows, each) for (index, rows), each in zip(own, trained, strict=True)])
 
 
 def _check(configs: Sequence[TrialConfig], options: RunOptions) -> None:
@@ -288,6 +325,18 @@ def _default_device(device: str) -> AbstractContextManager[Any]:
     return nullcontext() if device == "cpu" else torch.device(device)
 
 
+def check_weights(config: TrialConfig) -> None:
+    """Refuse a trial whose file of initial weights (``training.weights``) does not fit its model.
+
+    Raises:
+        WeightsFileError: it cannot be read, or holds other weights; the message says which.
+    """
+    try:
+        _tasks_and_ensembles([config], padded=packs(config))
+    except ValueError as error:
+        raise WeightsFileError(f"{config.training.weights}: {error}. Give the sizes of the stored model.") from error
+
+
 def _tasks_and_ensembles(configs: Sequence[TrialConfig], *, padded: bool) -> tuple[list[Task], list[Ensemble]]:
     """The tasks of the trials, and all replicas at their shapes, on the processor."""
     first = configs[0]
@@ -300,7 +349,11 @@ def _tasks_and_ensembles(configs: Sequence[TrialConfig], *, padded: bool) -> tup
     ]
     signature = Signature(tasks[0].inputs, tasks[0].outputs, tasks[0].horizon)
     slots = _slots(first, tasks[0]) if padded else None
-    return tasks, build(_model_class(first), replicas, signature, dtype, slots)
+    ensembles = build(_model_class(first), replicas, signature, dtype, slots)
+    if (file := first.training.weights_file) is not None:
+        state = read_weights(file)
+        ensembles = [ensemble.starting_from(state) for ensemble in ensembles]
+    return tasks, ensembles
 
 
 def _task(config: TrialConfig) -> Task:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -57,7 +58,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[argparse.Namespace]:
         arrived.append(args)
         return 0
 
-    for name in STUDY_VERBS:
+    for name in (*STUDY_VERBS, "audit"):
         monkeypatch.setattr(commands, name, take)
     return arrived
 
@@ -73,14 +74,18 @@ def test_help_teaches_with_examples(words: tuple[str, ...], capsys: pytest.Captu
     assert all(len(line) <= 120 for line in text.splitlines())
 
 
-def test_the_examples_of_help_can_be_typed(asked: list[argparse.Namespace], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_of_help_can_be_typed(
+    asked: list[argparse.Namespace], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    shutil.copy(ROOT / "tests/support/nets/min_gru.py", tmp_path / "my_nets.py")
     for name, text in COMMANDS.items():
         examples = text.examples.partition("overrides (")[0].splitlines()[1:]
         for line in filter(None, map(str.strip, examples)):
             program, *words = shlex.split(line)
             assert (program, words[0]) == ("memsweep", name)
-            assert main([*words, "--workspace", str(ROOT)]) == 0, line
-    assert {args.command for args in asked} == set(STUDY_VERBS)
+            folder = tmp_path if "my_nets:MinGRU" in words else ROOT
+            assert main([*words, "--workspace", str(folder)]) == 0, line
+    assert {args.command for args in asked} == {*STUDY_VERBS, "audit"}
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -236,6 +241,7 @@ def test_describe_suggests(workspace: Path, capsys: pytest.CaptureFixture[str]) 
     assert "studies: small" in told
 
 
+@pytest.mark.more
 def test_a_reader_that_leaves_is_no_error(workspace: Path) -> None:
     command = f"set -o pipefail; {sys.executable} -m memsweep list studies --workspace {ROOT} | true"
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=600)
@@ -243,6 +249,7 @@ def test_a_reader_that_leaves_is_no_error(workspace: Path) -> None:
     assert ended.stderr == ""
 
 
+@pytest.mark.more
 def test_the_module_and_the_script_are_the_same_command(workspace: Path) -> None:
     ended = _run("list", "studies", cwd=workspace)
     assert (ended.returncode, ended.stdout) == (0, "small  A small study of two rows\n")

@@ -34,7 +34,7 @@ grid:
 """
 VERDICT_COLUMNS = (
     "task,task.kernel,model,model.parameterization,ball,verdict,slope_horizon,slope_horizon_low,slope_horizon_high,"
-    "slope_width,slope_width_low,slope_width_high,threshold,deciding,reasons"
+    "slope_width,slope_width_low,slope_width_high,threshold,deciding,found_share,reasons"
 )
 TABLES = ("curves", "replicas", "memory", "history", "alignment")
 
@@ -85,7 +85,7 @@ def test_the_files_that_others_rely_on(on_ray: tuple[Path, CompletedProcess[str]
         "mlartifacts",
     }
     visible = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
-    assert visible == {"records", *TABLES, "plan.json", "plan.copy.json", "journal", "lease", "report"}
+    assert visible == {"records", *TABLES, "weights", "plan.json", "plan.copy.json", "journal", "lease", "report"}
     assert [path for path in folder.rglob("*") if path.is_file() and ".partial" in path.parts] == []
     report = folder / "report"
     assert {path.name for path in report.iterdir()} == {
@@ -177,6 +177,7 @@ def test_the_same_command_again_trains_nothing(
     assert parents[0].info.status == "FINISHED"
 
 
+@pytest.mark.more
 def test_another_study_shares_its_trials(copied: Path, study_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("name=other", "model.width=2,4", "task.horizon=8", "--inline")
     assert (

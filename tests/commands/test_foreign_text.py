@@ -25,10 +25,11 @@ def test_status_shows_foreign_text_without_its_control_characters(capsys: pytest
     assert all(sign.isprintable() for sign in shown.replace("\n", ""))
 
 
+@pytest.mark.parametrize("words", [(), ("-v",)])
 def test_an_error_shows_foreign_text_without_its_control_characters(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
-    assert main(["status", "\x1b[2Jstudy", "--results", str(tmp_path)]) == 1
+    assert main(["status", "\x1b[2Jstudy", "--results", str(tmp_path), *words]) == 1
     shown = capsys.readouterr().err
     assert "study" in shown
     assert "\x1b" not in shown

@@ -75,7 +75,8 @@ TOKEN_URL = "https://host/api/7f3a9c0d/mlflow/"
 """A token that nothing but its place in the path shows."""
 
 
-def test_no_path_of_a_web_address_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_path_of_a_web_address_is_shown_that_may_hold_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert redacted("https://host/mlflow?a=b") == "https://host/mlflow"
     assert redacted(TOKEN_URL) == redacted(f"{TOKEN_URL}?a=b#c") == "https://host/***"
     quoted = "HTTPSConnectionPool(host='host', port=443): refused with url: /api/7f3a9c0d/mlflow/api/2.0/runs/create"
     assert without_secrets(quoted) == quoted

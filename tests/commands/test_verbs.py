@@ -159,6 +159,7 @@ def test_a_sweep_of_other_rows_cancels_those_that_it_leaves_out(
     assert "2 cancelled" in told
 
 
+@pytest.mark.more
 def test_what_failed_three_times_in_one_way_is_left_alone_until_forced(
     results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -190,6 +191,7 @@ def test_what_failed_three_times_in_one_way_is_left_alone_until_forced(
     assert read_statuses(store.location)[bad].failures == 0
 
 
+@pytest.mark.more
 def test_retry_runs_what_failed_and_nothing_else(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = Store(results / STUDY)
     failed, waiting = sorted(store.identities())[:2]

@@ -152,6 +152,14 @@ def test_every_installed_package_is_pinned() -> None:
     assert not wrong, f"installed at versions that constraints.txt does not pin (make env): {wrong}"
 
 
+def test_the_lock_has_hashes_for_every_pin_and_for_no_other() -> None:
+    pins = re.findall(r"^[\w.-]+==\S+$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    locked = re.findall(r"^([\w.-]+==\S+)(?: \\\n    --hash=sha256:[0-9a-f]{64})+$", lock, flags=re.MULTILINE)
+    assert sorted(locked) == sorted(pins)
+    assert re.findall(r"^## (\w+)$", lock, flags=re.MULTILINE) == ["pip", "torch", "cluster", "dev"]
+
+
 def _closure() -> dict[str, str]:
     """Canonical name -> public version of every distribution that memsweep[dev] pulls in here, itself left out."""
     found: dict[str, str] = {}
@@ -225,13 +233,14 @@ def test_skips_by_itself():
 """
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("required", "browser", "expected", "words"),
     [
-        pytest.param("", "no-such-browser", {"skipped": 3}, "no-such-browser is not on PATH", marks=pytest.mark.more),
-        pytest.param("browser", "no-such-browser", {"error": 3}, "is not on PATH", marks=pytest.mark.more),
+        ("", "no-such-browser", {"skipped": 3}, "no-such-browser is not on PATH"),
+        ("browser", "no-such-browser", {"error": 3}, "is not on PATH"),
         ("browser", "true", {"passed": 2, "failed": 1}, "skipped, but MEMSWEEP_REQUIRE asks for browser"),
-        pytest.param("brwoser", "true", {}, "MEMSWEEP_REQUIRE names brwoser", marks=pytest.mark.more),
+        ("brwoser", "true", {}, "MEMSWEEP_REQUIRE names brwoser"),
     ],
     ids=["missing", "missing-required", "there-required", "misspelt"],
 )

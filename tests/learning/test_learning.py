@@ -34,9 +34,7 @@ def test_streams_never_meet():
 def test_a_replica_trains_to_the_same_bits_in_any_company_and_order(objective):
     training = TrainingConfig(steps=40, batch_size=16, validation_size=64, validate_every=5, objective=objective)
     models = [
-        model_config(name, width=width, normalize=False)
-        for width in (2, 3, 5, 8)
-        for name in ("direct", "exp", "softplus")
+        model_config(name, width=width, normalize=False) for width in (2, 5) for name in ("direct", "exp", "softplus")
     ] * 3
     seeds = list(range(len(models)))
     (ensemble,), task_loss = stacked(models, seeds=seeds)
@@ -55,7 +53,13 @@ def test_training_follows_the_plain_recurrence():
     """Ten steps of the quadratic form against ten steps of autograd through the loop over time."""
     (ensemble,), task_loss = stacked([model_config(width=3)])
     training = TrainingConfig(
-        steps=10, batch_size=8, validation_size=8, validate_every=1, schedule="constant", amplitude_penalty=1e-2
+        steps=10,
+        batch_size=8,
+        validation_size=8,
+        validate_every=1,
+        schedule="constant",
+        amplitude_penalty=1e-2,
+        clip=0.5,
     )
     (fast,) = train([ensemble], task_loss, training)
     model_class, task = type(ensemble.model), task_loss.task

@@ -74,7 +74,7 @@ def nameless_unit() -> type:
         (
             registry.register_model,
             TorchModel,
-            r"\(TorchModel\) is not a subclass of Model: .*from memsweep.models.base",
+            r"\(TorchModel\) is not a subclass of Model.*factory: \"test_registration:TorchModel\".*models.base",
         ),
         (registry.register_task, Empty, r"subclass of Task: .*'from memsweep.data.api import Task'"),
         (registry.register_unit, Empty, r"subclass of Unit: .*memsweep.models.deep.unit import Unit"),

@@ -56,6 +56,7 @@ def python(code: str) -> list[int]:
     return [int(word) for word in done.stdout.split()]
 
 
+@pytest.mark.more
 @glibc
 def test_freed_tensors_stay_with_the_process_until_it_gives_them_back() -> None:
     default, kept, given_back = python(TENSORS)
@@ -63,6 +64,7 @@ def test_freed_tensors_stay_with_the_process_until_it_gives_them_back() -> None:
     assert given_back < 40 * 2**20
 
 
+@pytest.mark.more
 @glibc
 def test_a_pack_does_not_hold_the_memory_of_the_sizes_before_it() -> None:
     first, *later = python(SIZES)

@@ -18,10 +18,17 @@ from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.batch_sharding import ShardedBatch
 from memsweep.learning.loss.carried import task_loss_for
 from memsweep.models.base import Model, Signature
-from paths import ROOT
+from paths import ROOT, TESTS
 
 registry.discover(ROOT)
+NETS = TESTS / "support" / "nets"
 M = TypeVar("M", bound=Model)
+
+
+def usual_model(name: str, **fields: Any) -> Any:
+    """The Config of a registered model with its defaults, and with what it requires."""
+    required = {"module": {"factory": f"{NETS}/min_gru.py:MinGRU"}}.get(name, {})
+    return registry.get(registry.MODEL, name).Config(**required | fields)
 
 
 def task_config(**fields: Any) -> Any:

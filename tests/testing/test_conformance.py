@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from arena_files import write_arena
+from engine import usual_model
 from image_files import write_cifar, write_mnist
 from memsweep import registry
 from memsweep.testing import ModelSuite, TaskSuite, UnitSuite
@@ -33,7 +34,9 @@ def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 for _name in registry.names(registry.TASK):
     globals()[f"TestTask_{_name}"] = type(f"TestTask_{_name}", (TaskSuite,), {"task": _name})
 for _name in registry.names(registry.MODEL):
-    globals()[f"TestModel_{_name}"] = type(f"TestModel_{_name}", (ModelSuite,), {"model": _name})
+    globals()[f"TestModel_{_name}"] = type(
+        f"TestModel_{_name}", (ModelSuite,), {"model": _name, "config": usual_model(_name)}
+    )
 for _name in registry.names(registry.UNIT):
     globals()[f"TestUnit_{_name}"] = type(f"TestUnit_{_name}", (UnitSuite,), {"unit": _name})
 del TaskSuite, ModelSuite, UnitSuite  # pytest would collect the bare suites too

@@ -7,16 +7,19 @@ A change that is meant to move them says why in its commit, after
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from arena_files import write_arena
+from engine import usual_model
 from image_files import write_cifar, write_mnist
 from memsweep import registry
-from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.training import LINEAR_PENALTY, NONLINEAR_PENALTY, TrainingConfig
 from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
 from memsweep.trial import run_trial
 from paths import ROOT
@@ -40,11 +43,17 @@ FEW = {
 def config_of(kind: str, name: str, **wanted: int) -> object:
     """The default Config of a part, made small."""
     config = registry.get(kind, name).Config
+    if kind == registry.MODEL:
+        return usual_model(
+            name, **{field: value for field, value in wanted.items() if field in config.__dataclass_fields__}
+        )
     return config(**{field: value for field, value in wanted.items() if field in config.__dataclass_fields__})
 
 
 def go_together(task: str, model: str) -> bool:
     """Whether there is a trial of the two: a text is for models that carry their states."""
+    if model == "module":  # one task is enough for a module that is not ours
+        return task == "copying_memory"
     if not registry.get(registry.TASK, task).carries_states:
         return model in FEW.get(task, (model,))
     return bool(registry.get(registry.MODEL, model).traits(config_of(registry.MODEL, model, **SMALL)).carries_states)
@@ -60,10 +69,14 @@ PAIRS = [
 
 def losses(task: str, model: str) -> list[list[float]]:
     """Training losses: a row per seed, a column per step."""
+    chosen: Any = config_of(registry.MODEL, model, **SMALL)
+    linear = registry.get(registry.MODEL, model).traits(chosen).linear
+    # with the penalty of a study of stability, which the gradient must have too
+    penalty = LINEAR_PENALTY if linear else NONLINEAR_PENALTY
     trial = TrialConfig(
         task=config_of(registry.TASK, task, **SHORT),
-        model=config_of(registry.MODEL, model, **SMALL),
-        training=TRAINING,
+        model=chosen,
+        training=dataclasses.replace(TRAINING, amplitude_penalty=penalty),
         perturbation=PERTURBATION,
     )
     history = run_trial(trial).tables["history"]

@@ -25,7 +25,7 @@ def assert_same(first, second) -> None:
     ("horizon", "normalize", "dtype", "patience"),
     [
         (20, True, "float64", 2),
-        (50, False, "float32", 0),
+        pytest.param(50, False, "float32", 0, marks=pytest.mark.more),
         pytest.param(20, False, "float64", 0, marks=pytest.mark.more),
         pytest.param(33, False, "float64", 0, marks=pytest.mark.more),
         pytest.param(51, False, "float32", 0, marks=pytest.mark.more),

@@ -24,16 +24,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 some trials failed, 2 a configuration or command line that cannot run, 3 stopped at
         a limit, 130 stopped.
     """
-    args = parse(argv, {"list": _list, "describe": _describe} | dict.fromkeys(STUDY_VERBS, _command))
+    args = parse(argv, {"list": _list, "describe": _describe, "audit": _command} | dict.fromkeys(STUDY_VERBS, _command))
     try:
         code: int = args.run(args)
         sys.stdout.flush()
         return code
     except MemsweepError as error:
-        if args.verbose:
-            traceback.print_exc()
-        else:
-            sys.stderr.write(f"{printable(str(error))}\n")
+        told = traceback.format_exc().rstrip("\n") if args.verbose else str(error)
+        sys.stderr.write(f"{printable(told)}\n")
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -64,6 +62,11 @@ def _describe(args: argparse.Namespace) -> int:
     from memsweep.config.describe import describe
 
     _discover(args)
+    if ":" in args.name:
+        from memsweep.commands.module import describe_module
+
+        sys.stdout.write(describe_module(args) + "\n")
+        return 0
     sys.stdout.write(describe(args.name, args.workspace) + "\n")
     return 0
 

@@ -13,8 +13,8 @@ from typing import Any
 from memsweep import __version__
 from memsweep.cli import usage
 
-STUDY_VERBS = ("plan", "sweep", "resume", "extend", "retry", "status", "report", "sync", "submit")
-DISCOVERING = ("plan", "sweep", "resume", "extend", "retry", "submit")
+STUDY_VERBS = ("plan", "sweep", "resume", "extend", "retry", "status", "report", "sync", "submit", "weights", "measure")
+DISCOVERING = ("plan", "sweep", "resume", "extend", "retry", "submit", "measure")
 """Commands that need tasks and models: a file that cannot be imported gets a warning."""
 JOBS = ("sweep", "resume", "extend", "retry", "sync", "report")
 """Commands that a job may run."""
@@ -25,7 +25,7 @@ LISTS = ("tasks", "models", "parameterizations", "units", "rules", "studies")
 def parse(argv: Sequence[str] | None, handlers: Mapping[str, Any]) -> argparse.Namespace:
     """Parses the command line; ``run`` of the namespace is the command's handler.
 
-    Overrides may stand before, between and after flags, which argparse alone does not allow.
+    Words of which there may be several may stand before, between and after flags, which argparse alone does not allow.
 
     Args:
         argv: the words after the program's name (None: the process's own).
@@ -37,10 +37,11 @@ def parse(argv: Sequence[str] | None, handlers: Mapping[str, Any]) -> argparse.N
     parser = _parser(handlers)
     args, rest = parser.parse_known_args(argv)
     flags = [word for word in rest if word.startswith("-")]
-    if flags or (rest and not hasattr(args, "overrides")):
+    several = next((name for name in ("overrides", "words") if hasattr(args, name)), "")
+    if flags or (rest and not several):
         parser.error(f"unrecognized arguments: {' '.join(flags or rest)} (see: memsweep {args.command} --help)")
     if rest:
-        args.overrides = [*args.overrides, *rest]
+        setattr(args, several, [*getattr(args, several), *rest])
     if args.verbose:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
         logging.getLogger("memsweep").setLevel(logging.DEBUG)
@@ -92,6 +93,16 @@ def _hours(word: str) -> float:
     if not 0 < hours < math.inf:
         raise argparse.ArgumentTypeError(f"hours are a number above 0 (0.5 is half an hour), got {word!r}")
     return hours
+
+
+def _seconds(word: str) -> float:
+    try:
+        seconds = float(word)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"seconds are a number above 0, got {word!r}")
+    return seconds
 
 
 def _count(word: str) -> int:
@@ -192,12 +203,63 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
     "status": _STORED,
     "report": _STORED,
     "sync": _STORED,
+    "measure": (
+        _OVERRIDES,
+        ("--factory", {"metavar": "FILE:NAME", "help": "of a module of your own: my_nets:MinGRU"}),
+        ("--model", {"metavar": "NAME", "help": "a registered model, in the place of --factory"}),
+        ("--weights", {"metavar": "FILE", "help": "its weights: safetensors, or what torch.save wrote"}),
+        ("--task", {"metavar": "NAME", "help": "the task on which it is measured"}),
+        *_PLACES,
+        *_LAUNCH,
+    ),
+    "weights": (
+        *_STORED[:1],
+        ("words", {"metavar": "TRIAL|OUT.safetensors", "nargs": "*", "help": "which trial, and where its weights go"}),
+        *_PLACES,
+        ("--seed", {"metavar": "N", "type": int, "help": "which model of the trial (needed where it has several)"}),
+    ),
     "submit": _SUBMIT,
     "list": (("what", {"metavar": "|".join(LISTS), "choices": LISTS, "help": "what to list"}), _WORKSPACE),
+    "audit": (
+        ("module", {"metavar": "MODULE", "help": "file_or_package:callable, or the name of a registered model"}),
+        (
+            "overrides",
+            {"metavar": "NAME=VALUE", "nargs": "*", "help": "an argument of the callable, or a setting of the model"},
+        ),
+        ("--width", {"metavar": "N", "type": _count, "help": "passed as the argument 'width' (the callable's own)"}),
+        ("--horizon", {"metavar": "N", "type": _count, "default": 1024, "help": "longest sequence, steps (1024)"}),
+        ("--inputs", {"metavar": "N", "type": _count, "default": 1, "help": "size of an input; number of ids (1)"}),
+        ("--outputs", {"metavar": "N", "type": _count, "default": 1, "help": "size of an output (1)"}),
+        ("--tokens", _FLAG | {"help": "the module reads ids [B, T] of 0 ... inputs-1, not numbers [B, T, inputs]"}),
+        ("--weights", {"metavar": "FILE", "help": "trained weights: a safetensors file, or what torch.save wrote"}),
+        ("--seed", {"metavar": "N", "type": int, "default": 0, "help": "of the initial weights (0)"}),
+        ("--device", {"metavar": "NAME", "default": "cpu", "help": "cpu, or cuda for modules that need it (cpu)"}),
+        ("--seconds", {"metavar": "S", "type": _seconds, "default": 60.0, "help": "about how long it may take (60)"}),
+        ("--json", _FLAG | {"help": "print the findings as JSON, and write no page unless --page is given"}),
+        ("--page", {"metavar": "FILE", "help": "where the page goes (audit-MODULE.html in this folder)"}),
+        _WORKSPACE,
+    ),
     "describe": (
-        ("name", {"metavar": "NAME", "help": "a task, model, parameterization, unit, rule, section or study"}),
+        (
+            "name",
+            {"metavar": "NAME", "help": "a task, model, parameterization, unit, rule, section, study; FILE:CLASS"},
+        ),
+        (
+            "overrides",
+            {"metavar": "FIELD=VALUE", "nargs": "*", "help": "of FILE:CLASS: fields of the model, as in a study"},
+        ),
+        ("--width", {"metavar": "N", "type": _count, "default": 8, "help": "of FILE:CLASS: its width (8)"}),
+        ("--inputs", {"metavar": "N", "type": _count, "default": 2, "help": "of FILE:CLASS: size of an input (2)"}),
+        (
+            "--outputs",
+            {"metavar": "N", "type": _count, "default": 2, "help": "of FILE:CLASS: size of an output (2)"},
+        ),
+        (
+            "--horizon",
+            {"metavar": "N", "type": _count, "default": 32, "help": "of FILE:CLASS: steps (32)"},
+        ),
         _WORKSPACE,
     ),
 }
-_EXCLUSIVE = ({"--inline", "--address"}, {"--detach", "--wait"})
+_EXCLUSIVE = ({"--inline", "--address"}, {"--factory", "--model"}, {"--detach", "--wait"})
 """Flags of which a command takes one at most."""

@@ -139,6 +139,46 @@ examples:
   memsweep report results/quickstart
   memsweep report quickstart --results /shared/results""",
     ),
+    "measure": Text(
+        "measure trained weights, of a study again or of a file; trains nothing",
+        """\
+Take the trained weights of a study and measure them with other settings of the perturbation: other radii, balls, norms,
+more starts. The results are a study of their own, named after the overrides or by name=..., with its own report.
+With the same settings the numbers are those of the sweep, bit for bit. Only perturbation.* and name can be set; several
+values make a grid axis. Trials without stored weights are left out and counted. A sweep with other perturbation
+settings finds stored weights as well, and trains what has none.
+
+With --factory, --weights and --task: measure a checkpoint of your own module, as it is: error, perturbation error,
+memory function, gradients. All settings of a study can be given; a checkpoint is one seed, and training.seeds=5
+measures it on five test sets. The content of the file is part of the trial's identity: another file under the same
+name is another trial. A pickle's code is never run (torch.load with weights_only).
+Exit code: as of memsweep sweep.""",
+        """\
+examples:
+  memsweep measure quickstart perturbation.norm=entrywise
+  memsweep measure --factory my_nets:MinGRU --weights ckpt.pt --task copying_memory model.width=16 task.horizon=100
+  memsweep measure quickstart perturbation.starts=16 perturbation.ascent_steps=64 'name="more effort"'
+  memsweep measure quickstart 'perturbation.balls=[weights]' perturbation.radii.to=10""",
+    ),
+    "weights": Text(
+        "write the trained weights of a model to a safetensors file",
+        """\
+Every trial keeps its trained weights, those of the best validation, for each of its seeds (a study says keep: none to
+keep none). This command writes those of one model to a file, under the module's own names: torch's load_state_dict
+takes them as they are. Without a file it lists the trials.
+
+TRIAL is the beginning of a trial's identity, or values of its fields (model.width=8); it may be left out where the
+study has one trial. For a model with a parameterization the raw weights are stored, from which it makes its rates.
+A file that is there already is not overwritten. In Python:
+  from safetensors.torch import load_file
+  my_module.load_state_dict(load_file("out.safetensors"))""",
+        """\
+examples:
+  memsweep weights quickstart
+  memsweep weights quickstart model.width=8 task.kernel=exponential
+  memsweep weights quickstart 1a2b3c --seed 0 out.safetensors
+  memsweep weights quickstart --results s3://bucket/results 1a2b3c --seed 0 out.safetensors""",
+    ),
     "submit": Text(
         "run a study as a job of a Ray cluster, and follow it",
         """\
@@ -163,6 +203,26 @@ examples:
 
 {OVERRIDES}""",
     ),
+    "audit": Text(
+        "check any recurrent module without training it: memory, causality, precision",
+        "Look at a module [B, T, inputs] -> [B, T, outputs] for about a minute, without training: shapes,\n"
+        "determinism, causality, independence within the batch, weights without gradient, values that are not finite,\n"
+        "memory function and gradient by lag, decay, step form against parallel form, precision, time and memory by\n"
+        "length. MODULE is my_nets:MinGRU for the class (or any callable) MinGRU in my_nets.py, or a registered\n"
+        "model. --width, --horizon, --inputs and --outputs go to its arguments of these names;\n"
+        "width_argument=d_model renames one, width_argument=none leaves it out.\n\n"
+        "A module may declare, as methods: decay(x) -> [B, T, channels] or decay() -> [channels], the factors by\n"
+        "which its states shrink at each step; step(x_t, state) -> (y_t, state), its step form (the first state is\n"
+        "None, or initial_state(batch)). torch's own form, forward(x, state) -> (y, state), is found by itself.\n"
+        "Exit code: 0 no fault, 1 a fault was found, 2 the module cannot be made.",
+        """\
+examples:
+  memsweep audit my_nets:MinGRU --width 64 --horizon 4096
+  memsweep audit my_nets:MinGRU --width 64 layers=2 --json
+  memsweep audit my_nets:Block --inputs 64 --width 64 width_argument=d_model
+  memsweep audit my_nets:LanguageModel --tokens --inputs 256 --outputs 256
+  memsweep audit lru --width 64""",
+    ),
     "list": Text(
         "list tasks, models, parameterizations, units, rules or studies",
         "List what a study may name, from the engine, from this workspace's tasks/ and search_spaces/, and\nfrom "
@@ -180,6 +240,7 @@ examples:
 examples:
   memsweep describe linear_functional
   memsweep describe exp
+  memsweep describe my_nets:MinGRU --width 16 arguments.layers=2
   memsweep describe training
   memsweep describe search
   memsweep describe quickstart""",

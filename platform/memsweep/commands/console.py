@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from memsweep import registry
 from memsweep.errors import printable
+
+_MOST_NOTES = 6
 
 if TYPE_CHECKING:
     from memsweep.commands.trials import Trials
@@ -68,21 +71,52 @@ def print_plan(plan: Plan, reuse: Reuse, reasons: Mapping[str, Reason] | None = 
     console = Console(markup=False, width=None if sys.stdout.isatty() else 160)
     console.print(table)
     left = len(plan.trials) - len(plan.done)
-    _print(f"study {plan.study}: {len(plan.trials)} trials, {len(plan.done)} done or reused, {left} to run")
+    _print(f"study {plan.sweep.name}: {len(plan.trials)} trials, {len(plan.done)} done or reused, {left} to run")
     if reasons:
         from memsweep.sweep.planning.reuse import by_reason, examples
 
         _print(f"not reused: {by_reason(reasons)}")
         for line in examples(reasons) if verbose else ():
             _print(f"  {line}")
-    if plan.protocol != MATCHED:
-        _print(f"protocol: {plan.protocol}, under the study's own settings")
+    if plan.sweep.protocol != MATCHED:
+        _print(f"protocol: {plan.sweep.protocol}, under the study's own settings")
+    _print_objectives(plan.sweep)
     whole = sum(pack.cost for pack in plan.packs) or 1.0
     shares = ", ".join(f"{pack.cost / whole:.0%} ({len(pack.trials)} trials)" for pack in plan.packs[:8])
     more = f" and {len(plan.packs) - 8} more" if len(plan.packs) > 8 else ""
     seeds = sum(trial.config.training.seeds for pack in plan.packs for trial in pack.trials)
+    if measured := _only_measured(plan):
+        _print(f"to measure only: {counted(measured, 'trial')}, whose trained weights are stored")
     _print(f"to run: {seeds} seeds in {len(plan.packs)} packs" + (f"; work shares {shares}{more}" if shares else ""))
-    _print_resources(plan.resources)
+    _print_resources(plan.sweep.resources)
+
+
+def _only_measured(plan: Plan) -> int:
+    """How many trials of the packs are not trained, because their weights are stored."""
+    return sum(bool(trial.trained[0]) for pack in plan.packs for trial in pack.trials)
+
+
+def _print_objectives(sweep: SweepConfig) -> None:
+    """What the trials are trained on: nothing that is added to the loss is left out."""
+    from memsweep.config.schema.canonical import to_dict
+    from memsweep.config.schema.objective import objectives
+
+    for text in objectives(map(to_dict, sweep.rows)):
+        _print(f"trained on: {text}")
+    for text in _notes(sweep)[:_MOST_NOTES]:
+        _print(f"note: {text}")
+
+
+def _notes(sweep: SweepConfig) -> list[str]:
+    """What a reader should know of the models' own code, each note once."""
+    different = {(trial.task, trial.model): trial for trial in sweep.rows}
+    return list(
+        dict.fromkeys(
+            note
+            for trial in different.values()
+            for note in registry.get(registry.MODEL, trial.model.name).notes_of_code(trial, sweep.resources.device)
+        )
+    )
 
 
 def print_search_plan(sweep: SweepConfig, stored: int) -> None:
@@ -99,12 +133,12 @@ def print_search_plan(sweep: SweepConfig, stored: int) -> None:
         raise ValueError(f"the study {sweep.name!r} searches nothing")
     settings = search.settings
     searched = f"{counted(settings.trials, 'suggestion')} of {settings.algorithm}, {settings.batch} at once"
-    where = f"in each of {counted(cells, 'cell')}" if settings.scope == "cell" else f"for all {counted(cells, 'cell')}"
-    _print(f"study {sweep.name}: {searched}, {where}")
+    _print(f"study {sweep.name}: {searched}, in each of {counted(cells, 'cell')}")
     _print(f"searched: {', '.join(search.space)}; for {', '.join(settings.objective)}")
     _print(f"to run: {counted(cells * settings.trials, 'suggestion')} of {sweep.rows[0].training.seeds} seeds")
     if settings.scheduler.name != NONE:
         _print(f"hours and disk are a bound: {settings.scheduler.name} ends some trainings before their last step")
+    _print_objectives(sweep)
     if confirm is not None:
         again = counted(cells * confirm.top, "trial")
         _print(f"then {again} of {confirm.seeds} fresh seeds to confirm the best of each cell")
@@ -113,12 +147,12 @@ def print_search_plan(sweep: SweepConfig, stored: int) -> None:
     _print_resources(sweep.resources)
 
 
-def print_estimate(made: Estimate, stored: float, *, probed: bool) -> None:
+def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool) -> None:
     """Prints the expected hours, memory and disk, and the error of these estimates.
 
     Args:
         made: the estimate.
-        stored: bytes of a trial of this study's stored results; 0 where there is none.
+        stored: bytes of a trial of this study's stored results, and of its weights among them; 0 where there is none.
         probed: a measurement was asked for.
     """
     from memsweep.sweep.driver.progress_view import duration
@@ -150,11 +184,13 @@ def print_estimate(made: Estimate, stored: float, *, probed: bool) -> None:
         _print(f"memory: {made.memory / mib:.0f} MiB for the largest pack beyond its bare process{together} (measured)")
     else:
         _print("memory: not measured")
-    disk, how = (stored, "as its stored trials") if stored else (made.disk, "measured on trials of full size")
+    disk, weights = stored if stored[0] else (made.disk, made.weights)
+    how = "as its stored trials" if stored[0] else "measured on trials of full size"
     if disk:
         total = disk * made.rows
         size = f"{total / gib:.2f} GiB" if total >= gib else f"{total / mib:.1f} MiB"
-        _print(f"disk: {size}, {disk / kib:.0f} KiB a trial ({how}); MLflow's copy and the report not counted")
+        each = f"{disk / kib:.0f} KiB a trial, {weights / kib:.1f} KiB of them weights"
+        _print(f"disk: {size}, {each} ({how}); MLflow's copy and the report not counted")
     else:
         _print("disk: not measured")
 
@@ -170,13 +206,14 @@ def print_difference(trials: Trials, statuses: Mapping[str, TrialStatus]) -> Non
 
     plan, reuse = trials.plan, trials.reuse
     planned = {trial.identity for trial in plan.trials}
-    study = word(plan.study)
+    study = word(plan.sweep.name)
     left = sum(len(pack.trials) for pack in plan.packs)
     parts = [f"{len(reuse.here)} done"] if reuse.here else []
     parts += [f"{len(reuse.elsewhere)} reused from other studies"] if reuse.elsewhere else []
     parts += [f"{left} to run in {counted(len(plan.packs), 'pack')}" if left else "nothing to run"]
+    parts += [f"{measured} of them only measured, from stored weights"] if (measured := _only_measured(plan)) else []
     parts += [f"{trials.postponed} not now (memsweep resume {study})"] if trials.postponed else []
-    _print(f"{plan.study}: {counted(len(planned), 'trial')}: {', '.join(parts)}")
+    _print(f"{plan.sweep.name}: {counted(len(planned), 'trial')}: {', '.join(parts)}")
     new = len(planned - statuses.keys()) if statuses else 0
     removed = sum(name not in planned and status.state is not State.CANCELLED for name, status in statuses.items())
     stopped = sum(name in planned and status.state is State.RUNNING for name, status in statuses.items())
@@ -328,7 +365,7 @@ def print_tracking(uri: str, results: Location, experiment: str | None) -> None:
     """Prints how to open the runs in MLflow."""
     page = f"/#/experiments/{experiment}/runs" if experiment else ""
     if not uri.startswith("sqlite"):
-        _print(f"MLflow:    {uri}{page if uri.startswith('http') else ''}")
+        _print(f"MLflow:    {uri.rstrip('/') + page if uri.startswith('http') else uri}")
         return
     here = results.local or Path("results").absolute()
     folder = "" if here == Path("results").absolute() else f" RESULTS={shlex.quote(shown(here))}"

@@ -27,6 +27,7 @@ def plan(args: argparse.Namespace) -> int:
     from memsweep.sweep.estimate.estimate import waves
     from memsweep.sweep.planning.plan import identified, make_plan
     from memsweep.sweep.planning.reuse import reasons
+    from memsweep.sweep.planning.trained import with_stored_training
     from memsweep.sweep.store.journal import read_statuses
 
     study = load_study(args.study, args.overrides, Path(args.workspace))
@@ -43,6 +44,8 @@ def plan(args: argparse.Namespace) -> int:
             if args.no_reuse
             else reasons(trials, reuse.all, store, results, reuse.damaged, read_statuses(store.location))
         )
+        if not args.no_reuse:
+            trials = with_stored_training(trials, reuse.all, results)
         made = make_plan(study, trials, reuse.all)
         console.print_plan(made, reuse, why, verbose=args.verbose)
         expected = waves(study, made.packs)
@@ -58,16 +61,18 @@ def _print_estimate(study: SweepConfig, expected: Sequence[Wave], store: Store, 
     if seconds and sys.stderr.isatty():
         print(f"measuring, at most {seconds:.0f} s (--no-probe leaves it out) ...", file=sys.stderr)
     sys.stdout.flush()
-    made = estimate(expected, study.resources, Path(args.workspace), seconds)
+    made = estimate(expected, study.resources, Path(args.workspace), seconds, study.keep)
     console.print_estimate(made, _bytes_of_a_trial(store), probed=seconds > 0)
 
 
-def _bytes_of_a_trial(store: Store) -> float:
-    """Mean bytes of a stored result, record and tables; 0 where there is none."""
+def _bytes_of_a_trial(store: Store) -> tuple[float, float]:
+    """Mean bytes of a stored result: of all its files, and of its weights among them; 0 where there is none."""
     from memsweep.sweep.store.tables import TABLES
+    from memsweep.sweep.store.weights import WEIGHTS
 
-    trials = len(store.identities())
-    return sum(sum(store.location.names(kind).values()) for kind in ("records", *TABLES)) / trials if trials else 0.0
+    trials = max(1, len(store.identities()))
+    sizes = {kind: sum(store.location.names(kind).values()) / trials for kind in ("records", *TABLES, WEIGHTS)}
+    return sum(sizes.values()), sizes[WEIGHTS]
 
 
 def status(args: argparse.Namespace) -> int:

@@ -156,9 +156,7 @@ class Run:
         from memsweep.sweep.store.retry import through_outages
 
         location, plan = self._store.location, self._trials.plan
-        through_outages(
-            lambda: write_plan(location, plan, provenance=self._provenance, tracking=self._tracking, sweep=self._sweep)
-        )
+        through_outages(lambda: write_plan(location, plan, self._provenance, self._tracking))
 
     def _open_tracker(self) -> None:
         from memsweep.sweep.tracking import Tracker

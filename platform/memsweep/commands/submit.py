@@ -8,6 +8,7 @@ import shlex
 import sys
 import time
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from memsweep.sweep.submit.client import JobServer, server_address
 from memsweep.sweep.submit.job import Job, SubmissionError, runtime_env
 
 if TYPE_CHECKING:
+    from memsweep.config.schema.trial import TrialConfig
     from memsweep.sweep.submit.client import JobDetails
 
 _WITH_STUDY_FILE = ("sweep", "extend")
@@ -63,15 +65,36 @@ def checked_job(args: argparse.Namespace) -> Job:
         loaded = load_study(study, args.overrides, workspace)
         metadata |= {"study": loaded.name, "trials": str(len(loaded.rows))}
         file = study_files.find(study, workspace).resolve()
-        if not file.is_relative_to(workspace):
-            raise SubmissionError(
-                f"{file} lies outside of the workspace {workspace}, which is the folder that is uploaded. Copy it into "
-                "search_spaces/ there, or give another folder with --workspace."
-            )
+        _check_uploaded(file, workspace, "search_spaces/ there")
+        _check_modules(loaded.rows, workspace)
         study = file.relative_to(workspace).as_posix() if study.endswith((".yaml", ".yml")) else study
     plain = re.sub(r"[^A-Za-z0-9]+", "-", metadata["study"]).strip("-")[:40] or "study"  # for a URL and a shell
     name = f"memsweep-{plain}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
     return Job(name, shlex.join(["python", "-m", "memsweep", args.do, study, *words]), env, metadata)
+
+
+def _check_uploaded(file: Path, workspace: Path, place: str) -> None:
+    if not file.is_relative_to(workspace):
+        raise SubmissionError(
+            f"{file} lies outside of the workspace {workspace}, which is the folder that is uploaded. Copy it into "
+            f"{place}, or give another folder with --workspace."
+        )
+
+
+def _check_modules(trials: Iterable[TrialConfig], workspace: Path) -> None:
+    """The users' files that make the modules of these trials must be found in the uploaded folder."""
+    from memsweep.models.module.config import ModuleConfig
+    from memsweep.models.module.factory import resolve
+
+    for target in dict.fromkeys(trial.model.factory for trial in trials if isinstance(trial.model, ModuleConfig)):
+        factory = resolve(target)
+        if factory.own and factory.file is not None:
+            _check_uploaded(factory.file, workspace, "that folder")
+        if Path(target.partition(":")[0]).is_absolute():
+            raise SubmissionError(
+                f"model.factory is {target!r}: the cluster has the workspace under another path. Write the file's path "
+                "relative to the workspace."
+            )
 
 
 def _read_runtime_env(file: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.sweep.planning.plan import Plan, PlannedTrial, make_plan
 from memsweep.sweep.planning.reuse import Reuse, find_reusable
+from memsweep.sweep.planning.trained import with_stored_training
 from memsweep.sweep.store.filesystem import Location, storage_errors
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Request:
         no_reuse: recompute everything.
         tracking: params and tags of the sweep's run in MLflow; None for those of a new run.
         plan: the stored plan that the command continues; None where it needs none.
+        measures: train nothing: every trial's trained weights are stored.
     """
 
     sweep: SweepConfig
@@ -38,6 +40,7 @@ class Request:
     no_reuse: bool = False
     tracking: Mapping[str, Any] | None = None
     plan: StoredPlan | None = None
+    measures: bool = False
 
     def postponed(self, trials: Collection[PlannedTrial]) -> frozenset[str]:
         """Identities of trials that the command does not run now."""
@@ -73,7 +76,12 @@ class GridTrials:
         self.gave_up = failed_often & missing
         postponed = request.postponed(request.trials)
         self.postponed = len(postponed & missing)
-        self.plan = make_plan(request.sweep, request.trials, self.reuse.all, self.gave_up | postponed)
+        trials = request.trials
+        if not request.no_reuse:
+            trials = with_stored_training(trials, self.reuse.all, results)
+        self.plan = make_plan(
+            request.sweep, trials, self.reuse.all, self.gave_up | postponed, measures=request.measures
+        )
         self.stored = self.plan.done
 
     @property

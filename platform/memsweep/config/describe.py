@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from memsweep import registry
+from memsweep.config.core.arguments import Arguments
 from memsweep.config.core.problems import show
 from memsweep.config.core.reflect import default, hints, key_of, keys, nested_config, parts, registered_kind
 from memsweep.config.core.values import NAMES
@@ -128,6 +129,8 @@ def _fields(config: type, prefix: str) -> Iterator[tuple[str, str, str, str]]:
 def _type(hint: Any) -> str:
     if hint in NAMES:
         return str(hint.__name__)
+    if hint is Arguments:
+        return "mapping"
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is tuple:
         return f"list of {_type(args[0])}"
@@ -146,7 +149,7 @@ def _default(field: dataclasses.Field[Any], below: type | None) -> str:
         return f"= {value.name}"
     if value is None and field.metadata.get("depends_on"):
         return f"= as {field.metadata['depends_on']} says"
-    return f"= {value if isinstance(value, str) else show(value)}"
+    return f"= {value if isinstance(value, str) else show(dict(value) if isinstance(value, Arguments) else value)}"
 
 
 def _limits_text(field: dataclasses.Field[Any], kind: str | None) -> str:

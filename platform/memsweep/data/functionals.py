@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import scipy.special
@@ -97,6 +98,8 @@ class FunctionalTask(Task):
     ((t+1)/(T+1))^p and sum_t w_t = T, so that late times, which need long memory, count more. The config has
     ``weight_power`` p and ``dt``, the standard deviation of an input.
     """
+
+    functional: ClassVar[bool] = True
 
     @property
     def weight_power(self) -> float:

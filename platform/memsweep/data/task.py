@@ -49,6 +49,8 @@ class Task(ABC):
     """Config fields in which the tasks of one pack may differ: the inputs must not depend on them."""
     knows_population: ClassVar[bool] = False
     """Whether the expected loss of a linear model has a closed form on this task (see LinearFunctionalTask)."""
+    functional: ClassVar[bool] = False
+    """Whether the target is a functional of the inputs whose stability has a verdict (see FunctionalTask)."""
     carries_states: ClassVar[bool] = False
     """Whether models start a batch from their states at the end of the batch before (see CarriedTask)."""
     reports: ClassVar[tuple[str, ...]] = ()
@@ -230,6 +232,30 @@ def checked_symbols(inputs: Tensor, count: int, task: str) -> Tensor:
                 f"must give 0 to {count - 1}, and -1 behind the end of a sequence"
             )
     return inputs
+
+
+def as_ids(inputs: Tensor, size: int) -> Tensor:
+    """The inputs of a model that reads ids: symbols, or one-hot vectors in their place.
+
+    Args:
+        inputs: ``[..., T]`` symbols, or ``[..., T, size]`` one-hot vectors and zeros.
+        size: I, the number of symbols.
+
+    Returns:
+        ``[..., T]``, 0 ... I-1, and I at a step without a symbol.
+
+    Raises:
+        ValueError: the inputs are numbers.
+    """
+    if are_symbols(inputs):
+        return torch.where(inputs < 0, size, inputs.long())
+    total = inputs.sum(-1)
+    if not bool((((inputs == 0) | (inputs == 1)).all(-1) & (total <= 1)).all()):
+        raise ValueError(
+            "the inputs of this task are numbers, not symbols, and model.tokens is true: use tokens false, with a "
+            "model that reads [batch, time, inputs]"
+        )
+    return torch.where(total == 0, size, inputs.argmax(-1))
 
 
 def as_read(inputs: Tensor, size: int, dtype: torch.dtype) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from memsweep import registry
-from memsweep.errors import one_of
+from memsweep.models.registered import has_group, models_where
 from memsweep.recurrence.layer import Layer
 from memsweep.recurrence.layer_outputs import layer_outputs
 
@@ -109,6 +109,9 @@ class Traits:
         separate_modes: the recurrence is a set of independent modes, one per unit of width, in the basis of ``modal``.
         carries_states: a model can go on from the states in which it ended (``outputs_from``).
         whole_batch: a training batch must come at once, because the output of a sequence depends on the others.
+        reads_ids: the inputs are ids ``[B, T]`` of symbols (``data.task.as_ids``), not numbers.
+        runs_longer: a model can run over more steps than the horizon.
+        trains_plainly: a study adds to a loop with torch.optim what it says alone: no penalty, clipping or schedule.
     """
 
     linear: bool = False
@@ -117,6 +120,9 @@ class Traits:
     separate_modes: bool = False
     carries_states: bool = False
     whole_batch: bool = False
+    reads_ids: bool = False
+    runs_longer: bool = True
+    trains_plainly: bool = False
 
 
 Weights = Mapping[str, Tensor]
@@ -173,6 +179,12 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def initial(cls, config: Any, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Initial weights, float64, one array for each entry of ``roles``; a function of the generator alone."""
+
+    @classmethod
+    def roles_at(cls, config: Any, signature: Signature) -> Mapping[str, Role]:
+        """``roles`` of a model of a task; by default the task decides the sizes of the weights, not their names."""
+        del signature
+        return cls.roles(config)
 
     @abstractmethod
     def forward(self, inputs: Tensor) -> Tensor:
@@ -267,6 +279,16 @@ class Model(nn.Module, ABC):
         """
         return None
 
+    # Optional: the weights of one replica as they come out, and come in.
+
+    def state_of(self, weights: Weights) -> dict[str, Tensor]:
+        """What ``load_state_dict`` of the plain module takes, from weights ``[*shape]``; the same by default."""
+        return dict(weights)
+
+    def weights_from(self, state: Weights) -> dict[str, Tensor]:
+        """The inverse; unknown names stay. ValueError: a tensor that is no weight has another value than here."""
+        return dict(state)
+
     # Optional: training.
 
     def penalty(self, weights: Weights) -> Tensor | None:
@@ -281,7 +303,22 @@ class Model(nn.Module, ABC):
         """The statistics (``Part.STATISTIC``) after the last training step, by name; none by default."""
         return {}
 
+    @classmethod
+    def code(cls, config: Any) -> set[tuple[str, str]]:
+        """Definitions besides the class that a config names: (module, name at its top); none by default."""
+        return set()
+
     # The engine's: which trials such a model can run.
+
+    @classmethod
+    def problems_of_code(cls, trial: TrialConfig) -> Iterator[str]:
+        """``problems`` that only running a model's code shows: before a study, never of stored trials."""
+        yield from ()
+
+    @classmethod
+    def notes_of_code(cls, trial: TrialConfig, device: str) -> Iterator[str]:
+        """What a reader of the plan should know of a model's code on a type of device; nothing by default."""
+        yield from ()
 
     @classmethod
     def problems(cls, trial: TrialConfig) -> Iterator[str]:
@@ -330,35 +367,9 @@ class Model(nn.Module, ABC):
         return None
 
 
-def default_config(part: Any) -> Any:
-    """The Config of a registered class with all defaults; None where a field must be given."""
-    try:
-        return part.Config()
-    except TypeError:
-        return None
-
-
-def has_group(group: str, model: type[Model], config: Any) -> bool:
-    """Whether a model has weights in a group of ``training.groups``."""
-    return any(role.group == group for role in model.roles(config).values())
-
-
-def models_where(holds: Callable[[type[Model], Any], bool]) -> str:
-    """The registered models of which something holds under their default Config, as one phrase."""
-    models = {name: registry.get(registry.MODEL, name) for name in registry.names(registry.MODEL)}
-    usual = {name: default_config(model) for name, model in models.items()}
-    return one_of(name for name, config in usual.items() if config is not None and holds(models[name], config))
-
-
-def fitting_rules(model: type[Model], config: Any) -> list[str]:
-    """The names of the registered learning rules by which a model can be trained."""
-    names = registry.names(registry.RULE)
-    return [name for name in names if registry.get(registry.RULE, name).refusal(model, config) is None]
-
-
 def leading_shape(model: Model, weights: Weights) -> tuple[int, ...]:
     """The leading dimensions (replicas, copies) of stacked weights."""
-    roles = model.roles(model.config)
+    roles = model.roles_at(model.config, model.signature)
     name, tensor = next(iter(weights.items()))
     return tuple(tensor.shape[: tensor.ndim - len(roles[name].axes)])
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import jinja2
 
+from memsweep.config.schema.objective import objectives
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS
 from memsweep.report.analysis.summary import answers
@@ -16,6 +17,7 @@ from memsweep.report.figures.panels import Pictures
 from memsweep.report.figures.radius import SHOWN_THRESHOLD
 from memsweep.report.naming.labels import field_name
 from memsweep.report.naming.numbers import joined, number, percent, show
+from memsweep.report.read.study import not_measured
 from memsweep.report.rows.claims import counted
 from memsweep.report.rows.losses import BASELINE, has_baseline
 from memsweep.report.rows.provenance import facts
@@ -42,13 +44,7 @@ def render(contents: Contents, tables: Tables, pictures: Mapping[str, Pictures])
         contents, tables: of the report.
         pictures: by the names of their galleries.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,  # names, reasons and tracebacks are data, whatever they contain
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates()
     environment.globals["view"] = _view
     environment.globals["pictures"] = pictures
     study, searched, labels = contents.study, contents.searched, contents.labels
@@ -61,6 +57,8 @@ def render(contents: Contents, tables: Tables, pictures: Mapping[str, Pictures])
         replicas=len(study.tables["replicas"]),
         fixed={field_name(name): show(value) for name, value in contents.grouping.fixed.items()},
         settings=labels.settings(),
+        not_measured=not_measured(study),
+        trained=objectives(record["config"] for record in study.records.values()),
         coupled=contents.grouping.coupled,
         following=labels.following,
         facts=facts(study),
@@ -71,6 +69,17 @@ def render(contents: Contents, tables: Tables, pictures: Mapping[str, Pictures])
         searched=searched,
         sentences=sentences(searched) if searched is not None else [],
         rule=_rule(),
+    )
+
+
+def templates() -> jinja2.Environment:
+    """The templates of all pages."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,  # names, reasons and tracebacks are data, whatever they contain
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
 
 

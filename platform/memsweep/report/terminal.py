@@ -14,12 +14,14 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from memsweep.config.schema.objective import objectives
 from memsweep.report.analysis.bounds import MARK
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import Finding
 from memsweep.report.analysis.summary import NOT_ASKED, NOT_FINISHED
 from memsweep.report.naming.labels import Labels, field_name
 from memsweep.report.naming.numbers import clean, show
+from memsweep.report.read.study import not_measured
 from memsweep.report.rows.losses import BASELINE, has_baseline
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
@@ -72,6 +74,10 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     if tables.losses.rows:
         yield from ("", *table_parts(tables.losses, width))
         yield from ["", f"Medians over seeds [smallest, largest]. {BASELINE}"] if has_baseline(contents.losses) else []
+    if contents.study.records:
+        trained = objectives(record["config"] for record in contents.study.records.values())
+        yield from ("", f"Trained on: {'; '.join(trained)}.")
+        yield from (f"Not measured: {text}." for text in not_measured(contents.study))
     if tables.alignment.rows:
         yield from ("", "Gradients beside those of bptt:", *table_parts(tables.alignment, width))
 

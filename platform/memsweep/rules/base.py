@@ -11,8 +11,9 @@ from torch import Tensor
 
 from memsweep import registry
 from memsweep.errors import one_of
-from memsweep.models.base import Model, fitting_rules
+from memsweep.models.base import Model
 from memsweep.models.deep.unit import DeepModel, Parts, Recurrence, Unit
+from memsweep.models.registered import fitting_rules
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig

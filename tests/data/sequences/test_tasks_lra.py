@@ -83,6 +83,7 @@ class Spots(SequentialImages):
         return {TRAIN: Labelled(images.astype(self.kind), labels)}
 
 
+@pytest.mark.more
 def test_an_answer_at_every_step_is_asked_at_every_step(tmp_path: Path) -> None:
     every, last = Spots("every"), Spots("last")
     batch = every.draw(Stream(0, TRAIN), 0, 20)

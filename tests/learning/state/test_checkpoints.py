@@ -19,7 +19,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import model_config, stacked, trial
+from engine import model_config, stacked, trial, usual_model
 from memsweep import registry
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.learning.loop import train
@@ -138,7 +138,7 @@ def test_a_checkpoint_of_every_model_fits_its_own_pack(name, dtype, caplog):
     training = {"steps": 4, "validate_every": 1, "checkpoint_every": 2, "dtype": dtype, "batch_size": 4}
     config = trial(task={"horizon": 8}, training=training, perturbation={"balls": (), "test_size": 16})
     small = {"state_size": 2} if name == "stable_ssm" else {}
-    model = registry.get(registry.MODEL, name).Config(width=2, **small)
+    model = usual_model(name, width=2, **small)
     config = dataclasses.replace(config, model=model)
     slot = Held()
     (first,) = run_pack([config], RunOptions(checkpoint=slot))

@@ -11,7 +11,7 @@ import pytest
 from test_checkpoints import Held
 from test_until import assert_same, with_training
 
-from engine import trial
+from engine import trial, usual_model
 from memsweep import registry
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.training import TURNING, Turn
@@ -72,7 +72,7 @@ def of_model(name: str, **training: Any) -> list[TrialConfig]:
     config = trial(task={"horizon": 8}, training=SMALL | {"batch_size": 4} | training, perturbation=QUICK)
     model = registry.get(registry.MODEL, name)
     fields = {"state_size": 2} if name == "stable_ssm" else {}
-    own = dataclasses.replace(config, model=model.Config(width=2, **fields))
+    own = dataclasses.replace(config, model=usual_model(name, width=2, **fields))
     if not model.traits(own.model).pack_fields:
         return [own]
     return [own, with_training(own, first_seed=5, learning_rate=0.02), with_training(own, seeds=1)]
@@ -201,6 +201,7 @@ def handed() -> tuple[TrialConfig, bytes, TrialResult]:
     return begun_and_whole()
 
 
+@pytest.mark.more
 def test_a_program_begins_where_all_its_trials_are_or_from_nothing(handed):
     config, good, _ = handed
     other = linear()[1]

@@ -21,6 +21,7 @@ from memsweep.learning.loss.base import CHUNK
 from memsweep.learning.loss.carried import task_loss_for
 from memsweep.learning.loss.sampled import SampledLoss
 from memsweep.learning.memory import live_bytes
+from memsweep.learning.state.trained import trained_ensemble
 from memsweep.learning.training import learner as learner_module
 from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Signature
@@ -140,7 +141,8 @@ def measured(config: Any, task: Task) -> list[Measurement]:
     perturbation = PerturbationConfig(radii=few, starts=0, ascent_steps=1, balls=("all",), test_size=10)
     task_loss = task_loss_for([task], False, torch.float64)
     any_trial = replace(trial(), model=config, training=TRAINING, perturbation=perturbation)
-    return [measurement for _, measurement in measure(learner, task_loss, any_trial).values()]
+    pack = trained_ensemble(learner, any_trial.training)
+    return [measurement for _, measurement in measure(pack, task_loss, any_trial).values()]
 
 
 @pytest.mark.parametrize(

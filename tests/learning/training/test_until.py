@@ -23,7 +23,14 @@ from memsweep.outcome import Outcome
 from memsweep.streams import TRAIN, Stream
 from memsweep.trial import TrialResult, run_trial
 
-TRAINING = {"steps": 60, "batch_size": 16, "validation_size": 32, "validate_every": 5, "amplitude_penalty": 1e-2}
+TRAINING = {
+    "steps": 60,
+    "batch_size": 16,
+    "validation_size": 32,
+    "validate_every": 5,
+    "amplitude_penalty": 1e-2,
+    "clip": 0.5,
+}
 
 
 @cache

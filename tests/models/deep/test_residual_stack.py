@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from stack_reference import Reference
@@ -13,7 +12,6 @@ from torch import Tensor
 
 from engine import noise, task_config
 from memsweep import registry
-from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
 from memsweep.learning.ensemble.replicas import Replica, build
@@ -22,7 +20,6 @@ from memsweep.models.base import Signature, Traits
 from memsweep.models.deep.around_unit import Dropout
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.models.spectrum import eigenvalues
-from memsweep.report.analysis.bounds import EXACT, SEARCHED, bound_of
 from memsweep.stability.perturbation.error import perturbation_error
 from memsweep.testing import ModelSuite
 from memsweep.trial import program, run_trial
@@ -270,11 +267,8 @@ def test_trials_of_a_rule_that_goes_through_sequences_share_no_program(monkeypat
     assert len(programs("online_full")) == 2
 
 
-def test_the_worst_case_through_layers_is_a_lower_bound() -> None:
-    """In one layer a push of all rates is the worst one; in two, a longer search finds worse."""
-    curves = pd.DataFrame({"method": ["worst_case"], "exact": [True]})
-    assert bound_of(curves, "recurrent", to_dict(LINEAR)) == SEARCHED
-    assert bound_of(curves, "recurrent", {"name": "diagonal_rnn"}) == EXACT
+def test_the_default_search_finds_the_worst_push_through_layers() -> None:
+    """A push of all rates is not the worst one; a search of many times the effort finds nothing worse."""
     task = registry.get(registry.TASK, "linear_functional")(task_config(horizon=16))
     replicas = [Replica(0, LINEAR, seed, 0.01) for seed in (0, 1)]
     (ensemble,) = build(ResidualStack, replicas, Signature(1, 1, 16), torch.float64, None)
@@ -282,8 +276,11 @@ def test_the_worst_case_through_layers_is_a_lower_bound() -> None:
     data, targets = task_loss.population(), torch.stack([task_loss.target(0)] * 2)
 
     def worst(starts: int, steps: int) -> Tensor:
-        radii = RadiiConfig(from_=0.5, to=1.0, count=2)
+        radii = RadiiConfig(from_=0.1, to=0.2, count=2)
         how = PerturbationConfig(radii=radii, starts=starts, ascent_steps=steps)
         return perturbation_error(ensemble, task_loss, data, ensemble.initial, targets, "recurrent", how)[:, -1]
 
-    assert (worst(20, 40) > 1.5 * worst(0, 4)).all()
+    usual = PerturbationConfig()
+    found = worst(usual.starts, usual.ascent_steps)
+    assert (found > 1.01 * worst(0, 0)).all()
+    assert (found > 0.98 * worst(60, 60)).all()

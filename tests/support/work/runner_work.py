@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine import trial
-from memsweep.config.schema.study import ResourcesConfig
+from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.sweep.planning.identity import identity, pack_identity
 from memsweep.sweep.planning.plan import Pack, Plan, PlannedTrial
@@ -32,7 +32,9 @@ def planned(configs: Sequence[Sequence[TrialConfig]], study: str = "demo", **res
         trials = tuple(PlannedTrial(identity(config), config) for config in members)
         packs.append(Pack(pack_identity(trial.identity for trial in trials), trials, float(len(trials))))
     everything = tuple(trial for pack in packs for trial in pack.trials)
-    return Plan(study, "", everything, frozenset(), tuple(packs), ResourcesConfig(**resources))  # type: ignore[arg-type]
+    rows, asked = tuple(trial.config for trial in everything), ResourcesConfig(**resources)  # type: ignore[arg-type]
+    sweep = SweepConfig(name=study, rows=rows, grid={}, resources=asked)
+    return Plan(sweep, everything, frozenset(), tuple(packs))
 
 
 def marked(job: PackJob, mark: int) -> bool:

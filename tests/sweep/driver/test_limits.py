@@ -94,7 +94,7 @@ def test_what_follows_is_asked_before_anything_starts_where_nothing_is_to_run(tm
         return over if len(calls) == 1 else None
 
     # Ray could not start with these resources: nothing has tried
-    impossible = replace(over, resources=replace(over.resources, cpus=4096))
+    impossible = replace(over, sweep=replace(over.sweep, resources=replace(over.sweep.resources, cpus=4096)))
     assert run(impossible, workspace=ROOT, results=tmp_path, next_plan=follow) == RunSummary()
     assert len(calls) == 2
 
@@ -113,6 +113,7 @@ def test_so_many_rows_get_a_result_and_the_same_command_goes_on(tmp_path: Path) 
     assert (len(second.finished), second.interrupted, second.limit) == (1, False, "")  # nothing was left
 
 
+@pytest.mark.more
 def test_a_limit_holds_across_the_plans_that_follow(tmp_path: Path) -> None:
     rounds = Rounds([tiny(0), tiny(1)], [tiny(2)], [tiny(3), tiny(4)])
     summary = run(

@@ -10,7 +10,7 @@ import pytest
 
 from memsweep.errors import ConfigError
 from memsweep.sweep.driver.runner import Launch, RunSummary, run
-from memsweep.sweep.driver.storage_outage import take_over
+from memsweep.sweep.driver.storage_outage import StorageOutage, take_over
 from memsweep.sweep.planning.plan import Plan
 from memsweep.sweep.store.fallback import UnstoredResult, fallback_folder
 from memsweep.sweep.store.filesystem import STAGING
@@ -19,7 +19,7 @@ from memsweep.sweep.store.retry import VARIABLE, retry_seconds
 from memsweep.sweep.store.tables import TABLES
 from memsweep.sweep.worker.execute import PackReport
 from paths import python_path
-from runner_work import OBSTACLE, obstructed, planned, tiny
+from runner_work import OBSTACLE, obstruct, obstructed, planned, tiny
 
 PLACES = [pytest.param(Launch(inline=True), id="inline"), pytest.param(Launch(), id="ray", marks=pytest.mark.more)]
 
@@ -98,6 +98,24 @@ def test_the_run_goes_on_when_the_storage_is_mended(
     assert store.check(store.identities()) == {}
     assert lines
     assert started(tmp_path) == [pack.identity for pack in plan().packs]
+
+
+def test_a_failure_that_was_not_stored_is_told_and_offered_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("memsweep.sweep.driver.storage_outage._INTERVAL", 0.0)
+    monkeypatch.setattr("memsweep.sweep.store.retry._WARNING_INTERVAL", 0.0)
+    outage, name = StorageOutage(store), "a" * 32
+    store.folder.mkdir(parents=True)
+    obstruct(store.folder)
+    outage.add("cannot write", failures={name: {"outcome": "failed", "error": "ValueError: 7", "traceback": ""}})
+    with caplog.at_level(logging.WARNING, logger="memsweep"):
+        assert outage.offer() == {}
+    assert any("0 results and 1 failure wait in memory" in one.getMessage() for one in caplog.records)
+    assert outage.give_up().endswith("; 1 failure found no place: what failed runs again")
+    mend(store)
+    outage.offer()
+    assert (outage.cause, list(store.failures())) == ("", [name])
 
 
 def test_a_report_keeps_results_that_were_not_stored() -> None:

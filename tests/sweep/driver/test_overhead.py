@@ -177,6 +177,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return ready(folder / "results")
 
 
+@pytest.mark.more
 def test_the_mirror_asks_no_more_for_later_trials(stored: Path) -> None:
     names = sorted(Store(stored / "noop").identities())
     tracker = Tracker(None, stored, "noop")

@@ -95,10 +95,10 @@ def test_without_a_terminal_there_is_a_line_at_the_start_one_per_interval_and_on
         for _ in range(100):
             view.update(snapshot())
             clock.now += PLAIN_INTERVAL / 50
-        view.say("a verdict")
+        view.say("a verdict\x1b[2J")
     lines = stream.getvalue().splitlines()
     assert len(lines) == 4  # start, one after 30 s, the verdict, end
-    assert lines[2] == "a verdict"
+    assert lines[2] == r"a verdict\x1b[2J"
     assert lines[-1].endswith("ended after 1 min 0 s")
 
 
@@ -117,10 +117,10 @@ def test_a_terminal_gets_a_bar_and_names_are_not_markup(monkeypatch: pytest.Monk
     assert isinstance(view, LiveView)
     with view:
         view.update(snapshot())
-        view.say("verdict [red]unstable[/red]")
+        view.say("verdict [red]unstable[/red]\x07")
     shown = stream.getvalue()
     assert "study [bold]" in shown
-    assert "verdict [red]unstable[/red]" in shown
+    assert r"verdict [red]unstable[/red]\x07" in shown
     assert "50%" in shown
     assert "61/120 trials, 1 min 3 s left" in shown  # even at 80 columns
     assert isinstance(open_view("study", io.StringIO()), PlainView)

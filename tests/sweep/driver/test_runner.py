@@ -33,6 +33,7 @@ def workers_see_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", python_path())
 
 
+@pytest.mark.more
 def test_ray_and_inline_give_the_same_numbers_and_only_the_culprits_fail(
     tmp_path: Path, workers_see_the_tests: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -88,6 +89,7 @@ def test_ray_and_inline_give_the_same_numbers_and_only_the_culprits_fail(
         assert inline_store.record(name)["summary"] == ray_store.record(name)["summary"]
 
 
+@pytest.mark.more
 def test_inline_has_the_same_failures_and_never_imports_ray(tmp_path: Path) -> None:
     code = f"""
 import sys, json

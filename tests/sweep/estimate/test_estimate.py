@@ -28,7 +28,7 @@ from memsweep.config.schema.search import (
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import ChainConfig, TrialConfig
 from memsweep.sweep.driver.runner import Launch, run
-from memsweep.sweep.estimate.benchmark import Measured, benchmark, evaluations
+from memsweep.sweep.estimate.benchmark import Measured, benchmark
 from memsweep.sweep.estimate.estimate import (
     MEASURED_FACTOR,
     Wave,
@@ -76,9 +76,9 @@ def test_links_of_a_chain_are_of_one_kind() -> None:
 
 
 def test_a_program_costs_the_sum_of_its_parts() -> None:
-    measured = Measured(fixed=8.0, step=0.5, evaluation=0.25, disk=100.0, memory=7)
+    measured = Measured(fixed=8.0, step=0.5, evaluation=0.25, disk=100.0, weights=40.0, memory=7)
     config = small(steps=100)
-    assert measured.seconds(config) == pytest.approx(8.0 + 100 * 0.5 + 0.25 * evaluations(config.perturbation))
+    assert measured.seconds(config) == pytest.approx(8.0 + 100 * 0.5 + 0.25 * cost.evaluations(config))
 
 
 def test_packs_begin_as_slots_are_free() -> None:
@@ -204,7 +204,7 @@ def test_plan_says_what_a_study_will_take_and_writes_nothing(tmp_path: Path, cap
         "measured on 3 of 3 kinds",
         "memory: ",
         "disk: ",
-        "KiB a trial (measured",
+        "KiB of them weights (measured",
     ):
         assert words in told
     assert not (tmp_path / "results").exists()

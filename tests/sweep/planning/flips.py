@@ -11,7 +11,9 @@ import typing
 from collections.abc import Iterator
 from typing import Any
 
+from engine import NETS, usual_model
 from memsweep import registry
+from memsweep.config.core.arguments import Arguments
 from memsweep.config.core.build import config_from
 from memsweep.config.core.reflect import hints, key_of, registered_kind
 from memsweep.config.schema.canonical import flatten, to_dict
@@ -21,11 +23,14 @@ from memsweep.config.schema.trial import ChainConfig, PerturbationConfig, TrialC
 from memsweep.errors import MemsweepError
 
 COMPANY = 2
+FACTORIES = (f"{NETS}/torch_rnn.py:gru", f"{NETS}/torch_rnn.py:lstm")
 Path = tuple[str, ...]
 Pair = tuple[TrialConfig, TrialConfig]
 
 
 def part(kind: str, name: str, **fields: Any) -> Any:
+    if kind == "model":
+        return usual_model(name, **fields)
     return registry.get(kind, name).Config(**fields)
 
 
@@ -135,6 +140,8 @@ def _of_hint(hint: Any, value: Any, field: dataclasses.Field[Any], words: tuple[
         return [*near, 0.5, 0.05, 0.001, 1.5, 20.0]
     if hint is str:
         return list(field.metadata.get("choices") or words)
+    if hint is Arguments:
+        return [{"layers": 2}]
     if origin in (typing.Union, types.UnionType):
         return [
             None,
@@ -169,7 +176,7 @@ def flipped(
         texts: to try where any text is allowed, beside the dotted paths of the trial's fields.
         company: how many other fields get another value, too; at most ``COMPANY``.
     """
-    words = (*texts, *flatten(to_dict(base)))
+    words = (*texts, *FACTORIES, *flatten(to_dict(base)))
     for changes in _companies(base, path, words, company):
         found = [_allowed(to_dict(base), changes)]
         for other in candidates(owner, field, words):

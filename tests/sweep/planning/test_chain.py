@@ -39,7 +39,7 @@ def plan_of(sweep: SweepConfig, done: frozenset[str] = frozenset()) -> Plan:
 def job_of(plan: Plan, folder: Path, pack: int = 0) -> PackJob:
     chosen = plan.packs[pack]
     members = tuple((trial.identity, to_dict(trial.config)) for trial in chosen.trials)
-    return PackJob(chosen.identity, plan.study, str(folder), str(ROOT), members)
+    return PackJob(chosen.identity, plan.sweep.name, str(folder), str(ROOT), members)
 
 
 def quiet(fraction: float) -> None:
@@ -219,6 +219,7 @@ def test_a_chain_gives_what_a_person_would_get_by_carrying_the_values(tmp_path: 
     assert not list((tmp_path / "s" / "checkpoints").glob("*"))
 
 
+@pytest.mark.more
 def test_a_stop_in_the_middle_loses_only_the_trial_in_progress(tmp_path: Path) -> None:
     sweep = load(tmp_path, STUDY)
     plan = plan_of(sweep)
@@ -256,7 +257,7 @@ def test_alone_a_trial_asks_the_store_and_never_runs_the_one_before(tmp_path: Pa
 def ended(plan: Plan, results: Path, summary: RunSummary) -> tuple[list[int], dict[int, str]]:
     """Widths with a result, and the error of each without."""
     width = {trial.identity: trial.config.model.width for trial in plan.trials}
-    assert set(Store(results / plan.study).failures()) == set(summary.failed)
+    assert set(Store(results / plan.sweep.name).failures()) == set(summary.failed)
     return sorted(width[name] for name in summary.finished), {
         width[name]: failure["error"] for name, failure in summary.failed.items()
     }

@@ -368,6 +368,7 @@ def test_changed_code_moves_its_trials_in_a_new_process(copied: tuple[Path, Path
     assert not {*here, *one_model, *compiled}.intersection(asked(platform, workspace)["identities"])
 
 
+@pytest.mark.more
 def test_what_a_part_imports_from_outside_of_libraries_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task may be one file and its mathematics another: lazily imported, in a package, or through one more file."""
     (tmp_path / "tasks").mkdir()

@@ -31,14 +31,16 @@ def test_packs_hold_everything_once_and_the_costliest_come_first():
 
 def test_short_programs_go_together_and_long_ones_are_cut():
     """From Ray's view: a pack is neither shorter than worth scheduling, nor so long that cores wait for it."""
-    short = [trial(task={"horizon": horizon}, training={"steps": 1}) for horizon in range(10, 40)]
+    short = [
+        trial(task={"horizon": horizon}, training={"steps": 1}, perturbation={"balls": ()}) for horizon in range(10, 40)
+    ]
     plan = make_plan(sweep_of(short), identified(sweep_of(short)), done=())
     assert len(plan.packs) == 1
 
     sampled = {"training": {"seeds": 5, "steps": 20_000}, "model": {"width": 8, "activation": "tanh"}}
     long = [
         trial(task={"horizon": 64}, model=sampled["model"], training=sampled["training"] | {"first_seed": 5 * n})
-        for n in range(40)
+        for n in range(80)
     ]
     plan = make_plan(sweep_of(long), identified(sweep_of(long)), done=())
     shared = (1 + 5) * cost.shared(long[0])  # a program is cut where its own work is five times what its trials share
@@ -70,7 +72,7 @@ def test_a_sweep_that_goes_on_is_cut_as_at_first():
     """The packs that are left are packs of the whole plan, so they find their checkpoints."""
     rows = [
         trial(model={"width": 8, "activation": "tanh"}, training={"seeds": 5, "steps": 20_000, "first_seed": 5 * n})
-        for n in range(120)
+        for n in range(240)
     ]
     trials = identified(sweep_of(rows))
     whole = make_plan(sweep_of(rows), trials, done=()).packs

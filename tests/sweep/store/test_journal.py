@@ -104,6 +104,15 @@ def test_a_long_journal_is_many_small_files_and_old_drivers_are_forgotten(tmp_pa
     assert max(len(path.read_text().splitlines()) for path in (tmp_path / "journal").glob("*.00000[1-9].*")) <= 500 + 50
 
 
+def test_a_stray_segment_with_the_last_number_of_six_digits_hides_nothing(tmp_path: Path) -> None:
+    place = Location.at(tmp_path)
+    Journal(place, {A: TrialStatus(State.DONE)})
+    place.write("journal/999999.000000.jsonl", (tmp_path / "journal" / "000000.000000.jsonl").read_bytes())
+    for state in (State.RUNNING, State.FAILED):
+        Journal(place, {A: TrialStatus(state)})
+        assert states(read_statuses(place)) == {A: state}
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_damaged_files_cost_the_lines_that_are_damaged_and_no_more(tmp_path: Path, seed: int) -> None:
     """Whatever is cut off, zeroed or flipped: reading never raises and never invents a row or a state."""

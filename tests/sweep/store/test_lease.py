@@ -111,8 +111,8 @@ def claim_once(folder: Path, start: multiprocessing.synchronize.Barrier, won: mu
 
 def test_of_many_that_claim_at_once_one_wins_at_most(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
-    start, won = context.Barrier(6), context.Queue()
-    claimants = [context.Process(target=claim_once, args=(tmp_path, start, won)) for _ in range(6)]
+    start, won = context.Barrier(4), context.Queue()
+    claimants = [context.Process(target=claim_once, args=(tmp_path, start, won)) for _ in range(4)]
     for process in claimants:
         process.start()
     wins = sum(won.get(timeout=600) for _ in claimants)

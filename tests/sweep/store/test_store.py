@@ -57,6 +57,7 @@ def make_tables(identity: str) -> dict[str, pd.DataFrame]:
             "radius": r,
             "zero_loss": 1.0,
             "exact": True,
+            "stronger": math.nan,
         }
         | {"error": math.inf if r == 1.0 else 0.25 + r}
         for s in range(SEEDS)
@@ -295,6 +296,7 @@ def _write_many(folder: Path, identities: list[str], won: multiprocessing.Queue[
     won.put(sum(store.write(identity, make_record(identity), make_tables(identity)) for identity in identities))
 
 
+@pytest.mark.more
 def test_two_processes_may_write_the_same_results(tmp_path: Path) -> None:
     identities = [f"{i:032x}" for i in range(8)]
     context = multiprocessing.get_context("spawn")

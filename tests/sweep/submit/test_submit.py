@@ -112,6 +112,7 @@ def test_a_password_in_the_address_is_refused_and_not_shown() -> None:
     assert SECRET not in str(refused.value)
 
 
+@pytest.mark.more
 def test_what_is_no_dashboard_is_told_in_one_sentence(submit: Callable[..., tuple[int, str]]) -> None:
     def told(address: str) -> str:
         code, error = submit("small", "--address", address)
@@ -161,9 +162,9 @@ def test_a_checkout_takes_along_what_a_job_needs_and_no_more(tmp_path: Path) -> 
     assert {"trial.py", "cli/__init__.py", "recurrence/compiled/cpp/kernels.cpp"} <= packed(ENGINE)
     private = tmp_path / "private"
     (private / "results").mkdir(parents=True)
-    for name in (".env", ".env.local", "key.pem", "results/big", "study.yaml"):
+    for name in (".env", ".env.local", "key.pem", "results/big", "study.yaml", "my_nets.py"):
         (private / name).write_text(SECRET)
-    assert packed(private) == {"study.yaml"}
+    assert packed(private) == {"study.yaml", "my_nets.py"}
 
 
 def test_a_study_outside_of_the_workspace_is_refused(
@@ -171,6 +172,26 @@ def test_a_study_outside_of_the_workspace_is_refused(
 ) -> None:
     (tmp_path / "elsewhere.yaml").write_text((workspace / "search_spaces" / "small.yaml").read_text())
     assert "lies outside of the workspace" in submit(str(tmp_path / "elsewhere.yaml"))[1]
+
+
+def test_a_module_outside_of_the_workspace_is_refused(workspace: Path, tmp_path: Path) -> None:
+    """Ray uploads the workspace: a module from elsewhere would be missed on the cluster."""
+    net = "from torch import nn\nclass Net(nn.GRU):\n    pass\n"
+    sizes = "inputs_argument: input_size, width_argument: hidden_size, arguments: {batch_first: true}"
+    args = parse(["submit", "own", "--workspace", str(workspace)], dict.fromkeys(_OPTIONS))
+    (tmp_path / "out_net.py").write_text(net)
+    (workspace / "in_net.py").write_text(net)
+    for place, said in (
+        (tmp_path / "out_net.py", r"out_net.py lies outside of the workspace.*Copy it into that folder"),
+        (workspace / "in_net.py", "the cluster has the workspace under another path"),
+        (Path("in_net.py"), None),
+    ):
+        (workspace / "search_spaces" / "own.yaml").write_text(
+            "task: {name: linear_functional, horizon: 8}\n"
+            f"model: {{name: module, width: 1, factory: '{place}:Net', {sizes}}}\n"
+        )
+        with pytest.raises(SubmissionError, match=said) if said else contextlib.nullcontext():
+            assert checked_job(args).runtime_env["working_dir"] == str(workspace)
 
 
 @pytest.mark.parametrize(

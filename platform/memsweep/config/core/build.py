@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from memsweep import registry
 from memsweep.config.core import values
+from memsweep.config.core.arguments import Arguments, arguments_from
 from memsweep.config.core.merge import as_mapping
 from memsweep.config.core.problems import REQUIRED, UNKNOWN, WHOLE, Problem, join, show
 from memsweep.config.core.reflect import default, hints, keys, part_config, registered_kind
@@ -109,10 +110,13 @@ def _conform(hint: Any, field: dataclasses.Field[Any], data: Any, path: str, pro
         return _conform_union(typing.get_args(hint), field, data, path, problems)
     if origin is tuple:
         return _conform_tuple(typing.get_args(hint), field, data, path, problems)
+    if hint is Arguments:
+        arguments = arguments_from(data, path, problems)
+        return INVALID if arguments is None else arguments
     if hint not in values.NAMES:
         raise RegistryError(
             f"the field {path} has the type {hint}; a setting may be bool, int, float, str, a config dataclass, "
-            "tuple[X, ...], X | None, or Any with registered=."
+            "Arguments, tuple[X, ...], X | None, or Any with registered=."
         )
     return values.scalar(hint, field, data, path, problems)
 

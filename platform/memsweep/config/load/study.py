@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,26 +10,26 @@ from memsweep import registry
 from memsweep.config.claims.comparisons import Cells
 from memsweep.config.claims.sections import CLAIMS, study_claims
 from memsweep.config.core.build import section
-from memsweep.config.core.problems import sentence, show
+from memsweep.config.core.problems import not_one_of, sentence, show
 from memsweep.config.core.reflect import keys
 from memsweep.config.grid.expand import expand
 from memsweep.config.load import study_files
 from memsweep.config.load.grid_overrides import overlay_base, overlay_grid
 from memsweep.config.load.hydra import read, resolve
-from memsweep.config.load.overrides import GRID, SEARCH, parse
+from memsweep.config.load.overrides import GRID, SEARCH, Overrides, parse
 from memsweep.config.load.search_overrides import overlay_search
 from memsweep.config.schema.axes import valid_axes
 from memsweep.config.schema.protocols import MATCHED, PROTOCOL, for_models, overlay_protocol, protocol_name
 from memsweep.config.schema.search import ConfirmConfig
-from memsweep.config.schema.study import ResourcesConfig, SweepConfig
+from memsweep.config.schema.study import KEEP, ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.sections import CONFIRM, read_search
 from memsweep.config.search.settings import confirm_problems, search_problems
 from memsweep.errors import ConfigError, did_you_mean
 
 _MOST_PROBLEMS, _LONGEST_PROBLEM = 30, 600
-_RESOURCES = "resources"
-TOP_LEVEL = ("name", PROTOCOL, *keys(TrialConfig), GRID, _RESOURCES, CLAIMS, SEARCH, CONFIRM)
+_RESOURCES, _KEEP = "resources", "keep"
+TOP_LEVEL = ("name", PROTOCOL, *keys(TrialConfig), GRID, _RESOURCES, _KEEP, CLAIMS, SEARCH, CONFIRM)
 
 
 def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path()) -> SweepConfig:
@@ -49,11 +49,33 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
     registry.discover(workspace)
     path = study_files.find(study, workspace)
     changes = parse(overrides, path.parent)
-    problems = changes.problems
     source = f"study {study!r} ({path})"
     try:
-        # 1. the YAML file, over the protocol that it names, and the command line over both
         written = read(path, changes.groups)
+    except ConfigError as error:
+        raise _short_error([*changes.problems, *error.problems], error.source) from error
+    return _checked(written, changes, path, source, study_files.description(path.read_text("utf-8")))
+
+
+def study_of(written: Mapping[str, Any], overrides: Sequence[str], workspace: Path, description: str) -> SweepConfig:
+    """A study that a command line says, without a file; arguments and errors as of ``load_study``.
+
+    Args:
+        written: what the study's file would say, ``name`` among it.
+        overrides: see ``load_study``.
+        workspace: see ``load_study``.
+        description: of the study.
+    """
+    registry.discover(workspace)
+    folder = workspace.resolve()
+    return _checked(dict(written), parse(overrides, folder), folder / "command line", "the command line", description)
+
+
+def _checked(written: dict[str, Any], changes: Overrides, path: Path, source: str, description: str) -> SweepConfig:
+    """The study that a file says, with the overrides applied, every trial of its grid checked."""
+    problems = changes.problems
+    try:
+        # 1. the file, over the protocol that it names, and the command line over both
         own_protocol = None if PROTOCOL in changes.removed else written.get(PROTOCOL)
         written = overlay_protocol(written, dict(changes.values).get(PROTOCOL, own_protocol))
         searched = overlay_search(written.pop(SEARCH, None), changes)
@@ -75,10 +97,14 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
     search, retrained = read_search(data[SEARCH], problems), data.get(CONFIRM)
     confirm = section(ConfirmConfig, retrained, CONFIRM, problems) if retrained is not None else None
     protocol = protocol_name(data.get(PROTOCOL, MATCHED), problems)
+    if (kept := data.get(_KEEP, KEEP[0])) not in KEEP:
+        problems.append(str(not_one_of(_KEEP, kept, KEEP)))
 
     # 3. the trials of the grid
     base = {key: data[key] for key in keys(TrialConfig) if key in data}
     trials = expand(base, axes, problems, for_models=for_models(protocol))
+
+    problems += _problems_of_code(trials)
 
     # 4. what only the sections and the trials together show
     resources = section(ResourcesConfig, data.get(_RESOURCES, {}), _RESOURCES, problems)
@@ -96,12 +122,24 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
         rows=trials,
         grid=axes,
         resources=resources,
-        description=study_files.description(path.read_text("utf-8")),
+        description=description,
         claims=claims,
         protocol=protocol,
         search=search,
         confirm=confirm,
+        keep=kept,
     )
+
+
+def _problems_of_code(trials: Sequence[TrialConfig]) -> list[str]:
+    """What running the models' own code shows, each model once on each task."""
+    different = {(trial.task, trial.model, trial.perturbation.balls): trial for trial in trials}
+    texts = [
+        text
+        for trial in different.values()
+        for text in registry.get(registry.MODEL, trial.model.name).problems_of_code(trial)
+    ]
+    return [sentence("model", text) for text in dict.fromkeys(texts)]
 
 
 def _study_name(name: Any, problems: list[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from memsweep.errors import ConfigError, did_you_mean
+from memsweep.errors import ConfigError, did_you_mean, listed
 
 FOLDER = "search_spaces"
 _MOST_NAMED, _LONGEST = 50, 100
@@ -35,8 +35,7 @@ def find(study: str, workspace: Path) -> Path:
     known, shown = names(workspace), study if len(study) <= _LONGEST else f"{study[:_LONGEST]}..."
     where = (workspace / FOLDER).resolve()
     if known:
-        more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
-        there = f"Studies in {where}: {', '.join(known[:_MOST_NAMED])}{more}."
+        there = f"Studies in {where}: {listed(known, _MOST_NAMED)}."
     else:
         there = (
             f"There are no studies in {where}: run memsweep in the folder that holds {FOLDER}/, or give --workspace."

@@ -65,7 +65,7 @@ def _problem(path: str, values: Any) -> str | None:
     if section not in sections:
         reason = (
             "holds for the whole study and cannot be swept"
-            if section in ("name", "resources", "protocol", "claims", "search", "confirm")
+            if section in ("name", "resources", "protocol", "keep", "claims", "search", "confirm")
             else "no such field"
         )
         start = f"A path of the grid begins with {', '.join(sections)}, or is {ROWS}"

@@ -56,6 +56,9 @@ def plain_at(config: Any, path: str) -> Any:
         ``MISSING`` where there is no such field, or no such section.
     """
     for key in path.split("."):
+        if isinstance(config, Mapping):  # arguments, whose names are not the engine's
+            config = config.get(key, MISSING)
+            continue
         if key == "name" and getattr(config, "kind", None) in registry.KINDS:
             config = config.name
             continue

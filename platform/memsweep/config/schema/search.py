@@ -15,7 +15,6 @@ KINDS = (UNIFORM, LOG_UNIFORM, INT, LOG_INT, CHOICE)
 
 NONE, ASHA, HYPERBAND, MEDIAN, PBT = "none", "asha", "hyperband", "median", "pbt"
 GRID, RANDOM, TPE, CMA_ES, GP, NSGA_II = "grid", "random", "tpe", "cma_es", "gp", "nsga_ii"
-CELL, STUDY = "cell", "study"
 MIN, MAX = "min", "max"
 
 METRICS: Final[Mapping[str, str]] = {
@@ -139,7 +138,7 @@ class SearchConfig:
         "objectives)",
         choices=(GRID, RANDOM, TPE, CMA_ES, GP, NSGA_II),
     )
-    trials: int = setting(20, "suggestions, in each cell of the grid or for the whole study (see scope)", at_least=1)
+    trials: int = setting(20, "suggestions in each cell of the grid", at_least=1)
     batch: int = setting(
         4,
         "suggestions in flight at once; the sampler hears of them together, so that a search gives the same "
@@ -158,12 +157,6 @@ class SearchConfig:
         "min or max for each objective (left out: losses and errors min, radii, margin and rate max; a test_ metric "
         "must have one)",
         choices=("min", "max"),
-    )
-    scope: str = setting(
-        CELL,
-        "cell (each cell of the grid has a search of its own) or study (one setting for all cells: a suggestion runs "
-        "in each of them, and counts by the mean over the cells, geometric where all values are positive)",
-        choices=(CELL, STUDY),
     )
     startup: int = setting(
         10, "random suggestions before tpe and gp trust their model; the size of nsga_ii's generations", at_least=1

@@ -13,6 +13,9 @@ from memsweep.config.core.problems import sentence
 from memsweep.config.schema.search import ConfirmConfig, Search
 from memsweep.config.schema.trial import TrialConfig
 
+KEEP = ("weights", "none")
+"""What of a trained trial may be kept beside its tables; the first is the default."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ResourcesConfig:
@@ -113,6 +116,7 @@ class SweepConfig:
         protocol: the preset under the study's own settings (memsweep.config.schema.protocols).
         search: the searched fields; the trials are then the cells in which, or over which, they are searched.
         confirm: how the winners are retrained; None where they are not.
+        keep: one of ``KEEP``. It changes no number, and no identity.
     """
 
     name: str
@@ -124,3 +128,4 @@ class SweepConfig:
     protocol: str = "matched"
     search: Search | None = None
     confirm: ConfirmConfig | None = None
+    keep: str = KEEP[0]

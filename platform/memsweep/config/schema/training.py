@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from memsweep import registry
 from memsweep.config.core.fields import setting
 
 LINEAR_PENALTY, NONLINEAR_PENALTY = 1e-2, 1e-3
+CLIP, SCHEDULE = 0.5, "cosine"
+"""What a study leaves out (``config.schema.trial.usual_training``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,10 +150,11 @@ class TrainingConfig:
     turns: tuple[Turn, ...] = setting(
         (), "settings of earlier steps, under population-based training, which sets them; in order"
     )
-    schedule: str = setting(
-        "cosine",
+    schedule: str | None = setting(
+        None,
         "learning rate over the steps: cosine (down to 0), constant, or plateau (times plateau_factor when the "
-        "validation loss has not improved by 0.01 % for more than plateau_patience validations)",
+        "validation loss has not improved by 0.01 % for more than plateau_patience validations); left out: cosine, and "
+        "constant for the model module",
         choices=("cosine", "constant", "plateau"),
     )
     warmup: int = setting(
@@ -166,14 +170,18 @@ class TrainingConfig:
     )
     # penalties and limits
     weight_decay: float = setting(0.0, "the optimizer's weight decay", at_least=0.0)
-    clip: float = setting(
-        0.5, "largest gradient norm of one seed; larger gradients are scaled down (0: no limit)", at_least=0.0
+    clip: float | None = setting(
+        None,
+        "largest gradient norm of one seed; larger gradients are scaled down (0: no limit; left out: 0.5, and no limit "
+        "for the model module)",
+        at_least=0.0,
     )
     amplitude_penalty: float | None = setting(
         None,
         "weight of |encoder|^2 + |readout|^2 in the objective: prunes redundant modes, whose unidentified rates "
-        "would otherwise move the stability radius with width (left out: 0.01 for linear models, 0.001 for others, "
-        "whose activation saturates at the balanced amplitudes that a strong penalty asks for)",
+        "would otherwise move the stability radius with width (left out: 0; where the stability of a functional is "
+        "measured 0.01 for linear models and 0.001 for others, whose activation saturates at the balanced amplitudes "
+        "that a strong penalty asks for; 0 for the model module)",
         at_least=0.0,
     )
     margin_penalty: float = setting(
@@ -191,6 +199,12 @@ class TrainingConfig:
         "this fraction higher",
         at_least=0.0,
         below=1.0,
+    )
+    weights: str = setting(
+        "",
+        "file of the initial weights of all seeds, safetensors or by torch.save (empty: the model draws its own); in "
+        "the workspace, or an absolute path. The file's content counts, not its place",
+        cosmetic=True,
     )
     # validation
     validate_every: int = setting(50, "steps between validations; the best validated state is kept", at_least=1)
@@ -215,6 +229,14 @@ class TrainingConfig:
         """Optimizer steps after which training ends: ``until``, or all of them."""
         return min(self.until, self.steps) if self.until else self.steps
 
+    @property
+    def weights_file(self) -> Path | None:
+        """The file of the initial weights; None where the model draws them."""
+        if not self.weights:
+            return None
+        places = [folder / self.weights for folder in (*registry.folders(), Path.cwd())]
+        return next((place for place in places if place.is_file()), places[0])
+
     def shrinking(self) -> list[tuple[str, float | None]]:
         """The settings that move weights without a gradient of the loss, each with its value."""
         decays = [
@@ -226,6 +248,8 @@ class TrainingConfig:
         ] + decays
 
     def problems(self) -> Iterable[str]:
+        if (file := self.weights_file) is not None and not file.is_file():
+            yield f"weights is {self.weights!r}, and there is no such file ({file}). Give the path of a file of weights"
         every = f"a multiple of validate_every ({self.validate_every})"
         if self.until and self.until >= self.steps:
             yield f"until ({self.until}) must be smaller than steps ({self.steps}); 0 trains for all of them"

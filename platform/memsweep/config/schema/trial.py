@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from memsweep import registry
 from memsweep.config.core.fields import setting
-from memsweep.config.schema.training import LINEAR_PENALTY, NONLINEAR_PENALTY, TrainingConfig
+from memsweep.config.schema.training import CLIP, LINEAR_PENALTY, NONLINEAR_PENALTY, SCHEDULE, TrainingConfig
 
 
 class TaskConfig(Protocol):
@@ -87,8 +87,12 @@ class PerturbationConfig:
         "published curves of 2023 were made)",
         choices=("worst_case", "random", "random_push"),
     )
-    starts: int = setting(4, "random starts of the ascent, in addition to the structured ones", at_least=0)
-    ascent_steps: int = setting(16, "ascent steps per start", at_least=0)
+    starts: int = setting(
+        4,
+        "random starts of the search, in addition to the structured ones; four times as many in closed form",
+        at_least=0,
+    )
+    ascent_steps: int = setting(16, "ascent steps per start; half as many in each pass along the radii", at_least=0)
     repeats: int = setting(30, "draws per radius of the random method", at_least=1)
     seed: int = setting(0, "seed of the random starts and draws", at_least=0, at_most=2**31)
     error: str = setting(
@@ -127,9 +131,18 @@ class ChainConfig:
     )
 
 
-def default_penalty(model: ModelConfig) -> float:
-    """The amplitude penalty of a trial that sets none."""
-    return LINEAR_PENALTY if registry.get(registry.MODEL, model.name).traits(model).linear else NONLINEAR_PENALTY
+def usual_training(task: TaskConfig, model: ModelConfig, perturbation: PerturbationConfig) -> dict[str, Any]:
+    """The settings of training that follow from the other sections where a study leaves them out, by their name.
+
+    The amplitude penalty belongs to the verdict on a functional: redundant modes would move its radius. Elsewhere it
+    would change what is learned, so the objective is the task's loss alone.
+    """
+    traits = registry.get(registry.MODEL, model.name).traits(model)
+    if traits.trains_plainly:
+        return {"amplitude_penalty": 0.0, "clip": 0.0, "schedule": "constant"}
+    judged = registry.get(registry.TASK, task.name).functional and perturbation.balls
+    penalty = (LINEAR_PENALTY if traits.linear else NONLINEAR_PENALTY) if judged else 0.0
+    return {"amplitude_penalty": penalty, "clip": CLIP, "schedule": SCHEDULE}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,9 +156,10 @@ class TrialConfig:
     chain: ChainConfig | None = setting(None, "the place in a chain of trials; null: the trial depends on no other")
 
     def __post_init__(self) -> None:
-        if self.training.amplitude_penalty is None:
-            training = dataclasses.replace(self.training, amplitude_penalty=default_penalty(self.model))
-            object.__setattr__(self, "training", training)
+        usual = usual_training(self.task, self.model, self.perturbation)
+        left_out = {name: value for name, value in usual.items() if getattr(self.training, name) is None}
+        if left_out:
+            object.__setattr__(self, "training", dataclasses.replace(self.training, **left_out))
 
     @property
     def has_closed_form(self) -> bool:

@@ -58,12 +58,13 @@ class Layout:
             start = stop
         self.segments = tuple(segments)
         self.size = start
-        self.width = max(
+        widths = [
             size
             for segment in segments
             for axis, size in zip(segment.role.axes, segment.shape, strict=True)
             if axis == "width"
-        )
+        ]
+        self.width = max(widths, default=0)  # a model whose weights have no such axis is never padded
 
     def named(self, flat: Tensor) -> dict[str, Tensor]:
         """The weight tensors of a flat tensor ``[..., size]``.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from memsweep.errors import listed
 from memsweep.learning.ensemble.flat_layout import Layout, bucket, padded
 from memsweep.models.base import Group, Model, Part, Signature
 from memsweep.streams import Stream
@@ -72,6 +73,39 @@ class Ensemble:
         stacked = torch.stack(tensors)
         return torch.cat([stacked, stacked[:1].expand(self.rows - len(values), *stacked.shape[1:])])
 
+    def weights_of(self, weights: Tensor, row: int) -> dict[str, Tensor]:
+        """The weights of one row of ``[rows, size]`` as the plain module has them: no padding, on the processor."""
+        exists, values = self.layout.named(self.exists[row].cpu()), self.layout.named(weights[row].cpu())
+        return self.model.state_of({name: value[_box(exists[name])].clone() for name, value in values.items()})
+
+    def with_weights(self, flat: Tensor, row: int, state: Mapping[str, Tensor]) -> Tensor:
+        """A row ``[size]`` with the weights of a plain module in the places that are not padding.
+
+        Args:
+            flat: ``[size]``, which holds the padding.
+            row: of the ensemble.
+            state: as ``weights_of`` gives it, or the module's state dict.
+
+        Raises:
+            ValueError: other names or shapes than this row's; a buffer that is no weight has another value.
+        """
+        named = self.model.weights_from(state)
+        exists, values = self.layout.named(self.exists[row].cpu()), self.layout.named(flat.cpu())
+        own = {name: list(value[_box(exists[name])].shape) for name, value in values.items()}
+        if problem := _difference(own, {name: list(value.shape) for name, value in named.items()}):
+            raise ValueError(f"the given weights are not those of this model: {problem}")
+        for name, value in values.items():
+            value[_box(exists[name])] = named[name].to(value)
+        return self.layout.flat(values).to(flat)
+
+    def starting_from(self, state: Mapping[str, Tensor]) -> Ensemble:
+        """The ensemble whose replicas all begin with the weights of a plain module; see ``with_weights``."""
+        initial = self.initial.clone()
+        for row in range(len(self.replicas)):
+            initial[row] = self.with_weights(initial[row], row, state)
+        initial[len(self.replicas) :] = initial[0]
+        return replace(self, initial=initial)
+
     def part(self, indices: Sequence[int], rows: int) -> Ensemble:
         """An ensemble of some of the replicas, in an order of one's own.
 
@@ -91,6 +125,22 @@ class Ensemble:
             exists=self.exists[taken],
             real=torch.arange(rows, device=initial.device) < len(replicas),
         )
+
+
+def _difference(own: Mapping[str, list[int]], given: Mapping[str, list[int]]) -> str:
+    """In which names and shapes weights differ from a model's, as the end of a sentence; empty where they do not."""
+    missing, unknown = [sorted(set(one) - set(other)) for one, other in ((own, given), (given, own))]
+    other = sorted(name for name in own if name in given and own[name] != given[name])
+    parts = [f"they lack {listed(missing, 5)}"] if missing else []
+    parts += [f"the model has no {listed(unknown, 5)}"] if unknown else []
+    parts += [f"{name} has the shape {given[name]}, and the model's {own[name]}" for name in other[:3]]
+    return "; ".join(parts)
+
+
+def _box(exists: Tensor) -> tuple[slice, ...]:
+    """The entries of a padded tensor that are not padding, which comes last along each axis."""
+    sizes = exists.nonzero().amax(0).add(1).tolist() if exists.numel() else exists.shape
+    return tuple(slice(size) for size in sizes)
 
 
 def build(
@@ -137,7 +187,8 @@ def _ensemble(
         for replica in replicas
     ]
     configs = [replica.model for replica in replicas]
-    layout, initial, exists = padded(model_class.roles(configs[0]), initial_weights, width or configs[0].width, rows)
+    roles = model_class.roles_at(configs[0], signature)
+    layout, initial, exists = padded(roles, initial_weights, width or configs[0].width, rows)
     model = model_class.ensemble_of(configs + configs[:1] * (rows - len(configs)), signature)
     real = torch.arange(rows) < len(replicas)
     return Ensemble(tuple(replicas), model.to(dtype).eval(), layout, initial.to(dtype), exists, real)

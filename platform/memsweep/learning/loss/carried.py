@@ -158,7 +158,7 @@ class CarriedLoss(SampledLoss):
             state = None if data.begins or states is None else states[..., first:last, :]
             for index in range(inputs_RWTI.shape[1]):
                 window = Batch(inputs_RWTI[first:last, index].contiguous(), targets_RW[first:last, index])
-                outputs, state = model.outputs_from(weights, self._read(window.inputs), state)
+                outputs, state = model.outputs_from(weights, self._read(model, window.inputs), state)
                 state = state.detach()
                 use(outputs, window, (last - first) / len(data.inputs))
                 del outputs  # frees their memory before the next window is computed

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from memsweep.data.task import Batch, Task, as_read, checked_symbols
+from memsweep.data.task import Batch, Task, as_ids, as_read, checked_symbols
 from memsweep.learning.loss.base import CHUNK, TaskLoss
 from memsweep.models.base import Model, Weights, as_layer, leading_shape, repeated
 from memsweep.recurrence.layer_outputs import squared_loss
@@ -159,7 +159,7 @@ class SampledLoss(TaskLoss[Batch]):
         if single is None or self.squares is None:
             return None
         leading, share = leading_shape(model, weights), 1.0 / data.inputs.shape[0]
-        inputs, live = self._read(data.inputs), repeated(live, leading)
+        inputs, live = self._read(model, data.inputs), repeated(live, leading)
         # the kernels know one leading dimension: replicas and copies are flattened to [N] and unflattened after
         loss = squared_loss(single.layer(weights), inputs, data.targets, share * self.squares, live)
         return None if loss is None else loss.unflatten(0, leading)
@@ -182,9 +182,11 @@ class SampledLoss(TaskLoss[Batch]):
             for index, (inputs, targets) in enumerate(pieces):
                 model.first_row = index * self.chunk
                 share = inputs.shape[0] / data.inputs.shape[0]
-                yield Chunk(Batch(inputs, targets), self._read(inputs), share)
+                yield Chunk(Batch(inputs, targets), self._read(model, inputs), share)
         finally:
             model.first_row = 0
 
-    def _read(self, inputs: Tensor) -> Tensor:
+    def _read(self, model: Model, inputs: Tensor) -> Tensor:
+        if model.traits(model.config).reads_ids:
+            return as_ids(inputs, self.task.inputs)
         return as_read(inputs, self.task.inputs, self.dtype)

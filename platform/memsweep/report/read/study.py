@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -79,6 +80,16 @@ class Study:
     def resume(self) -> str:
         """The command that computes what is missing."""
         return f"memsweep resume {shlex.quote(self.name)}"
+
+
+def not_measured(study: Study) -> list[str]:
+    """What could not be measured of trained models, and why, with the number of trials."""
+    texts = Counter(record["summary"]["not_measured"] for record in study.records.values() if _failed(record))
+    return [f"{text} ({count} trials)" for text, count in texts.most_common(5)]
+
+
+def _failed(record: Mapping[str, Any]) -> bool:
+    return bool(record.get("summary", {}).get("not_measured"))
 
 
 def load_study(where: Location | Path) -> Study:

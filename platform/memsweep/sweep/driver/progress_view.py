@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from memsweep.errors import printable
 from memsweep.sweep.driver.progress import Snapshot
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class PlainView:
 
     def say(self, line: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # the reader of a pipe may have ended: the sweep must go on
-            self._stream.write(f"{line}\n")
+            self._stream.write(f"{printable(line)}\n")
             self._stream.flush()
 
 
@@ -133,4 +134,4 @@ class LiveView:
         self._progress.update(self._task, completed=snapshot.fraction, words=describe(snapshot))
 
     def say(self, line: str) -> None:
-        self._progress.console.print(line, markup=False, highlight=False)
+        self._progress.console.print(printable(line), markup=False, highlight=False)

@@ -122,7 +122,7 @@ def run(
         StorageError: the journal cannot be written at the start; nothing has been started.
     """
     workspace = Path(workspace).resolve()
-    store = Store(Location.at(results) / folder_name(plan.study))
+    store = Store(Location.at(results) / folder_name(plan.sweep.name))
     while not plan.packs:
         if (following := next_plan(RunSummary())) is None:
             if plan.trials:
@@ -191,9 +191,9 @@ def _backend(plan: Plan, workspace: Path, work: Work, launch: Launch) -> Iterato
         return
     if launch.address is None:
         # A pack that this machine can never hold is refused before any process starts.
-        slots(plan.resources, [this_machine(plan.resources)])
+        slots(plan.sweep.resources, [this_machine(plan.sweep.resources)])
     from memsweep.sweep.ray.backend import ray_backend
 
     fit = partial(fitted, packs=plan.packs, workspace=workspace)
-    with ray_backend(work, plan.resources, fit, launch.address) as backend:
+    with ray_backend(work, plan.sweep.resources, fit, launch.address) as backend:
         yield backend

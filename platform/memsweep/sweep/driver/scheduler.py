@@ -264,7 +264,7 @@ class PackScheduler:
     def died(self, job: PackJob, failure: Failure) -> None:
         try:
             self._worker_died(job, failure)
-        except StorageError as error:  # nobody can tell now what it had stored
+        except StorageError as error:  # what the worker had stored is unknown now
             self._work.ended(job.pack)
             self.outage.add(error.cause)
             self._left_out(job, [name for name, _ in job.members if name not in self.results], PackReport())
@@ -389,17 +389,20 @@ def _jobs(plan: Plan, workspace: Path, folder: str) -> list[PackJob]:
     return [
         PackJob(
             pack=pack.identity,
-            study=plan.study,
+            study=plan.sweep.name,
             folder=folder,
             workspace=str(workspace),
             members=tuple((trial.identity, to_dict(trial.config)) for trial in pack.trials),
-            threads=threads(plan.resources),
-            time_limit=plan.resources.time_limit,
-            memory=plan.resources.memory,
+            threads=threads(plan.sweep.resources),
+            time_limit=plan.sweep.resources.time_limit,
+            memory=plan.sweep.resources.memory,
             revision=revision,
-            workers=plan.resources.workers,
-            arithmetic=Arithmetic.of(plan.resources),
+            workers=plan.sweep.resources.workers,
+            arithmetic=Arithmetic.of(plan.sweep.resources),
             after=tuple((trial.identity, trial.after) for trial in pack.trials if trial.after),
+            keep=plan.sweep.keep,
+            trained={trial.identity: trial.trained for trial in pack.trials if trial.trained[0]},
+            measures=plan.measures,
         )
         for pack in plan.packs
     ]

@@ -89,8 +89,9 @@ class StorageOutage:
         if not self.cause:
             return ""
         silent = f"the storage has taken nothing for {self._clock() - self._began:.0f} s"
+        again = f"{_counted(len(self._failures), 'failure')} found no place: what failed runs again"
         if not self._results:
-            return f"{silent}: {self.cause}"
+            return f"{silent}: {self.cause}" + (f"; {again}" if self._failures else "")
         elsewhere = Store(fallback_folder(self._store.location))
         kept = 0
         with contextlib.suppress(StoreError):
@@ -100,7 +101,8 @@ class StorageOutage:
         lost = len(self._results) - kept
         words = [f"{kept} that it lacks are in {elsewhere.location} until the next run stores them"] if kept else []
         words += [f"{lost} found no place and will be computed again"] if lost else []
-        return f"{silent}: {self.cause}; of its results {' and '.join(words)}"
+        told = [f"of its results {' and '.join(words)}", *([again] if self._failures else [])]
+        return f"{silent}: {self.cause}; {'; '.join(told)}"
 
     @property
     def _bytes(self) -> int:
@@ -108,7 +110,12 @@ class StorageOutage:
 
     @property
     def _waiting(self) -> str:
-        return f"{len(self._results)} result{'s' if len(self._results) != 1 else ''} wait in memory"
+        failures = f" and {_counted(len(self._failures), 'failure')}" if self._failures else ""
+        return f"{_counted(len(self._results), 'result')}{failures} wait in memory"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def take_over(store: Store) -> None:

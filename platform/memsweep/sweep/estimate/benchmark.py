@@ -19,13 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
+from memsweep.sweep.planning.cost import evaluations
 from memsweep.sweep.planning.identity import Arithmetic, identity, pack_identity
+from memsweep.sweep.store.weights import WEIGHTS
 from memsweep.sweep.worker.execute import PackJob, execute_pack
 from memsweep.sweep.worker.gpu_memory import shortened
 from memsweep.sweep.worker.memory import forget_peak, peak_memory
 
 if TYPE_CHECKING:
-    from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
+    from memsweep.config.schema.trial import TrialConfig
 
 _LEVELS = ((4, 2, 1), (16, 2, 4), (64, 4, 8), (256, 8, 16), (1024, 32, 32))
 """Training steps, radii and ascent steps of each run."""
@@ -41,8 +43,9 @@ class Measured:
     Attributes:
         fixed: what depends neither on steps nor on evaluations: data, memory functions, tables, storage.
         step: of all models, with their share of the validations.
-        evaluation: one evaluation of the perturbation error, see ``evaluations``.
+        evaluation: one evaluation of the perturbation error, see ``cost.evaluations``.
         disk: bytes of one trial's files; of fewer radii than the study's if the last levels were too long.
+        weights: those of its trained weights among them.
         memory: the most bytes that the process held beyond its bare self; on a GPU if it computes there.
         levels: how many runs gave these numbers.
     """
@@ -51,12 +54,13 @@ class Measured:
     step: float
     evaluation: float
     disk: float
+    weights: float
     memory: int
     levels: int = len(_LEVELS)
 
     def seconds(self, config: TrialConfig) -> float:
         """Seconds of the whole program of this trial."""
-        return self.fixed + config.training.end * self.step + evaluations(config.perturbation) * self.evaluation
+        return self.fixed + config.training.end * self.step + evaluations(config) * self.evaluation
 
 
 @dataclass
@@ -74,21 +78,13 @@ class Benchmark:
     starting: float = 0.0
 
 
-def evaluations(perturbation: PerturbationConfig) -> float:
-    """Evaluations of the error at all radii; one with its gradient counts as three."""
-    if perturbation.method != "worst_case":
-        return float(len(perturbation.balls) * perturbation.radii.count * perturbation.repeats)
-    first = perturbation.ascent_steps // 2
-    second = perturbation.ascent_steps - first
-    ways = 0.0
-    for ball in perturbation.balls:
-        starts = perturbation.starts + (2 if ball == "recurrent" else 4)
-        ways += starts * (3 * first + 1) + 3 * (3 * second + 1)
-    return perturbation.radii.count * ways
-
-
 def benchmark(
-    programs: Mapping[str, Sequence[TrialConfig]], arithmetic: Arithmetic, threads: int, workspace: Path, seconds: float
+    programs: Mapping[str, Sequence[TrialConfig]],
+    arithmetic: Arithmetic,
+    threads: int,
+    workspace: Path,
+    seconds: float,
+    keep: str = WEIGHTS,
 ) -> Benchmark:
     """Measure programs in their order, as far as the time reaches.
 
@@ -98,13 +94,14 @@ def benchmark(
         threads: threads of the process.
         workspace: folder whose ``tasks/`` they need.
         seconds: for all of it, the start of the process included.
+        keep: what of a trained trial is kept beside its tables.
     """
     result, end = Benchmark(), time.monotonic() + seconds
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     with tempfile.TemporaryDirectory(prefix="memsweep-benchmark-") as folder:
         plain = {name: [to_dict(config) for config in configs] for name, configs in programs.items()}
-        work = (sender, Path(folder), plain, arithmetic, threads, str(workspace), end)
+        work = (sender, Path(folder), plain, arithmetic, threads, str(workspace), end, keep)
         process = context.Process(target=_measure_all, args=work, daemon=True)
         began = time.monotonic()
         process.start()
@@ -136,6 +133,7 @@ def _measure_all(
     threads: int,
     workspace: str,
     end: float,
+    keep: str,
 ) -> None:
     """The measuring process; its messages are a program's name with its cost or with an error."""
     os.setsid()
@@ -150,20 +148,26 @@ def _measure_all(
         last = time.monotonic() + (end - time.monotonic()) / (len(programs) - position)
         try:
             configs = [trial_from_dict(config) for config in plain]
-            for measured in measure(configs, arithmetic, threads, workspace, folder / str(position), last):
+            for measured in measure(configs, arithmetic, threads, workspace, folder / str(position), last, keep):
                 sender.send((name, measured))
         except Exception as error:  # raised by a task or a model: the other programs are measured all the same
             sender.send((name, f"{type(error).__name__}: {error}"[:300]))
 
 
 def measure(
-    configs: Sequence[TrialConfig], arithmetic: Arithmetic, threads: int, workspace: str, folder: Path, end: float
+    configs: Sequence[TrialConfig],
+    arithmetic: Arithmetic,
+    threads: int,
+    workspace: str,
+    folder: Path,
+    end: float,
+    keep: str = WEIGHTS,
 ) -> Iterator[Measured]:
     """Measure one program in this process; gives its cost again after every level.
 
     Args:
         configs: trials that run as one program.
-        arithmetic, threads, workspace: see ``benchmark``.
+        arithmetic, threads, workspace, keep: see ``benchmark``.
         folder: of the results, new.
         end: time (``time.monotonic``) that no run but the first may be expected to exceed.
 
@@ -185,14 +189,17 @@ def measure(
             members=tuple(members.items()),
             threads=threads,
             arithmetic=arithmetic,
+            keep=keep,
         )
         seconds = _phase_seconds(job)
         trained.append((cut[0].training.end, seconds.pop("training", 0.0)))
-        moved.append((evaluations(cut[0].perturbation), seconds.pop("perturbation", 0.0)))
+        moved.append((evaluations(cut[0]), seconds.pop("perturbation", 0.0)))
         (begin, step), (shared, evaluation) = _line(*trained[-2:]), _line(*moved[-2:])
-        disk = sum(path.stat().st_size for path in Path(job.folder).rglob("*") if path.is_file()) / len(cut)
+        sizes = {path: path.stat().st_size for path in Path(job.folder).rglob("*") if path.is_file()}
+        disk = sum(sizes.values()) / len(cut)
+        weights = sum(size for path, size in sizes.items() if path.parent.name == WEIGHTS) / len(cut)
         fixed = begin + shared + sum(seconds.values())
-        yield Measured(fixed, step, evaluation, disk, _memory(bare, arithmetic.device), number)
+        yield Measured(fixed, step, evaluation, disk, weights, _memory(bare, arithmetic.device), number)
         if time.monotonic() + _GROWTH * (time.monotonic() - began) > end:
             return
 

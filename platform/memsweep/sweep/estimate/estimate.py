@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.search import LOG_INT, LOG_UNIFORM
+from memsweep.config.schema.study import KEEP
 from memsweep.errors import ConfigError
 from memsweep.sweep.estimate.benchmark import Benchmark, Measured, benchmark
 from memsweep.sweep.planning import cost
@@ -121,6 +122,7 @@ class Estimate:
         kinds: how many programs of different cost there are, and how many of them were measured.
         memory: bytes that the largest pack holds beyond its bare process; 0 if nothing was measured.
         disk: bytes of one stored trial; 0 if nothing was measured.
+        weights: those of its trained weights among them.
         rows: trials that are expected to be stored.
         why_not: sentences: what was not measured, what else the numbers rest on.
         factor: the seconds hold within it, if nothing else runs and no training ends early.
@@ -134,6 +136,7 @@ class Estimate:
     kinds: tuple[int, int]
     memory: int
     disk: float
+    weights: float
     rows: float
     why_not: tuple[str, ...] = ()
     factor: float = MODEL_FACTOR
@@ -145,6 +148,7 @@ def estimate(
     resources: ResourcesConfig,
     workspace: Path,
     seconds: float = BENCHMARK_SECONDS,
+    keep: str = KEEP[0],
 ) -> Estimate:
     """Estimate waves of packs.
 
@@ -162,14 +166,17 @@ def estimate(
     elif programs and seconds > 0:
         arithmetic = replace(Arithmetic.of(resources), shards=1)  # one process measures alone
         groups = {kind: program.trials for kind, program in programs.items()}
-        result = benchmark(groups, arithmetic, threads(resources), workspace, seconds)
+        result = benchmark(groups, arithmetic, threads(resources), workspace, seconds, keep)
         why_not += sorted({f"a program could not be measured: {error}" for error in result.failed.values()})
     prices = _Prices(programs, result.measured)
     lengths = [[prices.pack(pack.trials) for pack in wave.packs] for wave in waves]
     times = [wave.times for wave in waves]
     sure = [kind for kind, measured in result.measured.items() if measured.levels >= _SURE_LEVELS]
-    rows = sum(len(programs[kind].trials) for kind in result.measured)
-    size = sum(measured.disk * len(programs[kind].trials) for kind, measured in result.measured.items())
+    trials = {kind: len(programs[kind].trials) for kind in result.measured}
+    disk, weights = (
+        sum(getattr(measured, name) * trials[kind] for kind, measured in result.measured.items())
+        for name in ("disk", "weights")
+    )
     return Estimate(
         seconds=sum(makespan(packs, slots_here) * n for packs, n in zip(lengths, times, strict=True))
         if slots_here
@@ -179,7 +186,8 @@ def estimate(
         measured=prices.share(result.measured),
         kinds=(len(programs), len(result.measured)),
         memory=max((measured.memory for measured in result.measured.values()), default=0),
-        disk=size / rows if rows else 0.0,
+        disk=disk / max(1, sum(trials.values())),
+        weights=weights / max(1, sum(trials.values())),
         rows=sum(len(pack.trials) * wave.times for wave in waves for pack in wave.packs),
         why_not=tuple(why_not),
         starting=result.starting,
@@ -221,7 +229,12 @@ def _programs_by_kind(waves: Iterable[Wave]) -> dict[str, _Program]:
 
 
 def _configs(trials: Iterable[PlannedTrial]) -> list[list[TrialConfig]]:
-    return [[trial.config for trial in group] for group in by_program(trials)]
+    trials = list(trials)
+    trained = by_program(trial for trial in trials if not trial.trained[0])
+    measured = by_program(trial for trial in trials if trial.trained[0])
+    return [[trial.config for trial in group] for group in trained] + [
+        [_with_training(trial.config, steps=0, until=0, turns=()) for trial in group] for group in measured
+    ]
 
 
 def kind_of(group: Sequence[TrialConfig]) -> str:

@@ -18,7 +18,7 @@ from memsweep.learning.ensemble.flat_layout import SAMPLED_SLOTS, SLOTS, bucket,
 from memsweep.models.deep.unit import is_deep
 
 if TYPE_CHECKING:
-    from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
+    from memsweep.config.schema.trial import TrialConfig
 
 _STEP = 5e-4  # of any optimizer step: the calls, and the optimizer
 _STATISTICS = 2.5e-11  # of a batch's second moments, by multiplication
@@ -65,7 +65,7 @@ def _by_response(trials: Sequence[TrialConfig]) -> float:
         replicas[bucket(_width(trial))] += trial.training.seeds
     padded = [slots(width, SLOTS) * width * math.ceil(count / slots(width, SLOTS)) for width, count in replicas.items()]
     states = sum(padded) * _horizon(first)
-    moved = _evaluations(first.perturbation)
+    moved = evaluations(first)
     return first.training.end * _RESPONSE * states + moved * (_MOVED * len(padded) + _RESPONSE_MOVED * states)
 
 
@@ -73,7 +73,7 @@ def _by_sequences(trials: Sequence[TrialConfig]) -> float:
     first, horizon = trials[0], _horizon(trials[0])
     if is_deep(first.model):
         return sum(_by_layers(trial, horizon) for trial in trials)
-    training, moved = first.training, _evaluations(first.perturbation)
+    training, moved = first.training, evaluations(first)
     states = horizon * sum(trial.training.seeds * max(8, _width(trial)) for trial in trials)
     groups = math.ceil(sum(trial.training.seeds for trial in trials) / SAMPLED_SLOTS)
     trained, tested = states * training.batch_size, states * first.perturbation.test_size
@@ -83,24 +83,51 @@ def _by_sequences(trials: Sequence[TrialConfig]) -> float:
 
 
 def _by_layers(trial: TrialConfig, horizon: float) -> float:
-    moved = _evaluations(trial.perturbation) * _deep_evaluation(trial, trial.perturbation.test_size, horizon)
+    moved = evaluations(trial) * _deep_evaluation(trial, trial.perturbation.test_size, horizon)
     return trial.training.seeds * (trial.training.end * _deep_replica_step(trial, horizon) + moved)
 
 
-def _evaluations(perturbation: PerturbationConfig) -> float:
-    """Evaluations of the error at all radii, forward and backward counted as two."""
-    if perturbation.method != "worst_case":
-        return float(len(perturbation.balls) * perturbation.radii.count * perturbation.repeats)
-    starts = perturbation.starts + 6  # about as many structured ones are tried besides the random ones
-    return float(len(perturbation.balls) * perturbation.radii.count * starts * (perturbation.ascent_steps // 2 + 1))
+def evaluations(trial: TrialConfig) -> float:
+    """Evaluations of the loss of a replica on all of its data, in all balls; one with its gradient counts as three.
+
+    Those on a part of the test sequences count by its share. Of the stronger search, every replica has its part of what
+    every fifth seed costs. See ``memsweep.stability.perturbation``.
+    """
+    from memsweep.stability.evaluation import FEW, MORE, SAMPLE_EVERY
+    from memsweep.stability.perturbation.error import CLOSED, FINALISTS, STRONGER
+    from memsweep.stability.perturbation.search import ANCHORS, READ
+
+    moved, closed, radii = trial.perturbation, trial.has_closed_form, trial.perturbation.radii.count
+    if moved.method != "worst_case":
+        return float(len(moved.balls) * radii * moved.repeats)
+    few, more = (1.0 if closed else min(1.0, size / moved.test_size) for size in (FEW, MORE))
+    anchors = len({*range(0, radii, ANCHORS), radii - 1})
+    climbed = radii if closed else min(radii, READ)
+    # an ascent evaluates its start, and a gradient for each step
+    whole, half = 3 * moved.ascent_steps + 1, 3 * ((moved.ascent_steps + 1) // 2) + 1
+    path = 4 * radii + climbed * half  # four candidates at each radius, then the ascents
+    usual = type(moved)()
+    longer = 3 * STRONGER * max(usual.ascent_steps, moved.ascent_steps) + 1
+    total = 0.0
+    for ball in moved.balls:
+        pushes = 2 if ball == "recurrent" else 4
+        starts = pushes + moved.starts * (CLOSED if closed else 1)
+        total += few * (anchors * starts * whole + 2 * radii + 2 * path) + more * path + radii + climbed + 1
+        starts = pushes + 2 * STRONGER * max(usual.starts, moved.starts) * (CLOSED if closed else 1)
+        last = 0.0 if closed else 2 * FINALISTS * (3 * usual.ascent_steps + 1)
+        total += (few * 2 * starts * longer + more * last + 4 * FINALISTS) / SAMPLE_EVERY
+    return total
 
 
 def _compiled(trial: TrialConfig) -> bool:
+    """Whether kernels run over the steps of time; a model that is written for one replica has a loop of its own."""
     import torch
 
+    from memsweep.models.base import StackedModel
     from memsweep.recurrence.layer_outputs import kernels
 
-    return kernels(getattr(torch, trial.training.dtype)) == "compiled"
+    stacked = issubclass(registry.get(registry.MODEL, trial.model.name), StackedModel)
+    return stacked and kernels(getattr(torch, trial.training.dtype)) == "compiled"
 
 
 def _horizon(trial: TrialConfig) -> float:

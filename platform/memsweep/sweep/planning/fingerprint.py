@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
+from memsweep.models.module.factory import generation
 from memsweep.sweep.planning.source_graph import WHOLE, Definition, SourceGraph
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ PACKAGE = Path(__file__).resolve().parents[2]
 ENGINE = PACKAGE.name
 CORE: tuple[Definition, ...] = (("memsweep.trial", "run_pack"),)
 """Called by a worker for every pack."""
+TRAINING: tuple[Definition, ...] = (("memsweep.trial", "train_replicas"),)
+"""The part of it that gives the trained weights; the rest measures them."""
 CHAINED: tuple[Definition, ...] = (
     ("memsweep.sweep.planning.chain_values", "carried_value"),
     ("memsweep.config.schema.chain", "resolve_chain"),
@@ -59,14 +62,20 @@ CONDITIONAL: dict[str, Condition] = {
 """Modules and definitions that run in some trials alone, and in which, by the trial and its ``kernels_of``."""
 
 
-def code_fingerprint(config: TrialConfig, device: str = "cpu") -> str:
-    """A hash of the code that makes this trial's numbers on this type of device, 16 hexadecimal digits."""
-    return _digest(code_roots(config), _Cut.of(config, device))
+def code_fingerprint(config: TrialConfig, device: str = "cpu", *, training: bool = False) -> str:
+    """A hash of the code that makes this trial's numbers on this type of device, 16 hexadecimal digits.
+
+    Args:
+        config: of the trial.
+        device: type of the device.
+        training: only of the code that makes its trained weights.
+    """
+    return _digest(code_roots(config, training=training), _Cut.of(config, device, training=training))
 
 
-def code_closure(config: TrialConfig, device: str = "cpu") -> frozenset[Definition]:
-    """The definitions that make this trial's numbers on this type of device."""
-    return _closure(code_roots(config), _Cut.of(config, device))
+def code_closure(config: TrialConfig, device: str = "cpu", *, training: bool = False) -> frozenset[Definition]:
+    """The definitions that make this trial's numbers, or its trained weights, on this type of device."""
+    return _closure(code_roots(config, training=training), _Cut.of(config, device, training=training))
 
 
 def kernels_of(config: TrialConfig, device: str) -> str:
@@ -83,13 +92,35 @@ def kernels_of(config: TrialConfig, device: str) -> str:
     return kernels(getattr(torch, config.training.dtype), device)
 
 
-def code_roots(config: TrialConfig) -> frozenset[Definition]:
+def code_roots(config: TrialConfig, *, training: bool = False) -> frozenset[Definition]:
     """The definitions that a worker calls for a trial: the engine's core, its parts, and what its configs compute."""
-    roots = {*CORE, *(CHAINED if config.chain is not None else ())}
+    roots = {*(TRAINING if training else CORE), *(CHAINED if config.chain is not None else ())}
     for part in parts(config):
         roots |= _definitions_of(part)
+    roots |= named_code(config)
     roots |= {(type(each).__module__, type(each).__qualname__) for each in _configs(config) if not _is_of_part(each)}
-    return frozenset(roots)
+    return frozenset(roots - _measuring(config)) if training else frozenset(roots)
+
+
+def _measuring(config: TrialConfig) -> set[Definition]:
+    """The classes of the settings by which weights are measured, which the closure of a training leaves out."""
+    return {(type(each).__module__, type(each).__qualname__) for each in _configs(config.perturbation)}
+
+
+def named_code(config: Any) -> set[Definition]:
+    """The definitions that the config names besides its parts, such as a user's class."""
+    roots: set[Definition] = set()
+    for owner in filter(_is_of_part, _configs(config)):
+        named = getattr(registry.get(owner.kind, owner.name), "code", None)
+        roots |= named(owner) if named is not None else set()
+    if roots and _generation[-1] != generation():  # files of users were imported again
+        _generation.append(generation())
+        _folders.cache_clear()
+        forget(*GRAPH.foreign())
+    return roots
+
+
+_generation = [0]
 
 
 def data_fingerprint(config: Any) -> str:
@@ -99,15 +130,18 @@ def data_fingerprint(config: Any) -> str:
     folder in their place, the names and sizes of the files in it are hashed.
     """
     paths = [path for owner in filter(_is_of_part, _configs(config)) for path in _data_files(owner)]
+    training = getattr(config, "training", None)
+    if training is not None and training.weights_file is not None:
+        paths.append(training.weights_file)
     return _hash_data(tuple((path, *_changed(path)) for path in paths)) if paths else ""
 
 
 def libraries(config: TrialConfig) -> dict[str, str]:
     """Versions of the installed libraries that decide this trial's numbers: the engine's, and what its parts import."""
-    own = {definition for part in parts(config) for definition in _definitions_of(part)}
+    own = {definition for part in parts(config) for definition in _definitions_of(part)} | named_code(config)
     reached = GRAPH.closure(own, lambda definition: _top(definition[0]) == ENGINE)
     names = {"torch", "numpy", "scipy"}.union(
-        *(_distributions(top) for top in GRAPH.outside(reached) if not _is_local(top))
+        *(_distributions(top) for top in GRAPH.outside(reached) | {_top(name) for name, _ in own} if not _is_local(top))
     )
     return {name: version for name in sorted(names) if (version := _version(name))}
 
@@ -134,11 +168,11 @@ class _Cut:
     prefixes: frozenset[str]
 
     @classmethod
-    def of(cls, config: TrialConfig, device: str) -> _Cut:
+    def of(cls, config: TrialConfig, device: str, *, training: bool) -> _Cut:
         chained, kernels = config.chain is not None, kernels_of(config, device)
         exempt = (name for name in EXEMPT if not (chained and name.startswith("memsweep.config")))
         idle = (name for name, runs in CONDITIONAL.items() if not runs(config, kernels))
-        return cls(frozenset((*exempt, *idle)))
+        return cls(frozenset((*exempt, *idle, *(map(".".join, _measuring(config)) if training else ()))))
 
     def __call__(self, definition: Definition) -> bool:
         if definition in CHAINED:  # called for a chained trial, and reached by no other

@@ -5,6 +5,9 @@ perturbations, the task's own file), the files that the task reads, the versions
 task or the model imports, the type of device, in how many parts the data of a step are summed, and, for a model that
 runs over sequences, whether compiled kernels compute it or torch does. Two studies that share a trial share its
 result; changed code shares nothing.
+
+The second half of an identity is that of the training: what decides the trained weights, and nothing of how they are
+measured. Trials of equal second halves have equal weights, so that one of them is trained and the others are measured.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from memsweep.config.schema.study import ResourcesConfig
     from memsweep.config.schema.trial import TrialConfig
 
-_LENGTH = 32
+_HALF = 16
 
 
 @dataclass(frozen=True)
@@ -51,20 +54,37 @@ ON_CPU = Arithmetic()
 
 
 def identity(config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> str:
-    """The identity of a trial, 32 hexadecimal digits."""
-    content = {"config": identifying(config), **identity_of(config, arithmetic)}
+    """The identity of a trial, 32 hexadecimal digits: 16 of the whole trial, then 16 of its training."""
+    whole = {"config": identifying(config), **identity_of(config, arithmetic)}
+    chain = config.chain
+    if chain is not None and chain.carry != "validation_loss":  # it trains by what was measured on the one before
+        return _hash(whole) + _hash({"training": whole})
+    deciding = {name: part for name, part in whole["config"].items() if name != "perturbation"}
+    return _hash(whole) + _hash({"config": deciding, **identity_of(config, arithmetic, training=True)})
+
+
+def training_of(identity: str) -> str:
+    """The part of a trial's identity that names its training."""
+    return identity[_HALF:]
+
+
+def _hash(content: Mapping[str, Any]) -> str:
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()[:_LENGTH]
+    return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()[:_HALF]
 
 
-def identity_of(config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> dict[str, Any]:
+def identity_of(config: TrialConfig, arithmetic: Arithmetic = ON_CPU, *, training: bool = False) -> dict[str, Any]:
     """What an identity is made from beside the config: code, data, versions, device, shards, kernels.
 
     A chained trial takes a number from those before it, whose parts may be others than its own: theirs count, too.
+
+    Args:
+        config, arithmetic: of the trial.
+        training: only what decides the trained weights.
     """
     trials = [config, *_before(config)]
     return {
-        "code": _together(code_fingerprint(trial, arithmetic.device) for trial in trials),
+        "code": _together(code_fingerprint(trial, arithmetic.device, training=training) for trial in trials),
         "data": _together(data_fingerprint(trial) for trial in trials),
         "versions": {name: version for trial in trials for name, version in libraries(trial).items()},
         "device": arithmetic.device,
@@ -119,4 +139,4 @@ def _before(config: TrialConfig) -> list[TrialConfig]:
 
 def pack_identity(members: Iterable[str]) -> str:
     """The identity of a pack: its members', in order."""
-    return hashlib.sha256("\n".join(members).encode()).hexdigest()[:_LENGTH]
+    return hashlib.sha256("\n".join(members).encode()).hexdigest()[: 2 * _HALF]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.errors import ConfigError
@@ -14,8 +14,7 @@ from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identity, pack_identity
 
 if TYPE_CHECKING:
-    from memsweep.config.claims.types import Claims
-    from memsweep.config.schema.study import ResourcesConfig, SweepConfig
+    from memsweep.config.schema.study import SweepConfig
     from memsweep.config.schema.trial import ChainConfig, TrialConfig
 
 PACK_REPLICAS = 256
@@ -40,12 +39,15 @@ class PlannedTrial:
         arithmetic: what the identity names of the place where it is computed.
         after: identity of the trial whose kept state it may go on from; empty where it starts anew. It saves time and
             changes no number.
+        trained: URI of the folder and identity of the trial that keep its trained weights, which are measured then;
+            empty where it is trained. It changes no number.
     """
 
     identity: str
     config: TrialConfig
     arithmetic: Arithmetic = ON_CPU
     after: str = ""
+    trained: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True)
@@ -68,26 +70,18 @@ class Plan:
     """What a sweep will do.
 
     Attributes:
-        study: the study's name.
-        description: its study file's head.
-        trials: every row of the grid, in order.
+        sweep: the study.
+        trials: its trials, in order; of a search those that it has made so far.
         done: identities whose results exist already, here or in another study.
         packs: what is left, the costliest first, so that no long pack starts last.
-        resources: what one pack asks for.
-        claims: what was published about the study's conditions, for its report.
-        protocol: the preset under the study's settings.
-        grid: the axes as they were written.
+        measures: nothing is trained: a trial whose trained weights cannot be read fails.
     """
 
-    study: str
-    description: str
+    sweep: SweepConfig
     trials: tuple[PlannedTrial, ...]
     done: frozenset[str]
     packs: tuple[Pack, ...]
-    resources: ResourcesConfig
-    claims: Claims | None = None
-    protocol: str = "matched"
-    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    measures: bool = False
 
 
 def identified(sweep: SweepConfig) -> tuple[PlannedTrial, ...]:
@@ -113,7 +107,12 @@ def identified(sweep: SweepConfig) -> tuple[PlannedTrial, ...]:
 
 
 def make_plan(
-    sweep: SweepConfig, trials: Sequence[PlannedTrial], done: Collection[str], apart: Collection[str] = ()
+    sweep: SweepConfig,
+    trials: Sequence[PlannedTrial],
+    done: Collection[str],
+    apart: Collection[str] = (),
+    *,
+    measures: bool = False,
 ) -> Plan:
     """Plan a sweep.
 
@@ -122,21 +121,12 @@ def make_plan(
         trials: its rows, from ``identified``.
         done: identities that need no work.
         apart: identities without a result that are not to be run now.
+        measures: nothing is trained.
     """
     # cut from all trials, done or not: a sweep that goes on cuts as it did at first, and finds its checkpoints
     target_seconds = pack_seconds(trials) * (_WORKERS_START if sweep.resources.workers > 1 else 1)
     packs = _without(make_packs(trials, target_seconds), {*done, *apart})
-    return Plan(
-        study=sweep.name,
-        description=sweep.description,
-        trials=tuple(trials),
-        done=frozenset(done),
-        packs=tuple(packs),
-        resources=sweep.resources,
-        claims=sweep.claims,
-        protocol=sweep.protocol,
-        grid=sweep.grid,
-    )
+    return Plan(sweep, tuple(trials), frozenset(done), tuple(packs), measures)
 
 
 def _without(packs: Iterable[Pack], gone: Collection[str]) -> list[Pack]:

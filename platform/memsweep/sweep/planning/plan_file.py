@@ -16,7 +16,7 @@ from memsweep.config.claims.types import claims_from_dict
 from memsweep.config.core.build import config_from
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.search import ConfirmConfig
-from memsweep.config.schema.study import ResourcesConfig, SweepConfig
+from memsweep.config.schema.study import KEEP, ResourcesConfig, SweepConfig
 from memsweep.config.search.sections import search_from_dict, search_to_dict
 from memsweep.errors import ConfigError, StoreError
 from memsweep.sweep.store.filesystem import Location, storage_errors
@@ -47,6 +47,7 @@ class StoredPlan:
         cells: canonical configs of the grid that is searched, in its order; the rows are then the search's.
         search: what is searched.
         confirm: how the winners are retrained with fresh seeds.
+        keep: what of a trained trial is kept beside its tables.
     """
 
     study: str
@@ -62,6 +63,7 @@ class StoredPlan:
     cells: Sequence[Mapping[str, Any]] = ()
     search: Search | None = None
     confirm: ConfirmConfig | None = None
+    keep: str = KEEP[0]
 
     def sweep(self) -> SweepConfig:
         """The study as its study file once said it.
@@ -79,6 +81,7 @@ class StoredPlan:
             protocol=self.protocol,
             search=self.search,
             confirm=self.confirm,
+            keep=self.keep,
         )
 
 
@@ -87,35 +90,34 @@ def write_plan(
     plan: Plan,
     provenance: Mapping[str, Any],
     tracking: Mapping[str, Any] | None = None,
-    sweep: SweepConfig | None = None,
 ) -> None:
     """Write a plan before anything of it runs; it replaces the plan of an earlier sweep of the study.
 
     Args:
         location: the study's folder.
-        plan: the rows, and what is known of the study.
+        plan: the study and its trials; those of a search are what was suggested so far.
         provenance: when, and by which code.
         tracking: ``params``, ``tags`` and ``varied``, as for ``memsweep.sweep.tracking.Tracker``.
-        sweep: the study, where it searches: its rows are the cells, and the plan's are what was suggested so far.
 
     Raises:
         StoreError: the storage cannot take it.
     """
-    location = Location.at(location)
+    location, sweep = Location.at(location), plan.sweep
     content = {
         "schema": SCHEMA,
         "serial": _next_serial(location),
-        "study": plan.study,
-        "description": plan.description,
+        "study": sweep.name,
+        "description": sweep.description,
         "trials": [{"identity": trial.identity, "config": to_dict(trial.config)} for trial in plan.trials],
-        "protocol": plan.protocol,
-        "claims": dataclasses.asdict(plan.claims) if plan.claims is not None else None,
-        "grid": plan.grid,
-        "resources": to_dict(plan.resources),
+        "protocol": sweep.protocol,
+        "keep": sweep.keep,
+        "claims": dataclasses.asdict(sweep.claims) if sweep.claims is not None else None,
+        "grid": sweep.grid,
+        "resources": to_dict(sweep.resources),
         "tracking": tracking or {},
         "provenance": provenance,
     }
-    if sweep is not None and sweep.search is not None:
+    if sweep.search is not None:
         content |= {
             "search": search_to_dict(sweep.search),
             "confirm": to_dict(sweep.confirm) if sweep.confirm is not None else None,
@@ -196,6 +198,7 @@ class _Plan(TypedDict):
 
 
 class _SearchPlan(_Plan, total=False):
+    keep: str
     search: dict[str, Any] | None
     confirm: dict[str, Any] | None
     cells: list[dict[str, Any]]
@@ -222,6 +225,7 @@ def _plan(content: dict[str, Any], where: str) -> StoredPlan:
             cells=tuple(cells),
             search=search_from_dict(data.get("search")),
             confirm=config_from(ConfirmConfig, confirm, "the stored confirmation") if confirm is not None else None,
+            keep=data.get("keep", KEEP[0]),
         )
     except ConfigError as error:
         raise StoreError(f"{where} holds a search that this version cannot read: {error}") from error

@@ -95,6 +95,10 @@ class SourceGraph:
         """Drops what was read of a module, so that its file is read again."""
         self._modules.pop(module, None)
 
+    def foreign(self) -> list[str]:
+        """The modules read so far that count as a whole."""
+        return [name for name in self._modules if self._is_whole(name)]
+
     def _module(self, name: str) -> Module:
         if name not in self._modules:
             path = self._find(name)

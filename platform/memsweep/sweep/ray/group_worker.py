@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.config.schema.canonical import trial_from_dict
+from memsweep.sweep.planning.trained import stored_trainings
 from memsweep.sweep.ray.coordinator import Assignment, WorkerResult
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.retry import storage_retries
@@ -80,6 +81,7 @@ def _result(job: PackJob, assignment: Assignment, rank: int, workers: int, coord
             options = RunOptions(
                 worker=_worker_rank(job, rank, workers),
                 shards=job.arithmetic.shards,
+                trained=stored_trainings(job.trained, assignment.names),
                 checkpoint=Store(job.folder).slot(slots[rank % len(slots)]),
                 progress=undisturbed(throttled(report)),
                 padded=assignment.padded,

@@ -1,4 +1,4 @@
-"""The temporary folder of one experiment of Ray Tune, and the removal of those that killed drivers left."""
+"""Makes the temporary folder of one Ray Tune experiment, and removes the folders that killed drivers left."""
 
 from __future__ import annotations
 

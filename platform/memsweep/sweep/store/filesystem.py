@@ -187,9 +187,10 @@ class Location:
         return FileSlot(self, name)
 
     def clean(self) -> None:
-        """Remove the unfinished files of killed writers: those that this process has seen for an hour.
+        """Remove the unfinished files that killed writers left.
 
-        A younger file may be in use. The ages of files are not asked for: the storage's clock may be wrong.
+        A file goes after this process has seen it for an hour; until then a writer may still use it.
+        Modification times are not read, because the storage's clock may be wrong.
         """
         if self.local is None:
             return

@@ -114,7 +114,7 @@ def read_statuses(place: Location) -> dict[str, TrialStatus]:
     """
     statuses: dict[str, TrialStatus] = {}
     with storage_errors("read", place / _FOLDER):
-        for name in sorted(filter(_NAME.fullmatch, place.names(_FOLDER))):
+        for name in _segments(place):
             with contextlib.suppress(FileNotFoundError):  # a driver that starts just now has deleted it
                 for line in place.read(f"{_FOLDER}/{name}").splitlines():
                     _apply(line, statuses)
@@ -143,12 +143,11 @@ class Journal:
         self._segment, self._lines = 0, [_line(name, status) for name, status in trials.items()]
         self._flushed = time.monotonic()
         with storage_errors("write", place / _FOLDER):
-            old = sorted(filter(_NAME.fullmatch, place.names(_FOLDER)))
-            drivers = sorted({_driver_of(name) for name in old})
-            self._driver = drivers[-1] + 1 if drivers else 0
+            old = _segments(place)
+            self._driver = _numbers(old[-1])[0] + 1 if old else 0
             self._write()
             for name in old:
-                if _driver_of(name) <= self._driver - _KEPT_DRIVERS:
+                if _numbers(name)[0] <= self._driver - _KEPT_DRIVERS:
                     place.delete(f"{_FOLDER}/{name}")
         self._segment, self._lines = 1, []
 
@@ -225,8 +224,14 @@ def ending(statuses: Mapping[str, TrialStatus], planned: Iterable[str]) -> str:
     return "interrupted" if states & {State.QUEUED, State.RUNNING, State.PREEMPTED} else "failed"
 
 
-def _driver_of(segment: str) -> int:
-    return int(segment.partition(".")[0])
+def _segments(place: Location) -> list[str]:
+    """In the order in which they were written: by number, because a number may outgrow its six digits."""
+    return sorted(filter(_NAME.fullmatch, place.names(_FOLDER)), key=_numbers)
+
+
+def _numbers(segment: str) -> tuple[int, int]:
+    driver, number, _ = segment.split(".")
+    return int(driver), int(number)
 
 
 def _line(name: str, status: TrialStatus) -> str:

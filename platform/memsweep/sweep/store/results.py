@@ -1,8 +1,9 @@
 """The store: one immutable result per trial identity, on a local disk or in a bucket.
 
 A study is a folder. ``records/<identity>.json`` is the commit point of a result: it is written after all its tables.
-It holds the size and the hash of each table's file, so that a damaged file is detected. ``pandas.read_parquet`` on
-``curves``, ``replicas``, ``memory``, ``history`` or ``alignment`` gives that table of the whole study.
+It holds the size and the hash of each file, so that a damaged one is detected. ``pandas.read_parquet`` on ``curves``,
+``replicas``, ``memory``, ``history`` or ``alignment`` gives that table of the whole study. The files in
+``weights`` may be deleted to free space: a result is whole without them.
 """
 
 from __future__ import annotations
@@ -24,10 +25,14 @@ from memsweep.sweep.store.fallback import FallbackSlot, fallback_folder
 from memsweep.sweep.store.filesystem import Location, at_once, storage_errors
 from memsweep.sweep.store.record import Record, StoredFailure
 from memsweep.sweep.store.tables import TABLES
+from memsweep.sweep.store.weights import SUFFIX, WEIGHTS, to_safetensors
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+    from torch import Tensor
+
+    Weights = Mapping[int, Mapping[str, Tensor]]
 
 MLFLOW_DATABASE, MLFLOW_ARTIFACTS = "mlflow.db", "mlartifacts"
 """Names beside the studies in the results folder, which no study's folder may take."""
@@ -95,8 +100,14 @@ class Store:
             raise StoreError(f"{self.location} is no folder of this machine. Give a local --results.")
         return self.location.local
 
-    def write(self, identity: str, record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> bool:
-        """Add a result: its tables first, its record last.
+    def write(
+        self,
+        identity: str,
+        record: Mapping[str, Any],
+        tables: Mapping[str, pd.DataFrame],
+        weights: Weights | None = None,
+    ) -> bool:
+        """Add a result: its tables and weights first, its record last.
 
         Results are immutable: when this identity is stored already, nothing is written.
 
@@ -104,6 +115,7 @@ class Store:
             identity: the trial's identity, also ``record["identity"]``.
             record: see ``memsweep.sweep.store.record``; non-finite numbers are allowed in its summary only.
             tables: by names of ``memsweep.sweep.store.tables.TABLES``; a table that is left out has no rows.
+            weights: seed -> name -> tensor; None: the result keeps none.
 
         Returns:
             Whether this call stored the result.
@@ -111,14 +123,19 @@ class Store:
         Raises:
             StoreError: the record or a table is malformed, or the storage cannot take it; nothing is stored then.
         """
-        return self.commit(identity, self.encode(identity, record, tables))
+        return self.commit(identity, self.encode(identity, record, tables, weights))
 
     @staticmethod
-    def encode(identity: str, record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> dict[str, bytes]:
+    def encode(
+        identity: str,
+        record: Mapping[str, Any],
+        tables: Mapping[str, pd.DataFrame],
+        weights: Weights | None = None,
+    ) -> dict[str, bytes]:
         """The files of a result, for ``commit``: path in the study's folder -> content, the record last.
 
         Args:
-            identity, record, tables: see ``write``.
+            identity, record, tables, weights: see ``write``.
 
         Raises:
             StoreError: the record or a table is malformed.
@@ -131,6 +148,8 @@ class Store:
         if record.get("identity") != identity:
             raise StoreError(f"the record of {record.get('identity')!r} was to be stored as {identity!r}.")
         data = {name: table_files.to_parquet(name, tables.get(name), identity) for name in TABLES}
+        if weights is not None:
+            data[WEIGHTS] = to_safetensors(weights)
         whole = {**record, "files": {name: _digest(content) for name, content in data.items()}}
         files = {_table(name, identity): content for name, content in data.items()}
         return files | {_record(identity): records_json.encode(whole)}
@@ -164,9 +183,11 @@ class Store:
             StoreError: ``other`` does not hold it, or holds it damaged.
         """
         record = other.record(identity)
-        data = {name: other._bytes_of(name, record) for name in TABLES}
+        data = {name: other.bytes_of(name, record) for name in TABLES}
         for name, content in data.items():  # a damaged result must not spread
             table_files.from_parquet(name, content, identity, f"{other.location}/{_table(name, identity)}")
+        if other.has_weights(record):
+            data[WEIGHTS] = other.bytes_of(WEIGHTS, record)
         with storage_errors("read", other.location):
             last = other.location.read(_record(identity))
         return self.commit(
@@ -181,7 +202,7 @@ class Store:
         """
         aside = f"{SET_ASIDE}/{identity}.{time.time_ns()}"
         with storage_errors("write", self.location):
-            for path in [_record(identity), *(_table(name, identity) for name in TABLES)]:
+            for path in [_record(identity), *(_table(name, identity) for name in (*TABLES, WEIGHTS))]:
                 folder, _, file = path.partition("/")
                 with contextlib.suppress(FileNotFoundError):
                     self.location.move(path, f"{aside}/{folder}{os.path.splitext(file)[1]}")
@@ -280,7 +301,12 @@ class Store:
             StoreError: its file is missing or damaged.
         """
         where = f"{self.location}/{_table(name, record['identity'])}"
-        return table_files.from_parquet(name, self._bytes_of(name, record), record["identity"], where)
+        return table_files.from_parquet(name, self.bytes_of(name, record), record["identity"], where)
+
+    def has_weights(self, record: Mapping[str, Any]) -> bool:
+        """Whether the weights of the result with this record are here."""
+        with storage_errors("read", self.location):
+            return WEIGHTS in record["files"] and self.location.exists(_table(WEIGHTS, record["identity"]))
 
     def check(self, identities: Iterable[str]) -> dict[str, str]:
         """The damaged ones of these stored results: identity -> fault. Reads every file of each.
@@ -353,8 +379,12 @@ class Store:
             self.location.clean()
             self.location.write_all(files)
 
-    def _bytes_of(self, name: str, record: Mapping[str, Any]) -> bytes:
-        """The bytes of a table's file, checked against the hash in the record."""
+    def bytes_of(self, name: str, record: Mapping[str, Any]) -> bytes:
+        """The bytes of the file of a table, or of the weights, checked against the hash in the record.
+
+        Raises:
+            StoreError: the file is missing or damaged.
+        """
         path = _table(name, record["identity"])
         where = f"{self.location}/{path}"
         with storage_errors("read", where):
@@ -369,8 +399,8 @@ class Store:
     def _fault(self, identity: str) -> StoreError | None:
         try:
             record = self.record(identity)
-            for name in TABLES:
-                self._bytes_of(name, record)
+            for name in (*TABLES, *([WEIGHTS] if self.has_weights(record) else [])):
+                self.bytes_of(name, record)
         except StoreError as error:
             return error
         return None
@@ -409,7 +439,7 @@ def _failure(identity: str) -> str:
 
 
 def _table(name: str, identity: str) -> str:
-    return _file(name, identity, "parquet")
+    return _file(name, identity, SUFFIX if name == WEIGHTS else "parquet")
 
 
 def _file(kind: str, identity: str, suffix: str) -> str:

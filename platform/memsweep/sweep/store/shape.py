@@ -1,4 +1,4 @@
-"""Checks the types of stored data where it is read: a seal says that nobody changed it, not that it is well formed."""
+"""Checks the types of stored data where it is read. A seal proves a file unchanged, not well formed."""
 
 from __future__ import annotations
 

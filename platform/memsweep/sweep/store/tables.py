@@ -32,6 +32,7 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "error": "float64",
         "zero_loss": "float64",
         "exact": "bool",
+        "stronger": "float64",
     },
     REPLICAS: {
         **_SIZE,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import logging
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,15 +17,19 @@ from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.chain import chain_value, resolve_chain
 from memsweep.errors import StorageError, StoreError
 from memsweep.sweep.planning.chain_values import carried_value
-from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identity, pack_identity
+from memsweep.sweep.planning.identity import Arithmetic, identity
+from memsweep.sweep.planning.trained import TRAINED_BY, stored_trainings
 from memsweep.sweep.store.fallback import UnstoredResult
+from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.record import SCHEMA, Failure, now
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.retry import storage_retries
+from memsweep.sweep.store.weights import WEIGHTS
 from memsweep.sweep.worker import crash_report, provenance
 from memsweep.sweep.worker.failure import StoppedError, TimeLimitError, failure_of, is_memory
 from memsweep.sweep.worker.gpu_memory import hold_to
 from memsweep.sweep.worker.isolation import isolated, original_only
+from memsweep.sweep.worker.job import PackJob, PackReport
 from memsweep.sweep.worker.memory import forget_peak, memory_limit
 from memsweep.sweep.worker.time_limit import OnHang, Report, time_limit
 from memsweep.sweep.worker.timing import STARTING, STORING, Phases
@@ -33,7 +37,10 @@ from memsweep.sweep.worker.timing import STARTING, STORING, Phases
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
     from memsweep.learning.state.checkpoint import Slot
+    from memsweep.learning.state.trained import Trained
     from memsweep.trial import RunOptions, TrialResult
+
+_log = logging.getLogger("memsweep")
 
 __all__ = ["Failure", "PackJob", "PackReport", "Progress", "execute_pack", "failure_of", "is_memory"]
 
@@ -42,86 +49,6 @@ RunPack = Callable[["list[TrialConfig]", "RunOptions"], "list[TrialResult]"]
 """``memsweep.trial.run_pack``, or a function with its signature."""
 Together = Callable[..., "tuple[list[TrialResult], dict[str, Any]]"]
 """A group of workers: ``(names, configs, progress, padded=)`` gives the results and their provenance."""
-
-
-@dataclass(frozen=True)
-class PackJob:
-    """A pack as plain data that any process can unpickle; the same job gives the same numbers wherever it runs.
-
-    Attributes:
-        pack: identity of the pack.
-        study: the study's name.
-        folder: path or URI of the study's results, reachable from every worker.
-        workspace: folder whose ``tasks/`` are imported.
-        members: identity and canonical config of each trial.
-        threads: threads of the process that runs it.
-        revision: code revision, for the record.
-        time_limit: seconds of one trial (0: none).
-        memory: GiB that the pack may ask for (0: no limit).
-        inline: it runs in the driver's own process.
-        workers: processes that run it together. They share out the data of each step if ``arithmetic`` has as many
-            shards, and the models if it has one.
-        arithmetic: the device and the shards, on which the last bits of results depend.
-        card_bytes: bytes of tensors that each process may hold on its GPU (0: no limit).
-        after: identity of a member -> identity of the trial from whose kept state it may go on. With one worker only;
-            it saves time and moves no number.
-    """
-
-    pack: str
-    study: str
-    folder: str
-    workspace: str
-    members: tuple[tuple[str, dict[str, Any]], ...]
-    threads: int = 1
-    revision: str = ""
-    time_limit: float = 0.0
-    memory: float = 0.0
-    inline: bool = False
-    workers: int = 1
-    arithmetic: Arithmetic = ON_CPU
-    card_bytes: int = 0
-    after: tuple[tuple[str, str], ...] = ()
-
-    def slots(self, names: Iterable[str]) -> list[str]:
-        """Names of the checkpoints of trials that train together: one for each process that trains by itself.
-
-        They depend only on the trials, because another run may put them into another pack.
-        """
-        whole = pack_identity(names)
-        if self.inline or self.workers == 1 or self.arithmetic.shards > 1:
-            return [whole]
-        return [f"{whole}.{rank + 1}of{self.workers}" for rank in range(self.workers)]
-
-
-@dataclass(frozen=True)
-class PackReport:
-    """Results and failures of a pack.
-
-    Attributes:
-        finished: identity -> outcome of each trial whose result is in the store.
-        failed: identity -> failure (see ``memsweep.sweep.worker.failure``) of each trial without a result.
-        culprits: identities in ``failed`` that failed alone, so that their failures are certainly their own.
-        unstored: identity -> result of each trial that has one which the storage did not take.
-        outage: why the storage could not be used; the worker then left out the other members. Empty where it could.
-        seconds: phase -> wall-clock seconds, see ``memsweep.sweep.worker.timing``.
-    """
-
-    finished: dict[str, str] = field(default_factory=dict)
-    failed: dict[str, Failure] = field(default_factory=dict)
-    culprits: tuple[str, ...] = ()
-    unstored: dict[str, UnstoredResult] = field(default_factory=dict)
-    outage: str = ""
-    seconds: dict[str, float] = field(default_factory=dict, compare=False)
-
-    def to_json(self) -> str:
-        unstored = {name: result.to_json() for name, result in self.unstored.items()}
-        return json.dumps(asdict(replace(self, unstored={})) | {"unstored": unstored})
-
-    @classmethod
-    def from_json(cls, text: str) -> PackReport:
-        data = json.loads(text)
-        unstored = {name: UnstoredResult.from_json(result) for name, result in data["unstored"].items()}
-        return cls(**data | {"culprits": tuple(data["culprits"]), "unstored": unstored})
 
 
 class GroupFailedError(Exception):
@@ -246,7 +173,7 @@ class _Worker:
         An error is the failure of all trials of its program that have no result then. A trial that ran alone is the
         culprit; the others of a program are run alone again to find theirs.
         """
-        programs = _by_program(todo, dict(self.job.after))
+        programs = _by_program(todo, dict(self.job.after), self.job.trained)
         for position, members in enumerate(programs):
             self._run_together(members, partial(_part, progress, position, len(programs)))
 
@@ -300,6 +227,7 @@ class _Worker:
                 options = RunOptions(
                     shards=arithmetic.shards,
                     checkpoint=self._slots(names)[0],
+                    trained=self._trainings(names),
                     start_states=self._start_states(names),
                     end_states=self._end_states(names, configs),
                     progress=undisturbed(progress),
@@ -314,6 +242,18 @@ class _Worker:
             self.job.revision, seconds=phases.seconds, pack=list(names), device=arithmetic.device
         )
         return results, origin | {"threads": self.job.threads}
+
+    def _trainings(self, names: Collection[str]) -> list[dict[int, Trained]]:
+        """What training made of these trials, where it is stored; empty where they are to be trained."""
+        try:
+            return stored_trainings(self.job.trained, list(names))
+        except StoreError as error:
+            if self.job.measures or isinstance(error, StorageError):
+                raise
+            _log.warning("%s These trials are trained again.", error)
+            left = {name: place for name, place in self.job.trained.items() if name not in names}
+            self.job = replace(self.job, trained=left)
+            return []
 
     def _start_states(self, names: Collection[str]) -> list[Slot | None]:
         """The stored states from which trials may start; empty if there are none."""
@@ -350,6 +290,12 @@ class _Worker:
                 self.finished[name] = self.unstored.pop(name).outcome
 
     def _encoded(self, name: str, result: TrialResult, origin: dict[str, Any]) -> UnstoredResult:
+        origin = {**provenance.of_trial(result.config, self.job.arithmetic), **origin}
+        weights = result.weights if self.job.keep == WEIGHTS else None
+        if name in self.job.trained:  # they are kept where they were trained
+            folder, trial = self.job.trained[name]
+            origin[TRAINED_BY] = {"folder": Location.at(folder).name, "identity": trial}
+            weights = None
         record = {
             "schema": SCHEMA,
             "identity": name,
@@ -357,10 +303,10 @@ class _Worker:
             "outcome": str(result.outcome),
             "config": to_dict(result.config),
             "summary": result.summary,
-            "provenance": {**provenance.of_trial(result.config, self.job.arithmetic), **origin},
+            "provenance": origin,
         }
         tables = {table: frame.assign(identity=name) for table, frame in result.tables.items()}
-        return UnstoredResult(str(result.outcome), self.store.encode(name, record, tables))
+        return UnstoredResult(str(result.outcome), self.store.encode(name, record, tables, weights))
 
     def _finish(self, name: str) -> None:
         self.finished[name] = str(self.store.record(name)["outcome"])
@@ -407,13 +353,15 @@ class _Worker:
                 self.failed[name] = failure
 
 
-def _by_program(todo: Mapping[str, TrialConfig], after: Collection[str]) -> list[dict[str, TrialConfig]]:
-    """The trials of each program, in order of first appearance; those that may begin with a stored state separately."""
+def _by_program(
+    todo: Mapping[str, TrialConfig], after: Collection[str], trained: Collection[str]
+) -> list[dict[str, TrialConfig]]:
+    """The trials of each program, in order of first appearance; those that begin with something stored separately."""
     from memsweep.trial import program
 
-    programs: dict[tuple[str, bool], dict[str, TrialConfig]] = {}
+    programs: dict[tuple[str, bool, bool], dict[str, TrialConfig]] = {}
     for name, config in todo.items():
-        programs.setdefault((program(config), name in after), {})[name] = config
+        programs.setdefault((program(config), name in after, name in trained), {})[name] = config
     return list(programs.values())
 
 

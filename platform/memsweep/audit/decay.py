@@ -1,0 +1,187 @@
+"""The declared decay of a module beside the measured one, while a constant input holds its gates.
+
+Noise for a few steps, then one constant input: what is left of a change of the noise is measured at every later step,
+in one pass. A module whose gates are open for that input must keep what the product of its declared factors says. The
+comparison is made in the states, where a step form gives them. In the outputs alone a readout that the held input
+drives to where it is flat hides what the states keep, so that a difference is a note there and no fault.
+
+Letters: C constant inputs, K steps of holding, M channels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from memsweep.audit.declared import decay_of, has_decay, kept_in_states, linear, reads_input
+from memsweep.audit.finding import Finding, curve, finding, not_measured, show
+from memsweep.audit.subject import HALF, PREFIX, SINGLE, WIDE, Subject, affordable
+
+_SHORTER, _LONGER = 0.05, 10.0
+"""Between two late steps, the measured share may fall to so many times what the slowest declared factor says.
+
+Below 1, because other channels are still falling away; above 1, because layers on top of each other decay as a
+polynomial times the slowest factor."""
+_SEEN = 1e-4
+"""Share of its beginning down to which the declared memory of the slowest channel is compared."""
+_FEWEST = 8  # steps of a comparison
+_VARIES = 0.05
+"""Declared factors that differ by more from one input to another are a decay that depends on the input."""
+_FLOOR = {WIDE: 1e-9, SINGLE: 1e-3, HALF: 0.3}
+"""Share of its beginning below which a measured response is rounding, by the precision of the module."""
+
+
+def decay(subject: Subject, seconds: float) -> Finding:
+    """How long an input is kept while a constant input holds the gates, and whether it is what the module declares."""
+    constants = subject.candidates()
+    declares = has_decay(subject.at(subject.reference))
+    kept, states = np.empty((0, 0)), None
+    for length in affordable(sorted({max(1, length - PREFIX) for length in subject.lengths()}), seconds):
+        kept = subject.retention(constants, length).numpy()
+        states = kept_in_states(subject, constants, length) if declares else None
+    rows, shares = _shares(kept)
+    if not len(rows):
+        return not_measured("decay", "no output changes once its input is past: the module has no memory.")
+    steps = shares.shape[1]
+    scales = (shares >= math.exp(-1)).sum(1)
+    longest, shortest = int(scales.argmax()), int(scales.argmin())
+    numbers: dict[str, Any] = {
+        "held_steps": steps,
+        "longest": int(scales[longest]),
+        "shortest": int(scales[shortest]),
+        "typical": float(np.median(scales)),
+        "left_at_the_end": float(shares[:, -1].max()),
+        "inputs_tried": len(shares),
+        "declared": declares,
+    }
+    curves = [
+        curve("hold", "longest, measured", shares[longest]),
+        curve("hold", "shortest, measured", shares[shortest]),
+    ]
+    beyond = " or more" if scales[longest] >= steps else ""
+    typical = f"typical {show(numbers['typical'])}, measured over {steps}"
+    many = f"{scales[shortest]} to {scales[longest]}{beyond} steps, by input ({typical})."
+    same = f"{scales[longest]}{beyond} steps, whichever is held (measured over {steps})."
+    well = "While one input is held, the effect of an earlier one falls to 1/e in "
+    well += same if scales[shortest] == scales[longest] else many
+    if not declares:
+        return finding("decay", f"{well} It declares no decay to compare.", numbers, curves=curves)
+    if states is not None:
+        rows, shares = _shares(states.numpy())
+        if not len(rows):
+            return finding("decay", well, numbers, faults=["Its states keep nothing of an input."], curves=curves)
+    declared = decay_of(subject, subject.held(constants[torch.from_numpy(rows)], 1))
+    if declared is None:
+        return finding("decay", well, numbers | {"declared": False}, curves=curves)
+    factors = declared[:, -1].numpy()
+    certain = states is not None or linear(subject.at(subject.reference)) is not None
+    words, faults, notes = _compared(subject, factors, shares, numbers, certain)
+    lags = np.arange(steps)
+    curves.append(curve("hold", "longest, declared", factors.max() ** lags))
+    return finding("decay", f"{well} {words}", numbers, faults=faults, notes=notes, curves=curves)
+
+
+def _shares(kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The constant inputs for which something finite is kept, and the share of it that is left, by step: ``[C, K]``."""
+    # an oscillation is no recovery: the envelope is what is still to come
+    envelope = np.maximum.accumulate(np.nan_to_num(kept)[:, ::-1], 1)[:, ::-1]
+    rows = np.flatnonzero(np.isfinite(kept).all(1) & (envelope[:, 0] > 0))
+    return rows, envelope[rows] / envelope[rows, :1]
+
+
+def _compared(
+    subject: Subject, factors: np.ndarray, shares: np.ndarray, numbers: dict[str, Any], certain: bool
+) -> tuple[str, list[str], list[str]]:
+    """What is declared in words, faults and notes; adds to the numbers.
+
+    Args:
+        subject: the module.
+        factors: declared, ``[C, M]``.
+        shares: measured, ``[C, K]``.
+        numbers: of the finding.
+        certain: no readout stands between the states and what was measured.
+    """
+    slowest = factors.max(1)
+    with np.errstate(divide="ignore"):
+        rates = -np.log(slowest)
+        times = 1 / np.maximum(rates, 0)
+    numbers |= {
+        "declared_slowest": float(slowest.max()),
+        "declared_fastest": float(factors.min()),
+        "declared_time_constant_longest": float(times.max()),
+        "declared_time_constant_shortest": float(times.min()),
+        "compared": "states" if certain else "outputs",
+    }
+    low, high = show(float(times.min())), show(float(times.max()))
+    words = f"Declared for the slowest channel: {high if low == high else f'{low} to {high}'} steps."
+    faults, notes = [], []
+    if reads_input(subject.at(subject.reference)):
+        varies, same = float(np.ptp(factors, axis=0).max()), float(np.ptp(shares, axis=0).max())
+        if varies < 1e-9:
+            faults.append(
+                f"decay(x) takes an input and gives the same factors for all of them (slowest {slowest.max():.6g}): "
+                "the decay ignores its input."
+            )
+        elif varies > _VARIES and same < subject.change:
+            faults.append(
+                "The decay ignores its input: whatever input is held, an earlier one fades in the same way (shares "
+                f"differ by at most {show(same)}), and the declared factors of a channel differ by up to "
+                f"{show(varies)}."
+            )
+    floor = _FLOOR[subject.inside]
+    apart = [each for share, rate in zip(shares, rates, strict=True) if (each := _apart(share, float(rate), floor))]
+    if apart:
+        worst = max(apart, key=lambda each: abs(each.measured - each.expected))
+        numbers["measured_share"], numbers["declared_share"] = math.exp(worst.measured), math.exp(worst.expected)
+        if certain:
+            faults.append(str(worst))
+        else:
+            notes.append(f"{worst} Or the held input drives the readout to where it is flat: a step form would tell.")
+    return words, faults, notes
+
+
+@dataclass(frozen=True)
+class _Apart:
+    """A measured decay between two steps of a held input that is not the declared one.
+
+    Attributes:
+        start, end: the steps.
+        measured, expected: logarithms of what the effect of an earlier input shrinks to between them.
+        factor: the slowest declared one.
+    """
+
+    start: int
+    end: int
+    measured: float
+    expected: float
+    factor: float
+
+    def __str__(self) -> str:
+        word = "forgets sooner" if self.measured < self.expected else "keeps longer"
+        return (
+            f"It {word} than it declares: between steps {self.start} and {self.end} of a held input, the effect of an "
+            f"earlier one shrinks to {show(math.exp(self.measured))} of itself; the slowest declared factor "
+            f"({self.factor:.6g}) says {show(math.exp(self.expected))}."
+        )
+
+
+def _apart(share: np.ndarray, rate: float, floor: float) -> _Apart | None:
+    """Compares one measured share ``[K]`` with the declared rate, where both can be seen."""
+    # Up to three quarters: the envelope of an oscillation needs steps that follow.
+    end = 3 * len(share) // 4
+    if rate > 0:
+        end = min(end, math.floor(-math.log(max(_SEEN, 10 * floor)) / rate))
+    start = end // 2
+    if end < _FEWEST:
+        return None
+    if share[start] < floor:  # rounding is all that is left, where much should be
+        start, end = 0, start
+    measured, expected = math.log(max(share[end], floor) / share[start]), -rate * (end - start)
+    sooner, longer = measured < expected + math.log(_SHORTER), measured > expected + math.log(_LONGER)
+    if sooner or (longer and share[end] > floor):
+        return _Apart(start, end, measured, expected, math.exp(-rate))
+    return None

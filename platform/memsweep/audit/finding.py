@@ -1,0 +1,107 @@
+"""What a check of an audit says."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+POINTS = 64
+"""Of a curve: enough for a picture over a logarithmic axis."""
+
+
+class Status(enum.StrEnum):
+    """How a check ended; the largest of several decides."""
+
+    PASS = "pass"
+    SKIP = "skip"
+    """The check does not apply to this module, or a fault that another one found makes it meaningless."""
+    NOTE = "note"
+    """Something that its author should know, and that may be meant; or something that could not be measured."""
+    FAULT = "fault"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line of a picture.
+
+    Attributes:
+        panel: the picture: ``memory``, ``gradient``, ``hold``, ``precision``, ``seconds`` or ``bytes``.
+        name: what the line is, among the lines of its panel.
+        x: lags or lengths, in steps.
+        y: values, in the unit of the panel.
+    """
+
+    panel: str
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check measured.
+
+    Attributes:
+        check: its name.
+        status: pass, note or fault.
+        sentence: what was found, with its figures.
+        numbers: what was measured; every value is a number, a text, a list or a mapping of these.
+        curves: what the page draws.
+    """
+
+    check: str
+    status: Status
+    sentence: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    curves: tuple[Curve, ...] = ()
+
+
+def finding(
+    check: str,
+    well: str,
+    numbers: Mapping[str, Any],
+    *,
+    faults: Sequence[str] = (),
+    notes: Sequence[str] = (),
+    curves: Sequence[Curve] = (),
+) -> Finding:
+    """A finding whose status is the worst of what was noticed.
+
+    Args:
+        check: its name.
+        well: the sentence where nothing was noticed.
+        numbers: what was measured.
+        faults, notes: one sentence each; faults come first.
+        curves: what the page draws.
+    """
+    status = Status.FAULT if faults else Status.NOTE if notes else Status.PASS
+    return Finding(check, status, " ".join([*faults, *notes]) or well, numbers, tuple(curves))
+
+
+def not_measured(check: str, why: str, status: Status = Status.NOTE) -> Finding:
+    """A check that could not be made, or with ``SKIP`` does not apply."""
+    return Finding(check, status, f"Not measured: {why}")
+
+
+def curve(panel: str, name: str, values: np.ndarray, start: int = 0) -> Curve:
+    """A curve over the lags ``start, start + 1, ...`` at no more than ``POINTS`` of them, evenly in their logarithm."""
+    lags = np.unique(np.geomspace(1, len(values), POINTS).round().astype(int)) - 1 if len(values) else np.array([], int)
+    return Curve(panel, name, tuple(map(float, lags + start)), tuple(map(float, values[lags])))
+
+
+def show(value: float) -> str:
+    """A measured number with two digits: ``3.1e-07``, ``0.25``, ``41``."""
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    return (
+        f"{value:.1e}"
+        if abs(value) < 1e-3 or abs(value) >= 1e5
+        else f"{value:.2g}"
+        if abs(value) < 100
+        else f"{value:.0f}"
+    )

@@ -1,0 +1,257 @@
+"""The module under audit: its copies in several precisions, the inputs that it is given, and what it answers.
+
+Letters: B batch, T time (length), I inputs, O outputs.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from memsweep.audit.trace import Trace
+from memsweep.models.module.anatomy import to_dtype
+from memsweep.streams import Stream
+
+WIDE, SINGLE, HALF = torch.float64, torch.float32, torch.bfloat16
+NAMES: Mapping[torch.dtype, str] = {WIDE: "float64", SINGLE: "float32", HALF: "bfloat16"}
+SCALES = (1.0, 3.0, 10.0, 30.0)
+"""Sizes of constant inputs among which the one with the longest memory is sought: 30 saturates most gates."""
+LARGE = 30.0
+PREFIX = 8
+"""Steps of noise before a constant input."""
+_CANDIDATES = 48
+_BYTES = 2**30
+"""What the tensors of one call may take, estimated."""
+_TENSORS = 8
+"""Tensors of the largest size that are taken to be there at once."""
+
+
+class Subject:
+    """A module, as all checks use it: in eval mode, without gradients unless asked, always from the same weights.
+
+    Attributes:
+        inputs: I, or the number of ids of tokens.
+        horizon: the longest length.
+        tokens: inputs are ids ``[B, T]``.
+        fixed: it runs at the horizon and at no other length.
+        decay, step: what the module declares (see ``memsweep.audit``); None where it declares nothing.
+    """
+
+    def __init__(
+        self, build: Callable[[], nn.Module], inputs: int, horizon: int, *, tokens: bool = False, device: str = "cpu"
+    ) -> None:
+        """``build`` gives the module with the same weights at every call."""
+        self.build, self.inputs, self.horizon, self.tokens, self.device = build, inputs, horizon, tokens, device
+        self.fixed = False
+        self._built_in = torch.get_default_dtype()
+        self._copies: dict[torch.dtype, nn.Module] = {}
+
+    # Copies and calls.
+
+    def at(self, dtype: torch.dtype) -> nn.Module:
+        """The module in a precision; complex weights keep their kind."""
+        if dtype not in self._copies:
+            self._copies[dtype] = self.fresh(dtype)
+        return self._copies[dtype]
+
+    def fresh(self, dtype: torch.dtype) -> nn.Module:
+        """The module, built again: in torch's own default precision, because draws in another are other weights."""
+        with default_dtype(self._built_in):
+            module = self.build()
+        module = module.eval().to(self.device)
+        to_dtype(module, dtype)
+        return module
+
+    @cached_property
+    def reference(self) -> torch.dtype:
+        """float64, or float32 where the module does not run in it."""
+        for length in (self.length(4), self.horizon):
+            try:
+                with torch.no_grad(), default_dtype(WIDE):
+                    first(self.at(WIDE)(self.cast(self.noise(1, length), WIDE)))
+                return WIDE
+            except Exception:  # foreign code may raise anything
+                continue
+        return SINGLE
+
+    @cached_property
+    def inside(self) -> torch.dtype:
+        """The lowest precision in which the module computes when it runs in the reference's."""
+        trace = self.traced(self.reference)
+        if trace.narrow is not None:
+            return HALF
+        return SINGLE if trace.single is not None else self.reference
+
+    @property
+    def tolerance(self) -> float:
+        """The relative difference of two computations of one number that rounding alone explains."""
+        return {WIDE: 1e-7, SINGLE: 2e-3, HALF: 0.1}[self.inside]
+
+    @property
+    def change(self) -> float:
+        """The size of a small change of the inputs, well above rounding."""
+        return {WIDE: 1e-4, SINGLE: 1e-2, HALF: 0.3}[self.inside]
+
+    def traced(self, dtype: torch.dtype, length: int = 32) -> Trace:
+        """What a short run in a precision computes."""
+        length = self.length(length)
+        module = self.at(dtype)
+        trace = Trace(module, length)
+        inputs = self.cast(self.noise(1, length), dtype)
+        with torch.no_grad(), default_dtype(dtype), trace.watching():
+            first(module(inputs))
+        return trace
+
+    def length(self, wanted: int) -> int:
+        """The length nearest to a wanted one at which the module runs."""
+        return self.horizon if self.fixed else min(wanted, self.horizon)
+
+    def lengths(self) -> list[int]:
+        """A geometric range up to the horizon, from the shortest."""
+        if self.fixed:
+            return [self.horizon]
+        return sorted({max(1, round(self.horizon / 4**power)) for power in range(5)})
+
+    def cast(self, inputs: Tensor, dtype: torch.dtype) -> Tensor:
+        return inputs.to(self.device) if self.tokens else inputs.to(self.device, dtype)
+
+    def __call__(self, inputs: Tensor, dtype: torch.dtype | None = None, module: nn.Module | None = None) -> Tensor:
+        """Outputs ``[B, T, O]`` in float64, without gradients; in pieces where they take too much memory."""
+        dtype = dtype or self.reference
+        module = module or self.at(dtype)
+        together = self.together(inputs.shape[1], dtype)
+        with torch.no_grad(), default_dtype(dtype):
+            parts = [first(module(self.cast(some, dtype))) for some in inputs.split(together)]
+        return torch.cat(parts).to("cpu", WIDE)
+
+    def together(self, length: int, dtype: torch.dtype) -> int:
+        if length <= 64:
+            return 256
+        return max(1, int(_BYTES / self.bytes_of(length, dtype)))
+
+    def bytes_of(self, length: int, dtype: torch.dtype) -> float:
+        """About the memory of one sequence without gradients: the largest tensor, extrapolated, times a few."""
+        short, long = self._largest
+        growth = (long / short) ** max(0.0, math.log2(length / 64))
+        return long * growth * dtype.itemsize * _TENSORS
+
+    @cached_property
+    def _largest(self) -> tuple[int, int]:
+        dtype = self.reference
+        try:
+            return self.traced(dtype, 32).largest, self.traced(dtype, 64).largest
+        except Exception:  # it runs at the horizon alone
+            size = max(1, self.traced(dtype, self.horizon).largest * 64 // self.horizon)
+            return max(1, size // 2), size
+
+    # Inputs.
+
+    def noise(self, batch: int, length: int, index: int = 0, scale: float = 1.0) -> Tensor:
+        """Normal inputs ``[B, T, I]`` in float64, or uniform ids ``[B, T]``."""
+        rng = Stream(0, "audit").generator(index)
+        if self.tokens:
+            return torch.from_numpy(rng.integers(0, self.inputs, (batch, length)))
+        return scale * torch.from_numpy(rng.standard_normal((batch, length, self.inputs)))
+
+    def zeros(self, batch: int, length: int) -> Tensor:
+        """Inputs at rest, or the first id."""
+        return self.noise(batch, length) * 0
+
+    def candidates(self) -> Tensor:
+        """Constant inputs ``[C, I]``, or ids ``[C]``: axes, the diagonal and random directions, in several sizes."""
+        if self.tokens:
+            return torch.arange(min(self.inputs, _CANDIDATES))
+        eye = torch.eye(self.inputs, dtype=WIDE)[:4]
+        ones = torch.ones(1, self.inputs, dtype=WIDE)
+        random = self.noise(1, 2, 1)[0]
+        directions = torch.cat([eye, ones, random] if self.inputs > 1 else [eye])
+        directions = torch.cat([directions, -directions])
+        return torch.cat([0 * ones, *(scale * directions for scale in SCALES)])[:_CANDIDATES]
+
+    def held(self, constants: Tensor, length: int) -> Tensor:
+        """Noise for 8 steps, then one constant input for ``length`` steps: ``[C, 8 + length, I]``."""
+        prefix = self.noise(1, PREFIX, 2).expand(len(constants), *([-1] * (1 if self.tokens else 2)))
+        return torch.cat([prefix, constants.unsqueeze(1).expand(-1, length, *constants.shape[1:])], 1)
+
+    def retention(self, constants: Tensor, length: int) -> Tensor:
+        """How much a change of the noise is still seen in the outputs while the input is constant: ``[C, length]``.
+
+        The norm over outputs of their difference; for real inputs over the size of the change, which is small.
+        """
+        inputs = self.held(constants, length)
+        both = self(torch.cat([inputs, self.changed(inputs, slice(0, PREFIX))]))
+        size = 1.0 if self.tokens else self.change
+        return ((both[len(constants) :] - both[: len(constants)])[:, PREFIX:] / size).norm(dim=-1)
+
+    def changed(self, inputs: Tensor, steps: slice) -> Tensor:
+        """The same inputs with a small change of some steps; of tokens, with the next ids."""
+        other = inputs.clone()
+        if self.tokens:
+            other[:, steps] = (other[:, steps] + 1) % self.inputs
+        else:
+            other[:, steps] += self.change * self.noise(1, len(range(*steps.indices(inputs.shape[1]))), 3)
+        return other
+
+    @cached_property
+    def longest_hold(self) -> Tensor:
+        """The constant input under which the module keeps an earlier input longest: ``[1, I]``, or ``[1]``."""
+        constants = self.candidates()
+        length = max(1, self.length(256 + PREFIX) - PREFIX)
+        kept = self.retention(constants, length)
+        kept = torch.nan_to_num(kept / kept.amax(1, keepdim=True).clamp(min=1e-300), nan=0.0)
+        at = int(kept[:, -max(1, length // 8) :].amax(1).argmax())
+        return constants[at : at + 1]
+
+    def regimes(self, length: int, batch: int = 2) -> dict[str, Tensor]:
+        """Inputs by the name of the regime into which they bring the gates."""
+        chosen = {"noise": self.noise(batch, length), "zeros": self.zeros(1, length)}
+        if length > PREFIX:
+            chosen["hold"] = self.held(self.longest_hold, length - PREFIX)
+        if not self.tokens:
+            chosen["large"] = self.noise(1, length, 4, LARGE)
+        return chosen
+
+
+def first(answer: Any) -> Tensor:
+    """The outputs, where a module gives states as well; ``[B, T]`` becomes ``[B, T, 1]``."""
+    while not isinstance(answer, Tensor):
+        answer = answer[0]
+    return answer.unsqueeze(-1) if answer.ndim == 2 else answer
+
+
+@contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """Tensors that a module makes without a dtype have this one, as its weights do."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def affordable(lengths: Sequence[int], seconds: float) -> Iterator[int]:
+    """Lengths from the shortest, as long as the next one is expected to end in time; the first two always.
+
+    The expectation comes from how the time grew between the last two, and is at least proportional.
+    """
+    end, before, spent = time.monotonic() + seconds, 0, 0.0
+    growth = 1.0
+    for number, length in enumerate(lengths):
+        if number > 1:
+            expected = spent * (length / before) ** growth
+            if time.monotonic() + expected > end:
+                return
+        start = time.monotonic()
+        yield length
+        now = time.monotonic() - start
+        if before and spent > 0 and length > before:
+            growth = min(max(math.log(max(now, 1e-9) / spent) / math.log(length / before), 1.0), 3.0)
+        before, spent = length, now

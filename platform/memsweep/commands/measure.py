@@ -1,0 +1,187 @@
+"""The command that measures trained weights and trains nothing: those of a study again, or those of a file."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memsweep import registry
+from memsweep.commands.locations import find_study, store_of, stored_plan
+from memsweep.commands.run import Run
+from memsweep.commands.trials import Request
+from memsweep.config.core.build import section
+from memsweep.config.core.merge import leaves, merge, put
+from memsweep.config.load.overrides import Overrides, parse
+from memsweep.config.load.study import study_of
+from memsweep.config.schema.canonical import to_dict, trial_from_dict
+from memsweep.config.schema.study import SweepConfig
+from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
+from memsweep.errors import ConfigError, MemsweepError
+from memsweep.sweep.planning.plan import identified
+from memsweep.sweep.planning.reuse import find_reusable
+from memsweep.sweep.planning.trained import with_stored_training
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.results import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SECTION, _NAME = "perturbation", "name"
+_RADII = 8  # lines of a printed curve
+
+
+def measure(args: argparse.Namespace) -> int:
+    """Measures trained weights. Returns the exit code, as of a sweep."""
+    studies = [word for word in args.overrides if "=" not in word and not word.startswith("~")]
+    words = [word for word in args.overrides if word not in studies]
+    of_a_file = {"--factory or --model": args.factory or args.model, "--weights": args.weights, "--task": args.task}
+    if any(of_a_file.values()):
+        missing = [flag for flag, value in of_a_file.items() if not value]
+        if studies or missing:
+            wrong = f"a study ({studies[0]}) is another question" if studies else f"{' and '.join(missing)} is missing"
+            raise MemsweepError(
+                f"{wrong}. To measure a file of weights, write memsweep measure --factory my_nets:MinGRU --weights "
+                "ckpt.pt --task TASK model.width=16 task.horizon=100."
+            )
+        return _measure_file(args, words)
+    if len(studies) != 1:
+        got = f"got {', '.join(studies)}" if studies else "got none"
+        raise MemsweepError(
+            f"memsweep measure takes one study, {got}. Write memsweep measure STUDY {_SECTION}.norm=entrywise, or "
+            "--factory, --weights and --task."
+        )
+    return _measure_study(args, studies[0], words)
+
+
+def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> int:
+    """Measures a module with the weights of a file, as a trial without a training step."""
+    from memsweep.trial import check_weights
+
+    given = Path(args.weights)
+    model = {"name": "module", "factory": args.factory} if args.factory else {"name": args.model}
+    described = f"{args.factory or args.model} with the weights of {given.name}"
+    written = {
+        _NAME: described,
+        "task": {"name": args.task},
+        "model": model,
+        # nothing may change the weights: no step, and no merging of modes
+        "training": {"weights": str(given.absolute()), "steps": 0, "seeds": 1, "merge_redundant": False},
+    }
+    sweep = study_of(written, words, Path(args.workspace), f"{described[0].upper()}{described[1:]}, as they are.")
+    if trained := [row.training.steps for row in sweep.rows if row.training.steps]:
+        raise MemsweepError(
+            f"training.steps is {trained[0]}, and memsweep measure trains nothing. To train from these weights, write "
+            "a study with training.weights, and run memsweep sweep."
+        )
+    for row in sweep.rows:
+        check_weights(row)
+    results = Location.at(args.results)
+    code = Run(Request(sweep, identified(sweep)), args, results).execute()
+    _print_measured(store_of(results, sweep.name))
+    return code
+
+
+def _measure_study(args: argparse.Namespace, study: str, words: Sequence[str]) -> int:
+    """Measures the stored weights of a study with other settings of the perturbation."""
+    registry.discover(Path(args.workspace))
+    store = find_study(study, Location.at(args.results))
+    plan, results = stored_plan(store), store.location.parent
+    changes = parse(words, Path(args.workspace).resolve())
+    problems = changes.problems + list(_refused(changes))
+    if problems:
+        raise ConfigError(problems, "the command line")
+    values = dict(changes.values)
+    name = str(values.pop(_NAME, " ".join([plan.study, *(words or ["measured again"])])))
+    sweep = SweepConfig(
+        name=name,
+        rows=_rows([trial_from_dict(row) for row in plan.rows.values()], values, dict(changes.axes)),
+        grid={path: tuple(each) for path, each in [*plan.grid.items(), *changes.axes]},
+        resources=plan.sweep().resources,
+        description=plan.description,
+        protocol=plan.protocol,
+        keep=plan.keep,
+    )
+    trials = identified(sweep)
+    stored = find_reusable(trials, store_of(results, name), results).all
+    found = with_stored_training(trials, stored, results)
+    ready = [trial for trial in found if trial.trained[0] or trial.identity in stored]
+    if not ready:
+        raise MemsweepError(
+            f"none of the {len(trials)} trials of {plan.study!r} has stored weights that fit: they were not kept "
+            "(keep: none), were deleted, or the installed code, its libraries or the data files would train other "
+            f"weights now. To train and measure: memsweep sweep STUDY {' '.join(words)}".rstrip()
+        )
+    if len(ready) < len(trials):
+        left_out = len(trials) - len(ready)
+        print(f"{left_out} of {len(trials)} trials have no stored weights that fit: left out.", file=sys.stderr)
+    sweep = dataclasses.replace(sweep, rows=tuple(trial.config for trial in ready))
+    return Run(Request(sweep, tuple(ready), measures=True), args, results).execute()
+
+
+def _refused(changes: Overrides) -> Iterator[str]:
+    """Why overrides are none of a measurement, a sentence each."""
+    paths = [path for path, _ in [*changes.values, *changes.axes]] + [*changes.removed, *changes.groups]
+    paths += [f"grid.{path}" for path in changes.removed_axes] + [f"search.{path}" for path, _ in changes.search]
+    for path in paths:
+        if path != _NAME and path.partition(".")[0] != _SECTION:
+            yield (
+                f"{path}: is no setting of a measurement, which takes {_SECTION}.* and {_NAME}. To train with other "
+                "settings, run memsweep sweep."
+            )
+
+
+def _rows(rows: Sequence[TrialConfig], values: Mapping[str, Any], axes: Mapping[str, Any]) -> tuple[TrialConfig, ...]:
+    """The trials with other settings of the perturbation: every combination of the axes.
+
+    Raises:
+        ConfigError: a setting is wrong, or does not go with a trial.
+    """
+    found, problems = list[TrialConfig](), list[str]()
+    fixed = [leaf for path, value in values.items() for leaf in leaves(value, path)]
+    for row in rows:
+        for choice in itertools.product(*axes.values()):
+            entry: dict[str, Any] = {}
+            for place, set_to in [*fixed, *zip(axes, choice, strict=True)]:
+                put(entry, place.split("."), set_to)
+            data = merge(PerturbationConfig, to_dict(row.perturbation), entry.get(_SECTION, {}))
+            changed = section(PerturbationConfig, data, _SECTION, problems)
+            if changed is not None:
+                trial = dataclasses.replace(row, perturbation=changed)
+                problems += [f"{problem}." for problem in trial.problems()]
+                found.append(trial)
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)), "the command line")
+    return tuple(found)
+
+
+def _print_measured(store: Store) -> None:
+    """Prints what was measured on each trial of the study's plan: errors by radius, memory and gradient by lag."""
+    for identity in stored_plan(store).rows:
+        if store.has(identity):
+            tables = store.tables(identity, ("curves", "replicas", "memory"))
+            print(f"\ntrial {identity[:12]}: medians over {tables['replicas']['seed'].nunique()} seeds")
+            _print_errors(tables["curves"], tables["replicas"])
+            _print_lags(tables["memory"])
+
+
+def _print_errors(curves: pd.DataFrame, replicas: pd.DataFrame) -> None:
+    error, zero = replicas["error"].median(), replicas["zero_loss"].median()
+    print(f"error {error:.4g} ({error / zero:.2%} of the zero predictor's, {zero:.4g})")
+    for ball, own in curves.groupby("ball", sort=False):
+        by_radius = own.groupby("radius")["error"].median()
+        shown = by_radius.iloc[:: max(1, len(by_radius) // _RADII)]
+        print(f"perturbation error, ball {ball}: " + ", ".join(f"{r:.3g}: {e:.4g}" for r, e in shown.items()))
+
+
+def _print_lags(memory: pd.DataFrame) -> None:
+    for column, what in (("learned", "memory function"), ("gradient", "gradient of the last state")):
+        values = memory.groupby("lag")[column].median().abs().dropna()
+        if len(values):
+            share = values.cumsum() / values.sum() if values.sum() else values
+            reached = int((share.to_numpy() >= 0.63).argmax()) if values.sum() else 0
+            print(f"{what} by lag: 63 % of its weight within {reached} of {len(values)} steps")

@@ -1,0 +1,76 @@
+"""The settings of a user's module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from memsweep.config.core.arguments import Arguments
+from memsweep.config.core.fields import setting
+from memsweep.models.base import Signature
+from memsweep.models.module.factory import ArgumentNames
+
+EMBEDDING = 1
+"""Ids beyond the symbols of a task: one, for a step without a symbol."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolesConfig:
+    """Patterns of parameter names (``layers.*.gate.*``) by what the parameters do; they come before all guesses."""
+
+    recurrent: tuple[str, ...] = setting((), "parameters of the recurrence, which the ball recurrent moves")
+    encoder: tuple[str, ...] = setting((), "parameters between the inputs and the recurrence")
+    readout: tuple[str, ...] = setting((), "parameters between the recurrence and the outputs")
+    bias: tuple[str, ...] = setting((), "parameters that are added to something; the ball weights leaves them alone")
+    gain: tuple[str, ...] = setting((), "scales, such as those of a normalization")
+
+    def problems(self) -> Iterable[str]:
+        written = [pattern for patterns in asdict(self).values() for pattern in patterns]
+        for pattern in dict.fromkeys(each for each in written if written.count(each) > 1):
+            yield f"the pattern {pattern!r} is written twice: a parameter has one role"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleConfig:
+    """A torch module of your own, by its import path: [batch, time, inputs] -> [batch, time, outputs]."""
+
+    factory: str = setting(
+        doc="what makes the module: the Python module, a colon and the name of a class or function, my_nets:MinGRU; or "
+        "a file, nets/gru.py:MinGRU. It is looked for in the workspace, in its search_spaces/, and among the installed "
+        "packages. Arguments named inputs, outputs, horizon and width get the task's and the trial's sizes"
+    )
+    width: int = setting(8, "hidden size, for the argument that width_argument names", at_least=1, at_most=100_000)
+    arguments: Arguments = setting(doc="further arguments of the factory, by name", factory=Arguments)
+    tokens: bool = setting(
+        False,
+        "the module reads ids [batch, time], as an embedding does; inputs is then their number: the task's symbols, "
+        "and one more for a step without a symbol",
+    )
+    inputs_argument: str | None = setting("inputs", "the factory's argument for the numbers of a step; null: none")
+    outputs_argument: str | None = setting("outputs", "the factory's argument for the numbers of an output; null: none")
+    horizon_argument: str | None = setting("horizon", "the factory's argument for the sequence length; null: none")
+    width_argument: str | None = setting("width", "the factory's argument for the width; null: none")
+    roles: RolesConfig = setting(doc="what the parameters do, where names and types do not say it", factory=RolesConfig)
+    replicas: str = setting(
+        "auto",
+        "how the seeds of a trial are computed: vmap (together, by torch.func.vmap), sequential (one after the other), "
+        "or auto (sequential on a processor, where it is as fast; on a GPU vmap, where torch can)",
+        choices=("auto", "vmap", "sequential"),
+    )
+    causal: bool = setting(
+        True, "false: the module may read the future, as a bidirectional one does; otherwise that is refused"
+    )
+
+    def problems(self) -> Iterable[str]:
+        if ":" not in self.factory:
+            yield f"factory must be a module, a colon and a name, such as my_nets:MinGRU, got {self.factory!r}"
+
+    @property
+    def names(self) -> ArgumentNames:
+        """The factory's own names of the sizes."""
+        return ArgumentNames(self.inputs_argument, self.outputs_argument, self.horizon_argument, self.width_argument)
+
+    def sizes(self, signature: Signature) -> Signature:
+        """The sizes that the factory gets: of ids, their number instead of the inputs of a step."""
+        ids = signature.inputs + EMBEDDING if self.tokens else signature.inputs
+        return Signature(ids, signature.outputs, signature.horizon)

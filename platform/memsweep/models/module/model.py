@@ -1,0 +1,318 @@
+"""The model ``module``: a user's torch module, as it is.
+
+Its weights are the module's parameters under the module's own names, dots included. Buffers that training changes
+(running statistics), or that an initialization draws, are weights, too, of the role ``statistic``: each replica has its
+own.
+
+Letters: see memsweep.models.base; P = replicas times copies.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from memsweep import registry
+from memsweep.errors import ModuleError
+from memsweep.models.base import Model, Part, Role, Signature, Traits, Weights, flattened
+from memsweep.models.module.anatomy import (
+    PROBE_STEPS,
+    anatomy,
+    build_module,
+    findings,
+    tensors_of,
+    to_dtype,
+)
+from memsweep.models.module.config import ModuleConfig
+from memsweep.models.module.factory import described as described_error
+from memsweep.models.module.factory import outputs_of, probe_inputs, resolve, seeded
+from memsweep.models.module.roles import Described, stored
+from memsweep.registry import register_model
+from memsweep.streams import Stream
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.trial import TrialConfig
+
+
+@register_model("module")
+class Module(Model):
+    """A torch module of your own, by its import path: any nn.Module, [batch, time, inputs] -> [batch, time, outputs].
+
+    It is trained and measured as it is. ``memsweep describe my_nets:MinGRU --width 16`` shows its parameters, and what
+    each is taken to do.
+    """
+
+    Config = ModuleConfig
+
+    def __init__(self, config: ModuleConfig, signature: Signature, rng: np.random.Generator | None = None) -> None:
+        nn.Module.__init__(self)
+        self.config, self.signature = config, signature
+        self.anatomy = anatomy(config, signature)
+        self.module = build_module(config, signature, _seed(rng or np.random.default_rng(0)))
+        self.to(torch.float64)
+        self._seeds: list[int] = []
+        self._after: dict[str, list[Tensor]] = {}
+        self._step = 0
+        self.configure([config])
+
+    @classmethod
+    def roles(cls, config: ModuleConfig) -> Mapping[str, Role]:
+        """As of a module for a small task, which is enough where the task decides no names of parameters."""
+        return cls.roles_at(config, Signature(inputs=2, outputs=2, horizon=8))
+
+    @classmethod
+    def roles_at(cls, config: ModuleConfig, signature: Signature) -> Mapping[str, Role]:
+        return anatomy(config, signature).roles
+
+    @classmethod
+    def traits(cls, config: ModuleConfig) -> Traits:
+        """A training batch comes at once, as in a loop of one's own: dropout and batch norm are of all of it."""
+        return Traits(whole_batch=True, reads_ids=config.tokens, runs_longer=False, trains_plainly=True)
+
+    @classmethod
+    def initial(cls, config: ModuleConfig, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """The module's own initialization, with torch seeded by the generator."""
+        module = build_module(config, signature, _seed(rng))
+        tensors = tensors_of(module)
+        return {
+            name: stored(tensors[name].detach()).to(torch.float64).numpy() for name in cls.roles_at(config, signature)
+        }
+
+    @classmethod
+    def code(cls, config: ModuleConfig) -> set[tuple[str, str]]:
+        factory = resolve(config.factory)
+        return {(factory.module, config.factory.partition(":")[2].partition(".")[0])}
+
+    @classmethod
+    def problems_of_code(cls, trial: TrialConfig) -> Iterator[str]:
+        config: Any = trial.model
+        signature = _signature(trial)
+        if signature is None:
+            return
+        try:
+            described = anatomy(config, signature).tensors
+            refusals = findings(config, signature).refusals
+            vmap = vmap_refusal(config, signature) if config.replicas == "vmap" else None
+        except ModuleError as error:
+            yield str(error).rstrip(".")
+            return
+        yield from refusals
+        if vmap is not None:
+            yield f"model.replicas is vmap, but torch cannot: {vmap}. Use auto, or sequential"
+        if "recurrent" in trial.perturbation.balls and all(each.role.part != Part.RECURRENT for each in described):
+            yield (
+                f"perturbation.balls has recurrent, which moves no parameter of {config.factory}: none is taken to be "
+                f'recurrent ({_listed(described)}). Say which are, such as model.roles.recurrent: ["*gate*"], or leave '
+                "that ball out"
+            )
+
+    @classmethod
+    def notes_of_code(cls, trial: TrialConfig, device: str) -> Iterator[str]:
+        config: Any = trial.model
+        signature = _signature(trial)
+        if signature is None:
+            return
+        how, why = "one after the other", "as the study says" if config.replicas == "sequential" else "on a processor"
+        if config.replicas == "vmap" or (config.replicas == "auto" and device == "cuda"):
+            refusal = vmap_refusal(config, signature)
+            how, why = (
+                ("together, by vmap", "") if refusal is None else (how, f"because torch's vmap cannot: {refusal}")
+            )
+        guessed = sum(each.guessed for each in anatomy(config, signature).tensors)
+        size = f" --width {config.width}" if config.width_argument is not None else ""
+        yield f"{config.factory}: seeds are computed {how}{f' ({why})' if why else ''}"
+        if guessed:
+            yield (
+                f"{config.factory}: the roles of {guessed} parameters are guessed; see them with memsweep describe "
+                f"{config.factory}{size}"
+            )
+        yield from findings(config, signature).notes
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = outputs_of(self.module(inputs))
+        return outputs
+
+    def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
+        """See ``Model.outputs``; replicas and copies are computed one after the other, or together by vmap."""
+        leading, flat = flattened(self, weights)
+        if self._together(next(iter(flat.values())).device):
+            result = torch.func.vmap(lambda own: self._outputs_of_one(own, inputs), randomness="error")(flat)
+        else:
+            result = torch.stack(list(self._one_by_one(flat, inputs, leading)))
+        self._check(result, inputs)
+        return result.unflatten(0, leading)
+
+    def start_step(self, seeds: Sequence[int], step: int) -> None:
+        self._seeds, self._step = list(seeds), step
+
+    def updated_statistics(self, weights: Weights) -> Mapping[str, Tensor]:
+        return {name: torch.stack(values) for name, values in self._after.items() if values}
+
+    def _together(self, device: torch.device) -> bool:
+        if self.config.replicas == "auto":
+            return device.type == "cuda" and self._vmap_refusal is None
+        return bool(self.config.replicas == "vmap")
+
+    @functools.cached_property
+    def _vmap_refusal(self) -> str | None:
+        return vmap_refusal(self.config, self.signature)
+
+    def _one_by_one(self, flat: Mapping[str, Tensor], inputs: Tensor, leading: tuple[int, ...]) -> Iterator[Tensor]:
+        """Outputs ``[B, T, O]`` of each replica and copy; in training, its random numbers are its own."""
+        count = next(iter(flat.values())).shape[0]
+        draws = self.training and self.anatomy.draws
+        statistics = [each.name for each in self.anatomy.tensors if each.role.part == "statistic"]
+        if self.training:
+            self._after = {name: [] for name in statistics}
+        for row in range(count):
+            own = {name: value[row] for name, value in flat.items()}
+            # the module changes its running statistics in place: it gets a copy
+            own |= {name: own[name].detach().clone() for name in statistics} if self.training else {}
+            if draws:
+                seed = _seed(Stream(self._seeds[row], "dropout").generator(self._step))
+                with seeded(seed):
+                    yield self._outputs_of_one(own, inputs)
+            else:
+                yield self._outputs_of_one(own, inputs)
+            if self.training:
+                for name in statistics:
+                    self._after[name].append(own[name].detach())
+
+    def _outputs_of_one(self, own: dict[str, Tensor], inputs: Tensor) -> Tensor:
+        fixed = {each.name for each in self.anatomy.tensors if each.role.part == Part.STATISTIC}
+        own = {name: value.detach() if name in fixed else value for name, value in own.items()}
+        given = {name: _used(own[name], self._buffers_and_parameters[name]) for name in own}
+        outputs: Tensor = outputs_of(torch.func.functional_call(self.module, given, (inputs,)))
+        return outputs
+
+    @functools.cached_property
+    def _buffers_and_parameters(self) -> dict[str, Tensor]:
+        return tensors_of(self.module)
+
+    def _check(self, result: Tensor, inputs: Tensor) -> None:
+        wanted = (*inputs.shape[:2], self.signature.outputs)
+        if tuple(result.shape[1:]) != wanted:
+            raise ModuleError(
+                f"{self.config.factory} gave outputs of shape {list(result.shape[1:])} for inputs of shape "
+                f"{list(inputs.shape)}, not {list(wanted)}."
+            )
+
+    def state_of(self, weights: Weights) -> dict[str, Tensor]:
+        """The module's state dict: the weights, a tensor under each of its names, and the buffers that are none."""
+        own = self._buffers_and_parameters
+        values = {name: _used(value, own[name]) for name, value in weights.items()}
+        primary = {id(tensor): name for name, tensor in own.items()}
+        whole = self.module.state_dict(keep_vars=True)
+        state = {name: values.get(primary.get(id(tensor), name), tensor) for name, tensor in whole.items()}
+        return {name: tensor.detach().cpu().clone() for name, tensor in {**values, **state}.items()}
+
+    def weights_from(self, state: Weights) -> dict[str, Tensor]:
+        own, whole = self._buffers_and_parameters, self.module.state_dict(keep_vars=True)
+        names = {each.name for each in self.anatomy.tensors}
+        for name, tensor in whole.items():
+            is_weight = name in names or any(tensor is own[other] for other in names)
+            counts = name.endswith("num_batches_tracked")
+            if name in state and not is_weight and not counts and not _alike(tensor, state[name]):
+                raise ValueError(
+                    f"the buffer {name} is {_shape(state[name])} and differs from the one that {self.config.factory} "
+                    "makes, which memsweep takes as it is: give the factory the arguments of the stored module"
+                )
+        return {name: stored(value) for name, value in state.items() if name in names or name not in whole}
+
+    # The module's tensors keep their names: the engine does not show that they lie in a module of a module.
+
+    def named_parameters(self, *args: Any, **options: Any) -> Iterator[tuple[str, nn.Parameter]]:
+        return self.module.named_parameters(*args, **options)
+
+    def state_dict(self, *args: Any, **options: Any) -> Any:
+        return self.module.state_dict(*args, **options)
+
+    def load_state_dict(self, *args: Any, **options: Any) -> Any:
+        return self.module.load_state_dict(*args, **options)
+
+    def to(self, *args: Any, **options: Any) -> Self:
+        """``nn.Module.to``, but complex tensors stay complex."""
+        device, dtype, *_ = torch._C._nn._parse_to(*args, **options)
+        to_dtype(self.module, dtype, device)
+        return self
+
+
+def vmap_refusal(config: ModuleConfig, signature: Signature) -> str | None:
+    """Why torch.func.vmap cannot compute replicas of a module, in words; None where it can, with equal numbers."""
+    return _vmap_refusal(config, signature, resolve(config.factory))
+
+
+@functools.lru_cache(maxsize=256)
+def _vmap_refusal(config: ModuleConfig, signature: Signature, factory: object) -> str | None:
+    del factory
+    about = anatomy(config, signature)
+    if about.draws:
+        return "it draws random numbers in training"
+    if any(each.role.part is Part.STATISTIC for each in about.tensors):
+        return "it keeps running statistics"
+    short = Signature(signature.inputs, signature.outputs, min(PROBE_STEPS, signature.horizon))
+    sizes = config.sizes(short)
+    inputs = probe_inputs(sizes, config.tokens, dtype=torch.float64)
+    results = []
+    for how in ("sequential", "vmap"):
+        model = Module(dataclasses.replace(config, replicas=how), signature).train()
+        initial = [Module.initial(config, signature, np.random.default_rng(seed)) for seed in (0, 1)]
+        weights = {
+            name: torch.stack([torch.from_numpy(each[name]) for each in initial]).requires_grad_()
+            for name in initial[0]
+        }
+        try:
+            outputs = model.outputs(weights, inputs)
+            gradients = torch.autograd.grad(
+                outputs.square().sum(), list(weights.values()), allow_unused=True, materialize_grads=True
+            )
+        except Exception as error:  # torch refuses in many ways
+            if how == "sequential":
+                raise
+            return described_error(error)
+        results.append([outputs.detach(), *gradients])
+    equal = all(torch.allclose(one, other, rtol=1e-8, atol=1e-10) for one, other in zip(*results, strict=True))
+    return None if equal else "its numbers differ from those of one seed alone"
+
+
+def _signature(trial: TrialConfig) -> Signature | None:
+    """The sizes of a trial's task; None where its data are missing, which the task says."""
+    try:
+        task = registry.get(registry.TASK, trial.task.name)(trial.task)
+        return Signature(task.inputs, task.outputs, task.horizon)
+    except (OSError, ValueError):
+        return None
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are equal but for the rounding of a precision."""
+    if one.shape != other.shape:
+        return False
+    return torch.allclose(one.double().cpu(), other.double().cpu(), rtol=1e-3, atol=1e-6, equal_nan=True)
+
+
+def _shape(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+
+
+def _used(weight: Tensor, like: Tensor) -> Tensor:
+    """A stored weight as the module has it: complex, or a number without dimensions."""
+    if like.is_complex():
+        weight = torch.view_as_complex(weight.contiguous())
+    return weight.reshape(like.shape) if weight.shape != like.shape else weight
+
+
+def _listed(described: Sequence[Described]) -> str:
+    """Some parameters with their roles, in words."""
+    named = [f"{each.name} {each.role.part}" for each in described[:6]]
+    return ", ".join([*named, *([f"and {len(described) - 6} more"] if len(described) > 6 else [])])
+
+
+def _seed(rng: np.random.Generator) -> int:
+    return int(rng.integers(2**31))

@@ -1,0 +1,165 @@
+"""The roles of a module's parameters and buffers: from the study's patterns, torch's conventions, or guessed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor, nn
+
+from memsweep.models.base import Part, Role
+from memsweep.models.module.config import RolesConfig
+from memsweep.models.module.factory import outputs_of
+
+_NORMS = re.compile(r"(Layer|RMS|Group|Instance|Batch|Sync)_?Norm", re.IGNORECASE)
+_DECAY = re.compile(r"(^|_)(a_?log|log_?a|lambda|decay|nu_?log|theta_?log|log_?lambda|forget)($|_)", re.IGNORECASE)
+_GATE = re.compile(r"(gate|forget|decay|update|reset|delta|dt|lambda)", re.IGNORECASE)
+_TORCH = (("weight_hh", Part.RECURRENT), ("weight_hr", Part.RECURRENT), ("weight_ih", Part.ENCODER))
+
+
+@dataclass(frozen=True)
+class Described:
+    """A parameter, or a buffer that is part of a replica's state.
+
+    Attributes:
+        name: as the module calls it.
+        shape: its own.
+        role: what it does.
+        reason: why it is taken to do this.
+        guessed: the reason is neither a pattern of the study nor a convention of torch.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    role: Role
+    reason: str
+    guessed: bool
+
+
+def describe(
+    module: nn.Module, inputs: Tensor, patterns: Mapping[str, tuple[str, ...]], statistics: Mapping[str, Tensor]
+) -> list[Described]:
+    """The parameters of a module in its order, then the buffers in ``statistics``.
+
+    Args:
+        module: in evaluation mode; it is run once.
+        inputs: to run it on.
+        patterns: by role (a ``Part``), patterns of names.
+        statistics: buffers that training changes, or that differ between seeds.
+    """
+    first, last = _ends(module, inputs)
+    owners = dict(module.named_modules())
+    result = []
+    parameters: dict[str, Tensor] = dict(module.named_parameters())
+    for name, tensor in parameters.items():
+        above, _, own = name.rpartition(".")
+        given = next((part for part, globs in patterns.items() if any(fnmatchcase(name, glob) for glob in globs)), None)
+        if given is not None:
+            part, reason, guessed = Part(given), "pattern of the study", False
+        else:
+            part, reason, guessed = _part(own, above, tensor, owners[above], above in first, above in last)
+        result.append(Described(name, tuple(tensor.shape), _role(part, own, tensor), reason, guessed))
+    for name, tensor in statistics.items():
+        role = Role(Part.STATISTIC, _axes(tensor))
+        result.append(Described(name, tuple(tensor.shape), role, "buffer that training changes", False))
+    return result
+
+
+def unused_patterns(names: list[str], patterns: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """The patterns that fit no name."""
+    return [glob for globs in patterns.values() for glob in globs if not any(fnmatchcase(name, glob) for name in names)]
+
+
+def _part(
+    own: str, above: str, tensor: Tensor, owner: nn.Module, is_first: bool, is_last: bool
+) -> tuple[Part, str, bool]:
+    """Role, reason, and whether it is a guess."""
+    for start, part in _TORCH:
+        if own.startswith(start):
+            return part, f"{start}* of torch's recurrent layers", False
+    if own.startswith("bias") or own.endswith("bias"):
+        return Part.BIAS, "bias by its name", False
+    if _NORMS.search(type(owner).__name__):
+        return Part.GAIN, f"scale of {type(owner).__name__}", False
+    if _DECAY.search(own):
+        return Part.RECURRENT, "name of a decay", True
+    if isinstance(owner, nn.Embedding | nn.EmbeddingBag):
+        return Part.ENCODER, f"{type(owner).__name__}", False
+    if tensor.ndim < 2:
+        return Part.BIAS, f"{tensor.ndim}-dimensional", True
+    if is_last:
+        return Part.READOUT, "gives the outputs", False
+    if _GATE.search(above.rpartition(".")[2]) or _GATE.search(own):
+        return Part.RECURRENT, "name of a gate", True
+    if is_first:
+        return Part.ENCODER, "reads the inputs", True
+    return Part.RECURRENT, "between encoder and readout", True
+
+
+def _ends(module: nn.Module, inputs: Tensor) -> tuple[set[str], set[str]]:
+    """Names of the parts that read the module's inputs themselves, and of those whose output is the module's."""
+    first: set[str] = set()
+    outputs: dict[str, Tensor] = {}
+    hooks = []
+
+    def watch(name: str) -> None:
+        def hook(_: nn.Module, args: tuple[object, ...], output: object) -> None:
+            if any(arg is inputs for arg in args):
+                first.add(name)
+            if isinstance(output, Tensor):
+                outputs[name] = output
+
+        hooks.append(owners[name].register_forward_hook(hook))
+
+    owners = {name: part for name, part in module.named_modules() if name and not list(part.children())}
+    for name in owners:
+        watch(name)
+    try:
+        with torch.no_grad():
+            result = outputs_of(module(inputs))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return first, {name for name, output in outputs.items() if output is result}
+
+
+def _role(part: Part, own: str, tensor: Tensor) -> Role:
+    """A vector, or a table of independent decays, acts entry by entry: its norm is that of a diagonal matrix."""
+    by_entry = part is Part.RECURRENT and (tensor.ndim < 2 or bool(_DECAY.search(own)))
+    return Role(part, _axes(tensor), diagonal=by_entry)
+
+
+def _axes(tensor: Tensor) -> tuple[str, ...]:
+    """A name per dimension as weights are stored: a number has one, a complex tensor one more (``stored``)."""
+    return tuple(f"axis {index}" for index in range(stored(tensor.detach()).ndim))
+
+
+def stored(tensor: Tensor) -> Tensor:
+    """A tensor as it stands among the weights: real, and of at least one dimension."""
+    real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    return real.reshape(1) if real.ndim == 0 else real
+
+
+def patterns_of(roles: RolesConfig) -> dict[str, tuple[str, ...]]:
+    """The patterns by role, of roles that have some."""
+    return {name: globs for name, globs in asdict(roles).items() if globs}
+
+
+def table(described: list[Described]) -> Iterator[str]:
+    """The lines of a table of parameters and their roles, with a mark at what is guessed."""
+    rows = [("parameter", "shape", "role", "why")]
+    rows += [
+        (
+            each.name,
+            " x ".join(map(str, each.shape)) or "1",
+            str(each.role.part),
+            f"{'guessed: ' if each.guessed else ''}{each.reason}",
+        )
+        for each in described
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for *cells, reason in rows:
+        yield "  ".join([*(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)), reason])

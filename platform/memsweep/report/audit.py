@@ -1,0 +1,193 @@
+"""An audit of a module as a page, as a table for a terminal, and as JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from memsweep import __version__
+from memsweep.audit.finding import Curve, Finding, Status
+from memsweep.audit.run import Audit
+from memsweep.report.figures.panels import Gallery, Panel, embedded
+from memsweep.report.naming.numbers import clean
+from memsweep.report.page import templates
+from memsweep.report.style import LineStyle, category_styles, log_axis
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FORMAT = 1
+"""Of the JSON text: grows when a key changes its name or its meaning, not when one is added."""
+_WIDEST = 120
+_PLAIN = 80
+_STYLES = {Status.FAULT: "bold red", Status.NOTE: "bold yellow", Status.PASS: "bold green", Status.SKIP: "dim"}
+_PANELS = {
+    "memory": ("Memory function", "response to a step, differenced", "lag (steps)", "|dy / dt|"),
+    "gradient": ("Gradient by lag", "of the last output", "lag (steps)", "|dy(T) / dx(T - lag)|"),
+    "hold": ("What is left of an input", "while another is held", "steps of a held input", "share left"),
+    "precision": ("Error against float64", "by length", "length (steps)", "relative error"),
+    "seconds": ("Time", "of one sequence", "length (steps)", "seconds"),
+    "bytes": ("Memory", "of one sequence, for training", "length (steps)", "bytes"),
+}
+"""Title, second line and axes of each panel of curves."""
+_DEEPEST = 1e-12
+"""Share of the largest value of a panel below which nothing is drawn."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What was audited.
+
+    Attributes:
+        name: as it was given, ``my_nets:MinGRU``.
+        settings: how it was built and looked at, in the order in which they are shown.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+
+
+def audit_page(audit: Audit, about: About) -> str:
+    """The page: one file that needs nothing else."""
+    curves = [curve for finding in audit.findings for curve in finding.curves]
+    panels = [
+        Panel(title, second, partial(_draw, which))
+        for name, (title, second, _, _) in _PANELS.items()
+        if (which := [curve for curve in curves if curve.panel == name and any(value > 0 for value in curve.y)])
+    ]
+    pictures = embedded(Gallery("audit", panels, columns=3)).shown if panels else []
+    return (
+        templates()
+        .get_template("audit.html.j2")
+        .render(
+            name=about.name,
+            settings=about.settings,
+            findings=audit.findings,
+            numbers={finding.check: json.dumps(plain(finding.numbers), indent=1) for finding in audit.findings},
+            answer=answer(audit),
+            pictures=pictures,
+            seconds=audit.seconds,
+            version=__version__,
+        )
+    )
+
+
+def audit_text(audit: Audit, about: About, *, width: int | None = None, colour: bool | None = None) -> str:
+    """The findings as a table.
+
+    Args:
+        audit, about: what was found, and of what.
+        width: columns to fill (None: the terminal's, at most 120; 80 when the output is no terminal).
+        colour: write ANSI colours (None: only when standard output is a terminal).
+    """
+    colour = sys.stdout.isatty() if colour is None else colour
+    if width is None:
+        width = min(_WIDEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _PLAIN
+    grid = Grid(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for finding in audit.findings:
+        grid.add_row(finding.check, Text(str(finding.status), _STYLES[finding.status]), Text(clean(finding.sentence)))
+    buffer = io.StringIO()
+    console = Console(file=buffer, width=width, force_terminal=colour, no_color=not colour, highlight=False)
+    settings = ", ".join(f"{name} {value}" for name, value in about.settings.items())
+    console.print(Text(clean(f"{about.name}: {settings}")))
+    console.print()
+    console.print(grid)
+    console.print()
+    console.print(Text(answer(audit)))
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+
+
+def audit_json(audit: Audit, about: About) -> str:
+    """The audit for programs; the keys are in docs/audit.md."""
+    findings = [
+        {
+            "check": finding.check,
+            "status": str(finding.status),
+            "sentence": finding.sentence,
+            "seconds": round(audit.seconds[finding.check], 3),
+            "numbers": plain(finding.numbers),
+            "curves": [
+                {"panel": curve.panel, "name": curve.name, "x": plain(curve.x), "y": plain(curve.y)}
+                for curve in finding.curves
+            ],
+        }
+        for finding in audit.findings
+    ]
+    return json.dumps(
+        {
+            "format": FORMAT,
+            "memsweep": __version__,
+            "module": about.name,
+            "settings": plain(about.settings),
+            "status": str(audit.status),
+            "findings": findings,
+        },
+        indent=1,
+        allow_nan=False,
+    )
+
+
+def answer(audit: Audit) -> str:
+    """The audit in one sentence."""
+    by_status = {status: [each.check for each in audit.findings if each.status is status] for status in Status}
+    parts = [
+        f"{len(checks)} fault{'s' * (len(checks) > 1)} ({', '.join(checks)})"
+        if status is Status.FAULT
+        else f"{len(checks)} to note ({', '.join(checks)})"
+        for status in (Status.FAULT, Status.NOTE)
+        if (checks := by_status[status])
+    ]
+    checked = len(by_status[Status.PASS])
+    return f"{'; '.join(parts) or 'No fault'}; {checked} of {len(audit.findings)} checks passed."
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: nan becomes null, infinities the texts ``inf`` and ``-inf``."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _draw(curves: Sequence[Curve], ax: Axes) -> None:
+    _, _, across, up = _PANELS[curves[0].panel]
+    styles = category_styles([curve.name for curve in curves])
+    by_lag = curves[0].panel in ("memory", "gradient", "hold")
+    top = max(value for curve in curves for value in curve.y if math.isfinite(value))
+    lowest = top
+    for curve in curves:
+        # a lag of 0 has no place on a logarithmic axis: lags are drawn one step to the right
+        shown = [
+            (x + by_lag, y) for x, y in zip(curve.x, curve.y, strict=True) if math.isfinite(y) and y > top * _DEEPEST
+        ]
+        if shown:
+            style: LineStyle = styles[curve.name]
+            ax.plot(*zip(*shown, strict=True), **(style.stroke() if by_lag else style.line()), label=curve.name)
+            lowest = min(lowest, *(y for _, y in shown))
+    log_axis(ax, "x")
+    log_axis(ax, "y")
+    ax.set_ylim(lowest / 1.6, top * 1.6)
+    ax.set_xlabel(f"{across}, plus 1" if by_lag else across)
+    ax.set_ylabel(up)
+    if len(curves) > 1:
+        ax.legend(loc="best")
+
+
+__all__ = ["About", "Finding", "answer", "audit_json", "audit_page", "audit_text"]

@@ -1,0 +1,99 @@
+"""What goes to a worker, and what comes back: a pack to compute, and what became of its trials."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, pack_identity
+from memsweep.sweep.store.fallback import UnstoredResult
+from memsweep.sweep.store.record import Failure
+from memsweep.sweep.store.weights import WEIGHTS
+
+
+@dataclass(frozen=True)
+class PackJob:
+    """A pack as plain data that any process can unpickle; the same job gives the same numbers wherever it runs.
+
+    Attributes:
+        pack: identity of the pack.
+        study: the study's name.
+        folder: path or URI of the study's results, reachable from every worker.
+        workspace: folder whose ``tasks/`` are imported.
+        members: identity and canonical config of each trial.
+        threads: threads of the process that runs it.
+        revision: code revision, for the record.
+        time_limit: seconds of one trial (0: none).
+        memory: GiB that the pack may ask for (0: no limit).
+        inline: it runs in the driver's own process.
+        workers: processes that run it together. They share out the data of each step if ``arithmetic`` has as many
+            shards, and the models if it has one.
+        arithmetic: the device and the shards, on which the last bits of results depend.
+        card_bytes: bytes of tensors that each process may hold on its GPU (0: no limit).
+        after: identity of a member -> identity of the trial from whose kept state it may go on. With one worker only;
+            it saves time and moves no number.
+        keep: ``weights``: results hold the trained weights; ``none``: they do not.
+        trained: identity of a member -> URI of the folder and identity of the trial that keep its trained weights.
+        measures: a member whose trained weights cannot be read fails, and is not trained.
+    """
+
+    pack: str
+    study: str
+    folder: str
+    workspace: str
+    members: tuple[tuple[str, dict[str, Any]], ...]
+    threads: int = 1
+    revision: str = ""
+    time_limit: float = 0.0
+    memory: float = 0.0
+    inline: bool = False
+    workers: int = 1
+    arithmetic: Arithmetic = ON_CPU
+    card_bytes: int = 0
+    after: tuple[tuple[str, str], ...] = ()
+    keep: str = WEIGHTS
+    trained: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    measures: bool = False
+
+    def slots(self, names: Iterable[str]) -> list[str]:
+        """Names of the checkpoints of trials that train together: one for each process that trains by itself.
+
+        They depend only on the trials, because another run may put them into another pack.
+        """
+        whole = pack_identity(names)
+        if self.inline or self.workers == 1 or self.arithmetic.shards > 1:
+            return [whole]
+        return [f"{whole}.{rank + 1}of{self.workers}" for rank in range(self.workers)]
+
+
+@dataclass(frozen=True)
+class PackReport:
+    """Results and failures of a pack.
+
+    Attributes:
+        finished: identity -> outcome of each trial whose result is in the store.
+        failed: identity -> failure (see ``memsweep.sweep.worker.failure``) of each trial without a result.
+        culprits: identities in ``failed`` that failed alone, so that their failures are certainly their own.
+        unstored: identity -> result of each trial that has one which the storage did not take.
+        outage: why the storage could not be used; the worker then left out the other members. Empty where it could.
+        seconds: phase -> wall-clock seconds, see ``memsweep.sweep.worker.timing``.
+    """
+
+    finished: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, Failure] = field(default_factory=dict)
+    culprits: tuple[str, ...] = ()
+    unstored: dict[str, UnstoredResult] = field(default_factory=dict)
+    outage: str = ""
+    seconds: dict[str, float] = field(default_factory=dict, compare=False)
+
+    def to_json(self) -> str:
+        unstored = {name: result.to_json() for name, result in self.unstored.items()}
+        return json.dumps(asdict(replace(self, unstored={})) | {"unstored": unstored})
+
+    @classmethod
+    def from_json(cls, text: str) -> PackReport:
+        data = json.loads(text)
+        unstored = {name: UnstoredResult.from_json(result) for name, result in data["unstored"].items()}
+        return cls(**data | {"culprits": tuple(data["culprits"]), "unstored": unstored})

@@ -1,0 +1,119 @@
+"""What the checks measure, against what is known in closed form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from memsweep.audit.cost import cost
+from memsweep.audit.decay import decay
+from memsweep.audit.finding import Status
+from memsweep.audit.forms import forms
+from memsweep.audit.memory import gradient, memory_function, time_scale
+from memsweep.audit.precision import precision
+from memsweep.audit.subject import Subject, affordable
+
+TAU = 20.0
+
+
+class OneMode(nn.Module):
+    """h_t = a h_(t-1) + x_t with a = exp(-1 / 20)."""
+
+    def __init__(self, factor: float = math.exp(-1 / TAU)) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.tensor(factor, dtype=torch.float64))
+
+    def forward(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        h, states = torch.zeros_like(x[:, 0]) if state is None else state, []
+        for t in range(x.shape[1]):
+            h = self.factor * h + x[:, t]
+            states.append(h)
+        return torch.stack(states, 1), h
+
+    def decay(self) -> Tensor:
+        return self.factor.reshape(1)
+
+
+def one_mode(horizon: int = 512, **settings: Any) -> Subject:
+    return Subject(lambda: OneMode(**settings), 1, horizon)
+
+
+def test_the_time_scale_of_an_exponential_is_its_time_constant() -> None:
+    assert time_scale(np.exp(-np.arange(4000) / 100.0)) == pytest.approx(100.0, rel=0.01)
+    assert time_scale(np.ones(100)) == pytest.approx(63.2, rel=0.01)
+    assert math.isnan(time_scale(np.zeros(5)))
+
+
+def test_one_mode_remembers_as_long_as_its_factor_says() -> None:
+    subject = one_mode()
+    by_step, by_gradient = memory_function(subject, 600), gradient(subject, 600)
+    assert by_step.numbers["time_scale"] == pytest.approx(TAU, rel=0.03)
+    assert by_step.numbers["horizon_limited"] is False
+    assert by_gradient.numbers["time_scale_typical"] == pytest.approx(TAU, rel=0.03)
+    assert by_gradient.numbers["depends_on_input"] is False
+    held = decay(subject, 600)
+    assert held.status is Status.PASS
+    assert held.numbers["longest"] == pytest.approx(TAU, abs=1)
+    assert held.numbers["shortest"] == pytest.approx(TAU, abs=1)
+    assert held.numbers["declared_time_constant_longest"] == pytest.approx(TAU)
+
+
+def test_a_memory_beyond_the_horizon_is_a_lower_bound() -> None:
+    found = memory_function(one_mode(64, factor=0.9999), 600)
+    assert found.numbers["horizon_limited"] is True
+    assert "or more" in found.sentence
+
+
+def test_the_states_of_torchs_layers_are_a_step_form() -> None:
+    found = forms(Subject(lambda: nn.GRU(2, 5, batch_first=True), 2, 100), 600)
+    assert found.status is Status.PASS
+    assert found.numbers["step_form"] == "forward(x, hx)"
+    assert found.numbers["difference"] < 1e-12
+    assert found.numbers["lengths"][-1] == 100
+
+
+def test_a_submodule_called_step_is_no_step_form(subject: Callable[..., Subject]) -> None:
+    from memsweep.models.module.factory import ArgumentNames
+
+    found = forms(subject("selective_ssm:SelectiveSSM", names=ArgumentNames(width="d_model")), 600)
+    assert found.status is Status.SKIP
+
+
+def test_bfloat16_forgets_or_never_does() -> None:
+    """exp(-1/512) is 1 in bfloat16: the mode that forgets in 512 steps becomes an integrator."""
+    found = precision(one_mode(2048, factor=math.exp(-1 / 512)), 600)
+    assert found.status is Status.NOTE
+    assert found.numbers["bfloat16"]["noise"]["rounded_once"][-1] > 0.3
+    assert found.numbers["float32"]["noise"]["error"][-1] < 1e-4
+
+
+def test_memory_of_attention_with_a_matrix_of_weights_grows_with_the_square() -> None:
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.maps = nn.Linear(4, 12)
+
+        def forward(self, x: Tensor) -> Tensor:
+            q, k, v = self.maps(x).chunk(3, -1)
+            mask = torch.full((x.shape[1], x.shape[1]), -math.inf).triu(1)
+            return torch.softmax(q @ k.mT + mask, -1) @ v
+
+    attention, linear = cost(Subject(Attention, 4, 512), 600), cost(one_mode(), 600)
+    assert attention.numbers["memory_exponent"] == pytest.approx(2.0, abs=0.1)
+    assert linear.numbers["memory_exponent"] == pytest.approx(1.0, abs=0.1)
+
+
+def test_lengths_end_where_the_time_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    seen = []
+    for length in affordable([16, 64, 256, 1024, 4096], 10.0):
+        seen.append(length)
+        now[0] += 1e-6 * length**2  # 256: 0.07 s, 1024: 1 s, 4096: 17 s
+    assert seen == [16, 64, 256, 1024]

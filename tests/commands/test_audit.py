@@ -1,0 +1,138 @@
+"""``memsweep audit``: what it prints, writes and returns; and every command of docs/audit.md."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from memsweep.audit.run import CHECKS
+from memsweep.cli import main
+from memsweep.models.base import Signature
+from memsweep.models.module.factory import resolve
+from paths import ROOT, TESTS
+
+PAGE = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
+SMALL = ("--seconds", "600")
+
+
+@pytest.fixture
+def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a user with the file of the documents and one with faults; the current folder."""
+    (tmp_path / "my_nets.py").write_text(re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)[1])  # type: ignore[index]
+    (tmp_path / "faulty.py").write_text((TESTS / "support" / "nets" / "audit_contract.py").read_text())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_command_of_the_page_works(nets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [line for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+    assert len(lines) == 4
+    for line in lines:
+        words = shlex.split(line)
+        words = ["256" if word == "4096" else word for word in words]
+        assert main([*words[1:], *SMALL]) == 0, line
+        shown = capsys.readouterr()
+        assert shown.err == ""
+        if "--json" in words:
+            assert set(json.loads(shown.out)) == set(re.findall(r"^\| `(\w+)` \|", PAGE.partition("## JSON")[2], re.M))
+        else:
+            assert all(len(row) <= 80 for row in shown.out.splitlines())
+            assert "fault" not in shown.out.replace("No fault", "")
+    assert {path.name for path in nets.glob("*.html")} == {
+        "audit-my_nets-MinGRU.html",
+        "my_page.html",
+        "audit-diagonal_rnn.html",
+    }
+    page = (nets / "my_page.html").read_text()
+    assert page.count("<figure>") == 1
+    assert not re.search(r"https?://|<script", page), "a page needs nothing else"
+
+
+def test_the_page_names_the_numbers_of_every_check(nets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["audit", "my_nets:MinGRU", "--width", "4", "--horizon", "32", "--json", *SMALL]
+    assert main(command) == 0
+    table = PAGE.partition("| numbers of | names |")[2]
+    for finding in json.loads(capsys.readouterr().out)["findings"]:
+        row = re.search(rf"^\| {finding['check']} \| (.*) \|$", table, re.M)
+        assert row, f"{finding['check']} has no row"
+        names, told = set(re.findall(r"`(\w+)`", row[1])), set(finding["numbers"])
+        assert told <= names, f"{finding['check']}: the page lacks {told - names}"
+        inside = {name for value in finding["numbers"].values() for name in _names(value)}
+        only_of_faults = (
+            {"measured_share", "declared_share", "states", "outputs"} if finding["check"] == "decay" else set()
+        )
+        only_of_faults |= set(re.findall(r"`(\w+)`", row[1].partition("list of ")[2]))
+        assert names <= told | inside | only_of_faults, f"{finding['check']}: {names - told - inside} are not there"
+
+
+def _names(value: object) -> set[str]:
+    if not isinstance(value, dict):
+        return set()
+    return set(value) | {name for each in value.values() for name in _names(each)}
+
+
+def test_the_page_of_the_documents_names_every_check() -> None:
+    assert re.findall(r"^\| `(\w+)` \|", PAGE.partition("## JSON")[0], re.M) == [name for name, _, _ in CHECKS]
+
+
+def test_a_fault_is_exit_code_1_and_stands_in_table_page_and_json(
+    nets: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["audit", "faulty:SeesTheNext", "--width", "4", "--horizon", "32", *SMALL]
+    assert main(command) == 1
+    assert "1 fault (causality)" in capsys.readouterr().out
+    assert "It sees the future" in (nets / "audit-faulty-SeesTheNext.html").read_text()
+    (nets / "audit-faulty-SeesTheNext.html").unlink()
+    assert main([*command, "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["status"] == "fault"
+    assert [finding["check"] for finding in told["findings"] if finding["status"] == "fault"] == ["causality"]
+    assert not list(nets.glob("*.html")), "with --json no page is written unless one is asked for"
+
+
+def test_a_module_of_tokens_is_told_how_it_is_audited(nets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (nets / "tokens.py").write_text((TESTS / "support" / "nets" / "torch_rnn.py").read_text())
+    command = ["audit", "tokens:TokenGRU", "--inputs", "5", "--outputs", "5", "--width", "4", "--horizon", "16", *SMALL]
+    assert main(command) == 1
+    assert "--tokens" in capsys.readouterr().out
+    assert main([*command, "--tokens"]) == 0
+
+
+def test_trained_weights_are_looked_at(nets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module = resolve("my_nets:MinGRU", [nets]).build(Signature(1, 1, 128), 4)
+    torch.nn.init.constant_(module.gate.bias, -7.0)  # keeps for e^7 steps
+    save_file(module.state_dict(), nets / "long.safetensors")
+    torch.save(module.state_dict(), nets / "long.pt")
+    found = []
+    for weights in ([], ["--weights", "long.safetensors"], ["--weights", "long.pt"]):
+        main(["audit", "my_nets:MinGRU", "--width", "4", "--horizon", "128", "--json", *weights, *SMALL])
+        findings = json.loads(capsys.readouterr().out)["findings"]
+        found.append(next(one["numbers"]["typical"] for one in findings if one["check"] == "decay"))
+    assert found[1] == found[2] > 5 * found[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["no_such_model"], "Give a module of your own by its import path"),
+        (["my_nets:MinGRU"], "width"),
+        (["my_nets:MinGRU", "--width", "4", "layers"], "write name=value"),
+        (["my_nets:MinGRU", "--width", "4", "depth=2"], "has no argument 'depth'"),
+        (["lru", "widht=4"], "widht"),
+        (["my_nets:MinGRU", "--width", "4", "--weights", "away.pt"], "cannot be loaded"),
+    ],
+)
+def test_what_cannot_be_made_is_refused_in_a_sentence(
+    nets: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert main(["audit", *words]) in (1, 2)
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert "Traceback" not in shown.err
+    assert shown.out == ""

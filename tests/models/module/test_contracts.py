@@ -1,0 +1,109 @@
+"""Faults of a module that make a study meaningless are found before it starts; what is only worth knowing is a note."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from memsweep.cli import main
+from memsweep.errors import ModuleError
+from memsweep.models.base import Signature
+from memsweep.models.module.anatomy import anatomy, findings
+from memsweep.models.module.config import ModuleConfig
+from memsweep.models.module.model import vmap_refusal
+from paths import TESTS
+
+NETS = TESTS / "support" / "nets"
+SIZES = Signature(3, 2, 10)
+BASE = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self, inputs, outputs, width):
+        super().__init__()
+        self.rnn = nn.GRU(inputs, width, batch_first=True, bidirectional={two_ways})
+        self.head = nn.Linear({states} * width, outputs)
+        self.idle = nn.Linear(2, 2)
+    def forward(self, x):
+        {first}
+        y = self.head(self.rnn(x)[0])
+        return {last}
+"""
+
+
+def found(folder: Path, *, first: str = "pass", last: str = "y", two_ways: bool = False, causal: bool = True) -> str:
+    (folder / "faulty.py").write_text(
+        BASE.format(first=first, last=last, two_ways=two_ways, states=2 if two_ways else 1)
+    )
+    result = findings(ModuleConfig(factory=f"{folder}/faulty.py:Net", width=4, causal=causal), SIZES)
+    assert any("no gradient reaches idle.weight, idle.bias" in note for note in result.notes) == ("detach" not in last)
+    return "; ".join(result.refusals)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ({"last": "y + torch.randn_like(y)"}, "other outputs for the same inputs in evaluation"),
+        ({"last": "y - y.mean(0)"}, "other outputs alone than in a batch of two"),
+        ({"last": "y.flip(1)"}, "is not causal: inputs from step 5 on"),
+        ({"two_ways": True}, "is not causal"),
+    ],
+)
+def test_a_fault_is_refused_and_nothing_else(tmp_path: Path, fault: dict[str, object], message: str) -> None:
+    refusals = found(tmp_path, **fault)  # type: ignore[arg-type]
+    assert re.search(message, refusals)
+    assert "; " not in refusals
+
+
+def test_a_module_without_fault_is_not_refused(tmp_path: Path) -> None:
+    assert found(tmp_path) == ""
+    assert found(tmp_path, two_ways=True, causal=False) == ""
+    assert found(tmp_path, last="y.detach()") == ""
+
+
+@pytest.mark.parametrize(
+    ("factory", "notes"),
+    [
+        ("min_gru.py:MinGRU", ""),
+        ("torch_rnn.py:gru", ""),
+        (
+            "transformer.py:Transformer",
+            r"step beyond its horizon of 10 \(ValueError \(transformer.py, line",
+        ),
+    ],
+)
+def test_what_ends_at_the_horizon_is_a_note(factory: str, notes: str) -> None:
+    result = findings(ModuleConfig(factory=f"{NETS}/{factory}", width=4), SIZES)
+    assert not result.refusals
+    assert re.search(notes, "; ".join(result.notes)) if notes else not result.notes
+
+
+def test_vmap_is_taken_where_its_numbers_are_equal() -> None:
+    def refusal(factory: str, **fields: object) -> str | None:
+        return vmap_refusal(ModuleConfig(factory=f"{NETS}/{factory}", width=4, **fields), SIZES)  # type: ignore[arg-type]
+
+    assert refusal("min_gru.py:MinGRU") is None
+    assert refusal("selective_ssm.py:SelectiveSSM", width_argument="d_model") is None
+    assert "gru" in (refusal("torch_rnn.py:gru") or "")
+    assert refusal("normalized.py:Normalized") == "it keeps running statistics"
+
+
+def test_describe_prints_parameters_roles_and_what_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["describe", f"{NETS}/min_gru.py:MinGRU", "--width", "16", "arguments.layers=2"]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"layers.1.gate.weight +16 x 16 +recurrent +guessed: name of a gate", text)
+    assert re.search(r"readout.weight +2 x 16 +readout +gives the outputs", text)
+    assert "4 of the roles are guessed" in text
+    assert main(["describe", f"{NETS}/min_gru.py:MinGRUU"]) == 2
+    assert "Did you mean 'MinGRU'" in capsys.readouterr().err
+
+
+def test_a_compiled_module_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "compiled_nets.py").write_text(
+        "import torch\nfrom torch import nn\ndef net(inputs, outputs, width):\n"
+        "    return torch.compile(nn.Linear(inputs, outputs))\n"
+    )
+    with pytest.raises(ModuleError, match=r"module that torch.compile made"):
+        anatomy(ModuleConfig(factory=f"{tmp_path}/compiled_nets.py:net"), SIZES)
