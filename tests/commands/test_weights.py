@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file
 
 from memsweep.cli import main
-from memsweep.commands.locations import stored_plan
 from memsweep.models.base import Signature
 from memsweep.models.module.factory import resolve
+from memsweep.studies.locations import stored_plan
 from memsweep.sweep.store.results import Store, folder_name
 from paths import ROOT
 from sweeping import BASE

@@ -174,7 +174,7 @@ def run_memsweep(arguments: list[str], workspace: Path) -> Iterator[str]:
 
 # A process of its own for each command, but all are copies of one that has imported what takes seconds to import.
 STARTED = multiprocessing.get_context("forkserver")
-STARTED.set_forkserver_preload(["memsweep.commands.run", "mlflow", "matplotlib.pyplot", "memsweep.trial"])
+STARTED.set_forkserver_preload(["memsweep.studies.run", "mlflow", "matplotlib.pyplot", "memsweep.trial"])
 
 
 def memsweep(arguments: list[str], folder: Path) -> tuple[int | None, str]:

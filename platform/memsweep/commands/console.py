@@ -10,22 +10,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from memsweep import registry
 from memsweep.errors import printable
-
-_MOST_NOTES = 6
+from memsweep.studies.wording import counted, failures, first_line, stopped, word
 
 if TYPE_CHECKING:
-    from memsweep.commands.trials import Trials
-    from memsweep.config.schema.study import ResourcesConfig, SweepConfig
     from memsweep.errors import StoreError
     from memsweep.report import ReportPaths
     from memsweep.search.history import SearchHistory
-    from memsweep.sweep.driver.runner import RunSummary
+    from memsweep.studies.ending import Ending
+    from memsweep.studies.preview import Preview
     from memsweep.sweep.estimate.estimate import Estimate
-    from memsweep.sweep.planning.plan import Plan
     from memsweep.sweep.planning.plan_file import StoredPlan
-    from memsweep.sweep.planning.reuse import Reason, Reuse
     from memsweep.sweep.store.filesystem import Location
     from memsweep.sweep.store.journal import TrialStatus
     from memsweep.sweep.store.lease import Holder
@@ -37,114 +32,14 @@ def _print(text: str, file: TextIO | None = None) -> None:
     print(printable(text), file=file)
 
 
-def print_plan(plan: Plan, reuse: Reuse, reasons: Mapping[str, Reason] | None = None, *, verbose: bool = False) -> None:
-    """Prints every trial with its varied fields and its state, then the work that is left and why it is left.
-
-    Args:
-        plan: the plan.
-        reuse: the results that need no work.
-        reasons: why the other trials are not reused, see ``memsweep.sweep.planning.reuse``.
-        verbose: also print the exact difference for a few trials.
-    """
-    from rich import box
+def print_plan(preview: Preview, *, verbose: bool = False) -> None:
+    """Prints every trial with its varied fields and its state, then the work that is left and why it is left."""
     from rich.console import Console
-    from rich.table import Table
 
-    from memsweep.config.schema.canonical import flatten, to_dict
-    from memsweep.config.schema.protocols import MATCHED
-
-    flat = [flatten(to_dict(trial.config)) for trial in plan.trials]
-    varied = [key for key in flat[0] if len({repr(fields.get(key)) for fields in flat}) > 1]
-    pack_of = {trial.identity: number for number, pack in enumerate(plan.packs, 1) for trial in pack.trials}
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for name in ("identity", *varied, "state"):
-        table.add_column(name)
-    for trial, fields in zip(plan.trials, flat, strict=True):
-        if trial.identity in reuse.here:
-            state = "done"
-        elif trial.identity in reuse.elsewhere:
-            state = f"reused from {reuse.elsewhere[trial.identity].name}"
-        else:
-            reason = reasons.get(trial.identity) if reasons else None
-            state = f"to run, pack {pack_of[trial.identity]}" + (f" ({reason.why})" if reason else "")
-        table.add_row(trial.identity[:12], *(printable(str(fields.get(key, ""))) for key in varied), printable(state))
-    console = Console(markup=False, width=None if sys.stdout.isatty() else 160)
-    console.print(table)
-    left = len(plan.trials) - len(plan.done)
-    _print(f"study {plan.sweep.name}: {len(plan.trials)} trials, {len(plan.done)} done or reused, {left} to run")
-    if reasons:
-        from memsweep.sweep.planning.reuse import by_reason, examples
-
-        _print(f"not reused: {by_reason(reasons)}")
-        for line in examples(reasons) if verbose else ():
-            _print(f"  {line}")
-    if plan.sweep.protocol != MATCHED:
-        _print(f"protocol: {plan.sweep.protocol}, under the study's own settings")
-    _print_objectives(plan.sweep)
-    whole = sum(pack.cost for pack in plan.packs) or 1.0
-    shares = ", ".join(f"{pack.cost / whole:.0%} ({len(pack.trials)} trials)" for pack in plan.packs[:8])
-    more = f" and {len(plan.packs) - 8} more" if len(plan.packs) > 8 else ""
-    seeds = sum(trial.config.training.seeds for pack in plan.packs for trial in pack.trials)
-    if measured := _only_measured(plan):
-        _print(f"to measure only: {counted(measured, 'trial')}, whose trained weights are stored")
-    _print(f"to run: {seeds} seeds in {len(plan.packs)} packs" + (f"; work shares {shares}{more}" if shares else ""))
-    _print_resources(plan.sweep.resources)
-
-
-def _only_measured(plan: Plan) -> int:
-    """How many trials of the packs are not trained, because their weights are stored."""
-    return sum(bool(trial.trained[0]) for pack in plan.packs for trial in pack.trials)
-
-
-def _print_objectives(sweep: SweepConfig) -> None:
-    """What the trials are trained on: nothing that is added to the loss is left out."""
-    from memsweep.config.schema.canonical import to_dict
-    from memsweep.config.schema.objective import objectives
-
-    for text in objectives(map(to_dict, sweep.rows)):
-        _print(f"trained on: {text}")
-    for text in _notes(sweep)[:_MOST_NOTES]:
-        _print(f"note: {text}")
-
-
-def _notes(sweep: SweepConfig) -> list[str]:
-    """What a reader should know of the models' own code, each note once."""
-    different = {(trial.task, trial.model): trial for trial in sweep.rows}
-    return list(
-        dict.fromkeys(
-            note
-            for trial in different.values()
-            for note in registry.get(registry.MODEL, trial.model.name).notes_of_code(trial, sweep.resources.device)
-        )
-    )
-
-
-def print_search_plan(sweep: SweepConfig, stored: int) -> None:
-    """Prints the cells of a search, and how many suggestions it may train.
-
-    Args:
-        sweep: a study with a search.
-        stored: results that the study's folder holds already.
-    """
-    from memsweep.config.schema.search import NONE
-
-    search, confirm, cells = sweep.search, sweep.confirm, len(sweep.rows)
-    if search is None:
-        raise ValueError(f"the study {sweep.name!r} searches nothing")
-    settings = search.settings
-    searched = f"{counted(settings.trials, 'suggestion')} of {settings.algorithm}, {settings.batch} at once"
-    _print(f"study {sweep.name}: {searched}, in each of {counted(cells, 'cell')}")
-    _print(f"searched: {', '.join(search.space)}; for {', '.join(settings.objective)}")
-    _print(f"to run: {counted(cells * settings.trials, 'suggestion')} of {sweep.rows[0].training.seeds} seeds")
-    if settings.scheduler.name != NONE:
-        _print(f"hours and disk are a bound: {settings.scheduler.name} ends some trainings before their last step")
-    _print_objectives(sweep)
-    if confirm is not None:
-        again = counted(cells * confirm.top, "trial")
-        _print(f"then {again} of {confirm.seeds} fresh seeds to confirm the best of each cell")
-    if stored:
-        _print(f"{counted(stored, 'result')} stored already: the search reuses them where it asks for the same trial")
-    _print_resources(sweep.resources)
+    if (table := preview.table()) is not None:
+        Console(markup=False, width=None if sys.stdout.isatty() else 160).print(table)
+    for line in preview.lines(verbose=verbose):
+        _print(line)
 
 
 def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool) -> None:
@@ -195,47 +90,6 @@ def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool)
         _print("disk: not measured")
 
 
-def _print_resources(resources: ResourcesConfig) -> None:
-    asked = f"{resources.cpus:g} CPU, {resources.card:g} GPU"
-    _print(f"each pack asks for {asked}" + (f" for each of {resources.workers} workers" * (resources.workers > 1)))
-
-
-def print_difference(trials: Trials, statuses: Mapping[str, TrialStatus]) -> None:
-    """Prints what a run is about to do, compared with the journal of the study; before it does it."""
-    from memsweep.sweep.store.journal import State
-
-    plan, reuse = trials.plan, trials.reuse
-    planned = {trial.identity for trial in plan.trials}
-    study = word(plan.sweep.name)
-    left = sum(len(pack.trials) for pack in plan.packs)
-    parts = [f"{len(reuse.here)} done"] if reuse.here else []
-    parts += [f"{len(reuse.elsewhere)} reused from other studies"] if reuse.elsewhere else []
-    parts += [f"{left} to run in {counted(len(plan.packs), 'pack')}" if left else "nothing to run"]
-    parts += [f"{measured} of them only measured, from stored weights"] if (measured := _only_measured(plan)) else []
-    parts += [f"{trials.postponed} not now (memsweep resume {study})"] if trials.postponed else []
-    _print(f"{plan.sweep.name}: {counted(len(planned), 'trial')}: {', '.join(parts)}")
-    new = len(planned - statuses.keys()) if statuses else 0
-    removed = sum(name not in planned and status.state is not State.CANCELLED for name, status in statuses.items())
-    stopped = sum(name in planned and status.state is State.RUNNING for name, status in statuses.items())
-    again = [name for name in planned - reuse.all - trials.gave_up if name in statuses and statuses[name].failures]
-    if new:
-        _print(f"  {counted(new, 'trial')} added to the plan")
-    if removed:
-        _print(f"  {counted(removed, 'trial')} of the earlier plan removed: cancelled; results stay")
-    if stopped:
-        _print(f"  {counted(stopped, 'trial')} ran when the last driver died: queued again")
-    if again and not trials.postponed:
-        _print(f"  {counted(len(again), 'trial')} failed before: tried again")
-    for name, fault in reuse.damaged.items():
-        _print(f"  {name}: damaged, recomputed: {fault}")
-    for name in sorted(trials.gave_up):
-        _print(
-            f"  {name}: gave up after {statuses[name].failures} failures in the same way: {statuses[name].kind[:200]}"
-        )
-    if trials.gave_up:
-        _print(f"  to try anyway: memsweep retry {study} --force")
-
-
 def print_status(
     plan: StoredPlan,
     statuses: Mapping[str, TrialStatus],
@@ -280,69 +134,43 @@ def _print_search(search: SearchHistory) -> None:
     _print(f"search: {ended} of {counted(len(search.suggestions), 'suggestion')} ended ({', '.join(parts)}); {rest}")
 
 
-def counted(count: int, noun: str) -> str:
-    """``1 trial``, ``2 trials``."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def first_line(text: str) -> str:
-    """The first line of a text, at most 300 characters of it."""
-    return (text.splitlines() or [""])[0][:300]
-
-
-def word(study: str) -> str:
-    """A study's name as one word of a shell."""
-    return shlex.quote(study)
-
-
-def print_end(trials: int, reused: int, summary: RunSummary, paths: ReportPaths, seconds: float) -> None:
-    """Prints the verdicts, how many trials finished, which failed and why, and the paths of the report.
+def print_ending(ending: Ending, results: Location) -> None:
+    """Prints the verdicts, how many trials finished, which failed and why, the paths of the report, and what stopped.
 
     Args:
-        trials: number of trials of the study.
-        reused: how many of them had a result before the run.
-        summary: of the run.
-        paths: of the report.
-        seconds: how long the run took.
+        ending: of the run.
+        results: the folder of all studies.
     """
+    if ending.report is not None:
+        _print_results(ending, ending.report)
+    if ending.tracking is not None:
+        _print_tracking(*ending.tracking, results)
+    if (why := stopped(ending)) != "":
+        _print(why, file=sys.stderr if ending.summary.outage or ending.summary.lost else None)
+    if ending.complaint:
+        print(ending.complaint, file=sys.stderr)
+
+
+def _print_results(ending: Ending, paths: ReportPaths) -> None:
     from memsweep.report import table_text
     from memsweep.sweep.driver.progress_view import duration
 
+    summary = ending.summary
     print()
     print(table_text(paths))
-    of_them = f", {reused} of them reused" if reused else ""
-    _print(f"{reused + len(summary.finished)}/{trials} done{of_them}; {duration(seconds)}")
+    of_them = f", {ending.reused} of them reused" if ending.reused else ""
+    _print(f"{ending.reused + len(summary.finished)}/{ending.trials} done{of_them}; {duration(ending.seconds)}")
     if summary.finished:
         _print(profile_text(summary.profile))
     if summary.diverged:
         _print(f"{summary.diverged} diverged: their errors are inf in the report")
-    for identity, failure in list(summary.failed.items())[:5]:
-        _print(f"{failure['outcome']}: {identity}: {first_line(failure['error'])}", file=sys.stderr)
+    for line, failure in zip(failures(ending), summary.failed.values(), strict=False):
+        _print(line, file=sys.stderr)
         _print(failure["traceback"], file=sys.stderr)
     if len(summary.failed) > 5:
         _print(f"{len(summary.failed) - 5} more failed: the report has every traceback", file=sys.stderr)
     _print(f"report:    {shown(paths.page)}{_also(paths)}")
     _print(f"verdicts:  {shown(paths.folder / 'verdicts.csv')}")
-
-
-def print_stop(summary: RunSummary, left: int, study: str) -> None:
-    """Prints what stopped a run before its end, how many trials are left, and how to go on.
-
-    Args:
-        summary: of the run.
-        left: trials of the plan that neither have a result nor failed for good in this run; a search may add more.
-        study: its name.
-    """
-    kept = "what is finished is kept. Run the same command again to go on, or: memsweep resume " + word(study)
-    if summary.outage:
-        again = f"run the same command again, or: memsweep resume {word(study)}"
-        _print(f"stopped: {summary.outage}. {counted(left, 'trial')} left; when it is mended, {again}", file=sys.stderr)
-    elif summary.lost:
-        _print(f"{summary.lost}; {kept}", file=sys.stderr)
-    elif summary.limit:
-        _print(f"stopped at a limit: {summary.limit}. {counted(left, 'trial')} left; {kept}")
-    elif summary.interrupted:
-        _print(f"interrupted: {kept}")
 
 
 def _also(paths: ReportPaths) -> str:
@@ -361,7 +189,7 @@ def profile_text(profile: Profile) -> str:
     return f"time: work {100 - idle} %{f' ({parts})' if parts else ''}, scheduling and idle {idle} %"
 
 
-def print_tracking(uri: str, results: Location, experiment: str | None) -> None:
+def _print_tracking(uri: str, experiment: str | None, results: Location) -> None:
     """Prints how to open the runs in MLflow."""
     page = f"/#/experiments/{experiment}/runs" if experiment else ""
     if not uri.startswith("sqlite"):

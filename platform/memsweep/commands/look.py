@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memsweep import registry
 from memsweep.commands import console
-from memsweep.commands.locations import find_study, store_of, stored_plan
-from memsweep.sweep.planning.reuse import Reuse, find_reusable
+from memsweep.studies.locations import find_study, store_of, stored_plan
 from memsweep.sweep.store.filesystem import Location
 
 if TYPE_CHECKING:
-    from memsweep.config.schema.study import SweepConfig
-    from memsweep.sweep.estimate.estimate import Wave
+    from memsweep.studies.preview import Preview
     from memsweep.sweep.planning.plan_file import StoredPlan
     from memsweep.sweep.store.results import Store
 
@@ -24,45 +21,25 @@ if TYPE_CHECKING:
 def plan(args: argparse.Namespace) -> int:
     """Prints what ``sweep`` would do: trials, reuse, packs, resources, expected hours. Writes nothing."""
     from memsweep.config.load.study import load_study
-    from memsweep.sweep.estimate.estimate import waves
-    from memsweep.sweep.planning.plan import identified, make_plan
-    from memsweep.sweep.planning.reuse import reasons
-    from memsweep.sweep.planning.trained import with_stored_training
-    from memsweep.sweep.store.journal import read_statuses
+    from memsweep.studies.preview import preview
 
-    study = load_study(args.study, args.overrides, Path(args.workspace))
-    results = Location.at(args.results)
-    store = store_of(results, study.name)
-    if study.search is not None:
-        expected = waves(study, ())
-        console.print_search_plan(study, len(store.identities()))
-    else:
-        trials = identified(study)
-        reuse = Reuse() if args.no_reuse else find_reusable(trials, store, results)
-        why = (
-            {}
-            if args.no_reuse
-            else reasons(trials, reuse.all, store, results, reuse.damaged, read_statuses(store.location))
-        )
-        if not args.no_reuse:
-            trials = with_stored_training(trials, reuse.all, results)
-        made = make_plan(study, trials, reuse.all)
-        console.print_plan(made, reuse, why, verbose=args.verbose)
-        expected = waves(study, made.packs)
-    if any(wave.packs for wave in expected):
-        _print_estimate(study, expected, store, args)
+    study, results = load_study(args.study, args.overrides, Path(args.workspace)), Location.at(args.results)
+    made = preview(study, results, no_reuse=args.no_reuse)
+    console.print_plan(made, verbose=args.verbose)
+    if any(wave.packs for wave in made.waves):
+        _print_estimate(made, store_of(results, study.name), args)
     return 0
 
 
-def _print_estimate(study: SweepConfig, expected: Sequence[Wave], store: Store, args: argparse.Namespace) -> None:
-    from memsweep.sweep.estimate.estimate import BENCHMARK_SECONDS, estimate
+def _print_estimate(made: Preview, store: Store, args: argparse.Namespace) -> None:
+    from memsweep.sweep.estimate.estimate import BENCHMARK_SECONDS
 
     seconds = 0.0 if args.no_probe else BENCHMARK_SECONDS
     if seconds and sys.stderr.isatty():
         print(f"measuring, at most {seconds:.0f} s (--no-probe leaves it out) ...", file=sys.stderr)
     sys.stdout.flush()
-    made = estimate(expected, study.resources, Path(args.workspace), seconds, study.keep)
-    console.print_estimate(made, _bytes_of_a_trial(store), probed=seconds > 0)
+    estimate = made.estimate(seconds, args.workspace)
+    console.print_estimate(estimate, _bytes_of_a_trial(store), probed=seconds > 0)
 
 
 def _bytes_of_a_trial(store: Store) -> tuple[float, float]:

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
-from memsweep.commands.locations import find_study, store_of, stored_plan
-from memsweep.commands.run import Run
-from memsweep.commands.trials import Request
+from memsweep.commands.verbs import run
 from memsweep.config.core.build import section
 from memsweep.config.core.merge import leaves, merge, put
 from memsweep.config.load.overrides import Overrides, parse
@@ -22,6 +20,8 @@ from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
 from memsweep.errors import ConfigError, MemsweepError
+from memsweep.studies.locations import find_study, store_of, stored_plan
+from memsweep.studies.trials import Request
 from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.planning.reuse import find_reusable
 from memsweep.sweep.planning.trained import with_stored_training
@@ -81,7 +81,7 @@ def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> int:
     for row in sweep.rows:
         check_weights(row)
     results = Location.at(args.results)
-    code = Run(Request(sweep, identified(sweep)), args, results).execute()
+    code = run(Request(sweep, identified(sweep)), args, results)
     _print_measured(store_of(results, sweep.name))
     return code
 
@@ -120,7 +120,7 @@ def _measure_study(args: argparse.Namespace, study: str, words: Sequence[str]) -
         left_out = len(trials) - len(ready)
         print(f"{left_out} of {len(trials)} trials have no stored weights that fit: left out.", file=sys.stderr)
     sweep = dataclasses.replace(sweep, rows=tuple(trial.config for trial in ready))
-    return Run(Request(sweep, tuple(ready), measures=True), args, results).execute()
+    return run(Request(sweep, tuple(ready), measures=True), args, results)
 
 
 def _refused(changes: Overrides) -> Iterator[str]:

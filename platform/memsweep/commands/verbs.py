@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memsweep import registry
+from memsweep.commands import console
 from memsweep.commands.extend import extend_grid, extend_search
-from memsweep.commands.locations import find_study, stored_plan
-from memsweep.commands.run import Run
-from memsweep.commands.trials import Request
 from memsweep.config.load.study import load_study
 from memsweep.errors import MemsweepError
+from memsweep.studies.locations import Place, find_study, names_folder, stored_plan
+from memsweep.studies.run import Run
+from memsweep.studies.trials import Request
+from memsweep.sweep.driver.limits import Limits
+from memsweep.sweep.driver.runner import Launch
 from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import State, read_statuses
@@ -28,14 +31,14 @@ if TYPE_CHECKING:
 def sweep(args: argparse.Namespace) -> int:
     """Runs a study: plan, train, measure, judge, report. Returns the exit code."""
     study = load_study(args.study, args.overrides, Path(args.workspace))
-    return Run(Request(study, _trials(study), no_reuse=args.no_reuse), args, Location.at(args.results)).execute()
+    return run(Request(study, _trials(study), no_reuse=args.no_reuse), args, Location.at(args.results))
 
 
 def resume(args: argparse.Namespace) -> int:
     """Finishes the stored plan of a study; needs no study file."""
     store, plan = _stored(args)
     study = _unchanged(plan)
-    return Run(Request(study, _trials(study), tracking=plan.tracking, plan=plan), args, store.location.parent).execute()
+    return run(Request(study, _trials(study), tracking=plan.tracking, plan=plan), args, store.location.parent)
 
 
 def retry(args: argparse.Namespace) -> int:
@@ -47,7 +50,7 @@ def retry(args: argparse.Namespace) -> int:
     failed = {name for name, status in statuses.items() if status.state in ended_badly} | store.failures().keys()
     only = frozenset(failed - stored)
     request = Request(study, _trials(study), only, retry_all=args.force, tracking=plan.tracking, plan=plan)
-    return Run(request, args, store.location.parent).execute()
+    return run(request, args, store.location.parent)
 
 
 def extend(args: argparse.Namespace) -> int:
@@ -57,7 +60,16 @@ def extend(args: argparse.Namespace) -> int:
     plan = stored_plan(find_study(wider.name, results))
     before = _unchanged(plan)
     study = extend_search(before, wider) if before.search or wider.search else extend_grid(before, wider)
-    return Run(Request(study, _trials(study), plan=plan), args, results).execute()
+    return run(Request(study, _trials(study), plan=plan), args, results)
+
+
+def run(request: Request, args: argparse.Namespace, results: Location) -> int:
+    """Runs a study where the command line says, and prints how it ended. Returns the exit code."""
+    launch, limits = Launch(args.inline, args.address), Limits(args.max_hours, args.max_trials, args.max_failures)
+    named = names_folder(results, args.results, Path(getattr(args, "study", "")).parent)
+    ending = Run(request, Place(results, Path(args.workspace), launch, limits, named)).execute()
+    console.print_ending(ending, results)
+    return ending.code
 
 
 def _trials(study: SweepConfig) -> tuple[PlannedTrial, ...]:

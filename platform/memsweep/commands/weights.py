@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memsweep.commands.locations import find_study
 from memsweep.errors import MemsweepError
+from memsweep.studies.locations import find_study
 from memsweep.sweep.store.filesystem import Location
 
 if TYPE_CHECKING:

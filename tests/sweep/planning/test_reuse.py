@@ -14,8 +14,9 @@ from memsweep.commands import console
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import TrialConfig
+from memsweep.studies.preview import preview
 from memsweep.sweep.planning.identity import identity, identity_of
-from memsweep.sweep.planning.plan import identified, make_plan
+from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.planning.reuse import Reason, Why, by_reason, examples, find_reusable, reasons
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import State, TrialStatus
@@ -136,17 +137,14 @@ def test_damaged_failed_and_set_aside_rows_say_so(results: Path) -> None:
 def test_the_plan_prints_counts_and_with_verbose_examples(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     change(results, 2, identity_of=made_from(code="beef"))
     sweep = SweepConfig(name="new", rows=tuple(rows_of(2, 3, 4)), grid={}, resources=ResourcesConfig())
-    trials, store, place = identified(sweep), Store(results / "new"), Location.at(results)
-    reuse = find_reusable(trials, store, place)
-    found = reasons(trials, reuse.all, store, place, reuse.damaged, {})
-    plan = make_plan(sweep, trials, reuse.all)
-    console.print_plan(plan, reuse, found)
+    made = preview(sweep, Location.at(results))
+    console.print_plan(made)
     short = capsys.readouterr().out
     assert "not reused: 1 computed by other code, 1 never computed" in short
     assert "reused from old" in short
     assert "code beef" not in short
-    console.print_plan(plan, reuse, found, verbose=True)
-    assert f"{trials[0].identity[:12]} computed by other code: code beef, now " in capsys.readouterr().out
+    console.print_plan(made, verbose=True)
+    assert f"{identified(sweep)[0].identity[:12]} computed by other code: code beef, now " in capsys.readouterr().out
 
 
 def test_of_trial_names_the_kernels_where_they_compute() -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """What a command asks for.
+    """What is asked of a run.
 
     Attributes:
         sweep: the study.
@@ -51,7 +51,7 @@ class GridTrials:
     """The trials of a grid.
 
     Args:
-        request: what the command asks for.
+        request: what is asked for.
         store: the study's results.
         results: the folder of all studies.
         failed_often: identities that failed so often in the same way that they are not tried again.
@@ -114,7 +114,7 @@ class SearchTrials:
     """The trials of a study with a search; attributes and methods as of ``GridTrials``.
 
     Args:
-        request: what the command asks for.
+        request: what is asked for.
         store: the study's results.
         results: the folder of all studies.
         failed_often: identities that failed so often in the same way that they are not tried again.

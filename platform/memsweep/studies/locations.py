@@ -1,14 +1,16 @@
-"""The folder of a study's results, the cluster that a sweep joins, and results that would be lost there."""
+"""Where a study runs, the folder of its results, and results that would be lost there."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from memsweep.errors import ConfigError, MemsweepError, StoreError, did_you_mean
 from memsweep.redaction import redacted
+from memsweep.sweep.driver.limits import Limits
+from memsweep.sweep.driver.runner import Launch
 from memsweep.sweep.planning.plan_file import FILES, StoredPlan, read_plan
 from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.results import Store, folder_name
@@ -20,8 +22,33 @@ class LostResultsError(MemsweepError):
     exit_code = 2
 
 
-def join_cluster(args: argparse.Namespace) -> None:
-    """Sets ``args.address`` to the cluster that the sweep joins; warns where RAY_ADDRESS is not used.
+@dataclass(frozen=True)
+class Place:
+    """Where and for how long a run computes, and where its results go.
+
+    Attributes:
+        results: the folder of all studies.
+        workspace: folder that holds tasks/ and search_spaces/.
+        launch: in this process, on this machine, or on a cluster.
+        limits: of the run.
+        named: whether a person named the absolute folder of the results. Such a folder is taken to be shared by all
+            nodes: whether it is, only the cluster's owner knows.
+    """
+
+    results: Location
+    workspace: Path = Path()
+    launch: Launch = field(default_factory=Launch)
+    limits: Limits = field(default_factory=Limits)
+    named: bool = False
+
+
+def names_folder(results: Location, *given: Path | str) -> bool:
+    """Whether one of the paths that a person gave is the absolute one of this folder."""
+    return any(Path(path).is_absolute() and Path(path) == results.local for path in given)
+
+
+def join_cluster(launch: Launch) -> Launch:
+    """Finds the cluster that a run joins; warns where RAY_ADDRESS is not used.
 
     Raises:
         AddressError: what was given is the address of something else.
@@ -29,21 +56,18 @@ def join_cluster(args: argparse.Namespace) -> None:
     from memsweep.sweep.ray.session import cluster_of
     from memsweep.sweep.worker.job_environment import in_job
 
-    if args.inline:
-        return
-    if args.address is None and not in_job() and (address := os.environ.get("RAY_ADDRESS")):
-        print(
+    if launch.inline:
+        return launch
+    if launch.address is None and not in_job() and (address := os.environ.get("RAY_ADDRESS")):
+        sys.stderr.write(
             f"RAY_ADDRESS={redacted(address)} is not used: this sweep runs on this machine. To join that cluster, give "
-            "--address; to hand the sweep to a job server, memsweep submit.",
-            file=sys.stderr,
+            "--address; to hand the sweep to a job server, memsweep submit.\n"
         )
-    args.address = cluster_of(args.address)
+    return Launch(address=cluster_of(launch.address))
 
 
-def refuse_lost(args: argparse.Namespace, results: Location) -> None:
+def refuse_lost(place: Place) -> None:
     """See that results go to a place that all nodes share and that outlasts a job.
-
-    An absolute path is taken to be shared: whether it is, only the cluster's owner knows.
 
     Raises:
         LostResultsError: they go to a relative folder, in a job or on several nodes.
@@ -52,17 +76,17 @@ def refuse_lost(args: argparse.Namespace, results: Location) -> None:
     from memsweep.sweep.ray.session import count_nodes
     from memsweep.sweep.worker.job_environment import in_job, job_name
 
-    folder = results.local
+    folder, launch = place.results.local, place.launch
     if folder is None:
         return
     if in_job():
-        if _relative(args, folder) or folder.resolve().is_relative_to(Path.cwd().resolve()):
+        if not place.named or folder.resolve().is_relative_to(Path.cwd().resolve()):
             raise LostResultsError(
                 f"results would go to {folder}, a folder of the job {job_name()} on one node, which the cluster "
                 f"deletes with the job. {_INSTEAD} Nothing has been started."
             )
-    elif args.address is not None and not args.inline and _relative(args, folder):
-        count = count_nodes(args.address)
+    elif launch.address is not None and not launch.inline and not place.named:
+        count = count_nodes(launch.address)
         if count > 1:
             raise LostResultsError(
                 f"results would go to {folder}, which is another folder on each of the cluster's {count} nodes. "
@@ -74,12 +98,6 @@ _INSTEAD = (
     "Give a bucket (--results s3://bucket/prefix, or MEMSWEEP_RESULTS in the environment of the cluster's nodes), or "
     "the absolute path of a folder that all nodes share."
 )
-
-
-def _relative(args: argparse.Namespace, folder: Path) -> bool:
-    """Whether a relative path led to the folder: that of --results, or of the study's own folder."""
-    given = (Path(args.results), Path(args.study).parent)
-    return not any(path.is_absolute() and path == folder for path in given)
 
 
 def store_of(results: Location, study: str) -> Store:

@@ -1,22 +1,21 @@
-"""One run of a study: check, plan, write the plan, compute, judge, report. Every command that computes is a ``Run``."""
+"""One run of a study: check, plan, write the plan, compute, judge, report. Whatever computes is a ``Run``."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
 import signal
 import sys
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TextIO
 
-from memsweep.commands import console
-from memsweep.commands.locations import join_cluster, refuse_lost, store_of, stored_plan
-from memsweep.commands.trials import GridTrials, Request, SearchTrials, Trials
-from memsweep.errors import MemsweepError, StoreError
-from memsweep.sweep.store.filesystem import Location
+from memsweep.errors import MemsweepError, StoreError, printable
+from memsweep.studies.ending import Ending
+from memsweep.studies.locations import Place, join_cluster, refuse_lost, store_of, stored_plan
+from memsweep.studies.trials import GridTrials, Request, SearchTrials, Trials
+from memsweep.studies.wording import differences
 from memsweep.sweep.store.journal import ending, read_statuses
 
 if TYPE_CHECKING:
@@ -38,53 +37,52 @@ class Run:
     """A run of a study; the methods after ``execute`` stand in the order of time.
 
     Args:
-        request: what the command asks for.
-        args: the command line: where and for how long to run.
-        results: the folder of all studies.
+        request: what is asked for.
+        place: where and for how long to run.
+        stream: where progress is written (None: standard output).
     """
 
     _trials: Trials
     _tracker: Tracker
     _view: View
 
-    def __init__(self, request: Request, args: argparse.Namespace, results: Location) -> None:
-        self._request, self._sweep, self._args, self._results = request, request.sweep, args, results
-        self._workspace = Path(args.workspace).resolve()
+    def __init__(self, request: Request, place: Place, stream: TextIO | None = None) -> None:
+        self._request, self._sweep, self._place, self._results = request, request.sweep, place, place.results
+        self._stream = stream if stream is not None else sys.stdout
+        self._workspace = place.workspace.resolve()
         self._lease_lost = False
 
-    def execute(self) -> int:
+    def execute(self) -> Ending:
         """Runs the study while this process holds its lease.
-
-        Returns:
-            The exit code.
 
         Raises:
             HeldError: another process runs the study.
             MemsweepError: the results cannot be written, or the resources are missing; nothing has been started.
+            KeyboardInterrupt: Ctrl-C came before trials ran, or after.
         """
         from memsweep.sweep.signals import terminate_like_ctrl_c
         from memsweep.sweep.store.lease import hold_lease
 
         self._check()
+        ended = None
         with terminate_like_ctrl_c(), hold_lease(self._store.location, self._on_lease_lost):
             try:
-                code = self._run()
+                ended = self._run()
             except KeyboardInterrupt:
                 if not self._lease_lost:
                     raise
-                code = INTERRUPTED
-        if self._lease_lost:
+        if self._lease_lost or ended is None:
             raise MemsweepError(
                 "this process was silent for so long that another one took its sweep over. What it had finished is "
                 f"stored; see: memsweep status {self._sweep.name}"
             )
-        return code
+        return ended
 
     def _on_lease_lost(self) -> None:
         self._lease_lost = True
         os.kill(os.getpid(), signal.SIGTERM)  # not SIGINT, which a shell's background job ignores
 
-    def _run(self) -> int:
+    def _run(self) -> Ending:
         from memsweep import report
 
         began = time.monotonic()
@@ -108,20 +106,21 @@ class Run:
         from memsweep.sweep.store.write_check import check_writable
         from memsweep.sweep.tracking.uri import tracking_uri
 
-        join_cluster(self._args)
-        if self._args.address is None:
+        launch = join_cluster(self._place.launch)
+        self._place = replace(self._place, launch=launch)
+        if launch.address is None:
             slots(self._sweep.resources, [this_machine(self._sweep.resources)])
-        refuse_lost(self._args, self._results)
+        refuse_lost(self._place)
         tracking_uri(None, self._results)
         self._store = store_of(self._results, self._sweep.name)
         check_writable(self._results)
         search = self._sweep.search
-        if search is not None and search.settings.scheduler.by_ray and not self._args.inline:
+        if search is not None and search.settings.scheduler.by_ray and not launch.inline:
             # Ray reads its settings when it is imported, and the scheduler's module imports it
-            import_ray(self._args.address)
+            import_ray(launch.address)
 
     def _plan(self) -> None:
-        """Plans the trials without a result, prints and writes the plan, and prepares the study's folder."""
+        """Plans the trials without a result, says and writes the plan, and prepares the study's folder."""
         from memsweep.sweep.driver.storage_outage import take_over
         from memsweep.sweep.store.record import now
         from memsweep.sweep.worker.provenance import code_revision
@@ -139,7 +138,8 @@ class Run:
             self._trials = GridTrials(request, store, self._results, failed_often)
         else:
             self._trials = SearchTrials(request, store, self._results, failed_often)
-        console.print_difference(self._trials, statuses)
+        for line in differences(self._trials, statuses):
+            self._stream.write(f"{printable(line)}\n")
         revision = code_revision(self._workspace)
         self._provenance = {"started": now(), "code_revision": revision}
         new = {
@@ -167,19 +167,18 @@ class Run:
     def _compute(self) -> RunSummary:
         """Trains and measures the trials."""
         from memsweep.config.schema.canonical import to_dict
-        from memsweep.sweep.driver.limits import Limits
         from memsweep.sweep.driver.progress_view import open_view
-        from memsweep.sweep.driver.runner import Launch, run
+        from memsweep.sweep.driver.runner import run
 
-        args, store, plan = self._args, self._store, self._trials.plan
+        store, plan = self._store, self._trials.plan
         self._tracker.log_stored(trial.identity for trial in plan.trials if trial.identity in plan.done)
-        with open_view(self._sweep.name) as self._view:
+        with open_view(self._sweep.name, self._stream) as self._view:
             summary = run(
                 plan,
                 workspace=self._workspace,
                 results=self._results,
-                launch=Launch(inline=args.inline, address=args.address),
-                limits=Limits(args.max_hours, args.max_trials, args.max_failures),
+                launch=self._place.launch,
+                limits=self._place.limits,
                 on_progress=self._view.update,
                 on_result=self._on_result,
                 next_plan=self._next_plan,
@@ -212,41 +211,44 @@ class Run:
                 self._view.say(line)
         return plan
 
-    def _conclude_outage(self, summary: RunSummary, seconds: float) -> int:
+    def _conclude_outage(self, summary: RunSummary, seconds: float) -> Ending:
         """Ends a run whose storage failed: the report of what can be read goes to this machine."""
         from memsweep import report
 
-        names, stored = {trial.identity for trial in self._trials.all}, self._trials.stored
-        complaint = self._tracker.finish("interrupted", patience=5.0)
+        complaint, paths = self._tracker.finish("interrupted", patience=5.0), None
         with contextlib.suppress(StoreError):
             paths = report.build(self._store.location, apart=True)
-            console.print_end(len(names), len(stored), summary, paths, seconds)
-        left = len(names - stored - summary.finished.keys() - summary.failed.keys())
-        console.print_stop(summary, left, self._sweep.name)
-        if complaint:
-            print(complaint, file=sys.stderr)
-        return 1
+        return self._ending(1, summary, paths, seconds, None, complaint)
 
-    def _conclude(self, summary: RunSummary, paths: ReportPaths, seconds: float) -> int:
-        """Prints the verdicts and how the run ended, and ends the sweep's run in MLflow."""
+    def _conclude(self, summary: RunSummary, paths: ReportPaths, seconds: float) -> Ending:
+        """Ends the sweep's run in MLflow, and says how the run ended."""
         from memsweep.sweep.driver.limits import LIMIT_REACHED
 
         trials, tracker = self._trials, self._tracker
-        names = {trial.identity for trial in trials.all}
         tracker.log_report(paths.folder)
-        ended = ending(read_statuses(self._store.location), names)
+        ended = ending(read_statuses(self._store.location), {trial.identity for trial in trials.all})
         complaint = tracker.finish("interrupted" if ended == "done" and not trials.complete else ended)
-        console.print_end(len(names), len(trials.stored), summary, paths, seconds)
-        console.print_tracking(tracker.uri, self._results, tracker.experiment_id)
-        left = len(names - trials.stored - summary.finished.keys() - summary.failed.keys())
-        console.print_stop(summary, left, self._sweep.name)
-        if complaint:
-            print(complaint, file=sys.stderr)
+        code = 1 if summary.lost or summary.failed or trials.gave_up else 0
         if summary.limit:
-            return LIMIT_REACHED
-        if summary.interrupted and not summary.lost:
-            return INTERRUPTED
-        return 1 if summary.lost or summary.failed or trials.gave_up else 0
+            code = LIMIT_REACHED
+        elif summary.interrupted and not summary.lost:
+            code = INTERRUPTED
+        return self._ending(code, summary, paths, seconds, (tracker.uri, tracker.experiment_id), complaint)
+
+    def _ending(
+        self,
+        code: int,
+        summary: RunSummary,
+        paths: ReportPaths | None,
+        seconds: float,
+        tracking: tuple[str, str | None] | None,
+        complaint: str,
+    ) -> Ending:
+        names, stored = {trial.identity for trial in self._trials.all}, self._trials.stored
+        left = len(names - stored - summary.finished.keys() - summary.failed.keys())
+        return Ending(
+            code, self._sweep.name, len(names), len(stored), left, summary, paths, seconds, tracking, complaint
+        )
 
 
 def _varied(sweep: SweepConfig) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from pathlib import Path
@@ -11,7 +10,8 @@ import pytest
 
 from memsweep.cli import main
 from memsweep.cli.arguments import _OPTIONS, parse
-from memsweep.commands.locations import LostResultsError, join_cluster, refuse_lost
+from memsweep.studies.locations import LostResultsError, Place, join_cluster, names_folder, refuse_lost
+from memsweep.sweep.driver.runner import Launch
 from memsweep.sweep.ray.session import AddressError, cluster_of
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.worker.job_environment import in_job, job_name
@@ -53,13 +53,11 @@ def test_an_address_in_the_environment_is_told_not_obeyed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", f"http://me:{SECRET}@head:8265")
-    args = argparse.Namespace(inline=False, address=None)
-    join_cluster(args)
-    assert args.address is None
+    assert join_cluster(Launch()).address is None
     told = capsys.readouterr().err
     assert "RAY_ADDRESS=http://head:8265 is not used" in told
     monkeypatch.delenv("RAY_ADDRESS")
-    join_cluster(args)
+    join_cluster(Launch())
     assert capsys.readouterr().err == ""
 
 
@@ -79,10 +77,10 @@ def test_a_job_refuses_a_folder_that_goes_with_it(
 
 def test_where_a_local_folder_may_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(results: str, study: str = "small", *, address: str | None = None) -> bool:
-        args = argparse.Namespace(results=results, study=study, address=address, inline=False)
         folder = Location.at(study).parent if "/" in study else Location.at(results)
+        named = names_folder(folder, results, Path(study).parent)
         try:
-            refuse_lost(args, folder)
+            refuse_lost(Place(folder, launch=Launch(address=address), named=named))
         except LostResultsError:
             return True
         return False

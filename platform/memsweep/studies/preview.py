@@ -1,0 +1,243 @@
+"""What a sweep would do, before anything runs: trials and their states, reuse, packs, and what they will take."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memsweep import registry
+from memsweep.config.schema.canonical import flatten, to_dict
+from memsweep.errors import printable
+from memsweep.studies.locations import store_of
+from memsweep.studies.wording import counted, only_measured
+from memsweep.sweep.planning.plan import identified, make_plan
+from memsweep.sweep.planning.reuse import Reuse, by_reason, examples, find_reusable, reasons
+from memsweep.sweep.planning.trained import with_stored_training
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+    from memsweep.config.schema.study import SweepConfig
+    from memsweep.sweep.estimate.estimate import Estimate, Wave
+    from memsweep.sweep.planning.plan import Plan
+    from memsweep.sweep.planning.reuse import Reason
+    from memsweep.sweep.store.filesystem import Location
+
+_MOST_NOTES = 6
+_WIDTH = 160  # letters of a table where no terminal is
+
+
+def preview(study: SweepConfig, results: Location, *, no_reuse: bool = False) -> Preview:
+    """Plans a study without writing anything.
+
+    Args:
+        study: the study.
+        results: the folder of all studies.
+        no_reuse: as if nothing were stored.
+
+    Raises:
+        ConfigError: the study's name is none that a folder can have.
+        StoreError: the storage cannot be read.
+    """
+    from memsweep.sweep.store.journal import read_statuses
+
+    store = store_of(results, study.name)
+    if study.search is not None:
+        return Preview(study, stored=len(store.identities()))
+    trials = identified(study)
+    if no_reuse:
+        return Preview(study, make_plan(study, trials, frozenset()))
+    reuse = find_reusable(trials, store, results)
+    why = reasons(trials, reuse.all, store, results, reuse.damaged, read_statuses(store.location))
+    trials = with_stored_training(trials, reuse.all, results)
+    return Preview(study, make_plan(study, trials, reuse.all), reuse, why)
+
+
+@dataclass(frozen=True, repr=False)
+class Preview:
+    """What a sweep would do. In a notebook, and printed, it is the text of ``memsweep plan``.
+
+    Attributes:
+        study: the study, checked.
+        plan: its trials, and the packs that are left; None for a search, which makes its trials as it goes.
+        reuse: the results that need no work.
+        reasons: identity -> why a trial is not reused.
+        stored: of a search, how many results its folder holds.
+    """
+
+    study: SweepConfig
+    plan: Plan | None = None
+    reuse: Reuse = field(default_factory=Reuse)
+    reasons: Mapping[str, Reason] = field(default_factory=dict)
+    stored: int = 0
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """A row per trial: its identity, the fields that vary in the study, and its state.
+
+        Of a search: a row per cell, with the fields of its grid.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
+
+    @property
+    def to_run(self) -> int:
+        """How many trials have no result that can be used; of a search, how many it may train."""
+        if self.plan is not None:
+            return len(self.plan.trials) - len(self.plan.done)
+        search, confirm = self.study.search, self.study.confirm
+        each = (search.settings.trials if search else 0) + (confirm.top if confirm else 0)
+        return len(self.study.rows) * each
+
+    @property
+    def waves(self) -> tuple[Wave, ...]:
+        """The packs that are left, as they run side by side."""
+        from memsweep.sweep.estimate.estimate import waves
+
+        return waves(self.study, self.plan.packs if self.plan is not None else ())
+
+    def estimate(self, seconds: float = 20.0, workspace: Path | str = ".") -> Estimate:
+        """What it will take: hours, memory and disk.
+
+        Args:
+            seconds: the longest measurement of its programs on this machine; 0 measures nothing.
+            workspace: folder that holds tasks/ and search_spaces/.
+        """
+        from memsweep.sweep.estimate.estimate import estimate
+
+        return estimate(self.waves, self.study.resources, Path(workspace), seconds, self.study.keep)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """See ``trials``: column -> value, a list as it is."""
+        configs = self.study.rows if self.plan is None else [trial.config for trial in self.plan.trials]
+        flat = [flatten(to_dict(config)) for config in configs]
+        varied = [key for key in flat[0] if len({repr(fields.get(key)) for fields in flat}) > 1]
+        settings = [{key: fields.get(key) for key in varied} for fields in flat]
+        if self.plan is None:
+            return settings
+        states = self._states(self.plan)
+        return [
+            {"identity": trial.identity, **values, "state": states[trial.identity]}
+            for trial, values in zip(self.plan.trials, settings, strict=True)
+        ]
+
+    def _states(self, plan: Plan) -> dict[str, str]:
+        pack_of = {trial.identity: number for number, pack in enumerate(plan.packs, 1) for trial in pack.trials}
+        states = {}
+        for identity in (trial.identity for trial in plan.trials):
+            if identity in self.reuse.here:
+                states[identity] = "done"
+            elif identity in self.reuse.elsewhere:
+                states[identity] = f"reused from {self.reuse.elsewhere[identity].name}"
+            else:
+                reason = self.reasons.get(identity)
+                states[identity] = f"to run, pack {pack_of[identity]}" + (f" ({reason.why})" if reason else "")
+        return states
+
+    def table(self) -> Table | None:
+        """The trials for a terminal; None for a search."""
+        from rich import box
+        from rich.table import Table
+
+        if self.plan is None:
+            return None
+        table, rows = Table(box=box.SIMPLE, pad_edge=False), self.rows()
+        for name in rows[0]:
+            table.add_column(name)
+        for row in rows:
+            cells = ("" if value is None else printable(str(value)) for value in row.values())
+            table.add_row(next(cells)[:12], *cells)
+        return table
+
+    def lines(self, *, verbose: bool = False) -> Iterator[str]:
+        """What stands below the table: the work that is left and why it is left.
+
+        Args:
+            verbose: also the exact difference for a few trials that are not reused.
+        """
+        if self.plan is None:
+            yield from self._of_a_search()
+            return
+        plan, study = self.plan, self.study
+        yield f"study {study.name}: {len(plan.trials)} trials, {len(plan.done)} done or reused, {self.to_run} to run"
+        if self.reasons:
+            yield f"not reused: {by_reason(self.reasons)}"
+            yield from (f"  {line}" for line in examples(self.reasons) if verbose)
+        yield from _objectives(study)
+        whole = sum(pack.cost for pack in plan.packs) or 1.0
+        shares = ", ".join(f"{pack.cost / whole:.0%} ({len(pack.trials)} trials)" for pack in plan.packs[:8])
+        more = f" and {len(plan.packs) - 8} more" if len(plan.packs) > 8 else ""
+        seeds = sum(trial.config.training.seeds for pack in plan.packs for trial in pack.trials)
+        if measured := only_measured(plan):
+            yield f"to measure only: {counted(measured, 'trial')}, whose trained weights are stored"
+        yield f"to run: {seeds} seeds in {len(plan.packs)} packs" + (f"; work shares {shares}{more}" if shares else "")
+        yield _resources(study)
+
+    def _of_a_search(self) -> Iterator[str]:
+        from memsweep.config.schema.search import NONE
+
+        study, search, confirm, cells = self.study, self.study.search, self.study.confirm, len(self.study.rows)
+        if search is None:
+            raise ValueError(f"the study {study.name!r} searches nothing")
+        settings = search.settings
+        searched = f"{counted(settings.trials, 'suggestion')} of {settings.algorithm}, {settings.batch} at once"
+        yield f"study {study.name}: {searched}, in each of {counted(cells, 'cell')}"
+        yield f"searched: {', '.join(search.space)}; for {', '.join(settings.objective)}"
+        yield f"to run: {counted(cells * settings.trials, 'suggestion')} of {study.rows[0].training.seeds} seeds"
+        if settings.scheduler.name != NONE:
+            yield f"hours and disk are a bound: {settings.scheduler.name} ends some trainings before their last step"
+        yield from _objectives(study)
+        if confirm is not None:
+            again = counted(cells * confirm.top, "trial")
+            yield f"then {again} of {confirm.seeds} fresh seeds to confirm the best of each cell"
+        if self.stored:
+            results = counted(self.stored, "result")
+            yield f"{results} stored already: the search reuses them where it asks for the same trial"
+        yield _resources(study)
+
+    def __repr__(self) -> str:
+        from rich.console import Console
+
+        buffer, table = io.StringIO(), self.table()
+        if table is not None:
+            Console(file=buffer, markup=False, width=_WIDTH).print(table)
+        return "\n".join([*(line.rstrip() for line in buffer.getvalue().splitlines()), *map(printable, self.lines())])
+
+    def _repr_html_(self) -> str:
+        lines = "".join(f"<div>{html.escape(printable(line))}</div>" for line in self.lines())
+        return f"{self.trials.to_html(index=False, max_rows=60)}{lines}"
+
+
+def _objectives(study: SweepConfig) -> Iterator[str]:
+    """What the trials are trained on: nothing that is added to the loss is left out."""
+    from memsweep.config.schema.objective import objectives
+    from memsweep.config.schema.protocols import MATCHED
+
+    if study.protocol != MATCHED and study.search is None:
+        yield f"protocol: {study.protocol}, under the study's own settings"
+    yield from (f"trained on: {text}" for text in objectives(map(to_dict, study.rows)))
+    yield from (f"note: {text}" for text in _notes(study)[:_MOST_NOTES])
+
+
+def _notes(study: SweepConfig) -> Sequence[str]:
+    """What a reader should know of the models' own code, each note once."""
+    different = {(trial.task, trial.model): trial for trial in study.rows}
+    return list(
+        dict.fromkeys(
+            note
+            for trial in different.values()
+            for note in registry.get(registry.MODEL, trial.model.name).notes_of_code(trial, study.resources.device)
+        )
+    )
+
+
+def _resources(study: SweepConfig) -> str:
+    resources = study.resources
+    asked = f"{resources.cpus:g} CPU, {resources.card:g} GPU"
+    return f"each pack asks for {asked}" + (f" for each of {resources.workers} workers" * (resources.workers > 1))

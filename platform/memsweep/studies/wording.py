@@ -1,0 +1,87 @@
+"""What a run says of itself, in sentences: commands print them, and Python shows or raises them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memsweep.studies.ending import Ending
+    from memsweep.studies.trials import Trials
+    from memsweep.sweep.planning.plan import Plan
+    from memsweep.sweep.store.journal import TrialStatus
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 trial``, ``2 trials``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def first_line(text: str) -> str:
+    """The first line of a text, at most 300 characters of it."""
+    return (text.splitlines() or [""])[0][:300]
+
+
+def word(study: str) -> str:
+    """A study's name as one word of a shell."""
+    return shlex.quote(study)
+
+
+def only_measured(plan: Plan) -> int:
+    """How many trials of the packs are not trained, because their weights are stored."""
+    return sum(bool(trial.trained[0]) for pack in plan.packs for trial in pack.trials)
+
+
+def differences(trials: Trials, statuses: Mapping[str, TrialStatus]) -> Iterator[str]:
+    """What a run is about to do, compared with the journal of the study; to be said before it does it."""
+    from memsweep.sweep.store.journal import State
+
+    plan, reuse = trials.plan, trials.reuse
+    planned = {trial.identity for trial in plan.trials}
+    study = word(plan.sweep.name)
+    left = sum(len(pack.trials) for pack in plan.packs)
+    parts = [f"{len(reuse.here)} done"] if reuse.here else []
+    parts += [f"{len(reuse.elsewhere)} reused from other studies"] if reuse.elsewhere else []
+    parts += [f"{left} to run in {counted(len(plan.packs), 'pack')}" if left else "nothing to run"]
+    parts += [f"{measured} of them only measured, from stored weights"] if (measured := only_measured(plan)) else []
+    parts += [f"{trials.postponed} not now (memsweep resume {study})"] if trials.postponed else []
+    yield f"{plan.sweep.name}: {counted(len(planned), 'trial')}: {', '.join(parts)}"
+    new = len(planned - statuses.keys()) if statuses else 0
+    removed = sum(name not in planned and status.state is not State.CANCELLED for name, status in statuses.items())
+    stopped = sum(name in planned and status.state is State.RUNNING for name, status in statuses.items())
+    again = [name for name in planned - reuse.all - trials.gave_up if name in statuses and statuses[name].failures]
+    if new:
+        yield f"  {counted(new, 'trial')} added to the plan"
+    if removed:
+        yield f"  {counted(removed, 'trial')} of the earlier plan removed: cancelled; results stay"
+    if stopped:
+        yield f"  {counted(stopped, 'trial')} ran when the last driver died: queued again"
+    if again and not trials.postponed:
+        yield f"  {counted(len(again), 'trial')} failed before: tried again"
+    for name, fault in reuse.damaged.items():
+        yield f"  {name}: damaged, recomputed: {fault}"
+    for name in sorted(trials.gave_up):
+        yield f"  {name}: gave up after {statuses[name].failures} failures in the same way: {statuses[name].kind[:200]}"
+    if trials.gave_up:
+        yield f"  to try anyway: memsweep retry {study} --force"
+
+
+def stopped(ending: Ending) -> str:
+    """What stopped a run before its end, how many trials are left, and how to go on; empty where nothing did."""
+    study, summary, left = word(ending.study), ending.summary, counted(ending.left, "trial")
+    kept = f"what is finished is kept. Run the same command again to go on, or: memsweep resume {study}"
+    if summary.outage:
+        again = f"run the same command again, or: memsweep resume {study}"
+        return f"stopped: {summary.outage}. {left} left; when it is mended, {again}"
+    if summary.lost:
+        return f"{summary.lost}; {kept}"
+    if summary.limit:
+        return f"stopped at a limit: {summary.limit}. {left} left; {kept}"
+    return f"interrupted: {kept}" if summary.interrupted else ""
+
+
+def failures(ending: Ending, most: int = 5) -> list[str]:
+    """A line for each of the first failed trials: outcome, identity and error."""
+    failed = list(ending.summary.failed.items())[:most]
+    return [f"{failure['outcome']}: {identity}: {first_line(failure['error'])}" for identity, failure in failed]
