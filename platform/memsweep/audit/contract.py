@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 
 from memsweep.audit.finding import Finding, Status, finding, not_measured, show
-from memsweep.audit.subject import SINGLE, WIDE, Subject, affordable, default_dtype, first
+from memsweep.audit.subject import SINGLE, WIDE, Subject, affordable, first
 from memsweep.errors import listed
+from memsweep.models import contracts
+from memsweep.models.contracts import default_dtype
 from memsweep.models.module.factory import described
 
 _GRADIENT_LENGTH = 128
@@ -86,22 +88,15 @@ def determinism(subject: Subject, seconds: float) -> Finding:
     dtype = subject.reference
     module = subject.fresh(dtype)
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    once = subject(inputs, dtype, module)
-    subject(subject.noise(2, subject.length(64), 9), dtype, module)
-    again = subject(inputs, dtype, module)
+    others = subject.noise(2, subject.length(64), 9)
+    (again,) = contracts.determinism(lambda given: subject(given, dtype, module), inputs, others)
     changed = [name for name, value in module.state_dict().items() if not _same(value, before[name])]
-    fresh = subject(inputs, dtype, subject.fresh(dtype))
-    difference = _difference(again, once)
-    numbers = {"difference": difference, "changed_by_a_call": changed, "equal_when_built_again": _same(fresh, once)}
-    faults = []
-    if difference:
-        faults.append(
-            f"The same input gives other outputs at the next call (relative difference {show(difference)}), in eval "
-            "mode: it draws random numbers (dropout without self.training?) or keeps a state from the call before."
-        )
+    alike = _same(subject(inputs, dtype, subject.fresh(dtype)), subject(inputs, dtype, subject.fresh(dtype)))
+    numbers = {"difference": again.size, "changed_by_a_call": changed, "equal_when_built_again": alike}
+    faults = [f"It {again.words}."] if again.size else []
     if changed:
         faults.append(f"A call changes {listed(changed, _NAMED)}, in eval mode and without gradients.")
-    if not faults and not _same(fresh, once):
+    if not faults and not alike:
         faults.append("Built again from the same seed it gives other outputs: its weights come from elsewhere, too.")
     well = "The same bits from call to call; a call changes no weight and no buffer."
     return finding("determinism", well, numbers, faults=faults)
@@ -111,67 +106,32 @@ def _same(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and torch.equal(torch.nan_to_num(one), torch.nan_to_num(other))
 
 
-def _difference(one: Tensor, other: Tensor) -> float:
-    """The largest difference, over the largest value; steps that are not finite in both are left out."""
-    known = torch.isfinite(one) & torch.isfinite(other)
-    if not known.any():
-        return 0.0
-    scale = float(other[known].abs().max())
-    return float((one - other)[known].abs().max()) / max(scale, 1e-300)
-
-
 def causality(subject: Subject, seconds: float) -> Finding:
     """Whether output t depends on inputs 0 ... t alone, and not on how many more there are."""
-    worst, at, shorter, cut_at = 0.0, (0, 0), 0.0, (0, 0)
     lengths = [subject.horizon] if subject.fixed else [length for length in (9, 65, 200) if length <= subject.horizon]
     lengths = lengths or [subject.horizon]
+    found: list[contracts.Difference] = []
     for length in affordable(lengths, seconds):
         inputs = subject.noise(1, length)
-        whole = subject(inputs)
-        for cut in sorted({1, length // 3, length // 2, length - 1} - {0, length}):
-            changed = inputs.clone()
-            changed[:, cut:] = subject.noise(1, length, 5, 3.0)[:, cut:]
-            leak = _difference(subject(changed)[:, :cut], whole[:, :cut])
-            if leak > worst:
-                worst, at = leak, (length, cut)
-            if not subject.fixed:
-                parted = _difference(subject(inputs[:, :cut]), whole[:, :cut])
-                if parted > shorter:
-                    shorter, cut_at = parted, (length, cut)
-    faults = []
-    if worst > subject.tolerance:
-        faults.append(
-            f"It sees the future: with other inputs from step {at[1]} on (of {at[0]}), outputs before that step "
-            f"change by {show(worst)} of their size."
-        )
-    if shorter > subject.tolerance:
-        faults.append(
-            f"Outputs depend on the length: the first {cut_at[1]} steps alone give outputs that differ by "
-            f"{show(shorter)} from those of the same steps in {cut_at[0]}."
-        )
-    numbers = {"leak": worst, "prefix_difference": shorter, "lengths": lengths}
-    well = f"Inputs of later steps change outputs by at most {show(max(worst, shorter))} of their size."
+        found += contracts.causality(subject, inputs, subject.noise(1, length, 5, 3.0))
+        found += [] if subject.fixed else contracts.prefixes(subject, inputs)
+    numbers: dict[str, object] = {"leak": 0.0, "prefix_difference": 0.0}
+    worst = {each.name: each for each in sorted(found, key=lambda each: each.size)}
+    numbers |= {name: each.size for name, each in worst.items()} | {"lengths": lengths}
+    faults = [f"It {each.words}." for _, each in sorted(worst.items()) if each.size > subject.tolerance]
+    largest = max((each.size for each in found), default=0.0)
+    well = f"Inputs of later steps change outputs by at most {show(largest)} of their size."
     return finding("causality", well, numbers, faults=faults)
 
 
 def batch(subject: Subject, seconds: float) -> Finding:
     """Whether the output of a sequence is the same beside others and alone."""
     inputs = subject.noise(4, subject.length(65))
-    together = subject(inputs)
-    changed = inputs.clone()
-    changed[1:] = subject.noise(3, inputs.shape[1], 6, 3.0)
-    beside = _difference(subject(changed)[:1], together[:1])
-    alone = _difference(subject(inputs[:1]), together[:1])
-    numbers = {"beside_others": beside, "alone": alone}
-    faults = []
-    if max(beside, alone) > subject.tolerance:
-        which = "beside other sequences" if beside > subject.tolerance else "alone"
-        faults.append(
-            f"The output of a sequence depends on the rest of its batch: {which} it differs by "
-            f"{show(max(beside, alone))} of its size."
-        )
-    well = f"A sequence alone and beside others: outputs differ by at most {show(max(beside, alone))} of their size."
-    return finding("batch", well, numbers, faults=faults)
+    found = list(contracts.batch(subject, inputs, subject.noise(4, inputs.shape[1], 6, 3.0)))
+    worst = max(found, key=lambda each: each.size)
+    faults = [f"It {worst.words}."] if worst.size > subject.tolerance else []
+    well = f"A sequence alone and beside others: outputs differ by at most {show(worst.size)} of their size."
+    return finding("batch", well, {each.name: each.size for each in found}, faults=faults)
 
 
 def parameters(subject: Subject, seconds: float) -> Finding:

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from memsweep.audit.finding import Curve, Finding, finding, show
-from memsweep.audit.subject import NAMES, SINGLE, Subject, affordable, default_dtype, first
+from memsweep.audit.subject import NAMES, SINGLE, Subject, affordable, first
+from memsweep.models.contracts import default_dtype
 
 _REPEATS, _QUICK = 3, 0.1  # runs, and the seconds within which another one begins
 

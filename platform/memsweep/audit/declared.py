@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from memsweep.audit.subject import PREFIX, Subject, default_dtype, first
+from memsweep.audit.subject import PREFIX, Subject, first
 from memsweep.models.base import Model, as_linear
+from memsweep.models.contracts import default_dtype
 
 _MODE, _PARALLEL_MODES, _RECURRENT_MODE = "mode", ("chunk", "fused_chunk", "parallel"), "fused_recurrent"
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from memsweep.audit.finding import Finding, finding
-from memsweep.audit.subject import HALF, NAMES, SINGLE, WIDE, Subject, affordable, default_dtype, first
+from memsweep.audit.subject import HALF, NAMES, SINGLE, WIDE, Subject, affordable, first
 from memsweep.audit.trace import Place, Trace
+from memsweep.models.contracts import default_dtype
 
 
 def finite(subject: Subject, seconds: float) -> Finding:

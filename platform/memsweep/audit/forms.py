@@ -9,7 +9,8 @@ from torch import Tensor
 
 from memsweep.audit.declared import step_form
 from memsweep.audit.finding import Finding, Status, finding, not_measured, show
-from memsweep.audit.subject import NAMES, SINGLE, Subject, affordable, default_dtype
+from memsweep.audit.subject import NAMES, SINGLE, Subject, affordable
+from memsweep.models.contracts import default_dtype
 
 _WORSE = 100.0
 """The form over sequences may be so many times further from float64 than the step form is, in float32."""

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from memsweep.audit.finding import Finding, curve, finding, not_measured, show
-from memsweep.audit.subject import Subject, affordable, default_dtype, first
+from memsweep.audit.subject import Subject, affordable, first
+from memsweep.models.contracts import default_dtype
 
 SHARE = 1 - np.exp(-1)
 STEP_SCALES = (0.01, 0.1, 1.0, 10.0)

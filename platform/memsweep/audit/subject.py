@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from memsweep.audit.trace import Trace
+from memsweep.audit.trace import NARROW, Trace
+from memsweep.models.contracts import TOLERANCES, default_dtype, lowest_precision
 from memsweep.models.module.anatomy import to_dtype
 from memsweep.streams import Stream
 
@@ -84,15 +84,13 @@ class Subject:
     @cached_property
     def inside(self) -> torch.dtype:
         """The lowest precision in which the module computes when it runs in the reference's."""
-        trace = self.traced(self.reference)
-        if trace.narrow is not None:
-            return HALF
-        return SINGLE if trace.single is not None else self.reference
+        lowest = lowest_precision(self, self.noise(1, self.length(32)))
+        return HALF if lowest in NARROW else lowest
 
     @property
     def tolerance(self) -> float:
         """The relative difference of two computations of one number that rounding alone explains."""
-        return {WIDE: 1e-7, SINGLE: 2e-3, HALF: 0.1}[self.inside]
+        return TOLERANCES[self.inside]
 
     @property
     def change(self) -> float:
@@ -224,17 +222,6 @@ def first(answer: Any) -> Tensor:
     while not isinstance(answer, Tensor):
         answer = answer[0]
     return answer.unsqueeze(-1) if answer.ndim == 2 else answer
-
-
-@contextmanager
-def default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    """Tensors that a module makes without a dtype have this one, as its weights do."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 def affordable(lengths: Sequence[int], seconds: float) -> Iterator[int]:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from memsweep import registry
 from memsweep.streams import TRAIN, Stream
 
 if TYPE_CHECKING:
@@ -71,6 +72,20 @@ class Task(ABC):
     def problems(cls, trial: TrialConfig) -> Iterator[str]:
         """Why a trial cannot be trained on such a task, a sentence without a full stop each; nothing where it can."""
         yield from ()
+
+    @classmethod
+    def problems_of_code(cls, trial: TrialConfig) -> Iterator[str]:
+        """``problems`` that only a batch shows, before a study: by default, that a model reads ids and gets numbers."""
+        if registry.get(registry.MODEL, trial.model.name).traits(trial.model).reads_ids:
+            try:
+                task = cls(trial.task)
+                inputs = task.draw(Stream(0, TRAIN), 0, 2).inputs
+            except (OSError, ValueError):  # no data: the task's own Config says so
+                return
+            try:
+                as_ids(inputs, task.inputs)
+            except ValueError as error:
+                yield str(error)
 
     @classmethod
     def sharing_problem(cls, config: Any) -> str | None:

@@ -9,7 +9,7 @@ from typing import Generic
 import torch
 from torch import Tensor
 
-from memsweep.config.schema.training import CLIP, SCHEDULE, TrainingConfig
+from memsweep.config.schema.training import TrainingConfig
 from memsweep.data.task import Batch
 from memsweep.learning.ensemble.replicas import Ensemble, stability_margin
 from memsweep.learning.loss.base import Data, TaskLoss
@@ -186,8 +186,8 @@ def _step(
     learner.diverged |= learner.running & ~healthy
     learner.running &= healthy
     moving = learner.running.unsqueeze(-1) & learner.ensemble.exists
-    gradient = clipped(torch.where(moving, gradient, 0.0), CLIP if settings.clip is None else settings.clip)
-    factor = rate_factor(step, training.steps, training.schedule or SCHEDULE, training.warmup)
+    gradient = clipped(torch.where(moving, gradient, 0.0), settings.clip)
+    factor = rate_factor(step, training.steps, training.schedule, training.warmup)
     rates = learner.groups.rates(rates_at(learner.rates, settings)) * factor * learner.plateau.factor.unsqueeze(-1)
     learner.weights = learner.optimizer.update(
         weights,

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from memsweep import registry
-from memsweep.models.registered import has_group, models_where
+from memsweep.models.registered import contract_problems, has_group, models_where
+from memsweep.models.signature import Signature as Signature
 from memsweep.recurrence.layer import Layer
 from memsweep.recurrence.layer_outputs import layer_outputs
 
@@ -74,15 +75,6 @@ class Role:
     rate: bool = False
     group: Group = Group.REST
     layer: int | None = None
-
-
-@dataclass(frozen=True)
-class Signature:
-    """The shape of a task as a model sees it: input and output sizes and the horizon (sequence length)."""
-
-    inputs: int
-    outputs: int
-    horizon: int
 
 
 @dataclass(frozen=True)
@@ -312,8 +304,8 @@ class Model(nn.Module, ABC):
 
     @classmethod
     def problems_of_code(cls, trial: TrialConfig) -> Iterator[str]:
-        """``problems`` that only running a model's code shows: before a study, never of stored trials."""
-        yield from ()
+        """``problems`` that only running a model's code shows, before a study: by default, those of its contract."""
+        yield from contract_problems(cls, trial)
 
     @classmethod
     def notes_of_code(cls, trial: TrialConfig, device: str) -> Iterator[str]:

@@ -1,12 +1,21 @@
-"""The registered models and rules that can do something, for sentences about those that cannot."""
+"""The registered models: which of them can do something, and whether those of others keep the contract of a model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import functools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
 
 from memsweep import registry
 from memsweep.errors import one_of
+from memsweep.models.contracts import breaches
+from memsweep.models.signature import Signature, signature_of
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.trial import TrialConfig
 
 
 def default_config(part: Any) -> Any:
@@ -33,3 +42,34 @@ def fitting_rules(model: Any, config: Any) -> list[str]:
     """The names of the registered learning rules by which a model can be trained."""
     names = registry.names(registry.RULE)
     return [name for name in names if registry.get(registry.RULE, name).refusal(model, config) is None]
+
+
+def contract_problems(model: Any, trial: TrialConfig) -> Iterator[str]:
+    """Why a registered model from outside of memsweep would be measured in vain, a sentence without a full stop each.
+
+    The conformance suite (``memsweep.testing``) holds memsweep's own to more than this.
+    """
+    signature = None if model.__module__.startswith("memsweep.") else signature_of(trial)
+    if signature is not None:
+        yield from _contract_problems(model, trial.model, signature)
+
+
+@functools.lru_cache(maxsize=256)
+def _contract_problems(model: Any, config: Any, signature: Signature) -> tuple[str, ...]:
+    shape = (2, signature.horizon, signature.inputs)
+    draws = torch.Generator().manual_seed(0)
+    inputs = torch.randn(*shape, generator=draws, dtype=torch.float64)
+    wanted = [*shape[:2], signature.outputs]
+    name = f"the model {config.name}"
+    try:
+        if model.traits(config).reads_ids:
+            inputs = torch.randint(signature.inputs, shape[:2], generator=draws)
+        built = model(config, signature, np.random.default_rng(0)).eval()
+        with torch.no_grad():
+            outputs = built(inputs)
+        if list(outputs.shape) != wanted:
+            return (f"{name} gave outputs of shape {list(outputs.shape)} for inputs of shape {list(shape)}: {wanted}",)
+        return tuple(f"{name} {breach.words}" for breach in breaches(built, inputs))
+    except Exception as error:  # any fault of foreign code
+        text = " ".join(str(error).split()).rstrip(".")
+        return (f"{name} failed on inputs of shape {list(shape)}: {type(error).__name__}: {text}",)

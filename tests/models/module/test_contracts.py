@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+from torch import Tensor
 
+from engine import trial
 from memsweep.cli import main
 from memsweep.errors import ModuleError
-from memsweep.models.base import Signature
+from memsweep.models.base import Model, Signature
+from memsweep.models.modal.diagonal_rnn import DiagonalRNN
 from memsweep.models.module.anatomy import anatomy, findings
 from memsweep.models.module.config import ModuleConfig
 from memsweep.models.module.model import vmap_refusal
-from paths import TESTS
+from paths import ROOT, TESTS
 
 NETS = TESTS / "support" / "nets"
 SIZES = Signature(3, 2, 10)
@@ -46,8 +50,8 @@ def found(folder: Path, *, first: str = "pass", last: str = "y", two_ways: bool 
     ("fault", "message"),
     [
         ({"last": "y + torch.randn_like(y)"}, "other outputs for the same inputs in evaluation"),
-        ({"last": "y - y.mean(0)"}, "other outputs alone than in a batch of two"),
-        ({"last": "y.flip(1)"}, "is not causal: inputs from step 5 on"),
+        ({"last": "y - y.mean(0)"}, "gives a sequence other outputs beside other sequences"),
+        ({"last": "y.flip(1)"}, "is not causal: other inputs from step"),
         ({"two_ways": True}, "is not causal"),
     ],
 )
@@ -107,3 +111,38 @@ def test_a_compiled_module_is_refused_by_name(tmp_path: Path) -> None:
     )
     with pytest.raises(ModuleError, match=r"module that torch.compile made"):
         anatomy(ModuleConfig(factory=f"{tmp_path}/compiled_nets.py:net"), SIZES)
+
+
+def test_ids_on_a_task_of_numbers_are_refused_with_all_other_problems(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(ROOT / "tasks", tmp_path / "tasks", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "search_spaces").mkdir()
+    (tmp_path / "search_spaces" / "ids.yaml").write_text(
+        "task: {name: linear_functional, horizon: 8}\nperturbation: {balls: []}\nresources: {workers: -1}\n"
+        f"model: {{name: module, factory: '{NETS}/torch_rnn.py:TokenGRU', tokens: true, width: 4}}\n"
+    )
+    assert main(["sweep", "ids", "--inline", "--workspace", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert "the inputs of this task are numbers, not symbols, and model.tokens is true" in told
+    assert "resources.workers" in told
+
+
+class Mixes(DiagonalRNN):
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs = super().forward(inputs)
+        return outputs - outputs.mean(0)
+
+
+class Fails(DiagonalRNN):
+    def forward(self, inputs: Tensor) -> Tensor:
+        raise RuntimeError("no kernel")
+
+
+@pytest.mark.parametrize(("model", "words"), [(Mixes, "depend on the rest of the batch"), (Fails, "no kernel")])
+def test_a_registered_model_of_others_keeps_the_same_contract(model: type[Model], words: str) -> None:
+    config = trial()
+    assert not list(DiagonalRNN.problems_of_code(config))
+    (problem,) = model.problems_of_code(config)
+    assert problem.startswith("the model diagonal_rnn ")
+    assert words in problem

@@ -132,12 +132,13 @@ def _checked(written: dict[str, Any], changes: Overrides, path: Path, source: st
 
 
 def _problems_of_code(trials: Sequence[TrialConfig]) -> list[str]:
-    """What running the models' own code shows, each model once on each task."""
+    """What running the own code of models and tasks shows, each model once on each task."""
     different = {(trial.task, trial.model, trial.perturbation.balls): trial for trial in trials}
     texts = [
         text
         for trial in different.values()
-        for text in registry.get(registry.MODEL, trial.model.name).problems_of_code(trial)
+        for kind, name in ((registry.TASK, trial.task.name), (registry.MODEL, trial.model.name))
+        for text in registry.get(kind, name).problems_of_code(trial)
     ]
     return [sentence("model", text) for text in dict.fromkeys(texts)]
 

@@ -142,9 +142,9 @@ def _add_decay(direction: Tensor, weights: Tensor, decay: float | Tensor) -> Ten
     return direction.add_(weights, alpha=decay) if decay else direction
 
 
-def clipped(gradient: Tensor, limit: float) -> Tensor:
-    """The gradient ``[rows, size]``, each row scaled down to the norm ``limit`` where it is larger; 0: no limit."""
-    if limit == 0.0:
+def clipped(gradient: Tensor, limit: float | None) -> Tensor:
+    """The gradient ``[rows, size]``, each row scaled down to the norm ``limit`` where it is larger (0, None: none)."""
+    if not limit:
         return gradient
     norms = gradient.norm(dim=-1, keepdim=True)
     return gradient * (limit / norms).clamp(max=1.0)

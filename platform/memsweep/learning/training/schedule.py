@@ -58,10 +58,11 @@ class Plateau:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def rate_factor(step: int, steps: int, schedule: str, warmup: int = 0) -> float:
+def rate_factor(step: int, steps: int, schedule: str | None, warmup: int = 0) -> float:
     """Factor of the learning rate at a step (0 ... steps-1); the factor of a plateau comes from ``Plateau``.
 
     The first ``warmup`` steps rise linearly, 1/warmup, 2/warmup, ... 1; the cosine falls over the steps after them.
+    Without a schedule the rate is constant.
     """
     if step < warmup:
         return (step + 1) / warmup

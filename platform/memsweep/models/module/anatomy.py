@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from memsweep.errors import ModuleError
+from memsweep.errors import ModuleError, listed
 from memsweep.models.base import Role, Signature
+from memsweep.models.contracts import breaches, unreached
 from memsweep.models.module.config import ModuleConfig
-from memsweep.models.module.contracts import Findings, check
-from memsweep.models.module.factory import checked_outputs, outputs_of, probe_inputs, resolve, seeded
+from memsweep.models.module.factory import checked_outputs, described, outputs_of, probe_inputs, resolve, seeded
 from memsweep.models.module.roles import Described, describe, patterns_of, unused_patterns
 
 PROBE_STEPS = 64
@@ -121,18 +121,65 @@ def _changed_in_training(target: str, module: nn.Module, inputs: Tensor) -> tupl
     return changed, not torch.equal(*outputs)
 
 
-@functools.lru_cache(maxsize=256)
-def _findings(config: ModuleConfig, signature: Signature, factory: object) -> Findings:
-    del factory
-    module = build_module(config, signature, 0)
-    to_dtype(module, torch.float64)
-    sizes = config.sizes(signature)
-    return check(config.factory, module.eval(), sizes, tokens=config.tokens, causal=config.causal)
+@dataclass(frozen=True)
+class Findings:
+    """What a study finds out about a module before it trains, a sentence without a full stop each.
+
+    Attributes:
+        refusals: what makes every number of a trial meaningless.
+        notes: what a reader of the numbers should know.
+    """
+
+    refusals: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def findings(config: ModuleConfig, signature: Signature) -> Findings:
-    """What the checks before a study found; remembered until the module's file changes."""
+    """What the checks before a study found; remembered until the module's file changes.
+
+    Raises:
+        ModuleError: the module cannot run at the horizon.
+    """
     return _findings(config, signature, resolve(config.factory))
+
+
+@functools.lru_cache(maxsize=256)
+def _findings(config: ModuleConfig, signature: Signature, factory: object) -> Findings:
+    del factory
+    target, sizes = config.factory, config.sizes(signature)
+    module = build_module(config, signature, 0).eval()
+    to_dtype(module, torch.float64)
+    inputs = probe_inputs(sizes, config.tokens, dtype=torch.float64)
+    outputs = checked_outputs(target, module, inputs, sizes.outputs)
+    notes, refusals = [], []
+    if not outputs.requires_grad:
+        notes.append(
+            f"no gradient reaches any parameter of {target}: it detaches its outputs, and nothing would be learned"
+        )
+    elif idle := unreached(dict(module.named_parameters()), outputs):
+        notes.append(
+            f"no gradient reaches {listed(idle, 5)} of {target}: they stay as they are, and moving them changes nothing"
+        )
+    for breach in breaches(lambda given: outputs_of(module(given)), inputs):
+        if breach.name != "leak":
+            refusals.append(f"{target} {breach.words}")
+        elif config.causal:
+            refusals.append(f"{target} {breach.words}, or say that it is meant to be so with model.causal: false")
+    notes += _ends_at_the_horizon(target, module, sizes, config.tokens)
+    return Findings(tuple(refusals), tuple(notes))
+
+
+def _ends_at_the_horizon(target: str, module: nn.Module, sizes: Signature, tokens: bool) -> list[str]:
+    longer = Signature(sizes.inputs, sizes.outputs, sizes.horizon + 1)
+    try:
+        with torch.no_grad():
+            module(probe_inputs(longer, tokens, dtype=torch.float64))
+    except Exception as error:  # any fault of foreign code
+        return [
+            f"{target} cannot run a step beyond its horizon of {sizes.horizon} ({described(error)}): its memory is "
+            "measured within the horizon"
+        ]
+    return []
 
 
 def to_dtype(module: nn.Module, dtype: torch.dtype | None, device: torch.device | str | None = None) -> None:

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from memsweep import registry
 from memsweep.errors import ModuleError
 from memsweep.models.base import Model, Part, Role, Signature, Traits, Weights, flattened
 from memsweep.models.module.anatomy import (
@@ -33,6 +32,7 @@ from memsweep.models.module.config import ModuleConfig
 from memsweep.models.module.factory import described as described_error
 from memsweep.models.module.factory import outputs_of, probe_inputs, resolve, seeded
 from memsweep.models.module.roles import Described, stored
+from memsweep.models.signature import signature_of
 from memsweep.registry import register_model
 from memsweep.streams import Stream
 
@@ -92,7 +92,7 @@ class Module(Model):
     @classmethod
     def problems_of_code(cls, trial: TrialConfig) -> Iterator[str]:
         config: Any = trial.model
-        signature = _signature(trial)
+        signature = signature_of(trial)
         if signature is None:
             return
         try:
@@ -115,7 +115,7 @@ class Module(Model):
     @classmethod
     def notes_of_code(cls, trial: TrialConfig, device: str) -> Iterator[str]:
         config: Any = trial.model
-        signature = _signature(trial)
+        signature = signature_of(trial)
         if signature is None:
             return
         how, why = "one after the other", "as the study says" if config.replicas == "sequential" else "on a processor"
@@ -279,15 +279,6 @@ def _vmap_refusal(config: ModuleConfig, signature: Signature, factory: object) -
         results.append([outputs.detach(), *gradients])
     equal = all(torch.allclose(one, other, rtol=1e-8, atol=1e-10) for one, other in zip(*results, strict=True))
     return None if equal else "its numbers differ from those of one seed alone"
-
-
-def _signature(trial: TrialConfig) -> Signature | None:
-    """The sizes of a trial's task; None where its data are missing, which the task says."""
-    try:
-        task = registry.get(registry.TASK, trial.task.name)(trial.task)
-        return Signature(task.inputs, task.outputs, task.horizon)
-    except (OSError, ValueError):
-        return None
 
 
 def _alike(one: Tensor, other: Tensor) -> bool:

@@ -1,9 +1,9 @@
 """Reads definitions from source files, and the definitions that each of them refers to.
 
 A definition is a function, a class or a variable at the top of a module. Its text is its syntax tree without the parts
-that cannot change a number: comments, docstrings, annotations, messages of errors and logs, functions named
-``problems`` (they yield sentences), and fields declared by ``setting`` (their values are in a trial's identity). The
-name of its module is not part of its text, so code may move from file to file.
+that cannot change a number: comments, docstrings, annotations, messages of errors and logs, functions that yield
+sentences alone (``_SENTENCES``), and fields declared by ``setting`` (their values are in a trial's identity). The name
+of its module is not part of its text, so code may move from file to file.
 
 Modules outside of memsweep count as a whole, because foreign code may find its own parts in any way.
 """
@@ -20,6 +20,8 @@ from typing import Any
 
 WHOLE = "*"
 """In place of a name: all definitions of a module."""
+_SENTENCES = frozenset({"problems", "problems_of_code", "notes_of_code"})
+"""Names of functions that say what is wrong with a trial before it runs, and do nothing in one."""
 _EFFECTS = ""
 """In place of a name: statements that define nothing. They run whenever the module is imported."""
 OTHER_CODE = frozenset({".pyx", ".so", ".pyd", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".cuh"})
@@ -239,7 +241,7 @@ class _Stripper(ast.NodeTransformer):
 
 def _is_removable(node: ast.AST) -> bool:
     if isinstance(node, ast.FunctionDef):
-        return node.name == "problems"
+        return node.name in _SENTENCES
     if isinstance(node, ast.AnnAssign):
         return isinstance(node.value, ast.Call) and _is_named(node.value.func, {"setting"})
     return isinstance(node, ast.Import | ast.ImportFrom) or _is_text(node) or _is_type_only(node) or _is_log(node)
