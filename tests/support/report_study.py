@@ -87,6 +87,7 @@ def write_study(
     failed: Mapping[int, str] | None = None,
     provenance: Mapping[str, Any] | None = None,
     claims: Mapping[str, Any] | None = None,
+    first_identity: int = 0,
     complete: Callable[[int, dict[str, pd.DataFrame]], None] = lambda index, tables: None,
 ) -> list[str]:
     """Write a study folder as a sweep leaves it.
@@ -96,6 +97,7 @@ def write_study(
         skip: positions in the plan of trials that have no result.
         claims: the plan's published claims.
         failed: position -> traceback of trials whose last attempt failed (they have no result either).
+        first_identity: of the study's trials, which are numbered from it; studies with other trials need other ones.
         complete: given a position in the plan, changes the tables before they are stored.
 
     Returns:
@@ -105,7 +107,7 @@ def write_study(
     without = {*skip, *failed}
     trials, store = [], Store(folder)
     for index, (condition, horizon, width) in enumerate(product(conditions, horizons, widths)):
-        identity = f"{index:032x}"
+        identity = f"{first_identity + index:032x}"
         config = config_of(condition, horizon, width, seeds)
         trials.append({"identity": identity, "config": config})
         if index in failed:

@@ -5,17 +5,20 @@ Heavy libraries are imported when a report is asked for, not when this package i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from memsweep.report.analysis.comparison import StudyComparison
     from memsweep.report.analysis.contents import Contents
     from memsweep.report.read.study import Study
     from memsweep.report.rows.report import Tables
+    from memsweep.stability.verdict.judgement import Criteria
     from memsweep.sweep.store.filesystem import Location
 
-__all__ = ["ReportPaths", "build", "report_on", "table_text"]
+__all__ = ["ReportPaths", "build", "compare", "judge", "report_on", "table_text"]
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,48 @@ def report_on(study: Study, place: Location, *, apart: bool = False) -> ReportPa
     tables = tables_of(contents)
     folder = publish(contents, tables, place, apart=apart)
     return ReportPaths(folder, str(folder) if apart else (place / REPORT).uri, contents, tables)
+
+
+def judge(where: Location | Path | str, criteria: Criteria | None = None) -> Contents:
+    """Judge a study from its stored results; trains and writes nothing.
+
+    Args:
+        where: as of ``build``.
+        criteria: ``memsweep.stability.verdict.judgement.Criteria(thresholds, slope_limit)``; None: the rule's own.
+
+    Returns:
+        ``.findings`` holds the verdicts with their evidence, ``.criteria`` the thresholds and the slope limit.
+
+    Raises:
+        StoreError: as of ``build``.
+    """
+    from memsweep.report.analysis.contents import analyse
+    from memsweep.report.read.study import load_study
+    from memsweep.stability.verdict.judgement import DEFAULT
+    from memsweep.sweep.store.filesystem import Location
+
+    return analyse(load_study(Location.at(where)), criteria or DEFAULT)
+
+
+def compare(
+    studies: Mapping[str, Location | Path | str | Contents], criteria: Criteria | None = None
+) -> StudyComparison:
+    """Compare stored studies; trains and writes nothing.
+
+    Args:
+        studies: name -> the study's folder, or the study as ``judge`` gave it; the first is the reference.
+        criteria: of all verdicts, as of ``judge``; they do not change what was judged before.
+
+    Raises:
+        MemsweepError: there are fewer than two studies, or they were judged by different criteria.
+        StoreError: as of ``build``.
+    """
+    from memsweep.report.analysis.comparison import compare_studies
+    from memsweep.report.analysis.contents import Contents
+
+    return compare_studies(
+        {name: each if isinstance(each, Contents) else judge(each, criteria) for name, each in studies.items()}
+    )
 
 
 def table_text(paths: ReportPaths, *, width: int | None = None, colour: bool | None = None) -> str:

@@ -17,6 +17,7 @@ from memsweep.report.analysis.search.searched import Searched, read_searched, sc
 from memsweep.report.naming.conditions import KERNEL, OF_A_SEARCH, Grouping, find_grouping
 from memsweep.report.naming.labels import Labels
 from memsweep.report.read.study import Study
+from memsweep.stability.verdict.judgement import DEFAULT, Criteria
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Contents:
         rates: the curves of a study of learning rates.
         scanned: the same of a search over a grid of learning rates, on the seeds of the search.
         alignment: gradients of learning rules beside those of backpropagation through time.
+        criteria: by which the findings were judged.
     """
 
     study: Study
@@ -51,6 +53,7 @@ class Contents:
     rates: Sequence[RateStudy]
     scanned: Sequence[RateStudy]
     alignment: Sequence[AlignmentRow]
+    criteria: Criteria = DEFAULT
 
     @property
     def verdicts(self) -> list[Finding]:
@@ -58,13 +61,19 @@ class Contents:
         return [finding for finding in self.findings if finding.needs_verdict]
 
 
-def analyse(study: Study) -> Contents:
-    """Compute a report's contents."""
+def analyse(study: Study, criteria: Criteria = DEFAULT) -> Contents:
+    """Compute a report's contents.
+
+    Args:
+        study: with its results.
+        criteria: of the verdicts: other thresholds or another slope limit than the rule's own judge the stored results
+            again; nothing is trained. Claims and searches compare radii at the rule's own smallest threshold.
+    """
     searched = read_searched(study, study.search) if study.search is not None else None
     measured = winners_part(study, searched) if searched is not None else study
     ignored = searched.ignored if searched is not None else ()
     grouping = find_grouping(measured.records, measured.tables["replicas"], ignored)
-    findings = judge_conditions(measured, grouping)
+    findings = judge_conditions(measured, grouping, criteria)
     trained = loss_rows(measured, grouping)
     labels = Labels([row.condition for row in trained])
     rates = rate_studies(trained, labels)
@@ -82,6 +91,7 @@ def analyse(study: Study) -> Contents:
         rates=rates,
         scanned=_scanned(study, searched) if searched is not None else (),
         alignment=alignment_rows(trained, measured.tables["alignment"]),
+        criteria=criteria,
     )
 
 

@@ -16,7 +16,7 @@ from memsweep.report.naming.conditions import KERNEL, Grouping, group
 from memsweep.report.read.settings import fields_of
 from memsweep.report.read.study import Study
 from memsweep.stability.verdict.evidence import analytic_modulus, distance_bound
-from memsweep.stability.verdict.judgement import Judgement, Verdict
+from memsweep.stability.verdict.judgement import DEFAULT, Criteria, Judgement, Verdict
 from memsweep.stability.verdict.radius import stability_radii
 from memsweep.stability.verdict.rule import judge, time_scale
 from memsweep.stability.verdict.trend import Slope
@@ -131,10 +131,15 @@ class Finding:
         return float(self.judgement.width or self.radii["width"].max())
 
 
-def judge_conditions(study: Study, grouping: Grouping) -> list[Finding]:
+def judge_conditions(study: Study, grouping: Grouping, criteria: Criteria = DEFAULT) -> list[Finding]:
     """Judge every condition and ball of a study.
 
     Trials without a width or a horizon are left out: they are not on the axes of a slope.
+
+    Args:
+        study: with its results.
+        grouping: its conditions.
+        criteria: thresholds and slope limit, where they are not the rule's own.
 
     Returns:
         The recurrent ball's findings first, conditions in the order of the plan.
@@ -153,16 +158,17 @@ def judge_conditions(study: Study, grouping: Grouping) -> list[Finding]:
         target = remembered.drop_duplicates("lag").sort_values("lag")["target"]
         scale = time_scale(target.to_numpy(float))
         for ball, curve in part.groupby("ball"):
-            judgement, radii = judge(curve, trained, time_scale=scale, nonlinear=nonlinear), _radii(curve)
+            known: dict[str, Any] = {"time_scale": scale, "nonlinear": nonlinear, "criteria": criteria}
+            judgement, radii = judge(curve, trained, **known), _radii(curve, criteria)
             otherwise = None
             if found_share(curve) < GOOD:
-                worse = judge(corrected(curve), trained, time_scale=scale, nonlinear=nonlinear).verdict
+                worse = judge(corrected(curve), trained, **known).verdict
                 otherwise = worse if worse is not judgement.verdict else None
             about = (judgement, radii, curve, trained, remembered, configs[0], otherwise)
             findings.append(Finding(condition, str(ball), *about))
     return sorted(findings, key=lambda finding: BALLS.index(finding.ball))
 
 
-def _radii(curve: pd.DataFrame) -> pd.DataFrame:
+def _radii(curve: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     identities = curve[["identity", *_SIZE]].drop_duplicates()
-    return stability_radii(curve).merge(identities, on=list(_SIZE), how="left")
+    return stability_radii(curve, criteria.thresholds).merge(identities, on=list(_SIZE), how="left")

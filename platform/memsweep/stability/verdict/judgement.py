@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from memsweep.errors import ConfigError
+from memsweep.stability.verdict.radius import THRESHOLDS, VALID_ERROR
 from memsweep.stability.verdict.trend import Slope, Trend
 
 SLOPE_LIMIT = -0.2
@@ -22,31 +25,46 @@ HORIZON_LIMITED = 3.0
 """A model whose slowest rate times the horizon is below this cannot show a slower one at this horizon."""
 
 
+@dataclass(frozen=True)
+class Criteria:
+    """The two choices of the verdict rule that a reader of stored results may make otherwise.
+
+    The error rates in docs/verdict.md are those of the defaults.
+
+    Attributes:
+        thresholds: errors, as fractions of the zero predictor's loss, at which radii are read; increasing, above
+            ``VALID_ERROR``, which every model has without a perturbation, and at most 1.
+        slope_limit: a radius shrinks if its slope is below this with confidence; below 0.
+
+    Raises:
+        ConfigError: a value is not allowed.
+    """
+
+    thresholds: tuple[float, ...] = THRESHOLDS
+    slope_limit: float = SLOPE_LIMIT
+
+    def __post_init__(self) -> None:
+        allowed = f"thresholds are shares of the zero predictor's loss above {VALID_ERROR:g} and at most 1"
+        problems = [f"{allowed}, got {value:g}" for value in self.thresholds if not VALID_ERROR < value <= 1]
+        if not self.thresholds:
+            problems.append(f"{allowed}, got none: give one at least, such as 0.01")
+        if not -math.inf < self.slope_limit < 0:
+            problems.append(f"the slope limit is a number below 0, such as {SLOPE_LIMIT:g}, got {self.slope_limit:g}")
+        if problems:
+            raise ConfigError(problems, "the criteria of the verdict")
+        object.__setattr__(self, "thresholds", tuple(sorted({*self.thresholds})))
+
+
+DEFAULT = Criteria()
+"""The rule of docs/verdict.md."""
+
+
 class Verdict(enum.StrEnum):
     """The answer for one model, parameterization, kernel and ball."""
 
     STABLE = "stable"
     UNSTABLE = "unstable"
     INCONCLUSIVE = "inconclusive"
-
-    @property
-    def explanation(self) -> str:
-        """The rule that gave the verdict, in a sentence."""
-        return _EXPLANATIONS[self]
-
-
-_EXPLANATIONS = {
-    Verdict.STABLE: (
-        "At every threshold the radius keeps its size as width and horizon grow (lower bounds of both slopes above "
-        f"{SLOPE_LIMIT}), and the error at a small radius does not grow with width (upper bound at most "
-        f"+{GROWTH_LIMIT})."
-    ),
-    Verdict.UNSTABLE: (
-        "At one threshold at least the radius keeps shrinking as the horizon grows, or as the width grows where the "
-        f"horizon does not limit it (upper bound of the limit slope below {SLOPE_LIMIT})."
-    ),
-    Verdict.INCONCLUSIVE: "The data neither show that the radius keeps shrinking nor that it keeps its size.",
-}
 
 
 @dataclass(frozen=True)
@@ -87,6 +105,7 @@ class Judgement:
         reasons: sentences.
         extend: overrides of ``memsweep extend`` that would decide, each by itself; empty with a verdict.
         by_threshold: the trends at every threshold.
+        criteria: the thresholds, and the limit of the slopes.
     """
 
     verdict: Verdict
@@ -99,6 +118,7 @@ class Judgement:
     reasons: tuple[str, ...]
     extend: tuple[str, ...]
     by_threshold: Mapping[float, Trends]
+    criteria: Criteria = DEFAULT
 
     @property
     def slope_horizon(self) -> Slope:
@@ -113,4 +133,4 @@ class Judgement:
     @property
     def unstable_by_horizon(self) -> bool:
         """Whether the radius keeps shrinking as the horizon grows, at a threshold at least."""
-        return any(trends.horizon.limit.high < SLOPE_LIMIT for trends in self.by_threshold.values())
+        return any(trends.horizon.limit.high < self.criteria.slope_limit for trends in self.by_threshold.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -67,12 +68,13 @@ def crossing(radii: np.ndarray, errors: np.ndarray, limit: float) -> Crossing:
     return Crossing(radius, radius, NOT_CENSORED, radius)
 
 
-def stability_radii(curves: pd.DataFrame) -> pd.DataFrame:
+def stability_radii(curves: pd.DataFrame, thresholds: Sequence[float] = THRESHOLDS) -> pd.DataFrame:
     """The radius of every replica at every threshold.
 
     Args:
         curves: perturbation curves of one condition and ball: columns width, horizon, seed, radius, error,
             zero_loss.
+        thresholds: errors, as fractions of the zero predictor's loss.
 
     Returns:
         One row per width, horizon, seed and threshold, with columns ``COLUMNS``; ``valid``: the
@@ -86,7 +88,7 @@ def stability_radii(curves: pd.DataFrame) -> pd.DataFrame:
         radii, errors = ordered["radius"].to_numpy(float), ordered["error"].to_numpy(float)
         zero_loss = float(ordered["zero_loss"].iloc[0])
         valid = bool(errors[0] <= VALID_ERROR * zero_loss)
-        for threshold in THRESHOLDS:
+        for threshold in thresholds:
             at = crossing(radii, errors, threshold * zero_loss)
             location = (at.radius, at.low, at.high, at.censored)
             rows.append((width, horizon, seed, threshold, *location, valid, float(errors[0]), zero_loss))

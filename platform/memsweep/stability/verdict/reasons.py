@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from memsweep.stability.verdict.judgement import (
     GROWTH_LIMIT,
-    SLOPE_LIMIT,
     SMALLEST_GRID,
     SMALLEST_RANGE,
     SMALLEST_SEEDS,
+    Criteria,
     Trends,
     Verdict,
 )
@@ -19,7 +19,7 @@ from memsweep.stability.verdict.radius import VALID_ERROR
 from memsweep.stability.verdict.trend import LONG_RANGE, Slope, Trend, rounded, seeds_needed
 
 FLAT = -0.1
-"""A local slope above this is far enough from SLOPE_LIMIT for a limit slope with an interval of usual size."""
+"""A local slope above this is far enough from the usual limit for a limit slope with an interval of usual size."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Evidence:
     """What a verdict was made from.
 
     Attributes:
-        verdict, by_threshold, growth, limited, nonlinear, time_scale: as in ``rule.judge`` and ``Judgement``.
+        verdict, by_threshold, growth, limited, nonlinear, time_scale, criteria: as in ``rule.judge`` and ``Judgement``.
         widths: valid at the longest horizon.
         horizons: valid at the width of the horizon slope.
         trained_widths: how many were trained.
@@ -48,6 +48,7 @@ class Evidence:
     time_scale: float | None
     seeds: int
     complete_seeds: int
+    criteria: Criteria
 
     @property
     def needed_horizon(self) -> float:
@@ -99,7 +100,9 @@ def advice(evidence: Evidence) -> tuple[str, ...]:
 
 def _horizon_undecided(evidence: Evidence) -> bool:
     # comparisons with nan are False: an unavailable slope is undecided
-    return bool(evidence.horizons) and not all(slope.low > SLOPE_LIMIT for slope in evidence.slopes("horizon"))
+    return bool(evidence.horizons) and not all(
+        slope.low > evidence.criteria.slope_limit for slope in evidence.slopes("horizon")
+    )
 
 
 def _longer(evidence: Evidence) -> int:
@@ -118,7 +121,8 @@ def _longer(evidence: Evidence) -> int:
 
 def _seeds(evidence: Evidence) -> int | None:
     """Seeds that would part every undecided slope from its limit; None where nothing is undecided, or too many."""
-    limits = [(slope, SLOPE_LIMIT) for axis in ("horizon", "width") for slope in evidence.slopes(axis)]
+    slope_limit = evidence.criteria.slope_limit
+    limits = [(slope, slope_limit) for axis in ("horizon", "width") for slope in evidence.slopes(axis)]
     undecided = [(s, limit) for s, limit in [*limits, (evidence.growth, GROWTH_LIMIT)] if s.low <= limit < s.high]
     counts = [seeds_needed(slope, limit, evidence.complete_seeds) for slope, limit in undecided]
     known = [count for count in counts if count is not None]
@@ -156,14 +160,15 @@ def _listed(values: tuple[int, ...]) -> str:
 
 
 def _slopes(evidence: Evidence) -> Iterator[str]:
+    limit = evidence.criteria.slope_limit
     for axis in ("width", "horizon"):
         slopes = evidence.slopes(axis)
         if not (slopes and all(slope.available for slope in slopes)):
             continue
         highest, lowest = max(slope.high for slope in slopes), min(slope.low for slope in slopes)
-        if highest < SLOPE_LIMIT:
+        if highest < limit:
             yield f"at every threshold the radius keeps shrinking with {axis}: slope at most {rounded(highest)}"
-        elif lowest > SLOPE_LIMIT:
+        elif lowest > limit:
             yield f"at every threshold the radius keeps its size with {axis}: slope at least {rounded(lowest)}"
         else:
             yield f"the slope of the radius with {axis} lies between {rounded(lowest)} and {rounded(highest)}"

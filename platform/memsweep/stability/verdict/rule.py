@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memsweep.stability.verdict.judgement import (
+    DEFAULT,
     GROWTH_LIMIT,
     HORIZON_LIMITED,
-    SLOPE_LIMIT,
     SMALLEST_GRID,
     SMALLEST_RANGE,
     SMALLEST_SEEDS,
+    Criteria,
     Judgement,
     Trends,
     Verdict,
 )
-from memsweep.stability.verdict.radius import THRESHOLDS, stability_radii
+from memsweep.stability.verdict.radius import THRESHOLD, stability_radii
 from memsweep.stability.verdict.reasons import Evidence, advice, reasons
 from memsweep.stability.verdict.trend import NO_SLOPE, NO_TREND, Slope, Trend, trend
 
@@ -35,7 +36,12 @@ if TYPE_CHECKING:
 
 
 def judge(
-    curves: pd.DataFrame, replicas: pd.DataFrame, *, time_scale: float | None = None, nonlinear: bool = False
+    curves: pd.DataFrame,
+    replicas: pd.DataFrame,
+    *,
+    time_scale: float | None = None,
+    nonlinear: bool = False,
+    criteria: Criteria = DEFAULT,
 ) -> Judgement:
     """Judge one condition in one ball.
 
@@ -45,11 +51,12 @@ def judge(
         time_scale: of the memory, in steps (see ``time_scale``); None where it is not known: then no range is too
             short.
         nonlinear: whether a model has a nonlinear activation, so that its rates come from a linearization at rest.
+        criteria: thresholds and slope limit, where they are not the rule's own.
 
     Returns:
         The judgement; too little or contradicting evidence is inconclusive, with its reasons.
     """
-    radii = stability_radii(curves)
+    radii = stability_radii(curves, sorted({*criteria.thresholds, THRESHOLD}))
     valid = radii[radii["valid"]]
     top_horizon = int(radii["horizon"].max())
     at_top = _Cells.of(valid[valid["horizon"] == top_horizon], "width")
@@ -57,12 +64,12 @@ def judge(
     long_enough = time_scale is None or top_horizon >= SMALLEST_RANGE * time_scale
     by_threshold = {
         threshold: Trends(horizon=along.trend(threshold) if long_enough else NO_TREND, width=at_top.trend(threshold))
-        for threshold in THRESHOLDS
+        for threshold in criteria.thresholds
     }
     small_radius = _small_radius(at_top)
     growth = _growth(curves, at_top, top_horizon, small_radius)
     limited = _horizon_limited(replicas, at_top, top_horizon)
-    verdict = decide(by_threshold, growth, limited)
+    verdict = decide(by_threshold, growth, limited, criteria.slope_limit)
     evidence = Evidence(
         verdict=verdict,
         by_threshold=by_threshold,
@@ -76,6 +83,7 @@ def judge(
         time_scale=time_scale,
         seeds=int(radii["seed"].nunique()),
         complete_seeds=min(len(at_top.seeds), len(along.seeds)),
+        criteria=criteria,
     )
     return Judgement(
         verdict=verdict,
@@ -88,6 +96,7 @@ def judge(
         reasons=reasons(evidence),
         extend=advice(evidence),
         by_threshold=by_threshold,
+        criteria=criteria,
     )
 
 
@@ -151,7 +160,7 @@ class _Cells:
     def _fitted(self, low: np.ndarray, high: np.ndarray) -> Trend:
         if len(self.values) < SMALLEST_GRID or len(self.seeds) < SMALLEST_SEEDS:
             return NO_TREND
-        return trend(np.array(self.values, float), low, high)
+        return trend(np.array(self.values, float), low, high, self.seeds)
 
     def slope(self, values: np.ndarray) -> Slope:
         """Of numbers ``[seeds, values]``, over the whole range."""
@@ -167,25 +176,28 @@ def _along_horizon(valid: pd.DataFrame, horizons: int) -> _Cells:
     return _Cells("horizon", (), (), valid[:0])
 
 
-def decide(by_threshold: Mapping[float, Trends], growth: Slope, limited: bool) -> Verdict:
+def decide(
+    by_threshold: Mapping[float, Trends], growth: Slope, limited: bool, slope_limit: float = DEFAULT.slope_limit
+) -> Verdict:
     """The verdict by slopes alone.
 
     Args:
         by_threshold: the trends at every threshold.
         growth: of the error with width, at a small radius.
         limited: whether the horizon is too short for the width slope to show instability.
+        slope_limit: a radius whose slope is below this with confidence shrinks.
     """
     # comparisons with nan are False, so an unavailable slope decides nothing
     trends = by_threshold.values()
     if any(
-        slope.high < SLOPE_LIMIT
+        slope.high < slope_limit
         for each in trends
         for slope in (each.horizon.limit, NO_SLOPE if limited else each.width.limit)
     ):
         return Verdict.UNSTABLE
     # a radius beyond the grid everywhere has no slope at this threshold
     inside = [each for each in trends if not (each.horizon.outside or each.width.outside)]
-    kept = all(slope.low > SLOPE_LIMIT for each in inside for slope in (each.horizon.limit, each.along_width))
+    kept = all(slope.low > slope_limit for each in inside for slope in (each.horizon.limit, each.along_width))
     return Verdict.STABLE if inside and kept and growth.high <= GROWTH_LIMIT else Verdict.INCONCLUSIVE
 
 
@@ -207,7 +219,7 @@ def _small_radius(at_top: _Cells) -> float:
     if not at_top.values:
         return math.nan
     rows = at_top.radii
-    first = rows[(rows["width"] == at_top.values[0]) & (rows["threshold"] == min(THRESHOLDS))]
+    first = rows[(rows["width"] == at_top.values[0]) & (rows["threshold"] == THRESHOLD)]
     return float(first["radius"].median() / 2.0)
 
 

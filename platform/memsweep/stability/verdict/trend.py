@@ -17,7 +17,8 @@ both of its ends.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import stdtrit
@@ -29,11 +30,16 @@ LONG_RANGE = 8.0
 
 @dataclass(frozen=True)
 class Slope:
-    """An estimate with a 95 % interval over seeds; nan with too little data, infinite where radii are censored."""
+    """An estimate with a 95 % interval over seeds; nan with too little data, infinite where radii are censored.
+
+    Attributes:
+        by_seed: the bounds of each seed's slope, equal unless a radius is censored.
+    """
 
     estimate: float
     low: float
     high: float
+    by_seed: Mapping[int, tuple[float, float]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def available(self) -> bool:
@@ -77,12 +83,13 @@ class Trend:
 NO_TREND = Trend((), (), NO_SLOPE, NO_SLOPE, outside=False)
 
 
-def trend(x: np.ndarray, low: np.ndarray, high: np.ndarray) -> Trend:
+def trend(x: np.ndarray, low: np.ndarray, high: np.ndarray, seeds: Sequence[int] = ()) -> Trend:
     """The slopes of one condition.
 
     Args:
         x: ``[X]``, positive, increasing; at least two for a slope, at least four for a limit slope.
         low, high: ``[S, X]``, bounds of y > 0 of each seed, equal unless censored (0 and inf are allowed).
+        seeds: ``[S]``, their numbers; 0, 1, ... where they are not given.
 
     Returns:
         The trend; intervals need at least two seeds.
@@ -91,6 +98,7 @@ def trend(x: np.ndarray, low: np.ndarray, high: np.ndarray) -> Trend:
         return NO_TREND
     with np.errstate(divide="ignore"):
         low, high = np.log(low), np.log(high)
+    numbers = list(seeds) or list(range(len(low)))
     long = len(x) >= 4 and x[-1] >= LONG_RANGE * x[0]
     steps = np.diff(np.log(x))
     with np.errstate(invalid="ignore"):
@@ -99,8 +107,8 @@ def trend(x: np.ndarray, low: np.ndarray, high: np.ndarray) -> Trend:
     return Trend(
         x=tuple(map(float, x)),
         local=tuple(map(float, local)),
-        over_range=_over_seeds(slope_weights(x, transient=False), low, high),
-        limit=_over_seeds(slope_weights(x, transient=True), low, high) if long else NO_SLOPE,
+        over_range=_over_seeds(slope_weights(x, transient=False), low, high, numbers),
+        limit=_over_seeds(slope_weights(x, transient=True), low, high, numbers) if long else NO_SLOPE,
         outside=bool(np.isposinf(high).all()),
     )
 
@@ -117,15 +125,24 @@ def slope_weights(x: np.ndarray, transient: bool) -> np.ndarray:
     return weights
 
 
-def _over_seeds(weights: np.ndarray, low: np.ndarray, high: np.ndarray) -> Slope:
+def _over_seeds(weights: np.ndarray, low: np.ndarray, high: np.ndarray, seeds: Sequence[int]) -> Slope:
     """The mean over seeds and its interval, from bounds of log y ``[S, X]``."""
     lower = np.where(weights > 0, low, high) @ weights
     upper = np.where(weights > 0, high, low) @ weights
     # two radii censored at opposite ends, or at one end with weights of two signs, bound nothing
     lower, upper = np.where(np.isfinite(lower), lower, -np.inf), np.where(np.isfinite(upper), upper, np.inf)
+    bounds = zip(map(float, lower), map(float, upper), strict=True)
+    return Slope(*mean_interval(lower, upper), dict(zip(seeds, bounds, strict=True)))
+
+
+def mean_interval(lower: np.ndarray, upper: np.ndarray) -> tuple[float, float, float]:
+    """The mean over seeds with the ends of its 95 % interval, of values that are known to lie between bounds ``[S]``.
+
+    The estimate is nan where a bound is infinite.
+    """
     ends = float(lower.mean()), float(upper.mean())
     estimate = (ends[0] + ends[1]) / 2.0 if math.isfinite(ends[0] + ends[1]) else math.nan
-    return Slope(estimate, ends[0] - _half_width(lower), ends[1] + _half_width(upper))
+    return estimate, ends[0] - _half_width(lower), ends[1] + _half_width(upper)
 
 
 def _half_width(values: np.ndarray) -> float:
