@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from memsweep.cli.arguments import DISCOVERING, STUDY_VERBS, parse
+from memsweep.cli.arguments import DISCOVERING, STUDY_VERBS, WrongCommandLine, parse
+from memsweep.documents import Answer, error_document, to_json
 from memsweep.errors import MemsweepError, printable
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # what a shell reports for a program that SIGINT or SIGPIPE ended
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
+    """Run one command. With ``--json`` standard output gets one document alone; everything else goes to stderr.
 
     Args:
         argv: the words after the program's name (None: the process's own).
@@ -24,51 +27,85 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 some trials failed, 2 a configuration or command line that cannot run, 3 stopped at
         a limit, 130 stopped.
     """
-    args = parse(argv, {"list": _list, "describe": _describe, "audit": _command} | dict.fromkeys(STUDY_VERBS, _command))
     try:
-        code: int = args.run(args)
+        args = parse(
+            argv,
+            {"list": _list, "describe": _describe, "schema": _schema, "audit": _command}
+            | dict.fromkeys(STUDY_VERBS, _command),
+        )
+    except WrongCommandLine as error:
+        if "--json" in (sys.argv[1:] if argv is None else argv):
+            _print_document(error.command, 2, error_document(error.told))
+        raise
+    json = getattr(args, "json", False)
+    try:
+        answer = _answer(args, json)
+        if json:
+            _print_document(args.command, answer.code, answer.document)
+        elif answer.text:
+            sys.stdout.write(f"{answer.text}\n")
         sys.stdout.flush()
-        return code
-    except MemsweepError as error:
-        told = traceback.format_exc().rstrip("\n") if args.verbose else str(error)
-        sys.stderr.write(f"{printable(told)}\n")
-        return error.exit_code
-    except KeyboardInterrupt:
-        return INTERRUPTED
+        return answer.code
     except BrokenPipeError:
         # The reader has left (memsweep list tasks | head -1); without this Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
 
 
-def _command(args: argparse.Namespace) -> int:
+def _answer(args: argparse.Namespace, json: bool) -> Answer:
+    """Run a command; an error that is meant for the person becomes its answer."""
+    try:
+        with contextlib.redirect_stdout(sys.stderr) if json else contextlib.nullcontext():
+            answer: Answer | int = args.run(args)
+            return answer if isinstance(answer, Answer) else Answer({}, answer)
+    except MemsweepError as error:
+        told = traceback.format_exc().rstrip("\n") if args.verbose else str(error)
+        sys.stderr.write(f"{printable(told)}\n")
+        return Answer(error_document(error), error.exit_code)
+    except KeyboardInterrupt as error:
+        return Answer(error_document(error), INTERRUPTED)
+
+
+def _print_document(verb: str, code: int, document: Mapping[str, Any]) -> None:
+    sys.stdout.write(f"{to_json(verb, code, document)}\n")
+    sys.stdout.flush()
+
+
+def _command(args: argparse.Namespace) -> Answer | int:
     from memsweep import commands
 
     if args.command in DISCOVERING:
         _discover(args)
-    command: Callable[[argparse.Namespace], int] = getattr(commands, args.command)
+    command: Callable[[argparse.Namespace], Answer | int] = getattr(commands, args.command)
     return command(args)
 
 
-def _list(args: argparse.Namespace) -> int:
-    from memsweep.config.describe import LISTED, listing
+def _list(args: argparse.Namespace) -> Answer:
+    from memsweep.config.describe import LISTED, listing, listing_text
 
     _discover(args)
-    sys.stdout.write(listing(LISTED[args.what], args.workspace) + "\n")
-    return 0
+    items = listing(LISTED[args.what], args.workspace)
+    return Answer({"what": args.what, "items": items}, text=listing_text(items))
 
 
-def _describe(args: argparse.Namespace) -> int:
-    from memsweep.config.describe import describe
+def _describe(args: argparse.Namespace) -> Answer:
+    from memsweep.config.describe import describe, description_text
 
     _discover(args)
     if ":" in args.name:
         from memsweep.commands.module import describe_module
 
-        sys.stdout.write(describe_module(args) + "\n")
-        return 0
-    sys.stdout.write(describe(args.name, args.workspace) + "\n")
-    return 0
+        return describe_module(args)
+    described = describe(args.name, args.workspace)
+    return Answer({"name": args.name, "described": described}, text=description_text(args.name, described))
+
+
+def _schema(args: argparse.Namespace) -> Answer:
+    import json
+
+    from memsweep.documents.schema import document_schema
+
+    return Answer({}, text=json.dumps(document_schema(args.what), indent=1))
 
 
 def _discover(args: argparse.Namespace) -> None:

@@ -6,12 +6,17 @@ import argparse
 import logging
 import math
 import os
+import re
+import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from memsweep import __version__
 from memsweep.cli import usage
+from memsweep.documents.keys import DOCUMENTS
+from memsweep.errors import ConfigError
 
 STUDY_VERBS = ("plan", "sweep", "resume", "extend", "retry", "status", "report", "sync", "submit", "weights", "measure")
 DISCOVERING = ("plan", "sweep", "resume", "extend", "retry", "submit", "measure")
@@ -20,6 +25,51 @@ JOBS = ("sweep", "resume", "extend", "retry", "sync", "report")
 """Commands that a job may run."""
 _LONGEST = 100  # characters of a path in a message
 LISTS = ("tasks", "models", "parameterizations", "units", "rules", "studies")
+
+
+class WrongCommandLine(SystemExit):
+    """A word of the command line is wrong; usage and reason have been printed.
+
+    Attributes:
+        command: that was given; empty where none was.
+        told: the reason.
+    """
+
+    def __init__(self, command: str, reason: str) -> None:
+        super().__init__(2)
+        self.command, self.told = command, ConfigError([reason], "the command line")
+
+
+class _Form(argparse.RawDescriptionHelpFormatter):
+    """Fills paragraphs to the terminal's width; lines that are indented, such as examples, stay lines."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(self._paragraph(part, width) for part in text.strip("\n").split("\n\n"))
+
+    def _paragraph(self, text: str, width: int) -> str:
+        lines = text.splitlines()
+        if not any(line.startswith(" ") for line in lines):
+            return textwrap.fill(" ".join(lines), width)
+        return "\n".join(_filled(line, width) for line in lines)
+
+
+def _filled(line: str, width: int) -> str:
+    """A line at most so wide; what goes on stands below its explanation, where it has one; commands can be copied."""
+    if line.lstrip().startswith("memsweep ") and len(line) > width and "  " not in line.strip():
+        return textwrap.fill(line, width - 2, subsequent_indent=" " * 6, break_on_hyphens=False).replace("\n", " \\\n")
+    columns = re.fullmatch(r"( +\S.*?  +)\S.*", line)
+    hanging = len(columns[1]) if columns else 6
+    return textwrap.fill(line, width, subsequent_indent=" " * hanging, break_on_hyphens=False)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.refuse(message, self.prog.partition(" ")[2])
+
+    def refuse(self, message: str, command: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self._print_message(f"{self.prog}: error: {message}\n", sys.stderr)
+        raise WrongCommandLine(command, message)
 
 
 def parse(argv: Sequence[str] | None, handlers: Mapping[str, Any]) -> argparse.Namespace:
@@ -39,7 +89,8 @@ def parse(argv: Sequence[str] | None, handlers: Mapping[str, Any]) -> argparse.N
     flags = [word for word in rest if word.startswith("-")]
     several = next((name for name in ("overrides", "words") if hasattr(args, name)), "")
     if flags or (rest and not several):
-        parser.error(f"unrecognized arguments: {' '.join(flags or rest)} (see: memsweep {args.command} --help)")
+        unknown = f"unrecognized arguments: {' '.join(flags or rest)} (see: memsweep {args.command} --help)"
+        parser.refuse(unknown, args.command)
     if rest:
         setattr(args, several, [*getattr(args, several), *rest])
     if args.verbose:
@@ -48,9 +99,9 @@ def parse(argv: Sequence[str] | None, handlers: Mapping[str, Any]) -> argparse.N
     return args
 
 
-def _parser(handlers: Mapping[str, Any]) -> argparse.ArgumentParser:
-    form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
+def _parser(handlers: Mapping[str, Any]) -> _Parser:
+    form = _Form
+    parser = _Parser(
         "memsweep", description=usage.MAIN, epilog=usage.EXAMPLES, formatter_class=form, allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"memsweep {__version__}")
@@ -67,6 +118,8 @@ def _parser(handlers: Mapping[str, Any]) -> argparse.ArgumentParser:
         )
         _add_options(command, _OPTIONS[name])
         command.set_defaults(run=handlers[name])
+        if name in DOCUMENTS:
+            command.add_argument("--json", action="store_true", help="print one JSON document (docs/json.md)")
         # May stand on either side of the command's name; here it must not reset the value from before it.
         command.add_argument(
             "-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help="as before COMMAND"
@@ -224,7 +277,7 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
         ("module", {"metavar": "MODULE", "help": "file_or_package:callable, or the name of a registered model"}),
         (
             "overrides",
-            {"metavar": "NAME=VALUE", "nargs": "*", "help": "an argument of the callable, or a setting of the model"},
+            {"metavar": "FIELD=VALUE", "nargs": "*", "help": "a field of the model, as in a study"},
         ),
         ("--width", {"metavar": "N", "type": _count, "help": "passed as the argument 'width' (the callable's own)"}),
         ("--horizon", {"metavar": "N", "type": _count, "default": 1024, "help": "longest sequence, steps (1024)"}),
@@ -235,10 +288,10 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
         ("--seed", {"metavar": "N", "type": int, "default": 0, "help": "of the initial weights (0)"}),
         ("--device", {"metavar": "NAME", "default": "cpu", "help": "cpu, or cuda for modules that need it (cpu)"}),
         ("--seconds", {"metavar": "S", "type": _seconds, "default": 60.0, "help": "about how long it may take (60)"}),
-        ("--json", _FLAG | {"help": "print the findings as JSON, and write no page unless --page is given"}),
         ("--page", {"metavar": "FILE", "help": "where the page goes (audit-MODULE.html in this folder)"}),
         _WORKSPACE,
     ),
+    "schema": (("what", {"metavar": "COMMAND", "choices": sorted(DOCUMENTS), "help": "whose document"}), _WORKSPACE),
     "describe": (
         (
             "name",

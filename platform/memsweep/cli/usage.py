@@ -209,8 +209,9 @@ examples:
         "determinism, causality, independence within the batch, weights without gradient, values that are not finite,\n"
         "memory function and gradient by lag, decay, step form against parallel form, precision, time and memory by\n"
         "length. MODULE is my_nets:MinGRU for the class (or any callable) MinGRU in my_nets.py, or a registered\n"
-        "model. --width, --horizon, --inputs and --outputs go to its arguments of these names;\n"
-        "width_argument=d_model renames one, width_argument=none leaves it out.\n\n"
+        "model. --width, --horizon, --inputs and --outputs go to its arguments of these names. Fields of the model\n"
+        "are written as in a study: arguments.layers=2 is another argument, width_argument=d_model the callable's\n"
+        "name for the width, width_argument=null leaves it out.\n\n"
         "A module may declare, as methods: decay(x) -> [B, T, channels] or decay() -> [channels], the factors by\n"
         "which its states shrink at each step; step(x_t, state) -> (y_t, state), its step form (the first state is\n"
         "None, or initial_state(batch)). torch's own form, forward(x, state) -> (y, state), is found by itself.\n"
@@ -218,10 +219,17 @@ examples:
         """\
 examples:
   memsweep audit my_nets:MinGRU --width 64 --horizon 4096
-  memsweep audit my_nets:MinGRU --width 64 layers=2 --json
+  memsweep audit my_nets:MinGRU --width 64 arguments.layers=2 --json
   memsweep audit my_nets:Block --inputs 64 --width 64 width_argument=d_model
   memsweep audit my_nets:LanguageModel --tokens --inputs 256 --outputs 256
   memsweep audit lru --width 64""",
+    ),
+    "schema": Text(
+        "print the JSON Schema of what a command prints with --json",
+        "Print a JSON Schema (draft-07) of the document that a command prints with --json.",
+        """\
+examples:
+  memsweep schema describe""",
     ),
     "list": Text(
         "list tasks, models, parameterizations, units, rules or studies",

@@ -5,32 +5,31 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml  # type: ignore[import-untyped]
-
 from memsweep import registry
+from memsweep.commands.module import SOURCE, model_fields, module_fields
+from memsweep.documents import Answer
 from memsweep.errors import ConfigError, MemsweepError, did_you_mean, one_of
 
 if TYPE_CHECKING:
     from torch import nn
 
-_NAMES = ("inputs", "outputs", "horizon", "width")
-_SOURCE = "the command line"
 
-
-def audit(args: argparse.Namespace) -> int:
-    """Audits a module; prints the findings, and writes the page. Returns 1 where a fault was found."""
+def audit(args: argparse.Namespace) -> Answer:
+    """Audits a module, and writes the page. The exit code is 1 where a fault was found."""
     from memsweep.audit.finding import Status
     from memsweep.audit.run import audit as made_of
     from memsweep.audit.subject import Subject
     from memsweep.commands import console
-    from memsweep.report.audit import About, audit_json, audit_page, audit_text
+    from memsweep.config.core.merge import leaves
+    from memsweep.report.audit import About, audit_document, audit_page, audit_text
 
     registry.discover(Path(args.workspace))
-    given = _values(args.overrides)
+    fields = module_fields if ":" in args.module else model_fields
+    given = fields(args.overrides, Path(args.workspace))
     build = _builder(args, given)
     build()  # a module that cannot be built is refused in a sentence before anything is measured
     subject = Subject(build, args.inputs, args.horizon, tokens=args.tokens, device=args.device)
@@ -48,20 +47,16 @@ def audit(args: argparse.Namespace) -> int:
         **({"tokens": True} if args.tokens else {}),
         "seed": args.seed,
         **({"weights": args.weights} if args.weights else {}),
-        **given,
+        **{path: value for key, inner in given.items() for path, value in leaves(inner, key)},
     }
     about = About(args.module, settings)
-    page = args.page
-    if args.json:
-        print(audit_json(result, about))
-    else:
-        print(audit_text(result, about))
-        page = page or f"audit-{re.sub(r'[^A-Za-z0-9_.-]+', '-', args.module)}.html"
+    page, text = args.page, audit_text(result, about)
+    if not page and not args.json:
+        page = f"audit-{re.sub(r'[^A-Za-z0-9_.-]+', '-', args.module)}.html"
     if page:
         _write(Path(page), audit_page(result, about))
-        if not args.json:
-            print(f"page: {console.shown(Path(page))}")
-    return 1 if result.status is Status.FAULT else 0
+        text += f"\npage: {console.shown(Path(page))}"
+    return Answer(audit_document(result, about), 1 if result.status is Status.FAULT else 0, text)
 
 
 def _write(page: Path, text: str) -> None:
@@ -69,23 +64,6 @@ def _write(page: Path, text: str) -> None:
         page.write_text(text, encoding="utf-8")
     except OSError as error:
         raise MemsweepError(f"the page {page} cannot be written: {error.strerror}. Give another: --page.") from error
-
-
-def _values(words: Sequence[str]) -> dict[str, Any]:
-    """``name=value`` words, values as YAML reads them."""
-    values, problems = {}, []
-    for word in words:
-        name, equals, text = word.partition("=")
-        if not equals or not name.isidentifier():
-            problems.append(f"{word!r} is no argument: write name=value, for example layers=2")
-            continue
-        try:
-            values[name] = yaml.safe_load(text)
-        except yaml.YAMLError:
-            problems.append(f"{word!r}: the value is not readable; put text with special characters in quotes")
-    if problems:
-        raise ConfigError(problems, _SOURCE)
-    return values
 
 
 def _builder(args: argparse.Namespace, given: dict[str, Any]) -> Callable[[], nn.Module]:
@@ -106,13 +84,13 @@ def _builder(args: argparse.Namespace, given: dict[str, Any]) -> Callable[[], nn
 
 
 def _of_user(args: argparse.Namespace, given: dict[str, Any], signature: Any) -> Callable[[], nn.Module]:
-    from memsweep.models.module.factory import ArgumentNames, resolve
+    from memsweep.config.core.build import config_from
+    from memsweep.models.module.config import ModuleConfig
+    from memsweep.models.module.factory import resolve
 
-    factory = resolve(args.module)
-    own = {name: given[key] for name in _NAMES if (key := f"{name}_argument") in given}
-    names = ArgumentNames(**{name: None if value in (None, "none") else str(value) for name, value in own.items()})
-    rest = {name: value for name, value in given.items() if name.removesuffix("_argument") not in own}
-    return lambda: factory.build(signature, args.width, rest, names, args.seed)
+    config = config_from(ModuleConfig, {"factory": args.module, **given}, SOURCE)
+    factory, arguments = resolve(args.module), config.arguments.plain()
+    return lambda: factory.build(signature, args.width, arguments, config.names, args.seed)
 
 
 def _registered(args: argparse.Namespace, given: dict[str, Any], signature: Any) -> Callable[[], nn.Module]:
@@ -126,13 +104,13 @@ def _registered(args: argparse.Namespace, given: dict[str, Any], signature: Any)
                 f"there is no model {args.module!r}.{did_you_mean(args.module, known)} Give a module of your own by "
                 f"its import path, such as my_nets:MinGRU, or a registered model: {one_of(known)}."
             ],
-            _SOURCE,
+            SOURCE,
         )
     if args.tokens:
-        raise ConfigError(["--tokens is for modules of your own: registered models read numbers [B, T, I]"], _SOURCE)
+        raise ConfigError(["--tokens is for modules of your own: registered models read numbers [B, T, I]"], SOURCE)
     model = registry.get(registry.MODEL, args.module)
     width = {} if args.width is None else {"width": args.width}
-    config = config_from(model.Config, {**width, **given}, _SOURCE)
+    config = config_from(model.Config, {**width, **given}, SOURCE)
     return lambda: model(config, signature, Stream(args.seed, "initial weights").generator())
 
 

@@ -1,21 +1,22 @@
-"""``memsweep describe my_nets:MinGRU``: a user's module, its parameters, their roles, and what running it shows."""
+"""A user's module on the command line: its fields as a study writes them, and ``memsweep describe my_nets:MinGRU``."""
 
 from __future__ import annotations
 
 import argparse
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+from memsweep.documents import Answer
+from memsweep.documents.keys import DescribedItem
+from memsweep.errors import ConfigError, did_you_mean, one_of
 
-from memsweep.errors import ConfigError
-
-_SOURCE = "the command line"
+SOURCE = "the command line"
 
 
-def describe_module(args: argparse.Namespace) -> str:
-    """The table of parameters and roles of ``args.name``, and the findings of the checks before a study.
+def describe_module(args: argparse.Namespace) -> Answer:
+    """The parameters and roles of ``args.name``, and the findings of the checks before a study.
 
     Raises:
         ConfigError: a word is no field of the model.
@@ -27,14 +28,32 @@ def describe_module(args: argparse.Namespace) -> str:
     from memsweep.models.module.config import ModuleConfig
     from memsweep.models.module.roles import table
 
-    fields = {"factory": args.name, "width": args.width, **_fields(args.overrides)}
-    config = config_from(ModuleConfig, fields, _SOURCE)
+    given = module_fields(args.overrides, args.workspace)
+    config = config_from(ModuleConfig, {"factory": args.name, "width": args.width, **given}, SOURCE)
     signature = Signature(args.inputs, args.outputs, args.horizon)
     about, found = anatomy(config, signature), findings(config, signature)
-    count = sum(math.prod(each.shape) for each in about.tensors)
-    guessed = sum(each.guessed for each in about.tensors)
+    item: DescribedItem = {
+        "kind": "module",
+        "meaning": "",
+        "file": None,
+        "fields": [],
+        "tensors": [
+            {
+                "name": each.name,
+                "shape": list(each.shape),
+                "role": str(each.role.part.value),
+                "reason": each.reason,
+                "guessed": each.guessed,
+            }
+            for each in about.tensors
+        ],
+        "refusals": list(found.refusals),
+        "notes": list(found.notes),
+    }
+    count = sum(math.prod(each["shape"]) for each in item["tensors"])
+    guessed = sum(each["guessed"] for each in item["tensors"])
     lines = [
-        f"{args.name}: {count:,} numbers in {len(about.tensors)} tensors (inputs {args.inputs}, outputs "
+        f"{args.name}: {count:,} numbers in {len(item['tensors'])} tensors (inputs {args.inputs}, outputs "
         f"{args.outputs}, horizon {args.horizon}, width {args.width})",
         "",
         *table(list(about.tensors)),
@@ -45,24 +64,49 @@ def describe_module(args: argparse.Namespace) -> str:
             f"{guessed} of the roles are guessed. The ball recurrent moves what is recurrent, the ball weights all but "
             'the biases. Correct a role in the study, model.roles.recurrent: ["PATTERN"].'
         )
-    lines += [f"{text}." for text in (*found.refusals, *found.notes)]
-    return "\n".join(lines).rstrip()
+    lines += [f"{text}." for text in (*item["refusals"], *item["notes"])]
+    return Answer({"name": args.name, "described": [item]}, text="\n".join(lines).rstrip())
 
 
-def _fields(words: Sequence[str]) -> dict[str, Any]:
-    """``arguments.layers=2`` words as nested fields of the model; values as YAML reads them."""
+def module_fields(words: Sequence[str], workspace: Path) -> dict[str, Any]:
+    """``model_fields`` of a module of one's own.
+
+    Raises:
+        ConfigError: as of ``model_fields``; or a word names no field.
+    """
+    from memsweep.config.core.reflect import keys
+    from memsweep.models.module.config import ModuleConfig
+
+    fields, known = model_fields(words, workspace), keys(ModuleConfig)
+    if wrong := [key for key in fields if key not in known]:
+        raise ConfigError(
+            [
+                f"{key}: a module of your own has no field {key!r}.{did_you_mean(key, known)} An argument of the "
+                f"callable is written arguments.{key}=...; fields: {one_of(known)}"
+                for key in wrong
+            ],
+            SOURCE,
+        )
+    return fields
+
+
+def model_fields(words: Sequence[str], workspace: Path) -> dict[str, Any]:
+    """``arguments.layers=2`` words as nested fields of the section model, as a study and its overrides write them.
+
+    Raises:
+        ConfigError: a word sets no single value.
+    """
     from memsweep.config.core.merge import put
+    from memsweep.config.load.overrides import parse
 
-    fields: dict[str, Any] = {}
-    for word in words:
-        path, equals, text = word.removeprefix("model.").partition("=")
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
-            equals = ""
-        if not equals or not path:
-            raise ConfigError(
-                [f"{word!r} is no field of the model: write FIELD=VALUE, such as arguments.layers=2"], _SOURCE
-            )
-        put(fields, path.split("."), value)
+    changes, fields = parse(words, workspace.resolve()), dict[str, Any]()
+    more = [path for path, _ in changes.axes] + changes.removed + changes.removed_axes + changes.groups
+    problems = changes.problems + [
+        f"{path}: one value is expected. Write FIELD=VALUE, such as arguments.layers=2"
+        for path in [*more, *(path for path, _ in changes.search)]
+    ]
+    if problems:
+        raise ConfigError(problems, SOURCE)
+    for path, value in changes.values:
+        put(fields, path.removeprefix("model.").split("."), value)
     return fields

@@ -1,4 +1,4 @@
-"""The text of ``memsweep describe`` and ``memsweep list``."""
+"""``memsweep describe`` and ``memsweep list``: what a study may name, as data and as text."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from memsweep.config.schema.study import ResourcesConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.domains import FORM
 from memsweep.config.search.sections import CONFIRM, SEARCH
+from memsweep.documents.keys import DescribedItem, FieldItem, ListItem
 from memsweep.errors import ConfigError, did_you_mean, one_of
 
-STUDY = "study"
+STUDY, SECTION = "study", "section"
 LISTED = {
     "tasks": registry.TASK,
     "models": registry.MODEL,
@@ -44,19 +45,24 @@ _INDENT = " " * 6
 _LIMITS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
 
 
-def listing(kind: str, workspace: Path) -> str:
-    """One line for each part or study of a kind: its name and what it is, in a sentence."""
+def listing(kind: str, workspace: Path) -> list[ListItem]:
+    """Each part or study of a kind: its name and what it is, in a sentence."""
     if kind == STUDY:
         files = {name: study_files.find(name, workspace) for name in study_files.names(workspace)}
         texts = {n: study_files.description(file.read_text("utf-8", errors="replace")) for n, file in files.items()}
     else:
-        texts = {name: _paragraph(registry.get(kind, name)) for name in registry.names(kind)}
-    width = max(map(len, texts), default=0)
-    return "\n".join(f"{name:<{width}}  {next(iter(text.splitlines()), '')}".rstrip() for name, text in texts.items())
+        texts = {name: inspect.cleandoc(registry.get(kind, name).__doc__ or "") for name in registry.names(kind)}
+    return [{"name": name, "description": next(iter(text.splitlines()), "")} for name, text in texts.items()]
 
 
-def describe(name: str, workspace: Path) -> str:
-    """The meaning of a name, and its fields with types, defaults and limits.
+def listing_text(items: Sequence[ListItem]) -> str:
+    """One line for each item."""
+    width = max((len(item["name"]) for item in items), default=0)
+    return "\n".join(f"{item['name']:<{width}}  {item['description']}".rstrip() for item in items)
+
+
+def describe(name: str, workspace: Path) -> list[DescribedItem]:
+    """The meanings of a name, each with its fields, their types, defaults and limits.
 
     Args:
         name: a task, model, parameterization, unit, rule, study, or section of a study file.
@@ -66,14 +72,19 @@ def describe(name: str, workspace: Path) -> str:
         ConfigError: nothing has this name; the message lists what can be described.
     """
     sections = _sections()
-    texts = [_describe_part(kind, known) for kind, known in parts() if known == name]
+    found = [
+        _described(kind, registry.get(kind, name).Config, _paragraph(registry.get(kind, name)))
+        for kind, known in parts()
+        if known == name
+    ]
     if name in sections:
-        note = textwrap.fill(_SEARCH_NOTE if name == SEARCH else "", _columns())
-        texts.append(_describe_config(f"section {name}", sections[name], note))
+        found.append(
+            _described(SECTION, sections[name], _SEARCH_NOTE if name == SEARCH else _paragraph(sections[name]))
+        )
     if name in study_files.names(workspace):
-        texts.append(_describe_study(name, workspace))
-    if texts:
-        return "\n\n".join(texts)
+        found.append(_described_study(name, workspace))
+    if found:
+        return found
     groups = {plural: registry.names(kind) for plural, kind in LISTED.items() if kind != STUDY}
     groups |= {"studies": study_files.names(workspace), "sections": list(sections)}
     everything = [known for names in groups.values() for known in names]
@@ -83,28 +94,43 @@ def describe(name: str, workspace: Path) -> str:
     )
 
 
+def description_text(name: str, described: Sequence[DescribedItem]) -> str:
+    """What ``describe`` found, for a terminal."""
+    return "\n\n".join(_text(name, item) for item in described)
+
+
 def _sections() -> dict[str, type]:
     of_trial = {key: nested_config(hints(TrialConfig)[field.name]) for key, field in keys(TrialConfig).items()}
     of_study = {"resources": ResourcesConfig, SEARCH: SearchConfig, CONFIRM: ConfirmConfig}
     return {key: config for key, config in of_trial.items() if config is not None} | of_study
 
 
-def _describe_part(kind: str, name: str) -> str:
-    part = registry.get(kind, name)
-    return _describe_config(f"{kind} {name}", part.Config, _paragraph(part))
+def _described(kind: str, config: type | None, meaning: str, file: Path | None = None) -> DescribedItem:
+    return {
+        "kind": kind,
+        "meaning": meaning,
+        "file": None if file is None else str(file),
+        "fields": [] if config is None else list(_fields(config, "")),
+        "tensors": [],
+        "refusals": [],
+        "notes": [],
+    }
 
 
-def _describe_config(title: str, config: type, meaning: str = "", notes: Sequence[str] = ()) -> str:
-    lines = [title, meaning or _paragraph(config), *notes, ""]
-    rows = list(_fields(config, ""))
+def _text(name: str, item: DescribedItem) -> str:
+    lines = [f"{item['kind']} {name}", *(_wrapped(text) for text in item["meaning"].splitlines())]
+    if item["kind"] == STUDY:
+        return "\n".join([*lines, f"{item['file']}", f"Its trials: memsweep plan {name}"])
+    rows = [(field["path"], field["type"], _default_text(field), _meaning_text(field)) for field in item["fields"]]
     if not rows:
-        return "\n".join([*lines, "It has no fields."])
+        return "\n".join([*lines, *([] if item["kind"] == SECTION else ["", "It has no fields."])])
+    lines.append("")
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for *cells, text in rows:
         head = "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
         lines += [
             f"  {head}".rstrip(),
-            *textwrap.wrap(text, _columns(), initial_indent=_INDENT, subsequent_indent=_INDENT),
+            textwrap.fill(text, _columns(), initial_indent=_INDENT, subsequent_indent=_INDENT),
         ]
     return "\n".join(lines)
 
@@ -113,15 +139,28 @@ def _columns() -> int:
     return min(max(shutil.get_terminal_size().columns, 60), 110)
 
 
-def _fields(config: type, prefix: str) -> Iterator[tuple[str, str, str, str]]:
-    """(path, type, default, meaning with limits) of each field, those of nested dataclasses after their parent."""
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, _columns())
+
+
+def _fields(config: type, prefix: str) -> Iterator[FieldItem]:
+    """The fields of a config, those of nested dataclasses after their parent."""
     for field in dataclasses.fields(config):
-        path, hint = prefix + key_of(field), hints(config)[field.name]
-        below = nested_config(hint)
+        path, hint, value = prefix + key_of(field), hints(config)[field.name], default(field)
+        below, metadata = nested_config(hint), field.metadata
         kind = registered_kind(field)
-        allowed = _limits_text(field, kind or field.metadata.get("named"))
-        meaning = field.metadata.get("doc") or ""
-        yield path, kind or _type(hint), _default(field, below), f"{meaning} [{allowed}]" if allowed else meaning
+        names = kind or metadata.get("named")
+        choices = registry.names(names) if names else metadata.get("choices")
+        yield {
+            "path": path,
+            "type": kind or _type(hint),
+            "required": value is dataclasses.MISSING,
+            "default": None if value is dataclasses.MISSING else _plain_default(value, kind, below),
+            "depends_on": metadata.get("depends_on") if value is None else None,
+            "choices": None if choices is None else list(choices),
+            "limits": {name: metadata[name] for name in _LIMITS if metadata.get(name) is not None},
+            "meaning": metadata.get("doc") or "",
+        }
         if below is not None:
             yield from _fields(below, f"{path}.")
 
@@ -139,34 +178,38 @@ def _type(hint: Any) -> str:
     return "fields"
 
 
-def _default(field: dataclasses.Field[Any], below: type | None) -> str:
-    value = default(field)
-    if value is dataclasses.MISSING:
-        return "required"
-    if below is not None and value is not None:
-        return ""
-    if registered_kind(field) is not None:
-        return f"= {value.name}"
-    if value is None and field.metadata.get("depends_on"):
-        return f"= as {field.metadata['depends_on']} says"
-    return f"= {value if isinstance(value, str) else show(dict(value) if isinstance(value, Arguments) else value)}"
-
-
-def _limits_text(field: dataclasses.Field[Any], kind: str | None) -> str:
+def _plain_default(value: Any, kind: str | None, below: type | None) -> Any:
+    """A default as a study would write it; those of nested fields stand with these fields."""
     if kind is not None:
-        return one_of(registry.names(kind))
-    choices = field.metadata.get("choices")
-    limits = [
-        f"{sign} {field.metadata[name]}" for name, sign in _LIMITS.items() if field.metadata.get(name) is not None
-    ]
-    return ", ".join(choices) if choices is not None else ", ".join(limits)
+        return value.name
+    if below is not None:
+        return None
+    return dict(value) if isinstance(value, Arguments) else value
 
 
-def _describe_study(name: str, workspace: Path) -> str:
+def _default_text(field: FieldItem) -> str:
+    value = field["default"]
+    if field["required"]:
+        return "required"
+    if field["depends_on"]:
+        return f"= as {field['depends_on']} says"
+    if value is None and "fields" in field["type"]:
+        return "= null" if "null" in field["type"] else ""
+    return f"= {value if isinstance(value, str) else show(value)}"
+
+
+def _meaning_text(field: FieldItem) -> str:
+    limits = [f"{_LIMITS[name]} {limit}" for name, limit in field["limits"].items()]
+    choices = field["choices"]
+    allowed = ", ".join(limits) if choices is None else ", ".join(choices)
+    return f"{field['meaning']} [{allowed}]" if allowed else field["meaning"]
+
+
+def _described_study(name: str, workspace: Path) -> DescribedItem:
     path = study_files.find(name, workspace)
-    text = study_files.description(path.read_text("utf-8", errors="replace"))
-    return "\n".join(filter(None, [f"{STUDY} {name}", text, f"{path}", f"Its trials: memsweep plan {name}"]))
+    return _described(STUDY, None, study_files.description(path.read_text("utf-8", errors="replace")), path)
 
 
 def _paragraph(documented: type) -> str:
-    return inspect.cleandoc(documented.__doc__ or "").partition("\n\n")[0]
+    """The first paragraph of what a class says of itself, on one line."""
+    return " ".join(inspect.cleandoc(documented.__doc__ or "").partition("\n\n")[0].split())

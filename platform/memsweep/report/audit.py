@@ -19,6 +19,8 @@ from rich.text import Text
 from memsweep import __version__
 from memsweep.audit.finding import Curve, Finding, Status
 from memsweep.audit.run import Audit
+from memsweep.documents import plain
+from memsweep.documents.keys import AuditDocument
 from memsweep.report.figures.panels import Gallery, Panel, embedded
 from memsweep.report.naming.numbers import clean
 from memsweep.report.page import templates
@@ -27,8 +29,6 @@ from memsweep.report.style import LineStyle, category_styles, log_axis
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FORMAT = 1
-"""Of the JSON text: grows when a key changes its name or its meaning, not when one is added."""
 _WIDEST = 120
 _PLAIN = 80
 _STYLES = {Status.FAULT: "bold red", Status.NOTE: "bold yellow", Status.PASS: "bold green", Status.SKIP: "dim"}
@@ -111,34 +111,27 @@ def audit_text(audit: Audit, about: About, *, width: int | None = None, colour: 
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
 
 
-def audit_json(audit: Audit, about: About) -> str:
-    """The audit for programs; the keys are in docs/audit.md."""
-    findings = [
-        {
-            "check": finding.check,
-            "status": str(finding.status),
-            "sentence": finding.sentence,
-            "seconds": round(audit.seconds[finding.check], 3),
-            "numbers": plain(finding.numbers),
-            "curves": [
-                {"panel": curve.panel, "name": curve.name, "x": plain(curve.x), "y": plain(curve.y)}
-                for curve in finding.curves
-            ],
-        }
-        for finding in audit.findings
-    ]
-    return json.dumps(
-        {
-            "format": FORMAT,
-            "memsweep": __version__,
-            "module": about.name,
-            "settings": plain(about.settings),
-            "status": str(audit.status),
-            "findings": findings,
-        },
-        indent=1,
-        allow_nan=False,
-    )
+def audit_document(audit: Audit, about: About) -> AuditDocument:
+    """The audit for programs; docs/audit.md says what the numbers of each check are."""
+    return {
+        "module": about.name,
+        "settings": dict(about.settings),
+        "status": audit.status.value,
+        "findings": [
+            {
+                "check": finding.check,
+                "status": finding.status.value,
+                "sentence": finding.sentence,
+                "seconds": audit.seconds[finding.check],
+                "numbers": dict(finding.numbers),
+                "curves": [
+                    {"panel": curve.panel, "name": curve.name, "x": list(curve.x), "y": list(curve.y)}
+                    for curve in finding.curves
+                ],
+            }
+            for finding in audit.findings
+        ],
+    }
 
 
 def answer(audit: Audit) -> str:
@@ -153,17 +146,6 @@ def answer(audit: Audit) -> str:
     ]
     checked = len(by_status[Status.PASS])
     return f"{'; '.join(parts) or 'No fault'}; {checked} of {len(audit.findings)} checks passed."
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON can hold it: nan becomes null, infinities the texts ``inf`` and ``-inf``."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple | set):
-        return [plain(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def _draw(curves: Sequence[Curve], ax: Axes) -> None:
@@ -190,4 +172,4 @@ def _draw(curves: Sequence[Curve], ax: Axes) -> None:
         ax.legend(loc="best")
 
 
-__all__ = ["About", "Finding", "answer", "audit_json", "audit_page", "audit_text"]
+__all__ = ["About", "Finding", "answer", "audit_document", "audit_page", "audit_text"]

@@ -225,8 +225,9 @@ def test_a_plan_holds_the_search(tmp_path: Path, whole: SweepConfig) -> None:
 
 def test_describe_says_what_can_be_set() -> None:
     registry.discover(ROOT)
-    assert "{log_uniform: [low, high]}" in describe("search", ROOT).replace("\n", " ")
-    assert "fresh seeds of each winner" in describe("confirm", ROOT)
+    (search,), (confirm,) = describe("search", ROOT), describe("confirm", ROOT)
+    assert "{log_uniform: [low, high]}" in search["meaning"]
+    assert "fresh seeds of each winner" in [field["meaning"] for field in confirm["fields"]]
 
 
 DOMAINS: dict[str, list[dict[str, Any]]] = {
