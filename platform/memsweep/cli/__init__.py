@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = parse(
             argv,
-            {"list": _list, "describe": _describe, "schema": _schema, "audit": _command}
+            {"list": _list, "describe": _describe, "schema": _schema, "init": _init, "audit": _command}
             | dict.fromkeys(STUDY_VERBS, _command),
         )
     except WrongCommandLine as error:
@@ -106,6 +106,12 @@ def _schema(args: argparse.Namespace) -> Answer:
     from memsweep.documents.schema import document_schema
 
     return Answer({}, text=json.dumps(document_schema(args.what), indent=1))
+
+
+def _init(args: argparse.Namespace) -> int:
+    from memsweep.project.init import init
+
+    return init(args)
 
 
 def _discover(args: argparse.Namespace) -> None:

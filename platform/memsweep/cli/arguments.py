@@ -272,6 +272,7 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
         ("--seed", {"metavar": "N", "type": int, "help": "which model of the trial (needed where it has several)"}),
     ),
     "submit": _SUBMIT,
+    "init": (("folder", {"metavar": "FOLDER", "help": "where the project goes: a new folder, or an empty one"}),),
     "list": (("what", {"metavar": "|".join(LISTS), "choices": LISTS, "help": "what to list"}), _WORKSPACE),
     "audit": (
         ("module", {"metavar": "MODULE", "help": "file_or_package:callable, or the name of a registered model"}),

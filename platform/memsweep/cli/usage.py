@@ -13,6 +13,7 @@ or inconclusive, with the figures behind the answer."""
 
 EXAMPLES = """\
 examples:
+  memsweep init my_project                      a folder to start from: a task, a module, a study
   memsweep list studies
   memsweep plan quickstart                      what would run, and how long; writes nothing
   memsweep sweep quickstart                     run it and print the verdicts
@@ -230,6 +231,16 @@ examples:
         """\
 examples:
   memsweep schema describe""",
+    ),
+    "init": Text(
+        "make a project: a folder with a task, a torch module, a study and a test of them",
+        "Make a folder in which every command of memsweep works at once: a task in tasks/, a plain torch module, a\n"
+        "study in search_spaces/ that ends in a verdict after about a minute, a test that runs the conformance "
+        "suites,\na pyproject.toml that makes the task available in other folders, and a README.md that says what to "
+        "run.\nA folder that is not empty is refused.",
+        """\
+examples:
+  memsweep init my_project""",
     ),
     "list": Text(
         "list tasks, models, parameterizations, units, rules or studies",
