@@ -12,7 +12,19 @@ from pathlib import Path
 
 from benchmarks import harness
 
-NAMES = ("peak", "step", "matrix_step", "rules", "perturbation", "budget", "horizon", "study", "durability", "sizes")
+NAMES = (
+    "peak",
+    "step",
+    "matrix_step",
+    "rules",
+    "perturbation",
+    "budget",
+    "horizon",
+    "study",
+    "durability",
+    "sizes",
+    "plain_module",
+)
 LONG = ("scale", "search")
 """Those that take long, or need servers: run when they are named."""
 

@@ -21,7 +21,7 @@ from memsweep.errors import ConfigError
 STUDY_VERBS = ("plan", "sweep", "resume", "extend", "retry", "status", "report", "sync", "submit", "weights", "measure")
 DISCOVERING = ("plan", "sweep", "resume", "extend", "retry", "submit", "measure")
 """Commands that need tasks and models: a file that cannot be imported gets a warning."""
-JOBS = ("sweep", "resume", "extend", "retry", "sync", "report")
+JOBS = ("sweep", "resume", "extend", "retry", "sync", "report", "measure")
 """Commands that a job may run."""
 _LONGEST = 100  # characters of a path in a message
 LISTS = ("tasks", "models", "parameterizations", "units", "rules", "studies")

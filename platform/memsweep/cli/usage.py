@@ -200,6 +200,7 @@ examples:
   memsweep submit quickstart training.seeds=10 --results s3://bucket/results
   memsweep submit quickstart --address http://127.0.0.1:8265 --detach
   memsweep submit quickstart --do resume
+  memsweep submit quickstart --do measure perturbation.norm=entrywise
   memsweep submit quickstart --runtime-env deploy/runtime_env.yaml
 
 {OVERRIDES}""",

@@ -91,10 +91,7 @@ def _measure_study(args: argparse.Namespace, study: str, words: Sequence[str]) -
     registry.discover(Path(args.workspace))
     store = find_study(study, Location.at(args.results))
     plan, results = stored_plan(store), store.location.parent
-    changes = parse(words, Path(args.workspace).resolve())
-    problems = changes.problems + list(_refused(changes))
-    if problems:
-        raise ConfigError(problems, "the command line")
+    changes = settings(words, Path(args.workspace))
     values = dict(changes.values)
     name = str(values.pop(_NAME, " ".join([plan.study, *(words or ["measured again"])])))
     sweep = SweepConfig(
@@ -121,6 +118,18 @@ def _measure_study(args: argparse.Namespace, study: str, words: Sequence[str]) -
         print(f"{left_out} of {len(trials)} trials have no stored weights that fit: left out.", file=sys.stderr)
     sweep = dataclasses.replace(sweep, rows=tuple(trial.config for trial in ready))
     return run(Request(sweep, tuple(ready), measures=True), args, results)
+
+
+def settings(words: Sequence[str], workspace: Path) -> Overrides:
+    """The settings with which the stored weights of a study are measured again.
+
+    Raises:
+        ConfigError: a word is no setting of a measurement.
+    """
+    changes = parse(words, workspace.resolve())
+    if problems := changes.problems + list(_refused(changes)):
+        raise ConfigError(problems, "the command line")
+    return changes
 
 
 def _refused(changes: Overrides) -> Iterator[str]:

@@ -8,7 +8,7 @@ import shlex
 import sys
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,8 +66,12 @@ def checked_job(args: argparse.Namespace) -> Job:
         metadata |= {"study": loaded.name, "trials": str(len(loaded.rows))}
         file = study_files.find(study, workspace).resolve()
         _check_uploaded(file, workspace, "search_spaces/ there")
-        _check_modules(loaded.rows, workspace)
+        _check_files(loaded.rows, workspace)
         study = file.relative_to(workspace).as_posix() if study.endswith((".yaml", ".yml")) else study
+    elif args.do == "measure":
+        from memsweep.commands.measure import settings
+
+        settings(args.overrides, workspace)
     plain = re.sub(r"[^A-Za-z0-9]+", "-", metadata["study"]).strip("-")[:40] or "study"  # for a URL and a shell
     name = f"memsweep-{plain}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
     return Job(name, shlex.join(["python", "-m", "memsweep", args.do, study, *words]), env, metadata)
@@ -81,8 +85,8 @@ def _check_uploaded(file: Path, workspace: Path, place: str) -> None:
         )
 
 
-def _check_modules(trials: Iterable[TrialConfig], workspace: Path) -> None:
-    """The users' files that make the modules of these trials must be found in the uploaded folder."""
+def _check_files(trials: Sequence[TrialConfig], workspace: Path) -> None:
+    """The users' files that these trials read, modules and weights, must be found in the uploaded folder."""
     from memsweep.models.module.config import ModuleConfig
     from memsweep.models.module.factory import resolve
 
@@ -91,10 +95,21 @@ def _check_modules(trials: Iterable[TrialConfig], workspace: Path) -> None:
         if factory.own and factory.file is not None:
             _check_uploaded(factory.file, workspace, "that folder")
         if Path(target.partition(":")[0]).is_absolute():
-            raise SubmissionError(
-                f"model.factory is {target!r}: the cluster has the workspace under another path. Write the file's path "
-                "relative to the workspace."
-            )
+            raise _elsewhere("model.factory", target)
+    for training in dict.fromkeys(trial.training for trial in trials):
+        if (file := training.weights_file) is None:
+            continue
+        if not Path(training.weights).is_absolute():  # an absolute path may lie where all nodes see it
+            _check_uploaded(file.resolve(), workspace, "that folder")
+        elif file.resolve().is_relative_to(workspace):
+            raise _elsewhere("training.weights", training.weights)
+
+
+def _elsewhere(field: str, path: str) -> SubmissionError:
+    return SubmissionError(
+        f"{field} is {path!r}: the cluster has the workspace under another path. Write the file's path relative to the "
+        "workspace."
+    )
 
 
 def _read_runtime_env(file: str) -> dict[str, Any]:

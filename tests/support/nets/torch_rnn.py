@@ -15,6 +15,10 @@ class Recurrent(nn.Module):
         return self.head(self.rnn(x)[0])
 
 
+def rnn(inputs, outputs, width, **options):
+    return Recurrent(inputs, outputs, width, nn.RNN, **options)
+
+
 def gru(inputs, outputs, width, **options):
     return Recurrent(inputs, outputs, width, nn.GRU, **options)
 

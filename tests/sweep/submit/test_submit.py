@@ -22,6 +22,7 @@ import yaml
 from memsweep.cli import main
 from memsweep.cli.arguments import _OPTIONS, parse
 from memsweep.commands.submit import checked_job, report_end
+from memsweep.errors import ConfigError
 from memsweep.redaction import is_secret_name
 from memsweep.sweep.submit.client import DEFAULT_ADDRESS, JobServer, server_address
 from memsweep.sweep.submit.job import ENGINE, EXCLUDES, Job, SubmissionError, runtime_env
@@ -162,9 +163,9 @@ def test_a_checkout_takes_along_what_a_job_needs_and_no_more(tmp_path: Path) -> 
     assert {"trial.py", "cli/__init__.py", "recurrence/compiled/cpp/kernels.cpp"} <= packed(ENGINE)
     private = tmp_path / "private"
     (private / "results").mkdir(parents=True)
-    for name in (".env", ".env.local", "key.pem", "results/big", "study.yaml", "my_nets.py"):
+    for name in (".env", ".env.local", "key.pem", "results/big", "study.yaml", "my_nets.py", "ckpt.pt"):
         (private / name).write_text(SECRET)
-    assert packed(private) == {"study.yaml", "my_nets.py"}
+    assert packed(private) == {"study.yaml", "my_nets.py", "ckpt.pt"}
 
 
 def test_a_study_outside_of_the_workspace_is_refused(
@@ -192,6 +193,23 @@ def test_a_module_outside_of_the_workspace_is_refused(workspace: Path, tmp_path:
         )
         with pytest.raises(SubmissionError, match=said) if said else contextlib.nullcontext():
             assert checked_job(args).runtime_env["working_dir"] == str(workspace)
+
+
+def test_weights_outside_of_the_workspace_are_refused(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path that all nodes see is taken as it is; one of this folder must be relative, and then it is uploaded."""
+    monkeypatch.chdir(tmp_path)
+    for folder in (tmp_path, workspace):
+        (folder / f"{folder.name}.pt").write_bytes(b"weights")
+    for path, said in (
+        (f"{tmp_path.name}.pt", "lies outside of the workspace.*Copy it into that folder"),
+        (str(workspace / "workspace.pt"), "the cluster has the workspace under another path"),
+        (str(tmp_path / f"{tmp_path.name}.pt"), None),
+        ("workspace.pt", None),
+    ):
+        with pytest.raises(SubmissionError, match=said) if said else contextlib.nullcontext():
+            job_of("small", f"training.weights={path}", "--workspace", str(workspace))
 
 
 @pytest.mark.parametrize(
@@ -283,6 +301,10 @@ def test_the_job_is_the_command_that_was_given(workspace: Path) -> None:
     ending = "sweep small training.steps=5 --no-reuse --max-hours 2.0 --max-trials 1000000"
     assert job.command == f"python -m memsweep {ending}"
     assert job.metadata.items() >= {"study": "small", "verb": "sweep", "trials": "2"}.items()
+    again = job_of("small", "perturbation.norm=entrywise", "--do", "measure", *place)
+    assert again.command == "python -m memsweep measure small perturbation.norm=entrywise"
+    with pytest.raises(ConfigError, match=r"training.steps: is no setting of a measurement"):
+        job_of("small", "training.steps=5", "--do", "measure", *place)
     jobs = [job_of("ten seeds; rm -rf / 'ü'", "--do", "resume", *place) for _ in range(20)]
     assert jobs[0].command == """python -m memsweep resume 'ten seeds; rm -rf / '"'"'ü'"'"''"""
     assert len({job.name for job in jobs}) == 20

@@ -125,12 +125,11 @@ class Module(Model):
                 ("together, by vmap", "") if refusal is None else (how, f"because torch's vmap cannot: {refusal}")
             )
         guessed = sum(each.guessed for each in anatomy(config, signature).tensors)
-        size = f" --width {config.width}" if config.width_argument is not None else ""
         yield f"{config.factory}: seeds are computed {how}{f' ({why})' if why else ''}"
         if guessed:
             yield (
                 f"{config.factory}: the roles of {guessed} parameters are guessed; see them with memsweep describe "
-                f"{config.factory}{size}"
+                f"{config.factory}"
             )
         yield from findings(config, signature).notes
 
