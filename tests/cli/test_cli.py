@@ -19,6 +19,7 @@ from memsweep import commands
 from memsweep.cli import main
 from memsweep.cli.arguments import STUDY_VERBS
 from memsweep.cli.usage import COMMANDS
+from memsweep.documents import Answer
 from memsweep.errors import StoreError
 from paths import ROOT
 
@@ -54,9 +55,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[argparse.Namespace]:
     """What reaches the commands that run studies, which are not run here."""
     arrived: list[argparse.Namespace] = []
 
-    def take(args: argparse.Namespace) -> int:
+    def take(args: argparse.Namespace) -> Answer:
         arrived.append(args)
-        return 0
+        return Answer({})
 
     for name in (*STUDY_VERBS, "audit"):
         monkeypatch.setattr(commands, name, take)
@@ -64,14 +65,17 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[argparse.Namespace]:
 
 
 @pytest.mark.parametrize("words", [(), *[(name,) for name in COMMANDS]])
-def test_help_teaches_with_examples(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_teaches_with_examples_in_80_columns(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as ended:
         main([*words, "--help"])
     assert ended.value.code == 0
     text = capsys.readouterr().out
     assert "examples:" in text
     assert f"memsweep {words[0] if words else 'sweep'} " in text.partition("examples:")[2]
-    assert all(len(line) <= 120 for line in text.splitlines())
+    assert all(len(line) <= 80 for line in text.splitlines())
 
 
 def test_the_examples_of_help_can_be_typed(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memsweep.cli import main
-from memsweep.commands.console import print_status
+from memsweep.commands.answers.status import print_status, status_document
 from memsweep.errors import StoreError
 from memsweep.sweep.planning.plan_file import StoredPlan
 from memsweep.sweep.store.lease import Holder
@@ -19,7 +19,7 @@ def test_status_shows_foreign_text_without_its_control_characters(capsys: pytest
     plan = StoredPlan(f"s{HOSTILE}", "", {"a": {}, "b": {}}, "", None, {}, {}, {}, {}, 0)
     who = Holder(f"host{HOSTILE}", 1, "", "", HOSTILE, f"memsweep {HOSTILE}")
     failures = {"a": {"outcome": f"failed{HOSTILE}", "error": f"ValueError: {HOSTILE}"}}
-    print_status(plan, {}, who, failures, {"b": StoreError(f"{HOSTILE} is damaged")})
+    print_status(status_document(plan, {}, who, failures, {"b": StoreError(f"{HOSTILE} is damaged")}))
     shown = capsys.readouterr().out
     assert shown.count(r"\x1b[2J") == 7
     assert all(sign.isprintable() for sign in shown.replace("\n", ""))

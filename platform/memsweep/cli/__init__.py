@@ -56,8 +56,8 @@ def _answer(args: argparse.Namespace, json: bool) -> Answer:
     """Run a command; an error that is meant for the person becomes its answer."""
     try:
         with contextlib.redirect_stdout(sys.stderr) if json else contextlib.nullcontext():
-            answer: Answer | int = args.run(args)
-            return answer if isinstance(answer, Answer) else Answer({}, answer)
+            answer: Answer = args.run(args)
+            return answer
     except MemsweepError as error:
         told = traceback.format_exc().rstrip("\n") if args.verbose else str(error)
         sys.stderr.write(f"{printable(told)}\n")
@@ -71,12 +71,12 @@ def _print_document(verb: str, code: int, document: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def _command(args: argparse.Namespace) -> Answer | int:
+def _command(args: argparse.Namespace) -> Answer:
     from memsweep import commands
 
     if args.command in DISCOVERING:
         _discover(args)
-    command: Callable[[argparse.Namespace], Answer | int] = getattr(commands, args.command)
+    command: Callable[[argparse.Namespace], Answer] = getattr(commands, args.command)
     return command(args)
 
 

@@ -5,29 +5,22 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from memsweep.errors import printable
-from memsweep.studies.wording import counted, failures, first_line, stopped, word
+from memsweep.studies.wording import counted, failures, stopped
 
 if TYPE_CHECKING:
-    from memsweep.errors import StoreError
     from memsweep.report import ReportPaths
-    from memsweep.search.history import SearchHistory
     from memsweep.studies.ending import Ending
     from memsweep.studies.preview import Preview
     from memsweep.sweep.estimate.estimate import Estimate
-    from memsweep.sweep.planning.plan_file import StoredPlan
     from memsweep.sweep.store.filesystem import Location
-    from memsweep.sweep.store.journal import TrialStatus
-    from memsweep.sweep.store.lease import Holder
     from memsweep.sweep.worker.timing import Profile
 
 
-def _print(text: str, file: TextIO | None = None) -> None:
+def say(text: str, file: TextIO | None = None) -> None:
     """Prints a text that may hold names, paths and errors of others, without their control characters."""
     print(printable(text), file=file)
 
@@ -39,7 +32,7 @@ def print_plan(preview: Preview, *, verbose: bool = False) -> None:
     if (table := preview.table()) is not None:
         Console(markup=False, width=None if sys.stdout.isatty() else 160).print(table)
     for line in preview.lines(verbose=verbose):
-        _print(line)
+        say(line)
 
 
 def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool) -> None:
@@ -55,83 +48,39 @@ def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool)
     gib, mib, kib = 2**30, 2**20, 2**10
     alone = f"{duration(made.work)} of one pack after the other"
     if made.seconds is None:
-        _print(f"expected: {alone}; this machine cannot hold a pack, so its hours follow from the cluster's")
+        say(f"expected: {alone}; this machine cannot hold a pack, so its hours follow from the cluster's")
     else:
         at_once = f"{counted(made.slots, 'pack')} at once"
-        _print(f"expected on this machine, {at_once}: {duration(made.seconds)} ({alone})")
-        _print(f"  and some {10 + made.starting:.0f} s for Ray and its workers to start")
+        say(f"expected on this machine, {at_once}: {duration(made.seconds)} ({alone})")
+        say(f"  and some {10 + made.starting:.0f} s for Ray and its workers to start")
     kinds, measured = made.kinds
     if measured:
         others = "" if measured == kinds else f", {made.measured:.0%} of the work; the others by the cost model"
-        _print(f"  measured on {measured} of {counted(kinds, 'kind')} of programs{others}")
-        _print(f"  right within a factor of {made.factor:g}, where nothing else runs and no training ends early")
+        say(f"  measured on {measured} of {counted(kinds, 'kind')} of programs{others}")
+        say(f"  right within a factor of {made.factor:g}, where nothing else runs and no training ends early")
     else:
         why = "nothing was measured" if probed else "nothing was measured (--no-probe)"
         near = (
             f"within a factor of {made.factor:g} for models of one recurrent layer and residual_stack, ten times too "
             "short for other deep ones"
         )
-        _print(f"  by the cost model alone, which is right {near}: {why}")
+        say(f"  by the cost model alone, which is right {near}: {why}")
     for sentence in made.why_not:
-        _print(f"  {sentence}")
+        say(f"  {sentence}")
     if made.memory:
         together = f", {made.slots} at once {made.slots * made.memory / gib:.2f} GiB" if made.slots > 1 else ""
-        _print(f"memory: {made.memory / mib:.0f} MiB for the largest pack beyond its bare process{together} (measured)")
+        say(f"memory: {made.memory / mib:.0f} MiB for the largest pack beyond its bare process{together} (measured)")
     else:
-        _print("memory: not measured")
+        say("memory: not measured")
     disk, weights = stored if stored[0] else (made.disk, made.weights)
     how = "as its stored trials" if stored[0] else "measured on trials of full size"
     if disk:
         total = disk * made.rows
         size = f"{total / gib:.2f} GiB" if total >= gib else f"{total / mib:.1f} MiB"
         each = f"{disk / kib:.0f} KiB a trial, {weights / kib:.1f} KiB of them weights"
-        _print(f"disk: {size}, {each} ({how}); MLflow's copy and the report not counted")
+        say(f"disk: {size}, {each} ({how}); MLflow's copy and the report not counted")
     else:
-        _print("disk: not measured")
-
-
-def print_status(
-    plan: StoredPlan,
-    statuses: Mapping[str, TrialStatus],
-    who: Holder | None,
-    failures: Mapping[str, Any],
-    damaged: Mapping[str, StoreError],
-    search: SearchHistory | None = None,
-) -> None:
-    """Prints the trials in each state, the progress of a search, failed and damaged trials, and the running process."""
-    from memsweep.sweep.store.journal import State, TrialStatus
-
-    of_plan = {name: statuses.get(name, TrialStatus()) for name in plan.rows}
-    counts = Counter(status.state for status in of_plan.values())
-    cancelled = sum(status.state is State.CANCELLED for name, status in statuses.items() if name not in of_plan)
-    done = sum(status.state.has_result for status in of_plan.values())
-    _print(f"{plan.study}: {done} of {counted(len(of_plan), 'trial')} have a result")
-    for state in State:
-        if count := counts[state] + (cancelled if state is State.CANCELLED else 0):
-            _print(f"  {count:>6} {state.value.replace('_', ' '):<14} {state.explanation}")
-    if search is not None:
-        _print_search(search)
-    for name, failure in failures.items():
-        if name in of_plan:
-            times = f" ({of_plan[name].failures} times in the same way)" if of_plan[name].failures > 1 else ""
-            _print(f"  {name}: {failure['outcome']}{times}: {first_line(str(failure.get('error', '')))}")
-    for name, fault in damaged.items():
-        _print(f"  {name}: {first_line(str(fault))}")
-    if who is not None:
-        _print(f"running: {who}")
-        return
-    left = done < len(of_plan) or (search is not None and not search.ended)
-    _print("not running" + (f"; to finish it: memsweep resume {word(plan.study)}" if left else ""))
-
-
-def _print_search(search: SearchHistory) -> None:
-    from memsweep.search.suggestions import SuggestionState
-
-    states = Counter(one.state for one in search.suggestions)
-    ended = len(search.suggestions) - states[SuggestionState.RUNNING]
-    parts = [f"{states[state]} {state}" for state in SuggestionState if states[state]]
-    rest = "the winners are known" if search.ended else "more rounds follow"
-    _print(f"search: {ended} of {counted(len(search.suggestions), 'suggestion')} ended ({', '.join(parts)}); {rest}")
+        say("disk: not measured")
 
 
 def print_ending(ending: Ending, results: Location) -> None:
@@ -146,7 +95,7 @@ def print_ending(ending: Ending, results: Location) -> None:
     if ending.tracking is not None:
         _print_tracking(*ending.tracking, results)
     if (why := stopped(ending)) != "":
-        _print(why, file=sys.stderr if ending.summary.outage or ending.summary.lost else None)
+        say(why, file=sys.stderr if ending.summary.outage or ending.summary.lost else None)
     if ending.complaint:
         print(ending.complaint, file=sys.stderr)
 
@@ -159,18 +108,18 @@ def _print_results(ending: Ending, paths: ReportPaths) -> None:
     print()
     print(table_text(paths))
     of_them = f", {ending.reused} of them reused" if ending.reused else ""
-    _print(f"{ending.reused + len(summary.finished)}/{ending.trials} done{of_them}; {duration(ending.seconds)}")
+    say(f"{ending.reused + len(summary.finished)}/{ending.trials} done{of_them}; {duration(ending.seconds)}")
     if summary.finished:
-        _print(profile_text(summary.profile))
+        say(profile_text(summary.profile))
     if summary.diverged:
-        _print(f"{summary.diverged} diverged: their errors are inf in the report")
+        say(f"{summary.diverged} diverged: their errors are inf in the report")
     for line, failure in zip(failures(ending), summary.failed.values(), strict=False):
-        _print(line, file=sys.stderr)
-        _print(failure["traceback"], file=sys.stderr)
+        say(line, file=sys.stderr)
+        say(failure["traceback"], file=sys.stderr)
     if len(summary.failed) > 5:
-        _print(f"{len(summary.failed) - 5} more failed: the report has every traceback", file=sys.stderr)
-    _print(f"report:    {shown(paths.page)}{_also(paths)}")
-    _print(f"verdicts:  {shown(paths.folder / 'verdicts.csv')}")
+        say(f"{len(summary.failed) - 5} more failed: the report has every traceback", file=sys.stderr)
+    say(f"report:    {shown(paths.page)}{_also(paths)}")
+    say(f"verdicts:  {shown(paths.folder / 'verdicts.csv')}")
 
 
 def _also(paths: ReportPaths) -> str:
@@ -193,12 +142,12 @@ def _print_tracking(uri: str, experiment: str | None, results: Location) -> None
     """Prints how to open the runs in MLflow."""
     page = f"/#/experiments/{experiment}/runs" if experiment else ""
     if not uri.startswith("sqlite"):
-        _print(f"MLflow:    {uri.rstrip('/') + page if uri.startswith('http') else uri}")
+        say(f"MLflow:    {uri.rstrip('/') + page if uri.startswith('http') else uri}")
         return
     here = results.local or Path("results").absolute()
     folder = "" if here == Path("results").absolute() else f" RESULTS={shlex.quote(shown(here))}"
-    _print(f"MLflow UI: make ui{folder}, then http://127.0.0.1:5000{page}")
-    _print(f"           (or: mlflow ui --host 127.0.0.1 --workers 1 --backend-store-uri {uri})")
+    say(f"MLflow UI: make ui{folder}, then http://127.0.0.1:5000{page}")
+    say(f"           (or: mlflow ui --host 127.0.0.1 --workers 1 --backend-store-uri {uri})")
 
 
 def shown(path: Path) -> str:

@@ -9,37 +9,37 @@ from typing import TYPE_CHECKING
 
 from memsweep import registry
 from memsweep.commands import console
+from memsweep.documents import Answer
 from memsweep.studies.locations import find_study, store_of, stored_plan
 from memsweep.sweep.store.filesystem import Location
 
 if TYPE_CHECKING:
-    from memsweep.studies.preview import Preview
     from memsweep.sweep.planning.plan_file import StoredPlan
     from memsweep.sweep.store.results import Store
 
 
-def plan(args: argparse.Namespace) -> int:
-    """Prints what ``sweep`` would do: trials, reuse, packs, resources, expected hours. Writes nothing."""
+def plan(args: argparse.Namespace) -> Answer:
+    """Says what ``sweep`` would do: trials, reuse, packs, resources, expected hours. Writes nothing."""
+    from memsweep.commands.answers.plan import expected_item, plan_document
     from memsweep.config.load.study import load_study
     from memsweep.studies.preview import preview
+    from memsweep.sweep.estimate.estimate import BENCHMARK_SECONDS
 
     study, results = load_study(args.study, args.overrides, Path(args.workspace)), Location.at(args.results)
     made = preview(study, results, no_reuse=args.no_reuse)
-    console.print_plan(made, verbose=args.verbose)
+    document = plan_document(made)
+    if not args.json:
+        console.print_plan(made, verbose=args.verbose)
     if any(wave.packs for wave in made.waves):
-        _print_estimate(made, store_of(results, study.name), args)
-    return 0
-
-
-def _print_estimate(made: Preview, store: Store, args: argparse.Namespace) -> None:
-    from memsweep.sweep.estimate.estimate import BENCHMARK_SECONDS
-
-    seconds = 0.0 if args.no_probe else BENCHMARK_SECONDS
-    if seconds and sys.stderr.isatty():
-        print(f"measuring, at most {seconds:.0f} s (--no-probe leaves it out) ...", file=sys.stderr)
-    sys.stdout.flush()
-    estimate = made.estimate(seconds, args.workspace)
-    console.print_estimate(estimate, _bytes_of_a_trial(store), probed=seconds > 0)
+        seconds = 0.0 if args.no_probe else BENCHMARK_SECONDS
+        if seconds and sys.stderr.isatty():
+            print(f"measuring, at most {seconds:.0f} s (--no-probe leaves it out) ...", file=sys.stderr)
+        sys.stdout.flush()
+        guess, stored = made.estimate(seconds, args.workspace), _bytes_of_a_trial(store_of(results, study.name))
+        document["expected"] = expected_item(study, guess, stored, probed=seconds > 0)
+        if not args.json:
+            console.print_estimate(guess, stored, probed=seconds > 0)
+    return Answer(document)
 
 
 def _bytes_of_a_trial(store: Store) -> tuple[float, float]:
@@ -52,8 +52,9 @@ def _bytes_of_a_trial(store: Store) -> tuple[float, float]:
     return sum(sizes.values()), sizes[WEIGHTS]
 
 
-def status(args: argparse.Namespace) -> int:
-    """Prints the state of every trial of a study, and which process runs it. Writes nothing."""
+def status(args: argparse.Namespace) -> Answer:
+    """Says the state of every trial of a study, and which process runs it. Writes nothing."""
+    from memsweep.commands.answers.status import print_status, status_document
     from memsweep.search import history
     from memsweep.sweep.store.journal import read_statuses, recovered_statuses
     from memsweep.sweep.store.lease import holder
@@ -66,22 +67,24 @@ def status(args: argparse.Namespace) -> int:
     statuses, who = read_statuses(store.location), holder(store.location)
     if who is None:  # trials that a dead driver left running do not run
         statuses = recovered_statuses(statuses, made.rows, outcomes, failures)
-    console.print_status(made, statuses, who, failures, damaged, history.read(store.location, made))
-    return 0
+    document = status_document(made, statuses, who, failures, damaged, history.read(store.location, made))
+    if not args.json:
+        print_status(document)
+    return Answer(document)
 
 
-def report(args: argparse.Namespace) -> int:
+def report(args: argparse.Namespace) -> Answer:
     """Writes the report of a stored study again and prints its verdict table."""
     from memsweep import report as reports
+    from memsweep.commands.answers.run import report_item
 
     registry.discover(Path(args.workspace))  # the report asks parameterizations for their theoretical slopes
     paths = reports.build(find_study(args.study, Location.at(args.results)).location)
-    print(reports.table_text(paths))
-    print(f"report: {console.shown(paths.page)}")
-    return 0
+    text = f"{reports.table_text(paths)}\nreport: {console.shown(paths.page)}"
+    return Answer({"study": paths.contents.study.name, "report": report_item(paths)}, text=text)
 
 
-def sync(args: argparse.Namespace) -> int:
+def sync(args: argparse.Namespace) -> Answer:
     """Writes to MLflow every stored result that it lacks; exit code 1 where something is still missing."""
     from memsweep import report as reports
     from memsweep.sweep.store.lease import hold_lease
@@ -99,11 +102,11 @@ def sync(args: argparse.Namespace) -> int:
             _ending(store, made),
             reports.build(store.location).folder,
         )
+    document = {"study": made.study, "complete": not complaint, "lacks": complaint or None}
     if complaint:
         print(complaint, file=sys.stderr)
-    else:
-        print(f"MLflow has all that is stored of {made.study}")
-    return 1 if complaint else 0
+        return Answer(document, 1)
+    return Answer(document, text=f"MLflow has all that is stored of {made.study}")
 
 
 def _ending(store: Store, made: StoredPlan) -> str:

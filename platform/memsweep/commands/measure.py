@@ -19,6 +19,8 @@ from memsweep.config.load.study import study_of
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
+from memsweep.documents import Answer
+from memsweep.documents.keys.runs import LagItem, MeasuredItem, MeasuredRadiusItem
 from memsweep.errors import ConfigError, MemsweepError
 from memsweep.studies.locations import find_study, store_of, stored_plan
 from memsweep.studies.trials import Request
@@ -32,11 +34,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SECTION, _NAME = "perturbation", "name"
-_RADII = 8  # lines of a printed curve
+_RADII = 8  # points of a printed curve
+_LAGS = {"learned": "memory function", "gradient": "gradient of the last state"}
+"""Columns of the table ``memory``, and what they are."""
 
 
-def measure(args: argparse.Namespace) -> int:
-    """Measures trained weights. Returns the exit code, as of a sweep."""
+def measure(args: argparse.Namespace) -> Answer:
+    """Measures trained weights; the exit code is as of a sweep."""
     studies = [word for word in args.overrides if "=" not in word and not word.startswith("~")]
     words = [word for word in args.overrides if word not in studies]
     of_a_file = {"--factory or --model": args.factory or args.model, "--weights": args.weights, "--task": args.task}
@@ -58,7 +62,7 @@ def measure(args: argparse.Namespace) -> int:
     return _measure_study(args, studies[0], words)
 
 
-def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> int:
+def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> Answer:
     """Measures a module with the weights of a file, as a trial without a training step."""
     from memsweep.trial import check_weights
 
@@ -81,12 +85,13 @@ def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> int:
     for row in sweep.rows:
         check_weights(row)
     results = Location.at(args.results)
-    code = run(Request(sweep, identified(sweep)), args, results)
-    _print_measured(store_of(results, sweep.name))
-    return code
+    answer, measured = run(Request(sweep, identified(sweep)), args, results), _measured(store_of(results, sweep.name))
+    for item in measured:
+        _print_measured(item)
+    return dataclasses.replace(answer, document={**answer.document, "measured": measured})
 
 
-def _measure_study(args: argparse.Namespace, study: str, words: Sequence[str]) -> int:
+def _measure_study(args: argparse.Namespace, study: str, words: Sequence[str]) -> Answer:
     """Measures the stored weights of a study with other settings of the perturbation."""
     registry.discover(Path(args.workspace))
     store = find_study(study, Location.at(args.results))
@@ -168,29 +173,48 @@ def _rows(rows: Sequence[TrialConfig], values: Mapping[str, Any], axes: Mapping[
     return tuple(found)
 
 
-def _print_measured(store: Store) -> None:
-    """Prints what was measured on each trial of the study's plan: errors by radius, memory and gradient by lag."""
+def _measured(store: Store) -> list[MeasuredItem]:
+    """What was measured on each trial of the study's plan: errors by radius, memory and gradient by lag."""
+    measured: list[MeasuredItem] = []
     for identity in stored_plan(store).rows:
         if store.has(identity):
             tables = store.tables(identity, ("curves", "replicas", "memory"))
-            print(f"\ntrial {identity[:12]}: medians over {tables['replicas']['seed'].nunique()} seeds")
-            _print_errors(tables["curves"], tables["replicas"])
-            _print_lags(tables["memory"])
+            replicas, curves = tables["replicas"], tables["curves"].groupby("ball", sort=False)
+            measured.append(
+                {
+                    "identity": identity,
+                    "seeds": int(replicas["seed"].nunique()),
+                    "error": float(replicas["error"].median()),
+                    "zero_loss": float(replicas["zero_loss"].median()),
+                    "balls": {str(ball): _curve(own) for ball, own in curves},
+                    "lags": {name: lag for name in _LAGS if (lag := _lag(tables["memory"], name)) is not None},
+                }
+            )
+    return measured
 
 
-def _print_errors(curves: pd.DataFrame, replicas: pd.DataFrame) -> None:
-    error, zero = replicas["error"].median(), replicas["zero_loss"].median()
+def _curve(own: pd.DataFrame) -> list[MeasuredRadiusItem]:
+    by_radius = own.groupby("radius")["error"].median()
+    points = zip(by_radius.index.to_numpy(float), by_radius.to_numpy(float), strict=True)
+    return [{"radius": float(radius), "error": float(error)} for radius, error in points]
+
+
+def _lag(memory: pd.DataFrame, column: str) -> LagItem | None:
+    """How far back the median of a column over the seeds reaches; None where it was not measured."""
+    values = memory.groupby("lag")[column].median().abs().dropna()
+    if not len(values):
+        return None
+    share = values.cumsum() / values.sum() if values.sum() else values
+    return {"steps": int((share.to_numpy() >= 0.63).argmax()) if values.sum() else 0, "of": len(values)}
+
+
+def _print_measured(item: MeasuredItem) -> None:
+    print(f"\ntrial {item['identity'][:12]}: medians over {item['seeds']} seeds")
+    error, zero = item["error"], item["zero_loss"]
     print(f"error {error:.4g} ({error / zero:.2%} of the zero predictor's, {zero:.4g})")
-    for ball, own in curves.groupby("ball", sort=False):
-        by_radius = own.groupby("radius")["error"].median()
-        shown = by_radius.iloc[:: max(1, len(by_radius) // _RADII)]
-        print(f"perturbation error, ball {ball}: " + ", ".join(f"{r:.3g}: {e:.4g}" for r, e in shown.items()))
-
-
-def _print_lags(memory: pd.DataFrame) -> None:
-    for column, what in (("learned", "memory function"), ("gradient", "gradient of the last state")):
-        values = memory.groupby("lag")[column].median().abs().dropna()
-        if len(values):
-            share = values.cumsum() / values.sum() if values.sum() else values
-            reached = int((share.to_numpy() >= 0.63).argmax()) if values.sum() else 0
-            print(f"{what} by lag: 63 % of its weight within {reached} of {len(values)} steps")
+    for ball, curve in item["balls"].items():
+        shown = curve[:: max(1, len(curve) // _RADII)]
+        points = ", ".join(f"{point['radius']:.3g}: {point['error']:.4g}" for point in shown)
+        print(f"perturbation error, ball {ball}: {points}")
+    for name, lag in item["lags"].items():
+        print(f"{_LAGS[name]} by lag: 63 % of its weight within {lag['steps']} of {lag['of']} steps")

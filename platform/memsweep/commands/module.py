@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from memsweep.documents import Answer
-from memsweep.documents.keys import DescribedItem
+from memsweep.documents.keys.parts import DescribedItem
 from memsweep.errors import ConfigError, did_you_mean, one_of
 
 SOURCE = "the command line"

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memsweep.documents import Answer
 from memsweep.sweep.driver.limits import LIMIT_REACHED
 from memsweep.sweep.submit.client import JobServer, server_address
 from memsweep.sweep.submit.job import Job, SubmissionError, runtime_env
@@ -25,18 +26,21 @@ _WITH_STUDY_FILE = ("sweep", "extend")
 INTERRUPTED = 130
 
 
-def submit(args: argparse.Namespace) -> int:
-    """Runs a command as a job of a Ray cluster; returns the job's exit code, unless the job goes on alone."""
+def submit(args: argparse.Namespace) -> Answer:
+    """Runs a command as a job of a Ray cluster; the exit code is the job's, unless the job goes on alone."""
     address = server_address(args.address)
     job = checked_job(args)
     server = JobServer(address)
     print(", ".join(f"{key}: {value}" for key, value in job.metadata.items()))
     print(f"upload: {job.runtime_env['working_dir']} and the engine, for the job {job.name}", flush=True)
     server.submit(job)
+    about = {"job": job.name, "address": address, "metadata": dict(job.metadata)}
     if args.detach:
-        print(_next_commands(server, job.name))
-        return 0
-    return _follow(server, job.name, quiet=args.wait)
+        text = _next_commands(server, job.name)
+        return Answer({**about, "status": "SUBMITTED", "message": None}, text=text)
+    code, state = _follow(server, job.name, quiet=args.wait)
+    status, message = ("SUBMITTED", None) if state is None else (str(state.status.value), state.message)
+    return Answer({**about, "status": status, "message": message}, code)
 
 
 def checked_job(args: argparse.Namespace) -> Job:
@@ -124,14 +128,14 @@ def _read_runtime_env(file: str) -> dict[str, Any]:
         ) from error
 
 
-def _follow(server: JobServer, name: str, *, quiet: bool) -> int:
-    """Follows a job to its end; Ctrl-C stops only the following."""
+def _follow(server: JobServer, name: str, *, quiet: bool) -> tuple[int, JobDetails | None]:
+    """Follows a job to its end: the exit code, and how the job ended. Ctrl-C stops only the following."""
     try:
         state = server.follow(name, lambda text: None if quiet else print(text, end="", flush=True))
     except KeyboardInterrupt:
         print(f"\ndetached: the job goes on.\n{_next_commands(server, name)}")
-        return INTERRUPTED
-    return report_end(state, name, quiet=quiet)
+        return INTERRUPTED, None
+    return report_end(state, name, quiet=quiet), state
 
 
 def report_end(state: JobDetails, name: str, *, quiet: bool) -> int:

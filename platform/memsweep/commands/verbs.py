@@ -10,6 +10,7 @@ from memsweep import registry
 from memsweep.commands import console
 from memsweep.commands.extend import extend_grid, extend_search
 from memsweep.config.load.study import load_study
+from memsweep.documents import Answer
 from memsweep.errors import MemsweepError
 from memsweep.studies.locations import Place, find_study, names_folder, stored_plan
 from memsweep.studies.run import Run
@@ -28,20 +29,20 @@ if TYPE_CHECKING:
     from memsweep.sweep.store.results import Store
 
 
-def sweep(args: argparse.Namespace) -> int:
-    """Runs a study: plan, train, measure, judge, report. Returns the exit code."""
+def sweep(args: argparse.Namespace) -> Answer:
+    """Runs a study: plan, train, measure, judge, report."""
     study = load_study(args.study, args.overrides, Path(args.workspace))
     return run(Request(study, _trials(study), no_reuse=args.no_reuse), args, Location.at(args.results))
 
 
-def resume(args: argparse.Namespace) -> int:
+def resume(args: argparse.Namespace) -> Answer:
     """Finishes the stored plan of a study; needs no study file."""
     store, plan = _stored(args)
     study = _unchanged(plan)
     return run(Request(study, _trials(study), tracking=plan.tracking, plan=plan), args, store.location.parent)
 
 
-def retry(args: argparse.Namespace) -> int:
+def retry(args: argparse.Namespace) -> Answer:
     """Runs the trials of a study that failed, and no others."""
     store, plan = _stored(args)
     study = _unchanged(plan)
@@ -53,7 +54,7 @@ def retry(args: argparse.Namespace) -> int:
     return run(request, args, store.location.parent)
 
 
-def extend(args: argparse.Namespace) -> int:
+def extend(args: argparse.Namespace) -> Answer:
     """Adds trials to the stored plan of a study, and runs those without a result."""
     wider = load_study(args.study, args.overrides, Path(args.workspace))
     results = Location.at(args.results)
@@ -63,13 +64,15 @@ def extend(args: argparse.Namespace) -> int:
     return run(Request(study, _trials(study), plan=plan), args, results)
 
 
-def run(request: Request, args: argparse.Namespace, results: Location) -> int:
-    """Runs a study where the command line says, and prints how it ended. Returns the exit code."""
+def run(request: Request, args: argparse.Namespace, results: Location) -> Answer:
+    """Runs a study where the command line says, and prints how it ended."""
+    from memsweep.commands.answers.run import run_document
+
     launch, limits = Launch(args.inline, args.address), Limits(args.max_hours, args.max_trials, args.max_failures)
     named = names_folder(results, args.results, Path(getattr(args, "study", "")).parent)
     ending = Run(request, Place(results, Path(args.workspace), launch, limits, named)).execute()
     console.print_ending(ending, results)
-    return ending.code
+    return Answer(run_document(ending), ending.code)
 
 
 def _trials(study: SweepConfig) -> tuple[PlannedTrial, ...]:

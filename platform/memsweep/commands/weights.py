@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memsweep.documents import Answer
+from memsweep.documents.keys.files import StoredWeightsItem, WrittenItem
 from memsweep.errors import MemsweepError
 from memsweep.studies.locations import find_study
 from memsweep.sweep.store.filesystem import Location
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 _SUFFIX = ".safetensors"
 
 
-def weights(args: argparse.Namespace) -> int:
+def weights(args: argparse.Namespace) -> Answer:
     """Writes the trained weights of one model to a file; without a file it lists the trials that keep some."""
     from memsweep.report.read.weights import weights as read
 
@@ -26,21 +28,28 @@ def weights(args: argparse.Namespace) -> int:
     files = [word for word in args.words if "=" not in word and word.endswith(_SUFFIX)]
     words = [word for word in args.words if word not in files]
     if not files:
-        _list(store, words)
-        return 0
+        return _list(store, words)
     if len(files) > 1:
         raise MemsweepError(f"weights go to one file, got {len(files)}: {', '.join(files)}. Run the command for each.")
     found = read(store.location, words, args.seed)
     _write(Path(files[0]), found.to_bytes())
-    tensors = found.tensors
-    print(f"{files[0]}: {len(tensors)} tensors, {sum(value.numel() for value in tensors.values())} weights")
-    for name, value in tensors.items():
-        print(f"  {name}  {list(value.shape)}  {str(value.dtype).removeprefix('torch.')}")
-    print(f"trial {found.identity}, seed {found.seed}")
-    return 0
+    written: WrittenItem = {
+        "file": files[0],
+        "identity": found.identity,
+        "seed": found.seed,
+        "weights": sum(value.numel() for value in found.tensors.values()),
+        "tensors": [
+            {"name": name, "shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
+            for name, value in found.tensors.items()
+        ],
+    }
+    lines = [f"{files[0]}: {len(written['tensors'])} tensors, {written['weights']} weights"]
+    lines += [f"  {each['name']}  {each['shape']}  {each['dtype']}" for each in written["tensors"]]
+    lines.append(f"trial {found.identity}, seed {found.seed}")
+    return Answer({"study": store.location.name, "trials": [], "written": written}, text="\n".join(lines))
 
 
-def _list(store: Store, words: list[str]) -> None:
+def _list(store: Store, words: list[str]) -> Answer:
     from memsweep.report.read.weights import matching
     from memsweep.sweep.store.weights import WEIGHTS
     from memsweep.sweep.tracking.run_content import run_name, varied_fields
@@ -52,13 +61,29 @@ def _list(store: Store, words: list[str]) -> None:
             "it out to see them all."
         )
     varied = varied_fields(record["config"] for record in records)
+    trials: list[StoredWeightsItem] = []
     for record in records:
         training, size = record["config"]["training"], record["files"].get(WEIGHTS)
-        kept = f"{size['bytes'] / 1024:.1f} KiB" if size and store.has_weights(record) else "no weights"
-        first, count = training.get("first_seed", 0), training["seeds"]
-        seeds = f"seed {first}" if count == 1 else f"seeds {first}-{first + count - 1}"
-        print(f"{record['identity'][:12]}  {seeds}  {kept}  {run_name(record['config'], varied)}")
-    print(f"memsweep weights {store.location.name} TRIAL --seed SEED out{_SUFFIX} writes one of them.")
+        trials.append(
+            {
+                "identity": record["identity"],
+                "name": run_name(record["config"], varied),
+                "first_seed": training.get("first_seed", 0),
+                "seeds": training["seeds"],
+                "bytes": int(size["bytes"]) if size and store.has_weights(record) else None,
+            }
+        )
+    more = f"memsweep weights {store.location.name} TRIAL --seed SEED out{_SUFFIX} writes one of them."
+    return Answer(
+        {"study": store.location.name, "trials": trials, "written": None}, text="\n".join([*map(_line, trials), more])
+    )
+
+
+def _line(trial: StoredWeightsItem) -> str:
+    first, count, size = trial["first_seed"], trial["seeds"], trial["bytes"]
+    seeds = f"seed {first}" if count == 1 else f"seeds {first}-{first + count - 1}"
+    kept = "no weights" if size is None else f"{size / 1024:.1f} KiB"
+    return f"{trial['identity'][:12]}  {seeds}  {kept}  {trial['name']}"
 
 
 def _write(path: Path, data: bytes) -> None:

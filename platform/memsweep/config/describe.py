@@ -23,7 +23,7 @@ from memsweep.config.schema.study import ResourcesConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.domains import FORM
 from memsweep.config.search.sections import CONFIRM, SEARCH
-from memsweep.documents.keys import DescribedItem, FieldItem, ListItem
+from memsweep.documents.keys.parts import DescribedItem, FieldItem, ListItem
 from memsweep.errors import ConfigError, did_you_mean, one_of
 
 STUDY, SECTION = "study", "section"

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from memsweep.documents import FORMAT
-from memsweep.documents.keys import DOCUMENTS, ErrorItem
+from memsweep.documents.keys import DOCUMENTS
+from memsweep.documents.keys.shared import ErrorItem
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
 """The dialect that editors know best."""

@@ -20,7 +20,7 @@ from memsweep import __version__
 from memsweep.audit.finding import Curve, Finding, Status
 from memsweep.audit.run import Audit
 from memsweep.documents import plain
-from memsweep.documents.keys import AuditDocument
+from memsweep.documents.keys.audits import AuditDocument
 from memsweep.report.figures.panels import Gallery, Panel, embedded
 from memsweep.report.naming.numbers import clean
 from memsweep.report.page import templates

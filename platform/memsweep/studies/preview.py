@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -222,10 +222,10 @@ def _objectives(study: SweepConfig) -> Iterator[str]:
     if study.protocol != MATCHED and study.search is None:
         yield f"protocol: {study.protocol}, under the study's own settings"
     yield from (f"trained on: {text}" for text in objectives(map(to_dict, study.rows)))
-    yield from (f"note: {text}" for text in _notes(study)[:_MOST_NOTES])
+    yield from (f"note: {text}" for text in notes(study)[:_MOST_NOTES])
 
 
-def _notes(study: SweepConfig) -> Sequence[str]:
+def notes(study: SweepConfig) -> list[str]:
     """What a reader should know of the models' own code, each note once."""
     different = {(trial.task, trial.model): trial for trial in study.rows}
     return list(

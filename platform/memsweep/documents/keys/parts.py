@@ -1,23 +1,8 @@
-"""The keys of the documents that ``--json`` prints: a type for each verb, and what each key holds.
-
-A ``float`` may be null (it does not exist) or the text ``inf`` or ``-inf``. Keys are only added.
-"""
+"""The keys of what ``memsweep list`` and ``describe`` print."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypedDict
-
-Identity = Annotated[str, "identity of a trial: a hash of its configuration and of the code that it runs"]
-Fields = Annotated[dict[str, Any], "dotted path -> value, of the fields in which the study's trials differ"]
-
-
-class ErrorItem(TypedDict):
-    """Why a command could not be run; the text of it is on stderr as well."""
-
-    kind: Annotated[str, "ConfigError (study or command line), StoreError, MemsweepError, interrupted, ..."]
-    message: Annotated[str, "as on stderr"]
-    source: Annotated[str, "of a ConfigError: where the problems are"]
-    problems: Annotated[list[str], "one sentence each"]
+from typing import Annotated, Any, TypedDict
 
 
 class ListItem(TypedDict):
@@ -74,40 +59,3 @@ class DescribeDocument(TypedDict):
 
     name: Annotated[str, "as it was given"]
     described: Annotated[list[DescribedItem], "one for each thing of this name"]
-
-
-class CurveItem(TypedDict):
-    """A line of a picture of an audit."""
-
-    panel: Annotated[str, "memory, gradient, hold, precision, seconds or bytes"]
-    name: Annotated[str, "what the line is, among those of its panel"]
-    x: Annotated[list[float], "lags or lengths, in steps"]
-    y: Annotated[list[float], "values, in the unit of the panel"]
-
-
-class FindingItem(TypedDict):
-    """What a check of an audit measured."""
-
-    check: Annotated[str, "its name"]
-    status: Annotated[Literal["pass", "skip", "note", "fault"], "how it ended"]
-    sentence: Annotated[str, "what was found, in words"]
-    seconds: Annotated[float, "how long it took"]
-    numbers: Annotated[dict[str, Any], "what was measured, by the names in docs/audit.md"]
-    curves: Annotated[list[CurveItem], "what the page draws"]
-
-
-class AuditDocument(TypedDict):
-    """``memsweep audit``."""
-
-    module: Annotated[str, "as it was given"]
-    settings: Annotated[dict[str, Any], "sizes, seed, fields of the model"]
-    status: Annotated[Literal["pass", "skip", "note", "fault"], "the worst of all"]
-    findings: Annotated[list[FindingItem], "one for each check, in the order of the page"]
-
-
-DOCUMENTS: dict[str, type] = {
-    "audit": AuditDocument,
-    "describe": DescribeDocument,
-    "list": ListDocument,
-}
-"""Verb -> the type of its document."""

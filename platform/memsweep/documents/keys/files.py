@@ -1,0 +1,53 @@
+"""The keys of what ``memsweep weights`` and ``submit`` print."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypedDict
+
+from memsweep.documents.keys.shared import Identity
+
+
+class StoredWeightsItem(TypedDict):
+    """A trial and its stored weights."""
+
+    identity: Identity
+    name: Annotated[str, "its varied fields in words"]
+    first_seed: Annotated[int, "its seeds are first_seed, first_seed + 1, ..."]
+    seeds: Annotated[int, "how many"]
+    bytes: Annotated[int | None, "of its weights; null: none are stored"]
+
+
+class WrittenTensorItem(TypedDict):
+    """A tensor of a file."""
+
+    name: Annotated[str, "as the module calls it"]
+    shape: Annotated[list[int], "its sizes"]
+    dtype: Annotated[str, "float64, ..."]
+
+
+class WrittenItem(TypedDict):
+    """A file of weights that was written."""
+
+    file: Annotated[str, "its path"]
+    identity: Identity
+    seed: Annotated[int, "of the model"]
+    weights: Annotated[int, "numbers in it"]
+    tensors: Annotated[list[WrittenTensorItem], "in the module's order"]
+
+
+class WeightsDocument(TypedDict):
+    """``memsweep weights``."""
+
+    study: Annotated[str, "name of its folder"]
+    trials: Annotated[list[StoredWeightsItem], "without a file: the trials that the words fit"]
+    written: Annotated[WrittenItem | None, "with a file: what was written"]
+
+
+class SubmitDocument(TypedDict):
+    """``memsweep submit``."""
+
+    job: Annotated[str, "its name on the cluster"]
+    address: Annotated[str, "of the job server"]
+    metadata: Annotated[dict[str, str], "study, verb, version, revision, trials"]
+    status: Annotated[str, "SUBMITTED (detached), SUCCEEDED, FAILED or STOPPED"]
+    message: Annotated[str | None, "of the job server"]

@@ -1,0 +1,146 @@
+"""The keys of what commands print that run, report or measure a study."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypedDict
+
+from memsweep.documents.keys.shared import Condition, High, Identity, Low
+
+
+class PhasesItem(TypedDict):
+    """Where the time of a run went."""
+
+    seconds: Annotated[float, "of the run, by the clock, from the first pack to the last"]
+    slots: Annotated[int, "packs that could run at once"]
+    phases: Annotated[dict[str, float], "phase -> seconds, all workers together"]
+
+
+class FailureItem(TypedDict):
+    """A trial that failed in this run."""
+
+    identity: Identity
+    outcome: Annotated[str, "failed, out_of_memory or preempted"]
+    error: Annotated[str, "its error"]
+    traceback: Annotated[str, "of the error"]
+
+
+class VerdictItem(TypedDict):
+    """A verdict: a row of ``verdicts.csv``."""
+
+    condition: Condition
+    ball: Annotated[str, "which weights move"]
+    verdict: Annotated[Literal["stable", "unstable", "inconclusive"], "by the rule of docs/verdict.md"]
+    slope_horizon: Annotated[float, "of the log radius over the log horizon"]
+    slope_horizon_low: Low
+    slope_horizon_high: High
+    slope_width: Annotated[float, "of the log radius over the log width"]
+    slope_width_low: Low
+    slope_width_high: High
+    threshold: Annotated[float, "error, as a share of the zero predictor's loss, at which the radius is taken"]
+    deciding: Annotated[Literal["horizon", "width"], "the slope that the verdict was reached by"]
+    found_share: Annotated[float, "least share of the worst known error that the search found"]
+    reasons: Annotated[str, "why, and which extend would decide"]
+
+
+class ClaimItem(TypedDict):
+    """A pair of cells of a tested claim: a row of ``compared.csv``."""
+
+    claim: Annotated[str, "in words"]
+    verdict: Annotated[str, "of the whole claim: supported, not supported, underpowered or not measured"]
+    more_seeds: Annotated[int, "seeds that an underpowered claim lacks"]
+    cells: Annotated[str | None, "where on the other axes this pair lies"]
+    test: Annotated[str, "the conclusion of this pair"]
+    metric: Annotated[str, "what is compared"]
+    left_identity: Annotated[str, "trial of the left side; empty: there is none"]
+    right_identity: Annotated[str, "trial of the right side"]
+    seeds: Annotated[float, "pairs of seeds"]
+    ties: Annotated[float, "pairs without a difference"]
+    left: Annotated[float, "median of the left side"]
+    right: Annotated[float, "median of the right side"]
+    scale: Annotated[str, "ratio or difference: what the effect is"]
+    effect: Annotated[float, "left against right"]
+    low: Low
+    high: High
+    p: Annotated[float, "of the signed-rank test"]
+    p_holm: Annotated[float, "the same, corrected for the number of tests"]
+
+
+class ReportItem(TypedDict):
+    """A report: where it lies, and its tables."""
+
+    folder: Annotated[str, "on this machine"]
+    page: Annotated[str, "its HTML page on this machine"]
+    uri: Annotated[str, "its address for all: the folder, or s3://..."]
+    planned: Annotated[int, "trials of the plan"]
+    missing: Annotated[list[str], "identities of planned trials without a result that can be used"]
+    answers: Annotated[list[str], "the study's answer in words, a sentence for each ball"]
+    throughout: Annotated[dict[str, Any], "column -> value, where all conditions agree"]
+    verdicts: Annotated[list[VerdictItem], "every condition and ball"]
+    claims: Annotated[list[ClaimItem], "tested claims of the study"]
+    tables: Annotated[dict[str, list[dict[str, Any]]], "name -> rows, as the other CSV files of the folder hold them"]
+
+
+class TrackingItem(TypedDict):
+    """MLflow."""
+
+    uri: Annotated[str, "of the server or database"]
+    experiment: Annotated[str | None, "id of the study's experiment"]
+
+
+class MeasuredRadiusItem(TypedDict):
+    """A point of a perturbation curve."""
+
+    radius: Annotated[float, "of the ball"]
+    error: Annotated[float, "perturbation error, median over seeds"]
+
+
+class LagItem(TypedDict):
+    """How far back a function of the lag reaches."""
+
+    steps: Annotated[int, "lags that hold 63 % of its weight"]
+    of: Annotated[int, "lags that were measured"]
+
+
+class MeasuredItem(TypedDict):
+    """What was measured on a file of weights, medians over seeds."""
+
+    identity: Identity
+    seeds: Annotated[int, "test sets"]
+    error: Annotated[float, "without perturbation"]
+    zero_loss: Annotated[float, "of the predictor that says 0"]
+    balls: Annotated[dict[str, list[MeasuredRadiusItem]], "ball -> errors by radius"]
+    lags: Annotated[dict[str, LagItem], "learned (memory function) and gradient (of the last state), by lag"]
+
+
+class RunDocument(TypedDict):
+    """``memsweep sweep``, ``resume``, ``extend``, ``retry`` and ``measure``."""
+
+    study: Annotated[str, "its name"]
+    trials: Annotated[int, "of the study"]
+    reused: Annotated[int, "had a result before the run"]
+    finished: Annotated[dict[str, str], "identity -> outcome, of trials that got a result in this run"]
+    diverged: Annotated[int, "of them: their loss became infinite"]
+    failed: Annotated[list[FailureItem], "trials that failed in this run"]
+    left: Annotated[int, "trials that neither have a result nor failed for good; a search may add more"]
+    stopped: Annotated[str | None, "what stopped the run before its end, and how to go on"]
+    seconds: Annotated[float, "that the command took"]
+    time: PhasesItem
+    report: Annotated[ReportItem | None, "null where the storage gave nothing to report"]
+    tracking: Annotated[TrackingItem | None, "null where the storage is away"]
+    tracking_lacks: Annotated[str | None, "what MLflow lacks: memsweep sync adds it"]
+    measured: Annotated[list[MeasuredItem], "of memsweep measure with a file of weights: one for each trial"]
+
+
+class ReportDocument(TypedDict):
+    """``memsweep report``."""
+
+    study: Annotated[str, "its name"]
+    report: ReportItem
+
+
+class SyncDocument(TypedDict):
+    """``memsweep sync``."""
+
+    study: Annotated[str, "its name"]
+    complete: Annotated[bool, "MLflow has all that is stored"]
+    lacks: Annotated[str | None, "what it still lacks, and why"]
