@@ -108,7 +108,7 @@ def _schema(args: argparse.Namespace) -> Answer:
     return Answer({}, text=json.dumps(document_schema(args.what), indent=1))
 
 
-def _init(args: argparse.Namespace) -> int:
+def _init(args: argparse.Namespace) -> Answer:
     from memsweep.project.init import init
 
     return init(args)

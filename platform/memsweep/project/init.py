@@ -12,6 +12,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from memsweep.documents import Answer
 from memsweep.errors import MemsweepError
 
 STUDY = "first"
@@ -26,7 +27,7 @@ class ProjectError(MemsweepError):
     exit_code = 2
 
 
-def init(args: argparse.Namespace) -> int:
+def init(args: argparse.Namespace) -> Answer:
     """Makes a project in a new or empty folder.
 
     Raises:
@@ -35,20 +36,21 @@ def init(args: argparse.Namespace) -> int:
     from jinja2 import StrictUndefined, Template
 
     folder = Path(args.folder)
-    name = _package_name(folder)
+    name, written = _package_name(folder), list[str]()
     try:
         _make_empty(folder)
         for path, text in _template(files("memsweep.project") / "template", folder):
             template = Template(text, undefined=StrictUndefined, keep_trailing_newline=True)
             path.parent.mkdir(exist_ok=True)
             path.write_text(template.render(name=name, study=STUDY), encoding="utf-8")
+            written.append(path.relative_to(folder).as_posix())
     except OSError as error:
         raise ProjectError(f"{error.filename or folder} cannot be written: {error.strerror or error}.") from None
-    sys.stdout.write(
+    text = (
         f"{folder} holds a task, a torch module, a study and a test of them; its README.md says more. Next:\n"
-        f"  cd {shlex.quote(str(folder))}\n  memsweep plan {STUDY}\n  memsweep sweep {STUDY}\n"
+        f"  cd {shlex.quote(str(folder))}\n  memsweep plan {STUDY}\n  memsweep sweep {STUDY}"
     )
-    return 0
+    return Answer({"folder": str(folder), "package": name, "study": STUDY, "files": sorted(written)}, text=text)
 
 
 def _package_name(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""The keys of what ``memsweep weights`` and ``submit`` print."""
+"""The keys of what ``memsweep weights``, ``submit`` and ``init`` print."""
 
 from __future__ import annotations
 
@@ -41,6 +41,15 @@ class WeightsDocument(TypedDict):
     study: Annotated[str, "name of its folder"]
     trials: Annotated[list[StoredWeightsItem], "without a file: the trials that the words fit"]
     written: Annotated[WrittenItem | None, "with a file: what was written"]
+
+
+class InitDocument(TypedDict):
+    """``memsweep init``."""
+
+    folder: Annotated[str, "of the project, as it was given"]
+    package: Annotated[str, "name of the project's Python package"]
+    study: Annotated[str, "name of its study"]
+    files: Annotated[list[str], "that were written, relative to the folder"]
 
 
 class SubmitDocument(TypedDict):
