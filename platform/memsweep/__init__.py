@@ -1,3 +1,72 @@
-"""memsweep: how well, and how stably, can a recurrent sequence model hold a long memory?"""
+"""memsweep: how well, and how stably, can a recurrent sequence model hold a long memory?
+
+Run a study, and read what it says:
+
+    import memsweep as ms
+
+    ms.plan("quickstart", "model.width=2,4")            # what would run; writes nothing
+    results = ms.sweep("quickstart", {"model.width": [2, 4]}, inline=True)
+    results = ms.results("results/quickstart")          # a folder, a name, s3://bucket/quickstart
+
+    results                                             # the verdicts, as ``memsweep report`` shows them
+    results.verdicts, results.slopes                    # DataFrames, with columns for the fields that vary
+    results.radii, results.curves, results.history, results.trials
+    results.figure("radius-recurrent").savefig("radius.pdf")
+    results.weights({"model.width": 4, "task.horizon": 50}, seed=0)     # name -> tensor, for load_state_dict
+
+A study is a name in search_spaces/, the path of a YAML file, or a dict. Errors are ``MemsweepError``: the message says
+what to do. ``help(memsweep.Results)`` describes the tables, docs/python.md shows all of this at work, and the command
+``memsweep --help`` does the same from a shell.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import Any
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    **dict.fromkeys(("plan", "results", "sweep"), "memsweep.studies.door"),
+    "Preview": "memsweep.studies.preview",
+    "Results": "memsweep.studies.results",
+    **dict.fromkeys(("ConfigError", "MemsweepError", "StoreError"), "memsweep.errors"),
+}
+"""Name -> the module that has it, imported when the name is used; ``__init__.pyi`` says the same to type checkers.
+
+There is no import statement, because modules of every floor import ``memsweep`` for its version.
+"""
+
+__all__ = ["ConfigError", "MemsweepError", "Preview", "Results", "StoreError", "plan", "results", "sweep"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Verb(ModuleType):
+    """A package whose name is a verb: ``memsweep.sweep(...)`` runs a study, and ``memsweep.sweep.store`` is a room."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self._function(*args, **options)
+
+    @property
+    def _function(self) -> Any:
+        name = self.__name__.rpartition(".")[2]
+        return getattr(import_module(_HOMES[name]), name)
+
+    @property
+    def __signature__(self) -> Any:  # what an editor shows
+        import inspect
+
+        return inspect.signature(self._function)
+
+
+import_module("memsweep.sweep").__class__ = _Verb

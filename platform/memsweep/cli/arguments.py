@@ -17,6 +17,7 @@ from memsweep import __version__
 from memsweep.cli import usage
 from memsweep.documents.keys import DOCUMENTS
 from memsweep.errors import ConfigError
+from memsweep.studies import default_results
 
 STUDY_VERBS = ("plan", "sweep", "resume", "extend", "retry", "status", "report", "sync", "submit", "weights", "measure")
 DISCOVERING = ("plan", "sweep", "resume", "extend", "retry", "submit", "measure")
@@ -188,7 +189,7 @@ _PLACES: tuple[_Option, ...] = (
         "--results",
         {
             "metavar": "DIR",
-            "default": lambda: os.environ.get("MEMSWEEP_RESULTS") or "results",
+            "default": default_results,
             "help": "where results are kept: a folder, s3://bucket/x ($MEMSWEEP_RESULTS, else results); in a Ray job "
             "and on several nodes an absolute folder that all nodes share",
         },

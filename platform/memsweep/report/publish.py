@@ -14,9 +14,8 @@ import pandas as pd
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.figures.galleries import galleries_of
 from memsweep.report.figures.panels import draw
-from memsweep.report.naming.conditions import ALWAYS
 from memsweep.report.page import render
-from memsweep.report.read.settings import trial_table
+from memsweep.report.read.settings import with_settings
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.verdicts import radii_table
 from memsweep.sweep.store.filesystem import Location, storage_errors
@@ -63,11 +62,12 @@ def _write(folder: Path, contents: Contents, tables: Tables) -> None:
     pictures = {gallery.name: draw(gallery, folder / "figures") for gallery in galleries_of(contents)}
     for table in tables.exported:
         write_csv(table.frame(), folder / f"{table.name}.csv")
-    write_csv(radii_table(contents.findings, contents.grouping.columns), folder / "radii.csv")
-    write_csv(trial_table(contents.study.records, contents.study.tables["replicas"], ALWAYS), folder / "trials.csv")
+    trials = contents.trials
+    write_csv(with_settings(radii_table(contents.findings), trials), folder / "radii.csv")
+    write_csv(trials, folder / "trials.csv")
     if not contents.compared.empty:
         write_csv(contents.compared, folder / "compared.csv")
-    curves = contents.grouping.attach(contents.measured.tables["curves"])
+    curves = with_settings(contents.measured.tables["curves"], trials)
     curves.to_parquet(folder / "curves.parquet", index=False)
     (folder / _PAGE).write_text(render(contents, tables, pictures), encoding="utf-8", errors="replace")
 

@@ -57,18 +57,25 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
     return _checked(written, changes, path, source, study_files.description(path.read_text("utf-8")))
 
 
-def study_of(written: Mapping[str, Any], overrides: Sequence[str], workspace: Path, description: str) -> SweepConfig:
-    """A study that a command line says, without a file; arguments and errors as of ``load_study``.
+def study_of(
+    written: Mapping[str, Any],
+    overrides: Sequence[str],
+    workspace: Path,
+    description: str,
+    source: str = "the command line",
+) -> SweepConfig:
+    """A study without a file, that a command line or Python says; arguments and errors as of ``load_study``.
 
     Args:
         written: what the study's file would say, ``name`` among it.
         overrides: see ``load_study``.
         workspace: see ``load_study``.
         description: of the study.
+        source: where the study is written, for errors.
     """
     registry.discover(workspace)
     folder = workspace.resolve()
-    return _checked(dict(written), parse(overrides, folder), folder / "command line", "the command line", description)
+    return _checked(dict(written), parse(overrides, folder), folder / "command line", source, description)
 
 
 def _checked(written: dict[str, Any], changes: Overrides, path: Path, source: str, description: str) -> SweepConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pandas as pd
 
@@ -14,8 +15,9 @@ from memsweep.report.analysis.learning_rates import RateStudy, rate_studies
 from memsweep.report.analysis.losses import LossRow, loss_rows
 from memsweep.report.analysis.published import ClaimedVerdict, compare
 from memsweep.report.analysis.search.searched import Searched, read_searched, scan_of, winners_part
-from memsweep.report.naming.conditions import KERNEL, OF_A_SEARCH, Grouping, find_grouping
+from memsweep.report.naming.conditions import ALWAYS, KERNEL, OF_A_SEARCH, Grouping, find_grouping
 from memsweep.report.naming.labels import Labels
+from memsweep.report.read.settings import trial_table
 from memsweep.report.read.study import Study
 from memsweep.stability.verdict.judgement import DEFAULT, Criteria
 
@@ -59,6 +61,11 @@ class Contents:
     def verdicts(self) -> list[Finding]:
         """The findings that need a verdict."""
         return [finding for finding in self.findings if finding.needs_verdict]
+
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        """The settings of all trials of the plan that have a result; see ``memsweep.report.read.settings``."""
+        return trial_table(self.study.records, self.study.tables["replicas"], ALWAYS)
 
 
 def analyse(study: Study, criteria: Criteria = DEFAULT) -> Contents:

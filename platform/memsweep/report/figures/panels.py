@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -87,16 +87,42 @@ def draw(gallery: Gallery, folder: Path) -> Pictures:
     A picture's address on the page is a ``data:`` address: an image of its own, whose text can run nothing there.
     """
     shown: list[tuple[str, str]] = []
-    parts = [gallery.panels[at : at + _PER_PICTURE] for at in range(0, len(gallery.panels), _PER_PICTURE)]
-    for number, panels in enumerate(parts, 1):
+    parts = parts_of(gallery)
+    for name, panels in parts.items():
         with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             figure = _picture(gallery, panels)
-            path = folder / (f"{gallery.name}.png" if number == 1 else f"{gallery.name}-{number}.png")
-            figure.savefig(path, dpi=_DPI, metadata={"Software": None})
-            if number <= _MOST_SHOWN:
+            figure.savefig(folder / f"{name}.png", dpi=_DPI, metadata={"Software": None})
+            if len(shown) < _MOST_SHOWN:
                 shown.append((_data_address(figure), "; ".join(f"{panel.group}, {panel.title}" for panel in panels)))
     return Pictures(shown, len(parts) - len(shown))
+
+
+def parts_of(gallery: Gallery) -> dict[str, Sequence[Panel]]:
+    """The pictures of a gallery, by name: panels of at most 12 each."""
+    starts = range(0, len(gallery.panels), _PER_PICTURE)
+    names = (gallery.name if number == 1 else f"{gallery.name}-{number}" for number in range(1, len(starts) + 1))
+    return {name: gallery.panels[at : at + _PER_PICTURE] for name, at in zip(names, starts, strict=True)}
+
+
+def figure_of(gallery: Gallery, panels: Sequence[Panel]) -> Picture:
+    """One picture of a gallery, as a figure of its own."""
+    with matplotlib.rc_context(SETTINGS):
+        return _picture(gallery, panels)
+
+
+class Picture(Figure):
+    """A figure that looks as in the report wherever it is drawn, and that a notebook shows without pyplot."""
+
+    def draw(self, renderer: Any) -> None:
+        with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+            super().draw(renderer)
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png", dpi=_DPI // 2)
+        return buffer.getvalue()
 
 
 def embedded(gallery: Gallery) -> Pictures:
@@ -107,7 +133,7 @@ def embedded(gallery: Gallery) -> Pictures:
         return Pictures([(_data_address(_picture(gallery, gallery.panels)), words)], 0)
 
 
-def _picture(gallery: Gallery, panels: Sequence[Panel]) -> Figure:
+def _picture(gallery: Gallery, panels: Sequence[Panel]) -> Picture:
     columns = min(gallery.columns, len(panels))
     rows, labels = math.ceil(len(panels) / columns), [clean(label) for label, _ in gallery.legend]
     wide, below = _WIDTHS[columns], _BELOW + _LINE * max(panel.lines for panel in panels)
@@ -115,7 +141,7 @@ def _picture(gallery: Gallery, panels: Sequence[Panel]) -> Figure:
     abreast = max(1, min(6, int(width / (0.6 + max(map(len, labels), default=0) / 15))))  # entries of the legend
     legend = 0.22 * math.ceil(len(labels) / abreast)
     height = rows * (_ABOVE + _HIGH + below) + legend
-    figure = Figure(figsize=(width, height))
+    figure = Picture(figsize=(width, height))
     # Places are computed, not searched for: a layout engine takes five times as long.
     grid = figure.add_gridspec(
         rows,

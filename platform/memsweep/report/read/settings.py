@@ -47,5 +47,30 @@ def trial_table(
     return pd.DataFrame(rows, dtype=object).join(sizes, on="identity")[columns]
 
 
+def with_settings(table: pd.DataFrame, trials: pd.DataFrame) -> pd.DataFrame:
+    """A measured table with the settings of each row's trial behind its identity.
+
+    Args:
+        table: has a column identity.
+        trials: of ``trial_table``. Its columns that the table lacks are added; the seeds only where they vary.
+    """
+    constant = [name for name in _SEEDS if name in trials and trials[name].nunique(dropna=False) < 2]
+    added = trials.drop(columns=[*constant, *({*trials.columns} & {*table.columns} - {"identity"})])
+    added = typed(added)
+    rest = [name for name in table.columns if name != "identity"]
+    return table.merge(added, on="identity", how="left")[[*added.columns, *rest]]
+
+
+def typed(trials: pd.DataFrame) -> pd.DataFrame:
+    """Settings with numbers as numbers; a column of several types, which no file format holds, is text."""
+    plain = trials.infer_objects()
+    mixed = [name for name in plain.columns if pd.api.types.infer_dtype(plain[name], skipna=True).startswith("mixed")]
+    return plain.assign(**{name: plain[name].map(_as_text, na_action="ignore") for name in mixed})
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def _hashable(value: Any) -> Any:
     return json.dumps(value, sort_keys=True) if isinstance(value, (list, tuple, dict)) else value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,7 +47,12 @@ class ReplicaWeights:
         return to_bytes(self.tensors, {"memsweep": json.dumps(origin, sort_keys=True)})
 
 
-def weights(where: Location | Path, words: Sequence[str] = (), seed: int | None = None) -> ReplicaWeights:
+def weights(
+    where: Location | Path,
+    words: Sequence[str] = (),
+    seed: int | None = None,
+    among: Collection[str] | None = None,
+) -> ReplicaWeights:
     """Read the trained weights of one model of a study.
 
     Args:
@@ -55,17 +60,18 @@ def weights(where: Location | Path, words: Sequence[str] = (), seed: int | None 
         words: which trial: its identity or the beginning of it, or values of its fields (``model.width=8``); none where
             the study has one trial.
         seed: of the model; None where the trial has one.
+        among: identities of the trials to look at; None for all that are stored.
 
     Raises:
         MemsweepError: no trial or several are meant, or the trial has no such seed; the message lists what there is.
         StoreError: the weights were not kept, were deleted, or are damaged.
     """
     store = Store(Location.at(where))
-    found = list(matching(store, words))
+    found = list(matching(store, words, among))
     if len(found) != 1:
         what = f"{' '.join(words)!r} means" if words else "no trial is named, and there are"
         raise MemsweepError(
-            f"{what} {len(found) or 'none'} of the {len(store.identities())} trials of {store.location.name}"
+            f"{what} {len(found) or 'none'} of the {len(among or store.identities())} trials of {store.location.name}"
             f"{': ' if found else ''}{_some([record['identity'][:12] for record in found])}. Name one by the beginning "
             "of its identity or by its fields (model.width=8); memsweep weights STUDY lists them."
         )
@@ -76,16 +82,23 @@ def weights(where: Location | Path, words: Sequence[str] = (), seed: int | None 
     if seed is None or seed not in by_seed:
         asked = "say which seed" if seed is None else f"there is no seed {seed}"
         raise MemsweepError(
-            f"{asked}: the trial {record['identity'][:12]} has {one_of(map(str, sorted(by_seed)))}. Give --seed."
+            f"{asked}: the trial {record['identity'][:12]} has {one_of(map(str, sorted(by_seed)))}. "
+            "Give --seed (in Python seed=)."
         )
     return ReplicaWeights(record["identity"], seed, record["config"], by_seed[seed])
 
 
-def matching(store: Store, words: Sequence[str]) -> Iterator[Record]:
-    """The stored records that all of these words fit: beginnings of an identity, or ``field=value``."""
+def matching(store: Store, words: Sequence[str], among: Collection[str] | None = None) -> Iterator[Record]:
+    """The stored records that all of these words fit: beginnings of an identity, or ``field=value``.
+
+    Args:
+        store: the study's results.
+        words: all must fit.
+        among: identities of the trials to look at; None for all.
+    """
     wanted = [word.partition("=")[::2] for word in words if "=" in word]
     starts = [word for word in words if "=" not in word]
-    for identity in sorted(store.identities()):
+    for identity in sorted(store.identities() if among is None else among):
         if all(identity.startswith(start) for start in starts):
             record = store.record(identity)
             fields = fields_of(record["config"])

@@ -148,10 +148,10 @@ def _local(trend: Trend) -> str:
     return "  ".join(map(number, trend.local)) or NOTHING
 
 
-def radii_table(findings: Sequence[Finding], names: Sequence[str]) -> pd.DataFrame:
-    """``radii.csv``: a row per trial, seed, ball and threshold."""
-    columns = ["identity", *names, "width", "horizon", "seed", "ball", *_RADII]
-    parts = [finding.radii.assign(ball=finding.ball, **finding.condition) for finding in findings]
+def radii_table(findings: Sequence[Finding]) -> pd.DataFrame:
+    """A row per trial, seed, ball and threshold; ``radii.csv`` has the settings of the trial as well."""
+    columns = ["identity", "width", "horizon", "seed", "ball", *_RADII]
+    parts = [finding.radii.assign(ball=finding.ball) for finding in findings]
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
 
 

@@ -1,0 +1,149 @@
+"""The functions of ``import memsweep``: what a command does, with values in and values out."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from memsweep import registry
+from memsweep.config.load.study import load_study, study_of
+from memsweep.config.schema.study import SweepConfig
+from memsweep.errors import ConfigError, MemsweepError
+from memsweep.report.analysis.contents import analyse
+from memsweep.report.read.study import load_study as read_study
+from memsweep.studies import default_results
+from memsweep.studies.locations import Place, find_study, names_folder, store_of
+from memsweep.studies.overrides import plain, words_of
+from memsweep.studies.preview import Preview, preview
+from memsweep.studies.results import Results
+from memsweep.studies.run import INTERRUPTED, Run
+from memsweep.studies.trials import Request
+from memsweep.studies.wording import failures, stopped
+from memsweep.sweep.driver.limits import Limits
+from memsweep.sweep.driver.runner import Launch
+from memsweep.sweep.planning.plan import identified
+from memsweep.sweep.store.filesystem import Location
+
+Study = str | Path | Mapping[str, Any]
+"""A name in search_spaces/, the path of a YAML file, or what such a file would say, as a dict with a ``name``."""
+Overrides = str | Mapping[str, Any]
+"""``"model.width=2,4"`` as on the command line, or ``{"model.width": [2, 4], "training.steps": 100}``."""
+
+
+_DICT = "the study, a dict"
+
+
+def sweep(
+    study: Study,
+    *overrides: Overrides,
+    results: str | Path | None = None,
+    workspace: str | Path = ".",
+    inline: bool = False,
+    address: str | None = None,
+    max_hours: float | None = None,
+    max_trials: int | None = None,
+    max_failures: int | None = None,
+    no_reuse: bool = False,
+    progress: bool = True,
+) -> Results:
+    """Run a study as ``memsweep sweep`` does: plan, train, measure, judge, report. What is stored is not run again.
+
+    Args:
+        study: a name in search_spaces/, the path of a YAML file, or a dict of what such a file would say.
+        overrides: words (``"model.width=2,4"``) or dicts (``{"model.width": [2, 4]}``; a list is an axis of the grid).
+        results: the folder of all results, or ``s3://bucket/prefix`` (None: $MEMSWEEP_RESULTS, else ``results``).
+        workspace: folder that holds tasks/ and search_spaces/.
+        inline: in this process, without Ray; the same numbers.
+        address: of a running Ray cluster to join: ``auto``, or ``host:port``.
+        max_hours, max_trials, max_failures: stop at a limit; what is finished is kept and returned, with a warning.
+        no_reuse: compute every trial anew.
+        progress: write lines of progress to standard output.
+
+    Returns:
+        The results. Trials that failed are in ``.missing``, and a warning names them.
+
+    Raises:
+        ConfigError: the study cannot run; with all that is wrong. Nothing has been started.
+        HeldError: another process runs the study.
+        MemsweepError: the results cannot be written, or the storage or the cluster went away.
+        KeyboardInterrupt: after Ctrl-C; what is finished is kept, and the same call goes on.
+    """
+    loaded = _load(study, overrides, workspace)
+    where = Location.at(default_results() if results is None else results)
+    limits = Limits(max_hours, max_trials, max_failures)
+    if problems := [f"{name} must be above 0, got {value}." for name, value in _wrong(limits)]:
+        raise ConfigError(problems, "the limits")
+    place = Place(where, Path(workspace), Launch(inline, address), limits, names_folder(where, results or ""))
+    trials = identified(loaded) if loaded.search is None else ()
+    ending = Run(Request(loaded, trials, no_reuse=no_reuse), place, None if progress else io.StringIO()).execute()
+    why = stopped(ending)
+    if ending.code == INTERRUPTED:
+        raise KeyboardInterrupt(why)
+    if ending.report is None or ending.summary.lost or ending.summary.outage:
+        raise MemsweepError(why)
+    found = Results(store_of(where, loaded.name).location, ending.report.contents)
+    failed = [f"{ending.study}: {len(found.missing)} trials without a result: results.missing", *failures(ending)]
+    for text in (why, "\n".join(failed) if ending.summary.failed else "", ending.complaint):
+        if text:
+            warnings.warn(text, stacklevel=2)
+    return found
+
+
+def plan(
+    study: Study,
+    *overrides: Overrides,
+    results: str | Path | None = None,
+    workspace: str | Path = ".",
+    no_reuse: bool = False,
+) -> Preview:
+    """Say what ``sweep`` would do, and write nothing. Arguments as of ``sweep``.
+
+    Returns:
+        ``.trials`` is a DataFrame with a row per trial: identity, what varies, state; ``.to_run`` counts what is left;
+        ``.estimate()`` gives hours, memory and disk. Printed, it is the text of ``memsweep plan``.
+
+    Raises:
+        ConfigError: the study cannot run; with all that is wrong.
+        StoreError: the storage cannot be read.
+    """
+    loaded = _load(study, overrides, workspace)
+    return preview(loaded, Location.at(default_results() if results is None else results), no_reuse=no_reuse)
+
+
+def results(study: str | Path, *, results: str | Path | None = None, workspace: str | Path = ".") -> Results:
+    """Read the stored results of a study; nothing is run or written.
+
+    Args:
+        study: its name, or the folder or ``s3://`` address of its results: ``results/quickstart``.
+        results: the folder of all results, for a name (None: $MEMSWEEP_RESULTS, else ``results``).
+        workspace: folder of tasks/: of tasks and models of one's own.
+
+    Raises:
+        MemsweepError: there are none; the message names the studies that there are.
+        StoreError: the plan is damaged, or the storage cannot be read. A damaged result is in ``.missing``.
+    """
+    _discover(workspace)
+    store = find_study(str(study), Location.at(default_results() if results is None else results))
+    return Results(store.location, analyse(read_study(store.location)))
+
+
+def _load(study: Study, overrides: tuple[Overrides, ...], workspace: str | Path) -> SweepConfig:
+    _discover(workspace)
+    words = words_of(overrides)
+    if not isinstance(study, Mapping):
+        return load_study(str(study), words, Path(workspace))
+    if "name" not in study and not any(word.startswith("name=") for word in words):
+        raise ConfigError(["name: is missing. Its results go to a folder of that name: {'name': 'mine', ...}."], _DICT)
+    return study_of(plain(study), words, Path(workspace), "", _DICT)
+
+
+def _discover(workspace: str | Path) -> None:
+    for sentence in registry.discover(Path(workspace)):
+        warnings.warn(sentence, stacklevel=4)
+
+
+def _wrong(limits: Limits) -> list[tuple[str, object]]:
+    return [(f"max_{name}", value) for name, value in vars(limits).items() if value is not None and not value > 0]

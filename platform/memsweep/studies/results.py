@@ -1,0 +1,252 @@
+"""The results of a study for Python: tables as DataFrames, figures, weights, verdicts by other criteria."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from memsweep.errors import MemsweepError, did_you_mean, one_of
+from memsweep.report.analysis.contents import Contents, analyse
+from memsweep.report.read.settings import typed, with_settings
+from memsweep.report.read.weights import weights
+from memsweep.report.rows.report import Tables, tables_of
+from memsweep.report.rows.verdicts import radii_table
+from memsweep.stability.verdict.judgement import Criteria
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.tables import CURVES, HISTORY, MEMORY, REPLICAS
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from torch import Tensor
+
+    from memsweep.report.figures.panels import Picture
+
+_MEASURED = (CURVES, HISTORY, REPLICAS, MEMORY)
+_WIDTH = 110  # letters of a printed line
+
+
+class Results:
+    """What a study's stored results say; made by ``memsweep.sweep`` and ``memsweep.results``.
+
+    It holds the trials of the study's current plan that had a result when it was made, and no others. Each table is a
+    new DataFrame. Tables with a row per trial, seed, radius or step have a column ``identity`` (of the trial) and one
+    for every field that varies in the study, by its dotted path: ``model.width``, ``training.learning_rate``, a field
+    of a task of your own. A field that a trial lacks is missing in its row. Losses and errors are in the unit of the
+    task's loss; one that diverged is infinite.
+
+    Printed, and in a notebook, it is the verdicts as ``memsweep report`` shows them.
+    """
+
+    def __init__(self, location: Location, contents: Contents) -> None:
+        self._location, self._contents = location, contents
+
+    @property
+    def name(self) -> str:
+        """Of the study."""
+        return self._contents.study.name
+
+    @property
+    def location(self) -> str:
+        """The folder of the results: an absolute path, or ``s3://bucket/...``."""
+        return self._location.uri
+
+    @property
+    def verdicts(self) -> pd.DataFrame:
+        """A row per condition and ball, as in ``verdicts.csv``.
+
+        The fields that tell conditions apart; ``verdict`` (stable, unstable, inconclusive); the deciding slopes of log
+        radius in log horizon and log width with the ends of their 95 % intervals (``slope_horizon_low``, ...); the
+        ``threshold`` at which they were read, as a share of the zero predictor's loss; ``reasons`` in words.
+        """
+        return self.table("verdicts")
+
+    @property
+    def slopes(self) -> pd.DataFrame:
+        """A row per condition, ball and threshold, as in ``slopes.csv``: all slopes, and evidence that decides none."""
+        return self.table("slopes")
+
+    @property
+    def losses(self) -> pd.DataFrame:
+        """A row per condition and size without a verdict, as in ``losses.csv``: medians over seeds, and their range."""
+        return self.table("losses")
+
+    @property
+    def radii(self) -> pd.DataFrame:
+        """A row per trial, seed, ball and threshold, as in ``radii.csv``: how far the weights may move.
+
+        ``radius`` lies between ``radius_low`` and ``radius_high``, and is a distance in the norm of
+        ``perturbation.norm``; ``censored`` where the error reaches the threshold at no radius that was tried.
+        """
+        return self.table("radii")
+
+    @property
+    def curves(self) -> pd.DataFrame:
+        """A row per trial, seed, ball and radius, as in ``curves.parquet``: the perturbation ``error`` there."""
+        return self.table(CURVES)
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """A row per trial, seed and validated training step: ``train_loss`` and ``validation_loss``."""
+        return self.table(HISTORY)
+
+    @property
+    def replicas(self) -> pd.DataFrame:
+        """A row per trial and seed: outcome, final losses, the task's metric, norms."""
+        return self.table(REPLICAS)
+
+    @property
+    def memory(self) -> pd.DataFrame:
+        """A row per trial, seed and lag: the memory function that was ``learned``, the ``target``, the ``gradient``."""
+        return self.table(MEMORY)
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """A row per trial, as in ``trials.csv``: all that varies, width, horizon, first seed and number of seeds."""
+        return self.table("trials")
+
+    @property
+    def missing(self) -> pd.DataFrame:
+        """A row per trial of the plan without a result: ``identity``, ``outcome``, ``reason`` and ``traceback``."""
+        import pandas as pd
+
+        names = ("identity", "outcome", "reason", "traceback")
+        rows = [[getattr(row, name) for name in names] for row in self._contents.study.missing]
+        return pd.DataFrame(rows, columns=list(names))
+
+    @property
+    def names(self) -> list[str]:
+        """Of all tables: those that are properties, and those of what the study has besides (winners, claims, ...)."""
+        more = [table.name for table in self._tables().exported] + ["compared"] * (not self._contents.compared.empty)
+        return list(dict.fromkeys(["verdicts", "slopes", "losses", "radii", "trials", *_MEASURED, *more]))
+
+    def table(self, name: str) -> pd.DataFrame:
+        """A table by its name.
+
+        Besides the properties: ``winners`` and ``search`` (of a search, the winners and all suggestions), ``alignment``
+        (gradients of learning rules beside the true ones), ``published`` and ``compared`` (claims).
+
+        Raises:
+            MemsweepError: the study has no such table; the message names those that it has.
+        """
+        contents = self._contents
+        trials = contents.trials
+        if name == "trials":
+            return typed(trials)
+        if name == "radii":
+            return with_settings(radii_table(contents.findings), trials)
+        if name == CURVES:  # of a search, its winners alone are measured for the verdict
+            return with_settings(contents.measured.tables[name], trials)
+        if name in _MEASURED:
+            return with_settings(contents.study.tables[name], trials)
+        if name == "compared" and not contents.compared.empty:
+            return contents.compared.copy()
+        found = self._exported()
+        if name not in found:
+            raise MemsweepError(
+                f"{self.name} has no table {name!r}.{did_you_mean(name, self.names)} It has: {one_of(self.names)}."
+            )
+        return found[name].frame()
+
+    @property
+    def figures(self) -> list[str]:
+        """The names of the report's figures, as of its files in ``figures/``."""
+        return list(self._figures())
+
+    def figure(self, name: str) -> Picture:
+        """One of the report's figures, drawn anew.
+
+        Args:
+            name: one of ``figures``, such as ``radius-recurrent``.
+
+        Returns:
+            A matplotlib ``Figure``, to be changed or saved as any: ``results.figure("memory").savefig("memory.pdf")``.
+
+        Raises:
+            MemsweepError: the report has no such figure; the message names those that it has.
+        """
+        from memsweep.report.figures.panels import figure_of
+
+        known = self._figures()
+        if name not in known:
+            raise MemsweepError(
+                f"the report of {self.name} has no figure {name!r}.{did_you_mean(name, known)} It has: {one_of(known)}."
+            )
+        return figure_of(*known[name])
+
+    def weights(self, trial: str | Mapping[str, Any] = "", seed: int | None = None) -> dict[str, Tensor]:
+        """The trained weights of one model, as ``load_state_dict`` of its module takes them.
+
+        Args:
+            trial: the beginning of its identity, or the values of fields that single it out: ``{"model.width": 8}``.
+                Not needed where the study has one trial.
+            seed: of the model; not needed where the trial has one.
+
+        Returns:
+            Name -> tensor, in the precision of training: those of the best validation, before a parameterization acts.
+
+        Raises:
+            MemsweepError: no trial or several are meant, or the trial has no such seed; the message lists them.
+            StoreError: the weights were not kept, were deleted, or are damaged.
+        """
+        words = [trial] if isinstance(trial, str) else [f"{path}={value}" for path, value in trial.items()]
+        among = self._contents.study.records.keys()
+        return dict(weights(self._location, [word for word in words if word], seed, among).tensors)
+
+    def judge(self, *, thresholds: Sequence[float] | None = None, slope_limit: float | None = None) -> Results:
+        """Judge the stored results by other criteria; nothing is trained or written.
+
+        Args:
+            thresholds: errors at which radii are read, as shares of the zero predictor's loss (None: as here).
+            slope_limit: a radius shrinks if its slope is below this with confidence; below 0 (None: as here).
+
+        Returns:
+            The same results with verdicts, slopes and radii by these criteria. The error rates in docs/verdict.md are
+            those of the rule's own criteria.
+
+        Raises:
+            ConfigError: a value is not allowed.
+        """
+        own = self._contents.criteria
+        criteria = Criteria(
+            own.thresholds if thresholds is None else tuple(map(float, thresholds)),
+            own.slope_limit if slope_limit is None else float(slope_limit),
+        )
+        return Results(self._location, analyse(self._contents.study, criteria))
+
+    def _exported(self) -> dict[str, Any]:
+        tables = self._tables()
+        whole = (tables.verdicts, tables.slopes, tables.losses, tables.alignment, *tables.exported)
+        return {table.name: table for table in whole}
+
+    def _tables(self) -> Tables:
+        return tables_of(self._contents)
+
+    def _figures(self) -> dict[str, Any]:
+        """Name -> gallery and its panels."""
+        from memsweep.report.figures.galleries import galleries_of
+        from memsweep.report.figures.panels import parts_of
+
+        return {
+            name: (gallery, panels)
+            for gallery in galleries_of(self._contents)
+            for name, panels in parts_of(gallery).items()
+        }
+
+    def _heading(self) -> str:
+        study = self._contents.study
+        return f"{study.name}: {len(study.records)} of {study.planned} trials have a result ({self._location.uri})"
+
+    def _text(self) -> str:
+        from memsweep.report.terminal import report_text
+
+        text = report_text(self._contents, self._tables(), width=_WIDTH, colour=False)
+        return "\n".join(line.rstrip() for line in text.splitlines())
+
+    def __repr__(self) -> str:
+        return f"{self._heading()}\n\n{self._text()}"
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<div>{html.escape(self._heading())}</div><pre style="line-height: 1.2">{html.escape(self._text())}</pre>'
+        )

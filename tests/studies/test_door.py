@@ -1,0 +1,263 @@
+"""``import memsweep``: runs, tables, figures and weights in Python are those of the commands and of the report."""
+
+from __future__ import annotations
+
+import ast
+import io
+import pydoc
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+import yaml
+
+import memsweep as ms
+from memsweep.cli import main
+from memsweep.report.read.weights import weights
+from paths import ROOT
+from sweeping import FAST, ready
+
+TASK = '''
+from dataclasses import dataclass
+
+import torch
+
+from memsweep.config.core.fields import setting
+from memsweep.data.api import LinearFunctionalTask
+from memsweep.registry import register_task
+
+
+@register_task("two_lags")
+class TwoLags(LinearFunctionalTask):
+    """Two lags of white noise."""
+
+    weight_power = 0.0
+    variance = 1.0
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Which lags."""
+
+        second: int = setting(3, "the later lag")
+        horizon: int = setting(8, "sequence length", at_least=2)
+
+    @property
+    def horizon(self):
+        return self.config.horizon
+
+    def kernel(self):
+        if self.config.second < 0:
+            raise ValueError("a lag in the future")
+        values = torch.zeros(self.config.horizon, dtype=torch.float64)
+        values[[0, self.config.second]] = 1.0
+        return values
+'''
+STUDY = f"""
+task: two_lags
+model: {{name: diagonal_rnn, parameterization: exp}}
+{FAST}
+grid: {{task.second: [1, 2], model.width: [2, 3]}}
+"""
+HEAVY = {"torch", "numpy", "pandas", "ray", "mlflow", "hydra", "matplotlib", "rich", "yaml", "pyarrow"}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with a task of its own, and results of a study: a first plan of three trials, a second of four."""
+    folder = tmp_path_factory.mktemp("door")
+    (folder / "tasks").mkdir()
+    (folder / "tasks" / "two_lags.py").write_text(TASK)
+    (folder / "own.yaml").write_text(STUDY)
+    ready(folder / "results")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def swept(place: Path) -> tuple[ms.Results, str]:
+    """The results of the second plan, and what its run wrote to standard output."""
+    run = {"results": place / "results", "workspace": place, "inline": True}
+    with pytest.warns(UserWarning, match="stopped at a limit: --max-trials 1"):
+        first = ms.sweep(place / "own.yaml", {"task.second": 7}, max_trials=1, progress=False, **run)
+    assert (len(first.trials), first.missing["outcome"].tolist()) == (1, ["not run"])
+    out, shown = sys.stdout, io.StringIO()
+    try:
+        sys.stdout = shown
+        return ms.sweep(str(place / "own.yaml"), **run), shown.getvalue()
+    finally:
+        sys.stdout = out
+
+
+def test_tables_are_those_of_the_report(swept: tuple[ms.Results, str], place: Path) -> None:
+    results, folder = swept[0], place / "results" / "own" / "report"
+    files = sorted(path.stem for path in folder.glob("*.csv"))
+    assert {"verdicts", "slopes", "radii", "trials"} <= {*files}
+    for name in files:
+        ours = pd.read_csv(io.StringIO(results.table(name).to_csv(index=False)))
+        pd.testing.assert_frame_equal(ours, pd.read_csv(folder / f"{name}.csv"))
+    pd.testing.assert_frame_equal(results.curves, pd.read_parquet(folder / "curves.parquet"))
+    read = ms.results(place / "results" / "own", workspace=place)
+    for name in ("verdicts", "slopes", "losses", "radii", "curves", "history", "replicas", "memory", "trials"):
+        pd.testing.assert_frame_equal(getattr(read, name), results.table(name))
+    stored = pd.read_parquet(place / "results" / "own" / "history")
+    assert len(stored) == 5 * len(results.history) / 4  # with the trial of the first plan
+
+
+def test_what_varies_is_a_column_and_old_trials_are_in_no_table(swept: tuple[ms.Results, str]) -> None:
+    results, _ = swept
+    for table in (results.radii, results.curves, results.history, results.replicas, results.memory, results.trials):
+        assert table.groupby(["task.second", "model.width"]).ngroups == 4
+        assert {*table["task.second"]} == {1, 2}  # and not 7, of the first plan
+        assert table["task.second"].dtype == "int64"
+    assert {*results.verdicts["task.second"]} == {1, 2}
+
+
+def test_progress_is_a_few_plain_lines(swept: tuple[ms.Results, str]) -> None:
+    lines = swept[1].splitlines()
+    assert lines[0].startswith("own: 4 trials: 4 to run in ")
+    assert lines[-1].startswith("own: 4/4 trials, ")
+    assert swept[1].isprintable() or {*swept[1]} - {"\n"} <= {sign for sign in swept[1] if sign.isprintable()}
+    assert len(lines) < 10
+
+
+def test_figures_and_weights_are_the_stored_ones(swept: tuple[ms.Results, str], place: Path, tmp_path: Path) -> None:
+    results, folder = swept[0], place / "results" / "own"
+    drawn = {path.stem: path for path in (folder / "report" / "figures").iterdir()}
+    assert {*results.figures} == drawn.keys()
+    results.figure("error-recurrent").savefig(tmp_path / "own.png", dpi=200, metadata={"Software": None})
+    assert (tmp_path / "own.png").read_bytes() == drawn["error-recurrent"].read_bytes()
+    assert results.figure("memory")._repr_png_().startswith(b"\x89PNG")
+    kept = results.weights({"task.second": 2, "model.width": 3}, seed=1)
+    identity = results.trials.query("`task.second` == 2 and width == 3").identity.item()
+    for name, value in weights(folder, [identity], 1).tensors.items():
+        assert torch.equal(kept[name], value)
+    with pytest.raises(ms.MemsweepError, match="means 2 of the 4 trials"):  # and not 3 of 5
+        results.weights("model.width=2")
+
+
+def test_repr_is_what_the_command_prints(
+    swept: tuple[ms.Results, str], place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results, _ = swept
+    assert main(["report", "own", "--results", str(place / "results"), "--workspace", str(place)]) == 0
+    printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    text = repr(results)
+    assert text.startswith(f"own: 4 of 4 trials have a result ({place}/results/own)")
+    assert [line for line in text.splitlines()[2:] if line not in printed] == []
+    assert "inconclusive" in text
+    assert "<script" not in results._repr_html_()
+    assert "inconclusive" in results._repr_html_()
+
+
+def test_a_plan_says_what_would_run_and_writes_nothing(swept: tuple[ms.Results, str], place: Path) -> None:
+    before = sorted(place.rglob("*"))
+    plan = ms.plan(place / "own.yaml", {"model.width": [2, 5]}, results=place / "results", workspace=place)
+    states = plan.trials.set_index(["task.second", "model.width"])["state"]
+    assert states[1, 2] == states[2, 2] == "done"
+    assert states[1, 5].startswith("to run, pack ")
+    assert plan.to_run == 2
+    assert "study own: 4 trials, 2 done or reused, 2 to run" in repr(plan)
+    assert "to run, pack 1" in plan._repr_html_()
+    words = ms.plan(place / "own.yaml", "model.width=2,5", results=place / "results", workspace=place)
+    pd.testing.assert_frame_equal(words.trials, plan.trials)
+    assert sorted(place.rglob("*")) == before
+
+
+def test_other_criteria_judge_without_training(swept: tuple[ms.Results, str], place: Path) -> None:
+    results, _ = swept
+    other = results.judge(thresholds=[0.05], slope_limit=-0.1)
+    assert [*other.radii["threshold"].unique()] == [0.05]
+    assert len(results.radii["threshold"].unique()) > 1
+    with pytest.raises(ms.ConfigError, match="at most 1, got 3"):
+        results.judge(thresholds=[3])
+
+
+def test_a_searched_learning_rate_is_a_column(place: Path) -> None:
+    """In a study that is a dict."""
+    settings = yaml.safe_load(FAST) | {"perturbation": {"radii": {"from": 1e-3, "to": 1.0, "count": 3}}}
+    study = {
+        "name": "searched",
+        "task": {"name": "two_lags"},
+        "model": {"name": "diagonal_rnn", "width": 2},
+        **settings,
+    }
+    study["search"] = {"training.learning_rate": {"log_uniform": (1e-4, 0.3)}, "algorithm": "random", "trials": 3}
+    results = ms.sweep(study, results=place / "results", workspace=place, inline=True, progress=False)
+    assert results.trials["training.learning_rate"].nunique() == 3
+    assert results.trials["training.learning_rate"].dtype == "float64"
+    assert results.history["training.learning_rate"].nunique() == 3
+    (winner,) = results.table("winners")["training.learning_rate"]
+    assert [*results.radii["training.learning_rate"].unique()] == [winner]  # of which the verdict speaks
+    files = pd.read_csv(place / "results" / "searched" / "report" / "radii.csv")
+    pd.testing.assert_frame_equal(results.radii, files, check_dtype=False)
+
+
+def test_failures_are_warnings_and_rows(place: Path) -> None:
+    run = {"results": place / "results", "workspace": place, "inline": True, "progress": False}
+    with pytest.warns(UserWarning, match=r"broken: 1 trials without a result.*\n.*a lag in the future"):
+        results = ms.sweep(place / "own.yaml", {"name": "broken", "task.second": [-1, 1], "model.width": 2}, **run)
+    assert len(results.trials) == 1
+    assert results.missing["outcome"].tolist() == ["failed"]
+    assert "a lag in the future" in results.missing["traceback"].item()
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: ms.sweep("own.yaml", {"model.with": 3, "task.secnd": 1}), r"2 problems in .*(?s:.)*secnd"),
+        (lambda: ms.sweep({"task": {"name": "two_lags"}}), "name: is missing"),
+        (lambda: ms.plan("own.yaml", 3), "an override is text or a dict, got int"),
+        (lambda: ms.plan("own.yaml", {"model.width": object()}), "which no study file can hold"),
+        (lambda: ms.sweep("own.yaml", max_hours=-1), "max_hours must be above 0, got -1"),
+        (lambda: ms.results("nothing"), "there are no results of a study 'nothing'"),
+        (lambda: ms.results("results/own").table("verdict"), "Did you mean 'verdicts'"),
+        (lambda: ms.results("results/own").figure("memory-recurrent"), "It has: error-recurrent"),
+    ],
+)
+def test_errors_are_sentences(
+    swept: tuple[ms.Results, str], place: Path, call: object, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    with pytest.raises(ms.MemsweepError, match=told):
+        call()  # type: ignore[operator]
+
+
+def test_values_arrive_as_they_are_given() -> None:
+    from memsweep.config.load.overrides import parse
+    from memsweep.studies.overrides import words_of
+
+    name = "it's a 'name' \\ with \\"
+    words = words_of([{"name": name, "training.steps": torch.tensor(5), "training.dtype": None, "model.width": (2, 4)}])
+    read = parse([*words, *words_of([{"perturbation.balls": ["all"], "task": {"name": "copy", "on": True}}])], ROOT)
+    assert read.problems == []
+    assert read.axes == [("model.width", [2, 4])]
+    assert dict(read.values) == {
+        "name": name,
+        "training.steps": 5,
+        "training.dtype": None,
+        "perturbation.balls": ["all"],  # a field that holds a list: this is its value
+        "task": {"name": "copy", "on": True},
+    }
+
+
+def test_the_import_is_light() -> None:
+    code = "import sys, memsweep; dir(memsweep); memsweep.MemsweepError; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {*done.stdout.split()}
+    assert not HEAVY & loaded
+    own = {name for name in loaded if name.partition(".")[0] == "memsweep"}
+    assert own == {"memsweep", "memsweep.sweep", "memsweep.errors"}
+
+
+def test_help_teaches_and_types_agree() -> None:
+    text = pydoc.plain(pydoc.render_doc(ms))
+    for words in ('ms.sweep("quickstart"', "plan(study", "results(study", "class Results"):
+        assert words in text
+    assert "max_hours" in str(pydoc.inspect.signature(ms.sweep))
+    stub = ast.parse((ROOT / "platform/memsweep/__init__.pyi").read_text())
+    typed = {alias.name for line in stub.body if isinstance(line, ast.ImportFrom) for alias in line.names}
+    assert typed == {*ms.__all__} <= {*dir(ms)}
+    for name in ms.__all__:
+        assert pydoc.inspect.getdoc(getattr(ms, name)) or name == "sweep"
