@@ -82,6 +82,7 @@ def test_the_examples_of_help_can_be_typed(
     asked: list[argparse.Namespace], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)  # where init makes its project
+    monkeypatch.setattr("memsweep.project.data.fetch", lambda name, *_, **__: name)  # which would need the internet
     shutil.copy(ROOT / "tests/support/nets/min_gru.py", tmp_path / "my_nets.py")
     for name, text in COMMANDS.items():
         examples = text.examples.partition("overrides (")[0].splitlines()[1:]
@@ -89,7 +90,7 @@ def test_the_examples_of_help_can_be_typed(
             program, *words = shlex.split(line)
             assert (program, words[0]) == ("memsweep", name)
             folder = tmp_path if "my_nets:MinGRU" in words else ROOT
-            place = [] if name == "init" else ["--workspace", str(folder)]
+            place = [] if name in ("init", "data") else ["--workspace", str(folder)]
             assert main([*words, *place]) == 0, line
     assert {args.command for args in asked} == {*STUDY_VERBS, "audit"}
 

@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = parse(
             argv,
-            {"list": _list, "describe": _describe, "schema": _schema, "init": _init, "audit": _command}
+            {"list": _list, "describe": _describe, "schema": _schema, "init": _init, "data": _data, "audit": _command}
             | dict.fromkeys(STUDY_VERBS, _command),
         )
     except WrongCommandLine as error:
@@ -112,6 +112,12 @@ def _init(args: argparse.Namespace) -> Answer:
     from memsweep.project.init import init
 
     return init(args)
+
+
+def _data(args: argparse.Namespace) -> int:
+    from memsweep.project.data import data
+
+    return data(args)
 
 
 def _discover(args: argparse.Namespace) -> None:

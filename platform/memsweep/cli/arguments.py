@@ -88,7 +88,7 @@ def parse(argv: Sequence[str] | None, handlers: Mapping[str, Any]) -> argparse.N
     parser = _parser(handlers)
     args, rest = parser.parse_known_args(argv)
     flags = [word for word in rest if word.startswith("-")]
-    several = next((name for name in ("overrides", "words") if hasattr(args, name)), "")
+    several = next((name for name in ("overrides", "words", "names") if hasattr(args, name)), "")
     if flags or (rest and not several):
         unknown = f"unrecognized arguments: {' '.join(flags or rest)} (see: memsweep {args.command} --help)"
         parser.refuse(unknown, args.command)
@@ -274,6 +274,12 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
     ),
     "submit": _SUBMIT,
     "init": (("folder", {"metavar": "FOLDER", "help": "where the project goes: a new folder, or an empty one"}),),
+    "data": (
+        ("what", {"metavar": "list|fetch", "choices": ("list", "fetch"), "help": "show the data sets, or fetch some"}),
+        ("names", {"metavar": "NAME", "nargs": "*", "help": "data sets to fetch: mnist, ptb, lra, ..."}),
+        ("--folder", {"metavar": "DIR", "help": "the data folder ($MEMSWEEP_DATA, else data)"}),
+        ("--force", _FLAG | {"help": "fetch again, and replace what is there"}),
+    ),
     "list": (("what", {"metavar": "|".join(LISTS), "choices": LISTS, "help": "what to list"}), _WORKSPACE),
     "audit": (
         ("module", {"metavar": "MODULE", "help": "file_or_package:callable, or the name of a registered model"}),

@@ -243,6 +243,18 @@ examples:
 examples:
   memsweep init my_project""",
     ),
+    "data": Text(
+        "list and fetch the published data sets that tasks read",
+        "Fetch MNIST, Fashion-MNIST, CIFAR-10, the Penn Treebank, reviews of IMDB or the Long Range Arena into the "
+        "data\nfolder, in the layout that the tasks expect. Each file is compared with its published checksum; where "
+        "none\nis known, the hash of the first download is printed, kept, and compared at the next one. A download "
+        "that was\ncut off goes on where it stopped. What is there already is left alone, unless --force is given.",
+        """\
+examples:
+  memsweep data list
+  memsweep data fetch mnist ptb
+  memsweep data fetch cifar10 --folder /data/sets""",
+    ),
     "list": Text(
         "list tasks, models, parameterizations, units, rules or studies",
         "List what a study may name, from the engine, from this workspace's tasks/ and search_spaces/, and\nfrom "

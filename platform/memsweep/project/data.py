@@ -1,0 +1,101 @@
+"""``memsweep data``: lists and fetches the published data sets that tasks read."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from memsweep.data.folder import data_folder
+from memsweep.errors import ConfigError, did_you_mean, one_of
+from memsweep.project.download import FetchError, Progress
+from memsweep.project.fetch import DOWNLOADS, fetch, forget_downloads
+from memsweep.project.published import DATA_SETS, GROUPS, PublishedFile
+
+
+def data(args: argparse.Namespace) -> int:
+    """Lists the data sets, or fetches those that are named.
+
+    Raises:
+        ConfigError: a name is no data set, or none is given.
+        FetchError: a data set could not be fetched; those before it are there.
+    """
+    folder = Path(args.folder or data_folder()).absolute()
+    if args.what == "list":
+        sys.stdout.write(listing(folder) + "\n")
+        return 0
+    names = _wanted(args.names)
+    try:
+        with _alone(folder / DOWNLOADS):
+            for name in names:
+                sys.stdout.write(fetch(name, DATA_SETS[name], folder, force=args.force, watch=_shown) + "\n")
+                sys.stdout.flush()
+            forget_downloads(folder)
+    except OSError as error:
+        raise FetchError(
+            f"{error.filename or folder} cannot be written: {error.strerror or error}. What was downloaded so far is "
+            "kept; the same command goes on with it."
+        ) from None
+    return 0
+
+
+def listing(folder: Path) -> str:
+    """A line for each data set: whether it is in the data folder, what it is, and how much is downloaded."""
+    rows = [
+        (name, "there" if (folder / each.folder).is_dir() else "-", _size(sum(file.size for file in each.files)), each)
+        for name, each in DATA_SETS.items()
+    ]
+    lines = [f"{name:<14} {state:<6} {size:>9}  {each.title}" for name, state, size, each in rows]
+    groups = [f"{name:<14} all of {', '.join(parts)}" for name, parts in GROUPS.items()]
+    notes = dict.fromkeys(each.note for *_, each in rows if each.note)
+    return "\n".join([f"in {folder} (MEMSWEEP_DATA or --folder names another):", *lines, *groups, *notes])
+
+
+def _wanted(words: list[str]) -> list[str]:
+    known = [*DATA_SETS, *GROUPS]
+    if not words:
+        raise ConfigError([f"which data? Name one or more of {one_of(known)}"], "the command line")
+    if strange := [word for word in words if word not in known]:
+        raise ConfigError(
+            [
+                f"there is no data set {word!r}.{did_you_mean(word, known)} There are {one_of(known)}"
+                for word in strange
+            ],
+            "the command line",
+        )
+    return list(dict.fromkeys(name for word in words for name in GROUPS.get(word, (word,))))
+
+
+@contextlib.contextmanager
+def _alone(downloads: Path) -> Iterator[None]:
+    """Only one process fetches into a folder at a time. The folder goes at the end, unless parts are left in it."""
+    from filelock import FileLock, Timeout
+
+    downloads.mkdir(parents=True, exist_ok=True)
+    lock = downloads / ".lock"
+    try:
+        with FileLock(lock, timeout=0):
+            yield
+    except Timeout:
+        raise FetchError(f"another process fetches data into {downloads.parent}: wait until it has ended.") from None
+    with contextlib.suppress(OSError):
+        lock.unlink(missing_ok=True)
+        downloads.rmdir()
+
+
+@contextlib.contextmanager
+def _shown(file: PublishedFile) -> Iterator[Progress]:
+    """A bar on stderr, where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(file.name, total=file.size or None)
+        yield lambda done, whole: bar.update(task, completed=done, total=whole or None)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

@@ -1,0 +1,147 @@
+"""Puts published data sets where the tasks look for them: download, check, unpack, and then one rename."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import json
+import shutil
+import tarfile
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+
+from memsweep.project.download import FetchError, Progress, download
+from memsweep.project.published import DataSet, PublishedFile
+
+DOWNLOADS = ".downloads"
+"""In the data folder: files on their way, deleted once they are unpacked."""
+RECORD = ".fetched.json"
+"""In the folder of a data set: the SHA-256 of each published file that it came from."""
+Watch = Callable[[PublishedFile], contextlib.AbstractContextManager[Progress]]
+
+
+def fetch(name: str, data_set: DataSet, data: Path, *, force: bool, watch: Watch) -> str:
+    """Fetches a data set, unless it is there.
+
+    Args:
+        name: of the data set, for messages.
+        data_set: what to fetch.
+        data: the data folder.
+        force: fetch it again, and replace what is there.
+        watch: makes what shows the progress of a file.
+
+    Returns:
+        What was done, in a line or two.
+
+    Raises:
+        FetchError: it could not be fetched; what was there is as it was.
+    """
+    folder = data / data_set.folder
+    if not force and folder.is_dir() and any(folder.iterdir()):
+        known = "" if recorded(folder) else " It was not fetched by this command, and its files are not checked."
+        return f"{name}: is there already, in {folder}.{known} To fetch it again: memsweep data fetch {name} --force"
+    made = data / DOWNLOADS / f"{data_set.folder}.unpacked"
+    shutil.rmtree(made, ignore_errors=True)
+    made.mkdir(parents=True)
+    try:
+        lines = _fill(made, data_set, data, watch)
+        _exchange(made, folder)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    checked = "checksums as published, " if all(file.digest for file in data_set.files) else ""
+    return "\n".join([f"{name}: {data_set.title}: {checked}in {folder}", *lines])
+
+
+def _fill(made: Path, data_set: DataSet, data: Path, watch: Watch) -> list[str]:
+    """Downloads the files of a data set and lays them out in the folder ``made``; what is to be said about them."""
+    lines, hashes = [], {}
+    for file in data_set.files:
+        expected = file.digest or _earlier(data, file)
+        source = "as published" if file.digest else "at the earlier fetch"
+        target = data / DOWNLOADS / file.name
+        with watch(file) as progress:
+            hashes[file.name] = download(file, target, expected, source, progress)
+        if not file.digest:
+            lines.append(_unpublished(file, hashes[file.name], bool(expected)))
+        if file.root:
+            _unpack(target, file, made)
+        else:
+            shutil.copyfile(target, made / file.name)
+    (made / RECORD).write_text(json.dumps(hashes, indent=1) + "\n", "utf-8")
+    return lines
+
+
+def recorded(folder: Path) -> Mapping[str, str]:
+    """File name -> SHA-256 of what a data set came from; empty where this command did not fetch it."""
+    try:
+        content = json.loads((folder / RECORD).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _earlier(data: Path, file: PublishedFile) -> str:
+    """The hash that an earlier fetch of this file had, for any data set in the folder; empty where there was none."""
+    known = (recorded(path.parent).get(file.name) for path in sorted(data.glob(f"*/{RECORD}")))
+    return next((f"sha256:{value}" for value in known if value), "")
+
+
+def _unpublished(file: PublishedFile, sha256: str, compared: bool) -> str:
+    if compared:
+        return f"  {file.name} has the SHA-256 of the earlier fetch, {sha256}."
+    return f"  No checksum of {file.name} is published. Its SHA-256 is {sha256}: kept, and compared at the next fetch."
+
+
+def _unpack(archive: Path, file: PublishedFile, target: Path) -> None:
+    missing = set(file.wanted)
+    try:
+        with tarfile.open(archive, "r|*") as content:
+            for member in content:
+                below = _below(member.name, file.root)
+                if below is None or not member.isfile():
+                    continue
+                matching = {pattern for pattern in file.wanted if fnmatch.fnmatchcase(str(below), pattern)}
+                if matching and (source := content.extractfile(member)) is not None:
+                    missing -= matching
+                    (target / below).parent.mkdir(parents=True, exist_ok=True)
+                    with (target / below).open("wb") as out:
+                        shutil.copyfileobj(source, out)
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        archive.unlink()
+        raise FetchError(
+            f"{file.name} is damaged: it does not unpack ({error}). It was deleted; run the command again."
+        ) from None
+    if missing:
+        raise FetchError(
+            f"{file.name} is another archive than expected: its folder {file.root} lacks {', '.join(sorted(missing))}. "
+            f"It is kept as {archive}."
+        )
+
+
+def _below(name: str, root: str) -> PurePosixPath | None:
+    """The path of a member below the folder ``root``, wherever that is in the archive; None outside of it."""
+    parts, above = PurePosixPath(name).parts, PurePosixPath(root).parts
+    for start in range(len(parts) - len(above)):
+        if parts[start : start + len(above)] == above:
+            below = PurePosixPath(*parts[start + len(above) :])
+            hidden = any(part.startswith(".") for part in below.parts)  # "..", and what macOS leaves in archives
+            return None if hidden else below
+    return None
+
+
+def _exchange(made: Path, folder: Path) -> None:
+    """Puts the new folder in the place of the old one."""
+    before = made.with_suffix(".before")
+    shutil.rmtree(before, ignore_errors=True)
+    if folder.exists():
+        folder.rename(before)
+    made.rename(folder)
+    shutil.rmtree(before, ignore_errors=True)
+
+
+def forget_downloads(data: Path) -> None:
+    """Deletes what was downloaded and unpacked; unfinished downloads stay, to go on from."""
+    for path in (data / DOWNLOADS).glob("[!.]*"):
+        if path.is_file() and ".part" not in path.suffixes:
+            path.unlink()
