@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import io
 import pydoc
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import rich.console
 import torch
 import yaml
 
@@ -149,6 +151,17 @@ def test_repr_is_what_the_command_prints(
     assert "inconclusive" in text
     assert "<script" not in results._repr_html_()
     assert "inconclusive" in results._repr_html_()
+
+
+def test_a_notebook_shows_the_same(swept: tuple[ms.Results, str], place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rich writes to a notebook instead of the text that it is to make, where it finds one."""
+    plan = ms.plan(place / "own.yaml", results=place / "results", workspace=place)
+    outside = [repr(swept[0]), swept[0]._repr_html_(), repr(plan), plan._repr_html_()]
+    notebook = type("ZMQInteractiveShell", (), {})()
+    monkeypatch.setattr(builtins, "get_ipython", lambda: notebook, raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as a kernel of Jupyter sets it
+    assert rich.console.Console().is_jupyter
+    assert [repr(swept[0]), swept[0]._repr_html_(), repr(plan), plan._repr_html_()] == outside
 
 
 def test_a_plan_says_what_would_run_and_writes_nothing(swept: tuple[ms.Results, str], place: Path) -> None:

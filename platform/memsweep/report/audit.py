@@ -101,7 +101,8 @@ def audit_text(audit: Audit, about: About, *, width: int | None = None, colour: 
     for finding in audit.findings:
         grid.add_row(finding.check, Text(str(finding.status), _STYLES[finding.status]), Text(clean(finding.sentence)))
     buffer = io.StringIO()
-    console = Console(file=buffer, width=width, force_terminal=colour, no_color=not colour, highlight=False)
+    shown: dict[str, Any] = {"force_terminal": colour, "no_color": not colour, "force_jupyter": False}
+    console = Console(file=buffer, width=width, highlight=False, **shown)
     settings = ", ".join(f"{name} {value}" for name, value in about.settings.items())
     console.print(Text(clean(f"{about.name}: {settings}")))
     console.print()

@@ -51,7 +51,8 @@ def report_text(contents: Contents, tables: Tables, *, width: int | None = None,
     if width is None:
         width = min(_WIDEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _PLAIN
     buffer = io.StringIO()
-    console = Console(file=buffer, width=width, force_terminal=colour, no_color=not colour, highlight=False)
+    shown: dict[str, Any] = {"force_terminal": colour, "no_color": not colour, "force_jupyter": False}
+    console = Console(file=buffer, width=width, highlight=False, **shown)
     for part in _parts(contents, tables, width):
         console.print(Text(clean(part)) if isinstance(part, str) else part, soft_wrap=False)
     return buffer.getvalue()

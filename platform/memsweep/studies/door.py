@@ -78,7 +78,11 @@ def sweep(
         raise ConfigError(problems, "the limits")
     place = Place(where, Path(workspace), Launch(inline, address), limits, names_folder(where, results or ""))
     trials = identified(loaded) if loaded.search is None else ()
-    ending = Run(Request(loaded, trials, no_reuse=no_reuse), place, None if progress else io.StringIO()).execute()
+    run = Run(Request(loaded, trials, no_reuse=no_reuse), place, None if progress else io.StringIO())
+    with warnings.catch_warnings():
+        # in a notebook a library of a library looks for widgets that nothing here needs
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        ending = run.execute()
     why = stopped(ending)
     if ending.code == INTERRUPTED:
         raise KeyboardInterrupt(why)

@@ -206,7 +206,7 @@ class Preview:
 
         buffer, table = io.StringIO(), self.table()
         if table is not None:
-            Console(file=buffer, markup=False, width=_WIDTH).print(table)
+            Console(file=buffer, markup=False, width=_WIDTH, force_terminal=False, force_jupyter=False).print(table)
         return "\n".join([*(line.rstrip() for line in buffer.getvalue().splitlines()), *map(printable, self.lines())])
 
     def _repr_html_(self) -> str:
