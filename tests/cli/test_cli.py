@@ -87,7 +87,7 @@ def test_the_examples_of_help_can_be_typed(
     for name, text in COMMANDS.items():
         examples = text.examples.partition("overrides (")[0].splitlines()[1:]
         for line in filter(None, map(str.strip, examples)):
-            program, *words = shlex.split(line)
+            program, *words = shlex.split(line.partition(" > ")[0])
             assert (program, words[0]) == ("memsweep", name)
             folder = tmp_path if "my_nets:MinGRU" in words else ROOT
             place = [] if name in ("init", "data") else ["--workspace", str(folder)]
@@ -144,6 +144,10 @@ def test_every_flag_arrives(asked: list[argparse.Namespace], workspace: Path) ->
         (("sweep", "small", "--max-hours", "inf"), "above 0"),
         (("resume", "small", "--max-trials", "1.5"), "a whole number from 1 is expected, got '1.5'"),
         (("extend", "small", "--max-failures", "0"), "a whole number from 1"),
+        (("sweep", "small", "-m", "a=1,2"), "-m of Hydra: several values make a grid by themselves"),
+        (("sweep", "--config-name=small", "x"), "--config-name of Hydra: the study is the word after the command"),
+        (("plan", "small", "--config-path", "conf"), "--config-path of Hydra: --workspace DIR"),
+        (("plan", "small", "--cfg", "job"), "memsweep plan STUDY shows the trials"),
         (("plan", "small", "--max-hours", "1"), "unrecognized arguments: --max-hours"),
         (("sweep", "small", "--no-probe"), "unrecognized arguments: --no-probe"),
     ],
@@ -239,6 +243,42 @@ def test_describe(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = told("small")
     assert "A small study of two rows" in study
     assert "memsweep plan small" in study
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "name",
+        "protocol",
+        "task",
+        "model",
+        "training",
+        "perturbation",
+        "chain",
+        "grid",
+        "rows",
+        "resources",
+        "keep",
+        "claims",
+        "search",
+        "when",
+        "confirm",
+        "training.learning_rate",
+        "perturbation.radii",
+        "search.scheduler.grace",
+    ],
+)
+def test_describe_knows_what_messages_name(name: str, workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["describe", name, "--workspace", str(workspace)]) == 0
+    assert capsys.readouterr().out.startswith(("section ", "field ")[name.count(".") > 0] + name)
+
+
+def test_plus_of_hydra_sets_a_field_and_is_told(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", "small", "--no-probe", "++training.seeds=7", "--results", str(workspace / "out")]
+    assert main([*words, "--workspace", str(workspace)]) == 0
+    told = capsys.readouterr()
+    assert "to run: 14 seeds" in told.out
+    assert "Hydra's + and ++ are not needed" in told.err
 
 
 def test_describe_suggests(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:

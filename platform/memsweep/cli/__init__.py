@@ -7,10 +7,11 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memsweep.cli.arguments import DISCOVERING, STUDY_VERBS, WrongCommandLine, parse
+from memsweep.cli.arguments import DISCOVERING, STUDY_VERBS, Command, WrongCommandLine, parse
+from memsweep.cli.usage import PLUS, STUDY_SCHEMA
 from memsweep.documents import Answer, error_document, to_json
 from memsweep.errors import MemsweepError, printable
 
@@ -76,7 +77,9 @@ def _command(args: argparse.Namespace) -> Answer:
 
     if args.command in DISCOVERING:
         _discover(args)
-    command: Callable[[argparse.Namespace], Answer] = getattr(commands, args.command)
+    if any(word.startswith("+") for word in getattr(args, "overrides", ())):
+        sys.stderr.write(f"note: {PLUS}.\n")
+    command: Command = getattr(commands, args.command)
     return command(args)
 
 
@@ -103,6 +106,12 @@ def _describe(args: argparse.Namespace) -> Answer:
 def _schema(args: argparse.Namespace) -> Answer:
     import json
 
+    if args.what == STUDY_SCHEMA:
+        from memsweep.config.study_schema import study_schema
+
+        _discover(args)
+        return Answer({}, text=json.dumps(study_schema(), indent=1))
+
     from memsweep.documents.schema import document_schema
 
     return Answer({}, text=json.dumps(document_schema(args.what), indent=1))
@@ -114,7 +123,7 @@ def _init(args: argparse.Namespace) -> Answer:
     return init(args)
 
 
-def _data(args: argparse.Namespace) -> int:
+def _data(args: argparse.Namespace) -> Answer:
     from memsweep.project.data import data
 
     return data(args)

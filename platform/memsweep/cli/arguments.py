@@ -9,12 +9,13 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from memsweep import __version__
 from memsweep.cli import usage
+from memsweep.documents import Answer
 from memsweep.documents.keys import DOCUMENTS
 from memsweep.errors import ConfigError
 from memsweep.studies import default_results
@@ -26,6 +27,8 @@ JOBS = ("sweep", "resume", "extend", "retry", "sync", "report", "measure")
 """Commands that a job may run."""
 _LONGEST = 100  # characters of a path in a message
 LISTS = ("tasks", "models", "parameterizations", "units", "rules", "studies")
+
+Command = Callable[[argparse.Namespace], Answer]
 
 
 class WrongCommandLine(SystemExit):
@@ -73,7 +76,7 @@ class _Parser(argparse.ArgumentParser):
         raise WrongCommandLine(command, message)
 
 
-def parse(argv: Sequence[str] | None, handlers: Mapping[str, Any]) -> argparse.Namespace:
+def parse(argv: Sequence[str] | None, handlers: Mapping[str, Command]) -> argparse.Namespace:
     """Parses the command line; ``run`` of the namespace is the command's handler.
 
     Words of which there may be several may stand before, between and after flags, which argparse alone does not allow.
@@ -91,7 +94,10 @@ def parse(argv: Sequence[str] | None, handlers: Mapping[str, Any]) -> argparse.N
     several = next((name for name in ("overrides", "words", "names") if hasattr(args, name)), "")
     if flags or (rest and not several):
         unknown = f"unrecognized arguments: {' '.join(flags or rest)} (see: memsweep {args.command} --help)"
-        parser.refuse(unknown, args.command)
+        hydra = {
+            f"{name} of Hydra: {usage.HYDRA[name]}": None for flag in flags if (name := _name(flag)) in usage.HYDRA
+        }
+        parser.refuse(". ".join([unknown, *hydra]), args.command)
     if rest:
         setattr(args, several, [*getattr(args, several), *rest])
     if args.verbose:
@@ -100,7 +106,12 @@ def parse(argv: Sequence[str] | None, handlers: Mapping[str, Any]) -> argparse.N
     return args
 
 
-def _parser(handlers: Mapping[str, Any]) -> _Parser:
+def _name(flag: str) -> str:
+    """``--config-name`` of ``--config-name=quickstart``."""
+    return flag.partition("=")[0]
+
+
+def _parser(handlers: Mapping[str, Command]) -> _Parser:
     form = _Form
     parser = _Parser(
         "memsweep", description=usage.MAIN, epilog=usage.EXAMPLES, formatter_class=form, allow_abbrev=False
@@ -299,7 +310,19 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
         ("--page", {"metavar": "FILE", "help": "where the page goes (audit-MODULE.html in this folder)"}),
         _WORKSPACE,
     ),
-    "schema": (("what", {"metavar": "COMMAND", "choices": sorted(DOCUMENTS), "help": "whose document"}), _WORKSPACE),
+    "schema": (
+        (
+            "what",
+            {
+                "metavar": "COMMAND",
+                "nargs": "?",
+                "default": usage.STUDY_SCHEMA,
+                "choices": (usage.STUDY_SCHEMA, *sorted(DOCUMENTS)),
+                "help": "whose document (left out: study, the schema of the study file)",
+            },
+        ),
+        _WORKSPACE,
+    ),
     "describe": (
         (
             "name",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+STUDY_SCHEMA = "study"
+"""What memsweep schema prints if it is not told a command."""
+
 MAIN = """\
 Can a recurrent model, with this parameterization, hold this memory, and does it stay that way when its weights move?
 
@@ -33,6 +36,21 @@ overrides (any number, in any place):
   ~grid.task.horizon               take an axis out of the grid
   task.kernel=shift                values that belonged to the old kernel fall away
   'name="another name"'            name the study; results go to a folder of that name"""
+
+_MULTIRUN = "several values make a grid by themselves: memsweep sweep quickstart model.width=2,4,8"
+_CONFIG_NAME = "the study is the word after the command: memsweep sweep quickstart"
+_CONFIG_PATH = (
+    "--workspace DIR names the folder that holds search_spaces/ and tasks/, or STUDY may be the path of a YAML file"
+)
+_CFG = "memsweep plan STUDY shows the trials of a study with all overrides, memsweep describe SECTION its fields"
+HYDRA = {
+    **dict.fromkeys(("-m", "--multirun"), _MULTIRUN),
+    **dict.fromkeys(("-cn", "--config-name"), _CONFIG_NAME),
+    **dict.fromkeys(("-cp", "--config-path", "-cd", "--config-dir"), _CONFIG_PATH),
+    **dict.fromkeys(("-c", "--cfg", "--info", "--resolve", "-p", "--package"), _CFG),
+}
+"""Flags of Hydra's own programs, and how that is done here."""
+PLUS = "Hydra's + and ++ are not needed: every field of a study can be set, whether its file names it or not"
 
 
 @dataclass(frozen=True)
@@ -227,11 +245,15 @@ examples:
   memsweep audit lru --width 64""",
     ),
     "schema": Text(
-        "print the JSON Schema of what a command prints with --json",
-        "Print a JSON Schema (draft-07) of the document that a command prints with --json.",
+        "print the JSON Schema of the study file, or of what a command prints with --json",
+        "Print a JSON Schema (draft-07). That of the study file knows the tasks and models of this workspace.\n"
+        "An editor with a YAML language server completes, explains and checks the fields of a study that begins\n"
+        "with\n\n"
+        "  # yaml-language-server: $schema=../study.schema.json",
         """\
 examples:
-  memsweep schema describe""",
+  memsweep schema > study.schema.json
+  memsweep schema plan""",
     ),
     "init": Text(
         "make a project: a folder with a task, a torch module, a study and a test of them",

@@ -15,18 +15,14 @@ from typing import Any
 from memsweep import registry
 from memsweep.config.core.arguments import Arguments
 from memsweep.config.core.problems import show
-from memsweep.config.core.reflect import default, hints, key_of, keys, nested_config, parts, registered_kind
+from memsweep.config.core.reflect import default, hints, key_of, nested_config, parts, registered_kind
 from memsweep.config.core.values import NAMES
 from memsweep.config.load import study_files
-from memsweep.config.schema.search import ConfirmConfig, SearchConfig
-from memsweep.config.schema.study import ResourcesConfig
-from memsweep.config.schema.trial import TrialConfig
-from memsweep.config.search.domains import FORM
-from memsweep.config.search.sections import CONFIRM, SEARCH
+from memsweep.config.sections import MEANINGS, classes
 from memsweep.documents.keys.parts import DescribedItem, FieldItem, ListItem
 from memsweep.errors import ConfigError, did_you_mean, one_of
 
-STUDY, SECTION = "study", "section"
+STUDY, SECTION, FIELD = "study", "section", "field"
 LISTED = {
     "tasks": registry.TASK,
     "models": registry.MODEL,
@@ -37,10 +33,6 @@ LISTED = {
 }
 """The plural on the command line -> the kind."""
 
-_SEARCH_NOTE = (
-    "How settings are searched. Keys that begin with a section of a trial are searched fields, each with a domain: "
-    f"{FORM}; a domain may have a condition, when: {{path: value or [values]}}. All other keys:"
-)
 _INDENT = " " * 6
 _LIMITS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
 
@@ -71,22 +63,18 @@ def describe(name: str, workspace: Path) -> list[DescribedItem]:
     Raises:
         ConfigError: nothing has this name; the message lists what can be described.
     """
-    sections = _sections()
     found = [
-        _described(kind, registry.get(kind, name).Config, _paragraph(registry.get(kind, name)))
+        _described(kind, registry.get(kind, name).Config, paragraph(registry.get(kind, name)))
         for kind, known in parts()
         if known == name
     ]
-    if name in sections:
-        found.append(
-            _described(SECTION, sections[name], _SEARCH_NOTE if name == SEARCH else _paragraph(sections[name]))
-        )
+    found += _described_section(name)
     if name in study_files.names(workspace):
         found.append(_described_study(name, workspace))
     if found:
         return found
     groups = {plural: registry.names(kind) for plural, kind in LISTED.items() if kind != STUDY}
-    groups |= {"studies": study_files.names(workspace), "sections": list(sections)}
+    groups |= {"studies": study_files.names(workspace), "sections": sorted({*MEANINGS, *classes()})}
     everything = [known for names in groups.values() for known in names]
     there = "; ".join(f"{group}: {one_of(names)}" for group, names in groups.items())
     raise ConfigError(
@@ -99,10 +87,18 @@ def description_text(name: str, described: Sequence[DescribedItem]) -> str:
     return "\n\n".join(_text(name, item) for item in described)
 
 
-def _sections() -> dict[str, type]:
-    of_trial = {key: nested_config(hints(TrialConfig)[field.name]) for key, field in keys(TrialConfig).items()}
-    of_study = {"resources": ResourcesConfig, SEARCH: SearchConfig, CONFIRM: ConfirmConfig}
-    return {key: config for key, config in of_trial.items() if config is not None} | of_study
+def _described_section(name: str) -> list[DescribedItem]:
+    """A section, a word that messages name, or the field at a dotted path below a section."""
+    section, _, path = name.partition(".")
+    config = classes().get(section)
+    if not path and (section in MEANINGS or config is not None):
+        meaning = MEANINGS[section] if section in MEANINGS or config is None else paragraph(config)
+        return [_described(SECTION, config, meaning)]
+    if config is None:
+        return []
+    item = _described(FIELD, config, f"Of the section {section}.")
+    item["fields"] = [each for each in item["fields"] if f"{each['path']}.".startswith(f"{path}.")]
+    return [item] if item["fields"] else []
 
 
 def _described(kind: str, config: type | None, meaning: str, file: Path | None = None) -> DescribedItem:
@@ -155,7 +151,7 @@ def _fields(config: type, prefix: str) -> Iterator[FieldItem]:
             "path": path,
             "type": kind or _type(hint),
             "required": value is dataclasses.MISSING,
-            "default": None if value is dataclasses.MISSING else _plain_default(value, kind, below),
+            "default": None if value is dataclasses.MISSING else plain_default(value, kind, below),
             "depends_on": metadata.get("depends_on") if value is None else None,
             "choices": None if choices is None else list(choices),
             "limits": {name: metadata[name] for name in _LIMITS if metadata.get(name) is not None},
@@ -178,7 +174,7 @@ def _type(hint: Any) -> str:
     return "fields"
 
 
-def _plain_default(value: Any, kind: str | None, below: type | None) -> Any:
+def plain_default(value: Any, kind: str | None, below: type | None) -> Any:
     """A default as a study would write it; those of nested fields stand with these fields."""
     if kind is not None:
         return value.name
@@ -210,6 +206,6 @@ def _described_study(name: str, workspace: Path) -> DescribedItem:
     return _described(STUDY, None, study_files.description(path.read_text("utf-8", errors="replace")), path)
 
 
-def _paragraph(documented: type) -> str:
+def paragraph(documented: type) -> str:
     """The first paragraph of what a class says of itself, on one line."""
     return " ".join(inspect.cleandoc(documented.__doc__ or "").partition("\n\n")[0].split())

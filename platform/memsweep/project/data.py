@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from memsweep.data.folder import data_folder
+from memsweep.documents import Answer
+from memsweep.documents.keys.files import DataDocument
 from memsweep.errors import ConfigError, did_you_mean, one_of
 from memsweep.project.download import FetchError, Progress
 from memsweep.project.fetch import DOWNLOADS, fetch, forget_downloads
 from memsweep.project.published import DATA_SETS, GROUPS, PublishedFile
 
 
-def data(args: argparse.Namespace) -> int:
+def data(args: argparse.Namespace) -> Answer:
     """Lists the data sets, or fetches those that are named.
 
     Raises:
@@ -24,13 +26,14 @@ def data(args: argparse.Namespace) -> int:
     """
     folder = Path(args.folder or data_folder()).absolute()
     if args.what == "list":
-        sys.stdout.write(listing(folder) + "\n")
-        return 0
-    names = _wanted(args.names)
+        document = listing(folder)
+        return Answer(document, text=_text(document))
+    names, told = _wanted(args.names), dict[str, str]()
     try:
         with _alone(folder / DOWNLOADS):
             for name in names:
-                sys.stdout.write(fetch(name, DATA_SETS[name], folder, force=args.force, watch=_shown) + "\n")
+                told[name] = fetch(name, DATA_SETS[name], folder, force=args.force, watch=_shown)
+                sys.stdout.write(f"{told[name]}\n")
                 sys.stdout.flush()
             forget_downloads(folder)
     except OSError as error:
@@ -38,19 +41,36 @@ def data(args: argparse.Namespace) -> int:
             f"{error.filename or folder} cannot be written: {error.strerror or error}. What was downloaded so far is "
             "kept; the same command goes on with it."
         ) from None
-    return 0
+    return Answer({**listing(folder), "fetched": told})
 
 
-def listing(folder: Path) -> str:
-    """A line for each data set: whether it is in the data folder, what it is, and how much is downloaded."""
-    rows = [
-        (name, "there" if (folder / each.folder).is_dir() else "-", _size(sum(file.size for file in each.files)), each)
-        for name, each in DATA_SETS.items()
+def listing(folder: Path) -> DataDocument:
+    """Each data set: whether it is in the data folder, what it is, and how much is downloaded."""
+    return {
+        "folder": str(folder),
+        "sets": [
+            {
+                "name": name,
+                "title": each.title,
+                "there": (folder / each.folder).is_dir(),
+                "bytes": sum(file.size for file in each.files),
+            }
+            for name, each in DATA_SETS.items()
+        ],
+        "groups": {name: list(parts) for name, parts in GROUPS.items()},
+        "notes": list(dict.fromkeys(each.note for each in DATA_SETS.values() if each.note)),
+        "fetched": {},
+    }
+
+
+def _text(document: DataDocument) -> str:
+    lines = [
+        f"{each['name']:<14} {'there' if each['there'] else '-':<6} {_size(each['bytes']):>9}  {each['title']}"
+        for each in document["sets"]
     ]
-    lines = [f"{name:<14} {state:<6} {size:>9}  {each.title}" for name, state, size, each in rows]
-    groups = [f"{name:<14} all of {', '.join(parts)}" for name, parts in GROUPS.items()]
-    notes = dict.fromkeys(each.note for *_, each in rows if each.note)
-    return "\n".join([f"in {folder} (MEMSWEEP_DATA or --folder names another):", *lines, *groups, *notes])
+    groups = [f"{name:<14} all of {', '.join(parts)}" for name, parts in document["groups"].items()]
+    head = f"in {document['folder']} (MEMSWEEP_DATA or --folder names another):"
+    return "\n".join([head, *lines, *groups, *document["notes"]])
 
 
 def _wanted(words: list[str]) -> list[str]:

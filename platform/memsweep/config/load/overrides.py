@@ -74,7 +74,11 @@ def _sort(override: Override, word: str, folder: Path, result: Overrides) -> str
     """Add one override to ``result``; returns the rest of a sentence where it cannot be used, else an empty text."""
     path = override.key_or_group
     if re.split(r"[./]", path)[0] == "hydra":
-        return "sets Hydra itself, which memsweep does not use. Leave it out"
+        return (
+            "sets Hydra itself, which memsweep does not use. Results go to --results DIR, several values make a grid "
+            "(model.width=2,4,8), the section search searches (memsweep describe search), and --address or memsweep "
+            "submit runs on a cluster. Leave it out"
+        )
     if not path:
         return f"cannot be read (it names nothing). {_FORM}"
     if "/" in path or override.package is not None or os.path.isdir(folder / path):

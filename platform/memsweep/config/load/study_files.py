@@ -8,6 +8,8 @@ from pathlib import Path
 from memsweep.errors import ConfigError, did_you_mean, listed
 
 FOLDER = "search_spaces"
+EDITOR = "yaml-language-server:"
+"""What a comment begins with that tells an editor the schema of the file."""
 _MOST_NAMED, _LONGEST = 50, 100
 
 
@@ -44,11 +46,11 @@ def find(study: str, workspace: Path) -> Path:
 
 
 def description(text: str) -> str:
-    """The comment at the top of a study file: paragraphs, each on one line, without marks and Hydra's directives."""
+    """The comment at the top of a study file: paragraphs, each on one line, without marks and directives."""
     lines = []
     for line in text.splitlines():
         if not line.startswith("#"):
             break
         lines.append(line.lstrip("#").strip())
-    kept = "\n".join(line for line in lines if not line.startswith("@package"))
+    kept = "\n".join(line for line in lines if not line.startswith(("@package", EDITOR)))
     return "\n".join(" ".join(part.split()) for part in kept.split("\n\n") if part.strip())

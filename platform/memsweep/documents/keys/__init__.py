@@ -6,7 +6,7 @@ A ``float`` may be null (it does not exist) or the text ``inf`` or ``-inf``. Key
 from __future__ import annotations
 
 from memsweep.documents.keys.audits import AuditDocument
-from memsweep.documents.keys.files import InitDocument, SubmitDocument, WeightsDocument
+from memsweep.documents.keys.files import DataDocument, InitDocument, SubmitDocument, WeightsDocument
 from memsweep.documents.keys.parts import DescribeDocument, ListDocument
 from memsweep.documents.keys.plans import PlanDocument, StatusDocument
 from memsweep.documents.keys.runs import ReportDocument, RunDocument, SyncDocument
@@ -21,6 +21,7 @@ DOCUMENTS: dict[str, type] = {
     "submit": SubmitDocument,
     "audit": AuditDocument,
     "init": InitDocument,
+    "data": DataDocument,
     "list": ListDocument,
     "describe": DescribeDocument,
 }

@@ -1,4 +1,4 @@
-"""The keys of what ``memsweep weights``, ``submit`` and ``init`` print."""
+"""The keys of what ``memsweep weights``, ``submit``, ``init`` and ``data`` print."""
 
 from __future__ import annotations
 
@@ -50,6 +50,25 @@ class InitDocument(TypedDict):
     package: Annotated[str, "name of the project's Python package"]
     study: Annotated[str, "name of its study"]
     files: Annotated[list[str], "that were written, relative to the folder"]
+
+
+class DataSetItem(TypedDict):
+    """A published data set."""
+
+    name: Annotated[str, "as memsweep data fetch takes it"]
+    title: Annotated[str, "what it is"]
+    there: Annotated[bool, "it is in the data folder"]
+    bytes: Annotated[int, "of its downloads"]
+
+
+class DataDocument(TypedDict):
+    """``memsweep data``."""
+
+    folder: Annotated[str, "the data folder"]
+    sets: Annotated[list[DataSetItem], "those that can be fetched"]
+    groups: Annotated[dict[str, list[str]], "name -> the data sets that it stands for"]
+    notes: Annotated[list[str], "what to know of some of them"]
+    fetched: Annotated[dict[str, str], "data set -> what fetching it did, in words"]
 
 
 class SubmitDocument(TypedDict):

@@ -45,7 +45,7 @@ class TensorItem(TypedDict):
 class DescribedItem(TypedDict):
     """One meaning of the name; a name may be that of a task and of a study."""
 
-    kind: Annotated[str, "task, model, parameterization, unit, rule, section, study or module"]
+    kind: Annotated[str, "task, model, parameterization, unit, rule, section, field, study or module"]
     meaning: Annotated[str, "what it is"]
     file: Annotated[str | None, "of a study: its file"]
     fields: Annotated[list[FieldItem], "what can be set"]
