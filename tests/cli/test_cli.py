@@ -139,7 +139,7 @@ def test_every_flag_arrives(asked: list[argparse.Namespace], workspace: Path) ->
         (("sweep", "small", "--inlin"), "unrecognized arguments: --inlin"),
         (("sweep", "small", "--inline", "--address", "auto"), "not allowed with"),
         (("list", "task"), "invalid choice: 'task'"),
-        (("report", "small", "a=1"), "unrecognized arguments: a=1"),
+        (("status", "small", "a=1"), "unrecognized arguments: a=1"),
         (("sweep", "small", "--max-hours", "0"), "above 0 (0.5 is half an hour), got '0'"),
         (("sweep", "small", "--max-hours", "inf"), "above 0"),
         (("resume", "small", "--max-trials", "1.5"), "a whole number from 1 is expected, got '1.5'"),

@@ -18,6 +18,7 @@ from memsweep.cli import usage
 from memsweep.documents import Answer
 from memsweep.documents.keys import DOCUMENTS
 from memsweep.errors import ConfigError
+from memsweep.report.formats import FIGURES, TABLES
 from memsweep.studies import default_results
 
 STUDY_VERBS = ("plan", "sweep", "resume", "extend", "retry", "status", "report", "sync", "submit", "weights", "measure")
@@ -91,7 +92,7 @@ def parse(argv: Sequence[str] | None, handlers: Mapping[str, Command]) -> argpar
     parser = _parser(handlers)
     args, rest = parser.parse_known_args(argv)
     flags = [word for word in rest if word.startswith("-")]
-    several = next((name for name in ("overrides", "words", "names") if hasattr(args, name)), "")
+    several = next((name for name in ("overrides", "words", "names", "others") if hasattr(args, name)), "")
     if flags or (rest and not several):
         unknown = f"unrecognized arguments: {' '.join(flags or rest)} (see: memsweep {args.command} --help)"
         hydra = {
@@ -168,6 +169,20 @@ def _seconds(word: str) -> float:
     if not 0 < seconds < math.inf:
         raise argparse.ArgumentTypeError(f"seconds are a number above 0, got {word!r}")
     return seconds
+
+
+def _numbers(word: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in word.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"numbers with commas between them, such as 0.01,0.1; got {word!r}") from None
+
+
+def _figures(word: str) -> tuple[str, ...]:
+    formats = tuple(dict.fromkeys(word.lower().split(",")))
+    if unknown := [form for form in formats if form not in FIGURES]:
+        raise argparse.ArgumentTypeError(f"figures are {', '.join(FIGURES)}, with commas between; got {unknown[0]!r}")
+    return formats
 
 
 def _count(word: str) -> int:
@@ -266,7 +281,17 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
         ("--force", _FLAG | {"help": "also trials that failed three times in the same way"}),
     ),
     "status": _STORED,
-    "report": _STORED,
+    "report": (
+        *_STORED[:1],
+        ("others", {"metavar": "STUDY|FOLDER", "nargs": "*", "help": "studies to compare with the first"}),
+        ("--thresholds", {"metavar": "X,Y", "type": _numbers, "help": "judge by these shares of the zero loss"}),
+        ("--slope-limit", {"metavar": "S", "type": float, "help": "judge by this limit of the slopes (-0.2)"}),
+        ("--figures", {"metavar": "F,G", "type": _figures, "help": f"formats of the files: {','.join(FIGURES)} (png)"}),
+        ("--table", {"metavar": "NAME", "help": "print this table alone: verdicts, slopes, losses, ..."}),
+        ("--format", {"choices": TABLES, "metavar": "|".join(TABLES), "help": "of --table (markdown)"}),
+        ("--out", {"metavar": "DIR", "help": "write the comparison as a page and CSV files to this folder"}),
+        *_PLACES,
+    ),
     "sync": _STORED,
     "measure": (
         _OVERRIDES,

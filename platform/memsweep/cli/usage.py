@@ -149,14 +149,27 @@ examples:
   memsweep sync quickstart --results s3://bucket/results""",
     ),
     "report": Text(
-        "write the report of a study again from its stored results",
-        "Write the HTML page, the tables and the figures again from the stored results, and print the verdict table.\n"
-        "Works while a sweep is running and after a failure; missing trials are named.",
+        "write the report of a study again, by other criteria, as a table; compare studies",
+        """\
+Write the HTML page, the tables and the figures again from the stored results, and print the verdict table. Works while
+a sweep is running and after a failure; missing trials are named. Nothing is trained.
+
+With --thresholds or --slope-limit the stored results are judged again by these criteria. That report goes to a folder
+of its own, judged/, beside the study's report, which stays as it is.
+
+With several studies: their verdicts side by side, with the difference of the slopes from the first study and its 95 %
+interval, final losses, conditions that one study alone has, and settings that differ. --out writes it to a folder.
+
+--table prints one table for a paper and writes nothing. LaTeX needs the packages booktabs and amssymb.""",
         """\
 examples:
   memsweep report quickstart
-  memsweep report results/quickstart
-  memsweep report quickstart --results /shared/results""",
+  memsweep report quickstart --results /shared/results
+  memsweep report quickstart --figures pdf,svg
+  memsweep report quickstart --thresholds 0.01,0.1 --slope-limit -0.3
+  memsweep report quickstart --table verdicts --format latex
+  memsweep report first second third
+  memsweep report first second --out comparison --figures pdf""",
     ),
     "measure": Text(
         "measure trained weights, of a study again or of a file; trains nothing",

@@ -1,4 +1,4 @@
-"""The commands that train nothing: plan, status, report, and sync, which writes to MLflow what it lacks."""
+"""The commands that train nothing: plan, status, and sync, which writes to MLflow what it lacks."""
 
 from __future__ import annotations
 
@@ -71,17 +71,6 @@ def status(args: argparse.Namespace) -> Answer:
     if not args.json:
         print_status(document)
     return Answer(document)
-
-
-def report(args: argparse.Namespace) -> Answer:
-    """Writes the report of a stored study again and prints its verdict table."""
-    from memsweep import report as reports
-    from memsweep.commands.answers.run import report_item
-
-    registry.discover(Path(args.workspace))  # the report asks parameterizations for their theoretical slopes
-    paths = reports.build(find_study(args.study, Location.at(args.results)).location)
-    text = f"{reports.table_text(paths)}\nreport: {console.shown(paths.page)}"
-    return Answer({"study": paths.contents.study.name, "report": report_item(paths)}, text=text)
 
 
 def sync(args: argparse.Namespace) -> Answer:

@@ -5,20 +5,23 @@ Heavy libraries are imported when a report is asked for, not when this package i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from memsweep.report.formats import FIGURES
 
 if TYPE_CHECKING:
     from memsweep.report.analysis.comparison import StudyComparison
     from memsweep.report.analysis.contents import Contents
     from memsweep.report.read.study import Study
+    from memsweep.report.rows.comparison import ComparisonTables
     from memsweep.report.rows.report import Tables
     from memsweep.stability.verdict.judgement import Criteria
     from memsweep.sweep.store.filesystem import Location
 
-__all__ = ["ReportPaths", "build", "compare", "judge", "report_on", "table_text"]
+__all__ = ["ReportPaths", "build", "compare", "comparison_text", "judge", "report_on", "table_text"]
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,9 @@ class ReportPaths:
     """A finished report.
 
     Attributes:
-        folder: ``<study folder>/report``, or a copy on this machine of one that lies in a bucket: ``index.html``, a
-            self-contained page; the tables as CSV; ``curves.parquet``; and pictures for papers in ``figures``.
+        folder: ``<study folder>/report``, or the one of other criteria (see ``build``), or a copy on this machine of
+            one that lies in a bucket: ``index.html``, a self-contained page; the tables as CSV; ``curves.parquet``;
+            and pictures for papers in ``figures``.
         uri: the address for everybody: the folder's path, or ``s3://...``.
         contents, tables: what the terminal shows.
     """
@@ -43,7 +47,13 @@ class ReportPaths:
         return self.folder / "index.html"
 
 
-def build(where: Location | Path | str, *, apart: bool = False) -> ReportPaths:
+def build(
+    where: Location | Path | str,
+    *,
+    apart: bool = False,
+    criteria: Criteria | None = None,
+    formats: Sequence[str] = FIGURES[:1],
+) -> ReportPaths:
     """Write the report of a study into its folder, in place of an older one.
 
     Works on an empty or partly finished study, and then says what is missing; a result that is damaged is missing
@@ -53,6 +63,9 @@ def build(where: Location | Path | str, *, apart: bool = False) -> ReportPaths:
         where: ``results/<study>`` or ``s3://bucket/<study>``, with ``records/``, ``curves/`` and so on; its plan
             names the trials that belong to the study.
         apart: write it into a folder of this user on this machine, because the study's takes nothing.
+        criteria: of the verdicts, as of ``judge``. A report by other criteria than the rule's own goes to a folder of
+            its own, ``judged/thresholds=0.01,0.1_slope_limit=-0.3``, and leaves the study's report as it is.
+        formats: of the figure files: png, pdf, svg.
 
     Raises:
         StoreError: the folder does not exist or cannot be written, or its plan is missing or damaged.
@@ -61,19 +74,28 @@ def build(where: Location | Path | str, *, apart: bool = False) -> ReportPaths:
     from memsweep.sweep.store.filesystem import Location
 
     location = Location.at(where)
-    return report_on(load_study(location), location, apart=apart)
+    return report_on(load_study(location), location, apart=apart, criteria=criteria, formats=formats)
 
 
-def report_on(study: Study, place: Location, *, apart: bool = False) -> ReportPaths:
+def report_on(
+    study: Study,
+    place: Location,
+    *,
+    apart: bool = False,
+    criteria: Criteria | None = None,
+    formats: Sequence[str] = FIGURES[:1],
+) -> ReportPaths:
     """Write the report of a study that was read from a place; see ``build``."""
     from memsweep.report.analysis.contents import analyse
-    from memsweep.report.publish import REPORT, publish
+    from memsweep.report.publish import folder_of, publish
     from memsweep.report.rows.report import tables_of
+    from memsweep.stability.verdict.judgement import DEFAULT
 
-    contents = analyse(study)
+    contents = analyse(study, criteria or DEFAULT)
     tables = tables_of(contents)
-    folder = publish(contents, tables, place, apart=apart)
-    return ReportPaths(folder, str(folder) if apart else (place / REPORT).uri, contents, tables)
+    folder = publish(contents, tables, place, apart=apart, formats=formats)
+    uri = str(folder) if apart else (place / folder_of(contents.criteria)).uri
+    return ReportPaths(folder, uri, contents, tables)
 
 
 def judge(where: Location | Path | str, criteria: Criteria | None = None) -> Contents:
@@ -129,3 +151,18 @@ def table_text(paths: ReportPaths, *, width: int | None = None, colour: bool | N
     from memsweep.report.terminal import report_text
 
     return report_text(paths.contents, paths.tables, width=width, colour=colour)
+
+
+def comparison_text(
+    comparison: StudyComparison, tables: ComparisonTables, *, width: int | None = None, colour: bool | None = None
+) -> str:
+    """A comparison for a terminal.
+
+    Args:
+        comparison: of ``compare``.
+        tables: of ``memsweep.report.rows.comparison.comparison_tables``.
+        width, colour: as of ``table_text``.
+    """
+    from memsweep.report import terminal
+
+    return terminal.comparison_text(comparison, tables, width=width, colour=colour)

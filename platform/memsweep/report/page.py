@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 from memsweep.config.schema.objective import objectives
+from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS
-from memsweep.report.analysis.summary import answers
-from memsweep.report.figures.galleries import ALONG
+from memsweep.report.analysis.summary import answers, judged
+from memsweep.report.figures.galleries import ALONG, RADIUS
 from memsweep.report.figures.panels import Pictures
-from memsweep.report.figures.radius import SHOWN_THRESHOLD
 from memsweep.report.naming.labels import field_name
-from memsweep.report.naming.numbers import joined, number, percent, show
+from memsweep.report.naming.numbers import joined, limit, number, percent, show
 from memsweep.report.read.study import not_measured
 from memsweep.report.rows.claims import counted
+from memsweep.report.rows.comparison import ComparisonTables
+from memsweep.report.rows.comparison import sentences as sentences_of
 from memsweep.report.rows.losses import BASELINE, has_baseline
 from memsweep.report.rows.provenance import facts
 from memsweep.report.rows.report import Tables
@@ -28,21 +30,24 @@ from memsweep.report.rows.verdicts import moving
 from memsweep.stability.verdict.judgement import (
     GROWTH_LIMIT,
     HORIZON_LIMITED,
-    SLOPE_LIMIT,
     SMALLEST_GRID,
     SMALLEST_RANGE,
     SMALLEST_SEEDS,
+    Criteria,
 )
-from memsweep.stability.verdict.radius import THRESHOLDS, VALID_ERROR
+from memsweep.stability.verdict.radius import VALID_ERROR
 from memsweep.stability.verdict.trend import LONG_RANGE
 
 
-def render(contents: Contents, tables: Tables, pictures: Mapping[str, Pictures]) -> str:
+def render(
+    contents: Contents, tables: Tables, pictures: Mapping[str, Pictures], formats: Sequence[str] = ("png",)
+) -> str:
     """The page as text.
 
     Args:
         contents, tables: of the report.
         pictures: by the names of their galleries.
+        formats: of the figure files.
     """
     environment = templates()
     environment.globals["view"] = _view
@@ -68,7 +73,24 @@ def render(contents: Contents, tables: Tables, pictures: Mapping[str, Pictures])
         counted=counted(contents.compared) if not contents.compared.empty else "",
         searched=searched,
         sentences=sentences(searched) if searched is not None else [],
-        rule=_rule(),
+        rule=_rule(contents.criteria),
+        judged=judged(contents.criteria),
+        formats=joined([form.upper() for form in formats]),
+    )
+
+
+def render_comparison(comparison: StudyComparison, tables: ComparisonTables, pictures: Pictures) -> str:
+    """The page of a comparison as text.
+
+    Args:
+        comparison, tables: what it shows.
+        pictures: of the radii of all studies.
+    """
+    environment = templates()
+    environment.globals["view"] = _view
+    environment.globals["pictures"] = {RADIUS: pictures}
+    return environment.get_template("comparison.html.j2").render(
+        comparison=comparison, tables=tables, sentences=sentences_of(comparison)
     )
 
 
@@ -83,9 +105,9 @@ def templates() -> jinja2.Environment:
     )
 
 
-def _rule() -> dict[str, Any]:
+def _rule(criteria: Criteria) -> dict[str, Any]:
     return {
-        "slope": number(SLOPE_LIMIT, 1),
+        "slope": limit(criteria.slope_limit),
         "growth": number(GROWTH_LIMIT, 1),
         "least": SMALLEST_GRID,
         "seeds": SMALLEST_SEEDS,
@@ -93,8 +115,8 @@ def _rule() -> dict[str, Any]:
         "range": f"{LONG_RANGE:g}",
         "limited": f"{HORIZON_LIMITED:g}",
         "validity": percent(VALID_ERROR),
-        "thresholds": joined([percent(threshold) for threshold in THRESHOLDS]),
-        "shown": percent(SHOWN_THRESHOLD),
+        "thresholds": joined([percent(threshold) for threshold in criteria.thresholds]),
+        "shown": percent(criteria.thresholds[0]),
     }
 
 

@@ -6,35 +6,45 @@ import hashlib
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
-
+from memsweep.errors import MemsweepError
+from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.figures.galleries import galleries_of
-from memsweep.report.figures.panels import draw
-from memsweep.report.page import render
+from memsweep.report.export import write_csv
+from memsweep.report.figures.galleries import RADIUS, comparison_gallery, galleries_of
+from memsweep.report.figures.panels import draw, embedded
+from memsweep.report.formats import FIGURES
+from memsweep.report.page import render, render_comparison
 from memsweep.report.read.settings import with_settings
+from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.verdicts import radii_table
+from memsweep.stability.verdict.judgement import DEFAULT, Criteria
 from memsweep.sweep.store.filesystem import Location, storage_errors
 
 REPORT = "report"
 """The report's folder within its study's."""
+JUDGED = "judged"
+"""The folder of reports by other criteria."""
 
 _PAGE = "index.html"
-_OLD = ".report-old"
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_COMPARISON = frozenset(
+    {_PAGE, "verdicts.csv", "losses.csv", "settings.csv", *(f"{RADIUS}.{form}" for form in FIGURES)}
+)
 
 
-def publish(contents: Contents, tables: Tables, place: Location, *, apart: bool = False) -> Path:
+def publish(
+    contents: Contents, tables: Tables, place: Location, *, apart: bool = False, formats: Sequence[str] = FIGURES[:1]
+) -> Path:
     """Write the report of the study in this place.
 
     Args:
         contents, tables: of the report.
         place: the study's folder.
         apart: the report stays in a folder of this user on this machine.
+        formats: of the figure files.
 
     Returns:
         Its folder on this machine; of a study in a bucket, that of a copy.
@@ -46,20 +56,67 @@ def publish(contents: Contents, tables: Tables, place: Location, *, apart: bool 
     with storage_errors("write", home):
         draft = Path(tempfile.mkdtemp(prefix=".report-", dir=home))
     try:
-        _write(draft, contents, tables)
-        with storage_errors("write", place / REPORT):
+        _write(draft, contents, tables, formats)
+        name = folder_of(contents.criteria)
+        with storage_errors("write", place / name):
             draft.chmod(0o755)  # mkdtemp's folders are private; a report is for reading
             if place.local is None and not apart:
-                _upload(draft, place / REPORT)
-            _replace(home / REPORT, draft, home / _OLD)
+                _upload(draft, place / name)
+            (home / name).parent.mkdir(exist_ok=True)
+            _replace(home / name, draft)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    return home / REPORT
+    return home / name
 
 
-def _write(folder: Path, contents: Contents, tables: Tables) -> None:
+def publish_comparison(
+    comparison: StudyComparison, tables: ComparisonTables, folder: Path, formats: Sequence[str] = ()
+) -> Path:
+    """Write a comparison as a page and CSV files into a folder of its own.
+
+    Args:
+        comparison, tables: what is written.
+        folder: where.
+        formats: of the figure's files.
+
+    Returns:
+        The page.
+
+    Raises:
+        MemsweepError: the folder holds something else than an earlier comparison.
+        StoreError: it cannot be written.
+    """
+    with storage_errors("write", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        others = sorted({path.name for path in folder.iterdir()} - _COMPARISON)
+        if others:
+            raise MemsweepError(
+                f"{folder} holds {others[0]!r}, which is no part of a comparison: nothing was written there. Give an "
+                "empty folder, or one that does not exist."
+            )
+        for name in _COMPARISON:
+            (folder / name).unlink(missing_ok=True)
+        for table in tables.named.values():
+            write_csv(table.frame(), folder / f"{table.name}.csv")
+        gallery = comparison_gallery(comparison)
+        if formats and gallery.panels:
+            draw(gallery, folder, formats)
+        text = render_comparison(comparison, tables, embedded(gallery))
+        (folder / _PAGE).write_text(text, encoding="utf-8", errors="replace")
+    return folder / _PAGE
+
+
+def folder_of(criteria: Criteria) -> str:
+    """The folder of a report within its study's: one of its own for each rule that is not the usual one."""
+    if criteria == DEFAULT:
+        return REPORT
+    thresholds = ",".join(f"{threshold:g}" for threshold in criteria.thresholds)
+    return f"{JUDGED}/thresholds={thresholds}_slope_limit={criteria.slope_limit:g}"
+
+
+def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[str]) -> None:
     (folder / "figures").mkdir()
-    pictures = {gallery.name: draw(gallery, folder / "figures") for gallery in galleries_of(contents)}
+    pictures = {gallery.name: draw(gallery, folder / "figures", formats) for gallery in galleries_of(contents)}
     for table in tables.exported:
         write_csv(table.frame(), folder / f"{table.name}.csv")
     trials = contents.trials
@@ -69,24 +126,7 @@ def _write(folder: Path, contents: Contents, tables: Tables) -> None:
         write_csv(contents.compared, folder / "compared.csv")
     curves = with_settings(contents.measured.tables["curves"], trials)
     curves.to_parquet(folder / "curves.parquet", index=False)
-    (folder / _PAGE).write_text(render(contents, tables, pictures), encoding="utf-8", errors="replace")
-
-
-def write_csv(table: pd.DataFrame, path: Path) -> None:
-    """Write a table so that a spreadsheet reads its text as text.
-
-    Text that begins with ``= + - @``, a tab or a carriage return would be run as a formula: it gets a leading
-    apostrophe. Numbers stay numbers: infinities are ``inf`` and ``-inf``, and an empty cell is a null.
-    """
-    safe = table.astype(object).map(_as_text).rename(columns=_as_text)
-    safe.to_csv(path, index=False, encoding="utf-8", lineterminator="\n")
-
-
-def _as_text(cell: Any) -> Any:
-    if not isinstance(cell, str):
-        return cell
-    text = "'" + cell if cell.startswith(_FORMULA_STARTS) else cell
-    return text.replace("\r\n", "\n").replace("\r", "\n")  # a bare carriage return would end the row for many readers
+    (folder / _PAGE).write_text(render(contents, tables, pictures, formats), encoding="utf-8", errors="replace")
 
 
 def _copies(place: Location) -> Path:
@@ -115,8 +155,9 @@ def _upload(folder: Path, report: Location) -> None:
                 report.delete(name)
 
 
-def _replace(report: Path, draft: Path, old: Path) -> None:
+def _replace(report: Path, draft: Path) -> None:
     """Swap folders: a crash at any point leaves a whole report, at worst under its old name until the next build."""
+    old = report.with_name(f".{report.name}-old")
     if old.exists() and report.exists():
         shutil.rmtree(old)
     if report.exists():

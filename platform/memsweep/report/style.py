@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 INK, MUTED, FAINT = "#1d2530", "#5b6673", "#d5dae0"
 SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",  # text stays text: small files, sharp at every zoom
+    "pdf.fonttype": 42,  # TrueType: journals refuse Type 3
     "svg.hashsalt": "memsweep",  # the same data gives the same file
     "text.parse_math": False,  # a name with dollar signs is a name, not a formula
     "font.family": ["DejaVu Sans"],

@@ -6,7 +6,7 @@ import io
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.cells import cell_len
@@ -16,17 +16,20 @@ from rich.text import Text
 
 from memsweep.config.schema.objective import objectives
 from memsweep.report.analysis.bounds import MARK
+from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import Finding
-from memsweep.report.analysis.summary import NOT_ASKED, NOT_FINISHED
+from memsweep.report.analysis.summary import NOT_ASKED, NOT_FINISHED, judged
 from memsweep.report.naming.labels import Labels, field_name
 from memsweep.report.naming.numbers import clean, show
 from memsweep.report.read.study import not_measured
+from memsweep.report.rows.comparison import ComparisonTables
+from memsweep.report.rows.comparison import sentences as sentences_of
 from memsweep.report.rows.losses import BASELINE, has_baseline
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
 from memsweep.report.rows.table import TERMINAL, Line, Table, View
-from memsweep.report.rows.verdicts import SIGNS, overviews, reasons
+from memsweep.report.rows.verdicts import BOUND, SIGNS, overviews, reasons
 from memsweep.stability.verdict.judgement import Verdict
 
 _Part = Grid | Text | str
@@ -38,27 +41,42 @@ _MOST_ROWS, _MOST_REASONS, _LONGEST_REASON = 60, 6, 330
 _STYLES = {
     **{"stable": "bold green", "unstable": "bold red", "inconclusive": "bold yellow", "bad": "bold red"},
     **{"agrees": "bold green", "disagrees": "bold red", "undecided": "bold yellow"},
+    "apart": "bold",
 }
 _KEY = "  ".join(f"{sign} {word}" for word, sign in SIGNS.items())
 _SHORT_KEY = f"{_KEY}   T, m: the deciding slope of the radius, with horizon or width"
 _AGREEMENT_KEY = "✓ agrees  ✗ disagrees  ? undecided"
-_BOUND_KEY = f"{MARK} the errors behind this verdict are lower bounds: the true radius may be smaller"
+_BOUND_KEY = f"{MARK} {BOUND}"
 
 
 def report_text(contents: Contents, tables: Tables, *, width: int | None = None, colour: bool | None = None) -> str:
     """See ``memsweep.report.table_text``."""
+    return _printed(lambda columns: _parts(contents, tables, columns), width, colour)
+
+
+def comparison_text(
+    comparison: StudyComparison, tables: ComparisonTables, *, width: int | None = None, colour: bool | None = None
+) -> str:
+    """See ``memsweep.report.comparison_text``."""
+    return _printed(lambda columns: _compared(comparison, tables, columns), width, colour)
+
+
+def _printed(parts: Callable[[int], Iterator[_Part]], width: int | None, colour: bool | None) -> str:
+    """Parts that fill so many columns, as text."""
     colour = sys.stdout.isatty() if colour is None else colour
     if width is None:
         width = min(_WIDEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _PLAIN
     buffer = io.StringIO()
     shown: dict[str, Any] = {"force_terminal": colour, "no_color": not colour, "force_jupyter": False}
     console = Console(file=buffer, width=width, highlight=False, **shown)
-    for part in _parts(contents, tables, width):
+    for part in parts(width):
         console.print(Text(clean(part)) if isinstance(part, str) else part, soft_wrap=False)
     return buffer.getvalue()
 
 
 def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
+    if sentence := judged(contents.criteria):
+        yield from (sentence, "")
     if contents.searched is not None and tables.winners is not None:
         yield from sentences(contents.searched)
         yield from ["", *table_parts(tables.winners, width), ""] if tables.winners.rows else [""]
@@ -81,6 +99,20 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
         yield from (f"Not measured: {text}." for text in not_measured(contents.study))
     if tables.alignment.rows:
         yield from ("", "Gradients beside those of bptt:", *table_parts(tables.alignment, width))
+
+
+def _compared(comparison: StudyComparison, tables: ComparisonTables, width: int) -> Iterator[_Part]:
+    yield "Studies: " + ", ".join(f"{letter} = {name}" for name, letter in tables.letters.items())
+    yield from ("", *sentences_of(comparison))
+    if tables.verdicts.rows:
+        yield from ("", "Verdicts, and differences of the slopes from the first study's:", "")
+        yield from table_parts(tables.verdicts, width)
+        yield from ("", f"{_KEY}   T, m: slope of the radius with horizon, width; [95 % over seeds]")
+    if tables.losses.rows:
+        yield from ("", "Final losses [smallest, largest], and their ratios to the first study's [95 %]:", "")
+        yield from table_parts(tables.losses, width)
+    if tables.settings.rows:
+        yield from ("", "Settings that differ:", "", *table_parts(tables.settings, width))
 
 
 def _verdicts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:

@@ -57,9 +57,9 @@ def report_item(paths: ReportPaths) -> ReportItem:
     columns, study = contents.grouping.columns, contents.study
     verdicts = [
         {"condition": {name: row[name] for name in columns}, **{k: v for k, v in row.items() if k not in columns}}
-        for row in _rows(tables.verdicts.frame())
+        for row in rows_of(tables.verdicts.frame())
     ]
-    claims = _rows(contents.compared)
+    claims = rows_of(contents.compared)
     return {
         "folder": str(paths.folder),
         "page": str(paths.page),
@@ -70,9 +70,10 @@ def report_item(paths: ReportPaths) -> ReportItem:
         "throughout": dict(contents.grouping.fixed),
         "verdicts": verdicts,  # type: ignore[typeddict-item]  # rows of a DataFrame: the schema's test looks at them
         "claims": claims,  # type: ignore[typeddict-item]
-        "tables": {table.name: _rows(table.frame()) for table in tables.exported if table is not tables.verdicts},
+        "tables": {table.name: rows_of(table.frame()) for table in tables.exported if table is not tables.verdicts},
     }
 
 
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table as plain data."""
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]

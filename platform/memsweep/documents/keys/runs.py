@@ -131,11 +131,30 @@ class RunDocument(TypedDict):
     measured: Annotated[list[MeasuredItem], "of memsweep measure with a file of weights: one for each trial"]
 
 
+class CriteriaItem(TypedDict):
+    """What verdicts were judged by."""
+
+    thresholds: Annotated[list[float], "errors, as shares of the zero predictor's loss, at which radii are read"]
+    slope_limit: Annotated[float, "a radius shrinks whose slope is below this with confidence"]
+
+
+class ComparisonItem(TypedDict):
+    """Studies side by side."""
+
+    studies: Annotated[list[str], "names; differences are from the first that has the condition"]
+    page: Annotated[str | None, "of --out"]
+    answers: Annotated[list[str], "what differs, and what is uncertain"]
+    tables: Annotated[dict[str, list[dict[str, Any]]], "name -> rows, as the CSV files of --out hold them"]
+
+
 class ReportDocument(TypedDict):
     """``memsweep report``."""
 
-    study: Annotated[str, "its name"]
-    report: ReportItem
+    study: Annotated[str, "its name; of several, the first"]
+    criteria: CriteriaItem
+    report: Annotated[ReportItem | None, "null with several studies and with --table"]
+    comparison: Annotated[ComparisonItem | None, "null with one study, and with --table"]
+    table: Annotated[list[dict[str, Any]] | None, "rows of --table, as its CSV holds them"]
 
 
 class SyncDocument(TypedDict):

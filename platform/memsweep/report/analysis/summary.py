@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from memsweep.report.analysis.findings import BALLS, Finding
 from memsweep.report.naming.labels import Labels
-from memsweep.report.naming.numbers import joined
-from memsweep.stability.verdict.judgement import Verdict
+from memsweep.report.naming.numbers import joined, limit, percent
+from memsweep.stability.verdict.judgement import DEFAULT, Criteria, Verdict
 
 MOVES = {
     "recurrent": "the recurrent weights move",
@@ -16,8 +16,25 @@ MOVES = {
 }
 NOT_FINISHED = "No verdict yet: no trial of this study has finished."
 NOT_ASKED = "No verdict: this study asks no question of stability; its losses are below."
+CHOSEN_LATER = "chosen after the results were seen, so that the error rates of the rule do not hold for these verdicts"
 _MOST_NAMED = 12
 _ORDER = (Verdict.UNSTABLE, Verdict.STABLE, Verdict.INCONCLUSIVE)
+
+
+def judged(criteria: Criteria) -> str:
+    """The sentence that goes with verdicts of another rule than the usual one; empty for the usual one."""
+    if criteria == DEFAULT:
+        return ""
+    return (
+        f"Judged again from the stored results, at thresholds of {_listed(criteria.thresholds)} and a slope "
+        f"limit of {limit(criteria.slope_limit)} (the rule: "
+        f"{_listed(DEFAULT.thresholds)} and {limit(DEFAULT.slope_limit)}): {CHOSEN_LATER}. Worst pushes were "
+        f"searched most thoroughly near {_listed((min(DEFAULT.thresholds), max(DEFAULT.thresholds)))}."
+    )
+
+
+def _listed(thresholds: Sequence[float]) -> str:
+    return joined([percent(threshold) for threshold in thresholds])
 
 
 def answers(findings: Sequence[Finding], labels: Labels, *, finished: bool) -> list[str]:

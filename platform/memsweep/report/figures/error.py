@@ -14,8 +14,8 @@ import pandas as pd
 from memsweep.report.analysis.findings import Finding
 from memsweep.report.figures.panels import Gallery, Panel
 from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.numbers import percent
 from memsweep.report.style import FAINT, MUTED, LineStyle, log_axis, ordered_styles
-from memsweep.stability.verdict.radius import THRESHOLDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,12 +27,13 @@ _RAIL = 0.13  # share of the panel's height above the ceiling, where infinite er
 
 @dataclass(frozen=True)
 class _Frame:
-    """The limits that all panels of a gallery share, so that they can be compared by eye."""
+    """The limits that all panels of a gallery share, so that they can be compared by eye, and thresholds to draw."""
 
     left: float
     right: float
     low: float
     high: float
+    thresholds: tuple[float, ...]
 
 
 def draw_rail(ax: Axes, low: float, high: float) -> None:
@@ -60,7 +61,7 @@ def error_gallery(findings: Sequence[Finding], labels: Labels, name: str) -> Gal
     styles = ordered_styles(sorted({float(w) for part in parts for w in part["width"]}))
     if not any(map(len, parts)):
         return Gallery(name, ())
-    frame = _shared_frame(pd.concat(parts))
+    frame = _shared_frame(pd.concat(parts), findings[0].judgement.criteria.thresholds)
     panels = [
         Panel(*labels.names(f.condition), partial(_draw, part=part, styles=styles, frame=frame))
         for f, part in zip(findings, parts, strict=True)
@@ -74,12 +75,12 @@ def _at_longest(finding: Finding) -> pd.DataFrame:
     return curves.assign(relative=(curves["error"] / curves["zero_loss"]).pow(0.5))
 
 
-def _shared_frame(curves: pd.DataFrame) -> _Frame:
+def _shared_frame(curves: pd.DataFrame, thresholds: tuple[float, ...]) -> _Frame:
     errors = curves["relative"][np.isfinite(curves["relative"]) & (curves["relative"] > 0)]
     low, high = (errors.min(), errors.max()) if len(errors) else (0.1, 1.0)
     high = min(max(float(high) * 1.2, 2.0), _CEILING)
     left, right = float(curves["radius"].min()), float(curves["radius"].max())
-    return _Frame(left, right, max(min(float(low) / 1.5, 0.05), high * 1e-8), high)
+    return _Frame(left, right, max(min(float(low) / 1.5, 0.05), high * 1e-8), high, thresholds)
 
 
 def _draw(ax: Axes, part: pd.DataFrame, styles: Mapping[float, LineStyle], frame: _Frame) -> None:
@@ -111,7 +112,7 @@ def _reference_lines(ax: Axes, frame: _Frame) -> None:
     ax.axhline(1.0, color=MUTED, linewidth=0.8, zorder=0.5)
     ax.annotate("L₀", (1.02, 1.0), **beside)
     crowded = frame.high > 1e3 * frame.low  # then only the outer thresholds' labels keep apart
-    for threshold in THRESHOLDS:
+    for threshold in frame.thresholds:
         ax.axhline(threshold**0.5, color=FAINT, linewidth=0.8, zorder=0.5)
-        if not crowded or threshold in (THRESHOLDS[0], THRESHOLDS[-1]):
-            ax.annotate(f"{threshold:.0%}".replace("%", " %"), (1.02, threshold**0.5), **beside)
+        if not crowded or threshold in (frame.thresholds[0], frame.thresholds[-1]):
+            ax.annotate(percent(threshold), (1.02, threshold**0.5), **beside)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
+from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS
 from memsweep.report.figures.alignment import alignment_along, alignment_gallery, varied
@@ -15,9 +17,27 @@ from memsweep.report.figures.panels import Gallery
 from memsweep.report.figures.radius import radius_gallery
 from memsweep.report.figures.search import curve_gallery, field_gallery, front_gallery, transfer_gallery
 from memsweep.report.figures.training import training_gallery
+from memsweep.report.naming.labels import Labels
 
+RADIUS = "radius"
+"""Name of a comparison's picture."""
+_MOST_PANELS = 12  # of a comparison: one picture
 ALONG = "alignment-"
 """Before the name of the model's field that the alignment is drawn against."""
+
+
+def comparison_gallery(comparison: StudyComparison) -> Gallery:
+    """The radii of the conditions that several studies have, in the ball that was measured first: a line per study."""
+    rows = [row for row in comparison.verdicts if len(row.studies) > 1]
+    ball = next((ball for ball in BALLS if any(row.finding.ball == ball for row in rows)), "")
+    findings = [
+        replace(row.finding, condition={**row.condition, "study": row.study})
+        for row in rows
+        if row.finding.ball == ball
+    ]
+    labels = Labels([finding.condition for finding in findings])
+    gallery = radius_gallery(findings, labels, RADIUS)
+    return replace(gallery, panels=gallery.panels[:_MOST_PANELS])
 
 
 def galleries_of(contents: Contents) -> Iterator[Gallery]:

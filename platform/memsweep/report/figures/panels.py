@@ -1,4 +1,4 @@
-"""Pictures as lists of panels: one panel is one set of axes; the page and the PNG files show the same pictures."""
+"""Pictures as lists of panels: one panel is one set of axes; the page and the files show the same pictures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from memsweep.report.formats import FIGURES
 from memsweep.report.naming.numbers import clean
 from memsweep.report.style import SETTINGS, LineStyle
 
@@ -36,6 +37,11 @@ _HIGH, _LEFT, _RIGHT, _ABOVE, _BELOW, _LINE = (
     0.45,
     0.165,
 )  # of axes, around them, of a line, inches
+_METADATA: Mapping[str, dict[str, None]] = {  # no dates, and no versions of libraries
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
+}
 _COORDINATES = re.compile(r'\s(?:d|x|y)="[^"]*"')
 _DIGITS = re.compile(r"(\.\d\d)\d+")  # a hundredth of a point is finer than any screen
 
@@ -62,7 +68,7 @@ class Gallery:
     """The panels of one question for one ball.
 
     Attributes:
-        name: stem of the PNG files.
+        name: stem of the files.
         legend: entries that all panels share.
         columns: panels side by side.
     """
@@ -81,10 +87,15 @@ class Pictures:
     left_out: int
 
 
-def draw(gallery: Gallery, folder: Path) -> Pictures:
-    """Write a gallery as PNG pictures of at most 12 panels each: ``<name>.png``, ``<name>-2.png``, ...
+def draw(gallery: Gallery, folder: Path, formats: Sequence[str] = FIGURES[:1]) -> Pictures:
+    """Write a gallery as pictures of at most 12 panels each: ``<name>.png``, ``<name>-2.png``, ...
 
     A picture's address on the page is a ``data:`` address: an image of its own, whose text can run nothing there.
+
+    Args:
+        gallery: what to draw.
+        folder: of the files.
+        formats: of ``memsweep.report.formats.FIGURES``; each picture is a file in each of them.
     """
     shown: list[tuple[str, str]] = []
     parts = parts_of(gallery)
@@ -92,7 +103,8 @@ def draw(gallery: Gallery, folder: Path) -> Pictures:
         with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             figure = _picture(gallery, panels)
-            figure.savefig(folder / f"{name}.png", dpi=_DPI, metadata={"Software": None})
+            for form in formats:
+                figure.savefig(folder / f"{name}.{form}", dpi=_DPI, metadata=_METADATA[form])
             if len(shown) < _MOST_SHOWN:
                 shown.append((_data_address(figure), "; ".join(f"{panel.group}, {panel.title}" for panel in panels)))
     return Pictures(shown, len(parts) - len(shown))
@@ -171,7 +183,7 @@ def _picture(gallery: Gallery, panels: Sequence[Panel]) -> Picture:
 
 def _data_address(figure: Figure) -> str:
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    figure.savefig(buffer, format="svg", metadata=_METADATA["svg"])
     text = buffer.getvalue()
     text = text[text.index("<svg") :]  # without the document type, which names an address
     text = _COORDINATES.sub(lambda found: _DIGITS.sub(r"\1", found[0]), text)

@@ -14,9 +14,8 @@ from matplotlib.lines import Line2D
 from memsweep.report.analysis.findings import Finding
 from memsweep.report.figures.panels import Gallery, Panel
 from memsweep.report.naming.labels import Labels
-from memsweep.report.naming.numbers import clean, show, slope_text
+from memsweep.report.naming.numbers import clean, percent, show, slope_text
 from memsweep.report.style import FAINT, LineStyle, category_styles, log_axis, value_axis
-from memsweep.stability.verdict.radius import THRESHOLDS
 from memsweep.stability.verdict.trend import Slope
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 _GUIDE = 4.0
 """The line of a slope covers this factor of the horizons or widths."""
-SHOWN_THRESHOLD = THRESHOLDS[0]
 _LONGEST = 34  # letters of a machine's name beside its slope
 _LINES = 6  # conditions in one panel
 _AXES = ("horizon", "width")
@@ -65,7 +63,7 @@ def _chunks(findings: Sequence[Finding], labels: Labels) -> list[list[Finding]]:
 
 def _rows(finding: Finding, axis: str) -> pd.DataFrame:
     """The radii of one panel: against horizon at the finding's width, against width at its longest horizon."""
-    rows = finding.radii[finding.radii["threshold"] == SHOWN_THRESHOLD]
+    rows = finding.radii[finding.radii["threshold"] == finding.judgement.criteria.thresholds[0]]
     other, value = ("width", finding.width) if axis == "horizon" else ("horizon", finding.horizon)
     return rows[rows[other] == value]
 
@@ -111,7 +109,7 @@ def _draw(ax: Axes, findings: Sequence[Finding], axis: str, labels: Labels, styl
     log_axis(ax, "y")
     ax.grid(axis="y", which="both", color=FAINT, linewidth=0.4)
     ax.set_xlabel(_WORDS[axis])
-    ax.set_ylabel(f"radius β at {SHOWN_THRESHOLD:.0%} of L₀".replace("%", " %"))
+    ax.set_ylabel(f"radius β at {percent(findings[0].judgement.criteria.thresholds[0])} of L₀")
     ax.legend(
         handles=handles,
         title="limit slope [95 % over seeds]",
@@ -125,7 +123,7 @@ def _draw(ax: Axes, findings: Sequence[Finding], axis: str, labels: Labels, styl
 
 
 def _slope(finding: Finding, axis: str) -> Slope:
-    trends = finding.judgement.by_threshold[SHOWN_THRESHOLD]
+    trends = finding.judgement.by_threshold[finding.judgement.criteria.thresholds[0]]
     return trends.horizon.limit if axis == "horizon" else trends.along_width
 
 

@@ -21,6 +21,11 @@ def number(value: float, digits: int = 2) -> str:
     return text.replace("-", "−")
 
 
+def limit(value: float) -> str:
+    """A limit as it was set, with a true minus sign: ``−0.2``."""
+    return f"{value:g}".replace("-", "−")
+
+
 def figure(value: float, digits: int = 3) -> str:
     """A number of few significant digits."""
     if math.isnan(value):

@@ -36,7 +36,7 @@ def claim_table(compared: pd.DataFrame) -> Table[_Pair]:
         Column("p (Holm)", lambda pair: _tested(pair, figure(pair["p_holm"], 2)), **page),
         Column("seeds", lambda p: f"{p['seeds']:.0f}" + (f" ({p['ties']:.0f} tied)" if p["ties"] else ""), **page),
     ]
-    return Table("compared", "Claims", compared.to_dict("records"), columns)
+    return Table("compared", "Claims", compared.to_dict("records"), columns, stored=compared)
 
 
 def counted(compared: pd.DataFrame) -> str:

@@ -32,6 +32,12 @@ class Tables:
     unusual: Table[Any]
     exported: tuple[Table[Any], ...]
 
+    @property
+    def named(self) -> dict[str, Table[Any]]:
+        """The tables that can be asked for one by one, those without rows left out."""
+        tables = (*self.exported, self.claims)
+        return {table.name: table for table in tables if table.rows}
+
 
 def tables_of(contents: Contents) -> Tables:
     """Make the tables of a report."""

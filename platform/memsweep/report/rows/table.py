@@ -132,6 +132,7 @@ class Table(Generic[Row]):
         name: stem of the CSV file.
         title: says what it holds.
         group: heading of the group that a row belongs to; rows of a group follow each other.
+        stored: what the CSV file holds where it is not made from the columns.
     """
 
     name: str
@@ -139,6 +140,7 @@ class Table(Generic[Row]):
     rows: Sequence[Row]
     columns: Sequence[Column[Row]]
     group: Callable[[Row], str] | None = None
+    stored: pd.DataFrame | None = None
 
     def view(self, where: str) -> View:
         """The table as the page or a terminal shows it."""
@@ -155,6 +157,8 @@ class Table(Generic[Row]):
 
     def frame(self) -> pd.DataFrame:
         """The table as the CSV file holds it."""
+        if self.stored is not None:
+            return self.stored
         columns = [column for column in self.columns if CSV in column.views]
         rows = [{key: value for c in columns for key, value in c.export(row).items()} for row in self.rows]
         return pd.DataFrame(rows, columns=[key for column in columns for key in column.keys])

@@ -20,6 +20,8 @@ from memsweep.stability.verdict.trend import Trend
 MANY = 12
 """Verdicts of one ball that can be read as a plain list."""
 SIGNS = {"stable": "●", "unstable": "▲", "inconclusive": "◇"}
+BOUND = "the errors behind this verdict are lower bounds: the true radius may be smaller"
+"""What the mark says."""
 _LETTERS = {"horizon": "T", "width": "m"}
 _RADII = ("threshold", "radius", "radius_low", "radius_high", "censored", "valid", "error_at_zero", "zero_loss")
 

@@ -1,0 +1,132 @@
+"""``memsweep report``: the report of a study, by other criteria, as one table; and studies side by side."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memsweep import registry
+from memsweep import report as reports
+from memsweep.commands import console
+from memsweep.commands.answers.run import report_item, rows_of
+from memsweep.documents import Answer
+from memsweep.errors import ConfigError, MemsweepError, did_you_mean
+from memsweep.report.formats import FIGURES, TABLES
+from memsweep.studies.locations import find_study
+from memsweep.sweep.store.filesystem import Location
+
+if TYPE_CHECKING:
+    from memsweep.documents.keys.runs import ComparisonItem, ReportDocument, ReportItem
+    from memsweep.report.analysis.contents import Contents
+    from memsweep.report.rows.table import Table
+    from memsweep.stability.verdict.judgement import Criteria
+
+
+def report(args: argparse.Namespace) -> Answer:
+    """Writes the report of a stored study again and prints its verdicts, or compares several studies."""
+    _check(args)
+    criteria = _criteria(args)
+    registry.discover(Path(args.workspace))  # the report asks parameterizations for their theoretical slopes
+    place, *others = _places([args.study, *args.others], Location.at(args.results))
+    if others:
+        return _compare(args, [place, *others], criteria)
+    if args.table:
+        from memsweep.report.rows.report import tables_of
+
+        contents = reports.judge(place, criteria)
+        return _table(tables_of(contents).named, contents, args)
+    paths = reports.build(place, criteria=criteria, formats=args.figures or FIGURES[:1])
+    text = f"{reports.table_text(paths)}\nreport: {console.shown(paths.page)}"
+    return Answer(_document(paths.contents, report=report_item(paths)), text=text)
+
+
+def _compare(args: argparse.Namespace, places: Sequence[Location], criteria: Criteria) -> Answer:
+    from memsweep.report.publish import publish_comparison
+    from memsweep.report.rows.comparison import comparison_tables, sentences
+
+    studies = [reports.judge(place, criteria) for place in places]
+    names = [each.study.name for each in studies]
+    if len({*names}) < len(names):  # of several results folders
+        names = [place.uri for place in places]
+    comparison = reports.compare(dict(zip(names, studies, strict=True)))
+    tables = comparison_tables(comparison)
+    if args.table:
+        return _table(tables.named, studies[0], args)
+    page = publish_comparison(comparison, tables, Path(args.out), args.figures or ()) if args.out else None
+    text = reports.comparison_text(comparison, tables)
+    item: ComparisonItem = {
+        "studies": names,
+        "page": None if page is None else str(page),
+        "answers": sentences(comparison),
+        "tables": {name: rows_of(table.frame()) for name, table in tables.named.items()},
+    }
+    return Answer(
+        _document(studies[0], comparison=item),
+        text=text if page is None else f"{text}\ncomparison: {console.shown(page)}",
+    )
+
+
+def _document(
+    contents: Contents,
+    *,
+    report: ReportItem | None = None,
+    comparison: ComparisonItem | None = None,
+    table: list[dict[str, Any]] | None = None,
+) -> ReportDocument:
+    rule = contents.criteria
+    return {
+        "study": contents.study.name,
+        "criteria": {"thresholds": [*rule.thresholds], "slope_limit": rule.slope_limit},
+        "report": report,
+        "comparison": comparison,
+        "table": table,
+    }
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse flags that would do nothing, all at once."""
+    several = bool(args.others)
+    problems = []
+    if args.out and not several:
+        problems.append("--out is for a comparison of studies: a study's own report goes into its folder. Leave it out")
+    if args.figures and several and not args.out:
+        problems.append("--figures of a comparison needs a folder for the files: add --out FOLDER")
+    if args.table and (args.figures or args.out):
+        problems.append("--table prints one table and writes nothing: leave out --figures and --out")
+    if args.format and not args.table:
+        problems.append("--format is that of a printed table: add --table NAME, such as --table verdicts")
+    if problems:
+        raise ConfigError(problems, "the command line")
+
+
+def _criteria(args: argparse.Namespace) -> Criteria:
+    from memsweep.stability.verdict.judgement import DEFAULT, Criteria
+
+    limit = DEFAULT.slope_limit if args.slope_limit is None else args.slope_limit
+    return Criteria(args.thresholds or DEFAULT.thresholds, limit)
+
+
+def _places(words: list[str], results: Location) -> list[Location]:
+    """The folders of the studies.
+
+    Raises:
+        MemsweepError: a study is not there, or is given twice.
+    """
+    places = [find_study(word, results).location for word in words]
+    twice = [place.uri for place in places if places.count(place) > 1]
+    if twice:
+        raise MemsweepError(f"a study cannot be compared with itself: {twice[0]} is given twice. Give two studies.")
+    return places
+
+
+def _table(tables: Mapping[str, Table[Any]], contents: Contents, args: argparse.Namespace) -> Answer:
+    from memsweep.report.export import table_as
+
+    if args.table not in tables:
+        there = f"Tables with rows: {', '.join(tables)}" if tables else "No table has rows: no trial has finished"
+        raise MemsweepError(f"there is no table {args.table!r} here.{did_you_mean(args.table, tables)} {there}.")
+    table = tables[args.table]
+    text = table_as(table, args.format or TABLES[0]).rstrip("\n")
+    return Answer(_document(contents, table=rows_of(table.frame())), text=text)

@@ -1,0 +1,241 @@
+"""Studies side by side, as tables: verdicts with the differences of their slopes, final losses, differing settings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import Any
+
+from memsweep.report.analysis.bounds import MARK
+from memsweep.report.analysis.comparison import ComparedLoss, ComparedVerdict, DifferingSetting, StudyComparison
+from memsweep.report.analysis.losses import Spread
+from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.numbers import figure, joined, number, percent, show, slope_text
+from memsweep.report.rows.table import EXPORTED, NOTHING, Cell, Column, Table, spread_text
+from memsweep.report.rows.verdicts import BOUND, SIGNS, moving
+from memsweep.stability.verdict.judgement import Verdict
+from memsweep.stability.verdict.trend import NO_SLOPE, Slope
+
+_LETTERS = {"horizon": "T", "width": "m"}
+_SAME = "same trials"
+_MOST_VALUES, _MOST_NAMED = 6, 4
+
+Row = ComparedVerdict | ComparedLoss
+
+
+@dataclass(frozen=True)
+class ComparisonTables:
+    """The tables that page, terminal and CSV files show.
+
+    Attributes:
+        letters: study -> the letter by which tables name it.
+    """
+
+    letters: Mapping[str, str]
+    verdicts: Table[ComparedVerdict]
+    losses: Table[ComparedLoss]
+    settings: Table[DifferingSetting]
+
+    @property
+    def named(self) -> dict[str, Table[Any]]:
+        """The tables that can be asked for one by one, those without rows left out."""
+        return {each.name: each for each in (self.verdicts, self.losses, self.settings) if each.rows}
+
+
+def comparison_tables(comparison: StudyComparison) -> ComparisonTables:
+    """Make the tables of a comparison."""
+    letters = dict(zip(comparison.names, _letters(len(comparison.names)), strict=True))
+    about = (comparison, letters)
+    return ComparisonTables(letters, _verdict_table(*about), _loss_table(*about), _setting_table(*about))
+
+
+def sentences(comparison: StudyComparison) -> list[str]:
+    """What a comparison finds, and what is uncertain about it."""
+    letters = dict(zip(comparison.names, _letters(len(comparison.names)), strict=True))
+    shared = comparison.conditions()
+    counts = [f"{_counted(len(shared), 'condition')} in more than one study"]
+    for name in comparison.names:
+        if alone := comparison.conditions(name):
+            counts.append(f"{len(alone)} in {letters[name]} alone")
+    found = [f"{', '.join(counts)}.", *_changed(comparison)]
+    apart = [row for row in comparison.verdicts if row.difference is not None and row.difference.apart]
+    compared = [row for row in comparison.verdicts if row.difference is not None and row.difference.available]
+    if compared:
+        found.append(
+            f"The interval of the difference leaves 0 out in {len(apart)} of {_counted(len(compared), 'slope')} that "
+            f"{'was' if len(compared) == 1 else 'were'} compared. Intervals are 95 % each and not corrected for their "
+            f"number: of {len(compared)}, {0.05 * len(compared):.2g} would leave 0 out by chance."
+        )
+    return found + _uncertain(comparison, letters)
+
+
+def _changed(comparison: StudyComparison) -> list[str]:
+    """The conditions and balls whose verdicts differ."""
+    verdicts: dict[tuple[Any, ...], list[ComparedVerdict]] = {}
+    for row in comparison.verdicts:
+        if len(row.studies) > 1:
+            verdicts.setdefault((tuple(row.condition.values()), row.finding.ball), []).append(row)
+    if not verdicts:
+        return []
+    changed = [rows for rows in verdicts.values() if len({row.finding.judgement.verdict for row in rows}) > 1]
+    if not changed:
+        return ["The shared verdict agrees." if len(verdicts) == 1 else f"All {len(verdicts)} shared verdicts agree."]
+    named = [_heading(comparison.labels, rows[0].condition, rows[0].finding.ball) for rows in changed[:_MOST_NAMED]]
+    more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
+    text = f"Of {_counted(len(verdicts), 'shared verdict')}, {len(changed)} differ: {'; '.join(named)}{more}."
+    if any(row.finding.judgement.verdict is Verdict.INCONCLUSIVE for rows in changed for row in rows):
+        text += " Inconclusive beside a verdict is no contradiction."
+    return [text]
+
+
+def _uncertain(comparison: StudyComparison, letters: Mapping[str, str]) -> list[str]:
+    shared = [row for row in comparison.verdicts if row.difference is not None]
+    parts = []
+    if any(not row.difference.paired and row.difference.available for row in shared if row.difference):
+        parts.append("studies with fewer than 5 seeds in common are compared as independent samples")
+    if any(row.difference is not None and not row.difference.available for row in shared):
+        parts.append("without a slope in both studies there is no difference")
+    if shared:
+        parts.append("an interval holds what differs between seeds, and nothing that all seeds of a study share")
+    if any(row.finding.bound for row in comparison.verdicts):
+        parts.append(f"{MARK} {BOUND}, so a difference may come from the search for the worst push")
+    missing = [
+        f"{letters[name]} lacks {len(each.study.missing)} of {each.study.planned} trials"
+        for name, each in comparison.contents.items()
+        if each.study.missing
+    ]
+    parts += [f"{joined(missing)}: verdicts may change"] if missing else []
+    return [f"{part[:1].upper()}{part[1:]}." for part in parts]
+
+
+def _letters(count: int) -> list[str]:
+    return [*ascii_uppercase[:count]] if count <= len(ascii_uppercase) else [str(place + 1) for place in range(count)]
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def _heading(labels: Labels, condition: Mapping[str, Any], ball: str = "") -> str:
+    memory, machine = labels.names(condition)
+    return f"{memory}, {machine}" + (f", {moving(ball)[:1].lower()}{moving(ball)[1:]}" if ball else "")
+
+
+def _grouped(comparison: StudyComparison, letters: Mapping[str, str]) -> Callable[[Any], str]:
+    def heading(row: Row) -> str:
+        ball, at = (row.finding.ball, row.threshold) if isinstance(row, ComparedVerdict) else ("", math.nan)
+        heading = _heading(comparison.labels, row.condition, ball) + (f", at {percent(at)} error" if ball else "")
+        return heading + (f" ({letters[row.study]} alone)" if len(row.studies) == 1 else "")
+
+    return heading
+
+
+def _condition_columns(comparison: StudyComparison, letters: Mapping[str, str]) -> list[Column[Any]]:
+    def exported(name: str) -> Column[Any]:
+        return Column(name, lambda row: row.condition[name], views=EXPORTED)
+
+    def study(row: Row) -> Cell:
+        return Cell(f"{letters[row.study]}  {row.study}", shorter=(letters[row.study],))
+
+    return [*map(exported, comparison.columns), Column("study", lambda row: row.study, cell=study)]
+
+
+def _verdict_table(comparison: StudyComparison, letters: Mapping[str, str]) -> Table[ComparedVerdict]:
+    columns: list[Column[ComparedVerdict]] = [
+        *_condition_columns(comparison, letters),
+        Column("ball", lambda row: row.finding.ball, views=EXPORTED),
+        Column("verdict", lambda row: row.finding.judgement.verdict.value, cell=_verdict_cell),
+        Column("slope", lambda row: row.slope, cell=_slope_cell, ends=True),
+        Column("along", lambda row: row.axis, views=EXPORTED),
+        Column("threshold", lambda row: row.threshold, views=EXPORTED),
+        Column("difference", _difference, cell=_difference_cell, key="slope_difference", ends=True),
+        Column("paired", lambda row: row.difference.paired if row.difference else None, views=EXPORTED),
+        Column("seeds", _seeds, key="seeds", views=EXPORTED),
+        Column("seeds_of_reference", lambda row: row.difference.seeds[0] if row.difference else None, views=EXPORTED),
+    ]
+    return Table("verdicts", "Verdicts", comparison.verdicts, columns, _grouped(comparison, letters))
+
+
+def _verdict_cell(row: ComparedVerdict) -> Cell:
+    word = row.finding.judgement.verdict.value
+    return Cell(f"{SIGNS[word]} {word}{MARK if row.finding.bound else ''}", word)
+
+
+def _slope_cell(row: ComparedVerdict) -> Cell:
+    if not row.slope.available:
+        return Cell("no slope")
+    letter = _LETTERS[row.axis]
+    return Cell(f"{letter} {slope_text(row.slope)}")
+
+
+def _difference(row: ComparedVerdict) -> Slope:
+    known = row.difference
+    return Slope(known.estimate, known.low, known.high) if known is not None else NO_SLOPE
+
+
+def _difference_cell(row: ComparedVerdict) -> Cell:
+    if row.same:
+        return Cell(_SAME)
+    if row.difference is None or not row.difference.available:
+        return Cell("" if row.difference is None else NOTHING)
+    estimate, low, high = (row.difference.estimate, row.difference.low, row.difference.high)
+    return Cell(f"{number(estimate)} [{number(low)}, {number(high)}]", "apart" if row.difference.apart else "")
+
+
+def _seeds(row: ComparedVerdict) -> int:
+    return row.difference.seeds[1] if row.difference is not None else len(row.slope.by_seed)
+
+
+def _loss_table(comparison: StudyComparison, letters: Mapping[str, str]) -> Table[ComparedLoss]:
+    columns: list[Column[ComparedLoss]] = [
+        *_condition_columns(comparison, letters),
+        Column("width", lambda row: row.row.width if row.row else None, varies=True),
+        Column("horizon", lambda row: row.row.horizon if row.row else None, varies=True),
+        Column("loss", _loss, cell=_loss_cell, ends=True),
+        Column("ratio", lambda row: Spread(*row.ratio), cell=_ratio_cell, key="loss_ratio", ends=True),
+        Column("paired", lambda row: row.log_difference.paired if row.log_difference else None, views=EXPORTED),
+        Column("seeds", lambda row: row.row.seeds if row.row else None, views=EXPORTED),
+        Column("diverged", lambda row: row.row.diverged if row.row else None, _some, unit="seeds", optional=True),
+    ]
+    return Table("losses", "Final losses", comparison.losses, columns, _grouped(comparison, letters))
+
+
+def _loss(row: ComparedLoss) -> Spread:
+    return row.row.loss if row.row is not None else Spread(math.nan, math.nan, math.nan)
+
+
+def _loss_cell(row: ComparedLoss) -> Cell:
+    if row.row is None:
+        return Cell("no common size")
+    return Cell(spread_text(row.row.loss), shorter=(figure(row.row.loss.middle),))
+
+
+def _ratio_cell(row: ComparedLoss) -> Cell:
+    if row.same:
+        return Cell(_SAME)
+    estimate, low, high = row.ratio
+    if row.log_difference is None or not row.log_difference.available:
+        return Cell("" if row.log_difference is None else NOTHING)
+    text = f"× {figure(estimate)} [{figure(low)}, {figure(high)}]"
+    return Cell(text, "apart" if row.log_difference.apart else "")
+
+
+def _some(count: int | None) -> str:
+    return str(count) if count else ""
+
+
+def _setting_table(comparison: StudyComparison, letters: Mapping[str, str]) -> Table[DifferingSetting]:
+    def of_study(name: str) -> Column[DifferingSetting]:
+        return Column(letters[name], lambda row: _listed(row.values[name]), key=name, style="")
+
+    columns = [Column[DifferingSetting]("setting", lambda row: row.path, style="name")]
+    columns += [of_study(name) for name in comparison.names]
+    return Table("settings", "Settings that differ", comparison.settings, columns)
+
+
+def _listed(values: Sequence[Any]) -> str:
+    texts = [show(value) for value in values[:_MOST_VALUES]]
+    more = len(values) - _MOST_VALUES
+    return (", ".join(texts) + (f" and {more} more" if more > 0 else "")) or NOTHING

@@ -1,0 +1,87 @@
+"""``memsweep report``: studies side by side in 80 columns and as files, one table, and flags that would do nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from jsonschema import Draft7Validator
+
+from memsweep.cli import main
+from memsweep.documents.schema import document_schema
+from memsweep.sweep.store.results import folder_name
+from report_study import THEORY, write_study
+
+SMALL = {"widths": [2, 3], "horizons": [50], "balls": ["recurrent"], "memory": False}
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two studies of one width and horizon, of which one has other steps and losses."""
+    for place, name in enumerate(("first", "a second one")):
+        folder = tmp_path / "results" / folder_name(name)
+        folder.mkdir(parents=True)
+        condition = replace(THEORY[1], loss=0.002 / (place + 1), training={"steps": 1000 * (place + 1)})
+        write_study(folder, [condition], name=name, first_identity=100 * place, **SMALL)  # type: ignore[arg-type]
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "results"
+
+
+def test_studies_are_compared_within_80_columns_and_as_files(
+    results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert (
+        main(["report", "first", f"results/{folder_name('a second one')}", "--out", "side by side", "--figures", "svg"])
+        == 0
+    )
+    shown = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)  # without colours
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "A = first, B = a second one" in shown
+    assert "× 0.5 [0.5, 0.5]" in shown
+    assert "no slope" in shown
+    assert "training.steps  1000  2000" in shown
+    folder = Path("side by side")
+    assert {path.name for path in folder.iterdir()} == {
+        *("index.html", "verdicts.csv", "losses.csv", "settings.csv", "radius.svg")
+    }
+    losses = pd.read_csv(folder / "losses.csv").set_index("study")
+    assert losses["loss_ratio"]["a second one"] == pytest.approx(0.5)
+    assert "Settings that differ" in (folder / "index.html").read_text()
+    assert main(["report", "first", "a second one", "--out", "results"]) == 1
+    assert "nothing was written there" in capsys.readouterr().err
+    assert sorted(path.name for path in results.iterdir()) == [folder_name("a second one"), "first"]
+
+
+def test_a_printed_table_is_all_that_is_printed(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "first", "--table", "verdicts", "--format", "latex"]) == 0
+    assert capsys.readouterr().out.startswith("% \\usepackage")
+    assert main(["report", "first", "a second one", "--table", "losses"]) == 0
+    assert "| A  first |" in capsys.readouterr().out
+    assert main(["report", "first", "--table", "losse"]) == 1
+    assert "Tables with rows: verdicts, slopes" in capsys.readouterr().err
+    assert not (results / "first" / "report").exists()
+
+
+def test_flags_that_would_do_nothing_are_refused_at_once(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "first", "--out", "x", "--format", "csv"]) == 2
+    told = capsys.readouterr().err
+    assert "--out is for a comparison" in told
+    assert "add --table NAME" in told
+    assert main(["report", "first", "first"]) == 1
+    assert "cannot be compared with itself" in capsys.readouterr().err
+    assert [path.name for path in results.parent.iterdir()] == ["results"]
+
+
+def test_the_document_of_a_comparison_fits_its_schema(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "first", "a second one", "--thresholds", "0.02", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    Draft7Validator(document_schema("report")).validate(document)
+    assert document["comparison"]["studies"] == ["first", "a second one"]
+    assert document["criteria"] == {"thresholds": [0.02], "slope_limit": -0.2}
+    assert [row["study"] for row in document["comparison"]["tables"]["losses"]] == ["first", "a second one"]

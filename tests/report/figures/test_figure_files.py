@@ -1,0 +1,42 @@
+"""Figure files in every format: the same bytes each time, and no date in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memsweep import report
+from memsweep.report.formats import FIGURES
+from memsweep.stability.verdict.judgement import Criteria
+from report_study import THEORY, write_study
+
+STARTS = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
+SMALL = {"widths": [2], "horizons": [50], "balls": ["recurrent"], "memory": False}
+
+
+def test_the_same_data_gives_the_same_bytes_in_every_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    write_study(tmp_path, THEORY[1:2], **SMALL)  # type: ignore[arg-type]
+    files: list[dict[str, bytes]] = []
+    for _ in range(2):
+        folder = report.build(tmp_path, formats=FIGURES).folder / "figures"
+        files.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert files[0] == files[1]
+    assert {name.partition(".")[2] for name in files[0]} == {*FIGURES}
+    for name, content in files[0].items():
+        assert content.startswith(STARTS[name.partition(".")[2]])
+        assert b"CreationDate" not in content
+        assert b"dc:date" not in content
+
+
+def test_a_report_by_other_criteria_leaves_the_studys_own_as_it_is(tmp_path: Path) -> None:
+    write_study(tmp_path, THEORY[1:2], **SMALL)  # type: ignore[arg-type]
+    own = report.build(tmp_path)
+    before = {path: path.read_bytes() for path in own.folder.rglob("*") if path.is_file()}
+    other = report.build(tmp_path, criteria=Criteria((0.02, 0.2), -0.3))
+    assert {path: path.read_bytes() for path in own.folder.rglob("*") if path.is_file()} == before
+    assert other.folder.relative_to(tmp_path).as_posix() == "judged/thresholds=0.02,0.2_slope_limit=-0.3"
+    for text in (other.page.read_text(), " ".join(report.table_text(other).split())):
+        assert "at thresholds of 2 % and 20 % and a slope limit of −0.3" in text
+        assert "chosen after the results were seen" in text
