@@ -30,6 +30,7 @@ def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.more
 def test_every_command_of_the_page_works(nets: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [line for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
     assert len(lines) == 4

@@ -55,6 +55,7 @@ def test_a_file_that_is_there_stays(place: Path, capsys: pytest.CaptureFixture[s
     assert "is there already, and stays" in capsys.readouterr().err
 
 
+@pytest.mark.more
 def test_a_study_is_measured_again_as_a_study_of_its_own(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +127,7 @@ SMALL = (
 )
 
 
+@pytest.mark.more
 def test_a_checkpoint_is_measured_as_it_is_and_another_under_its_name_is_another_trial(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,7 +46,7 @@ def test_the_error_of_a_seed_is_that_of_its_sequences() -> None:
     assert found[0] != found[1]
 
 
-@pytest.mark.parametrize("activation", ["linear", "tanh"])
+@pytest.mark.parametrize("activation", [pytest.param("linear", marks=pytest.mark.more), "tanh"])
 def test_a_stronger_search_measures_every_fifth_seed_whoever_is_beside_it(activation: str) -> None:
     search = {"balls": ("recurrent", "all"), "test_size": 8, "starts": 0, "ascent_steps": 0}
     radii = RadiiConfig(from_=0.01, to=3.0, count=6)

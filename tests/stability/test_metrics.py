@@ -34,6 +34,7 @@ def replicas(**columns: list[object]) -> dict[str, pd.DataFrame]:
     return {"replicas": pd.DataFrame({"seed": range(count), "zero_loss": 2.0, **columns})}
 
 
+@pytest.mark.more
 def test_the_metrics_of_a_trained_trial_are_those_of_its_record() -> None:
     perturbation = {"balls": ("recurrent", "weights", "all"), "starts": 0, "ascent_steps": 1}
     result = run_trial(trial(training={"seeds": 3, "steps": 20}, perturbation=perturbation))

@@ -293,6 +293,7 @@ def text_trial(task: Any, model: Any = None, **training: Any) -> TrialConfig:
     return replace(config, task=task, model=model or VanillaRNN.Config(width=4))
 
 
+@pytest.mark.more
 def test_a_trial_that_goes_on_has_the_bits_of_a_whole_one(text):
     """Its states are handed on from row to row of a search, and lie in checkpoints."""
     config, kept = text_trial(text), Held()

@@ -95,8 +95,8 @@ def deep(**training: Any) -> list[TrialConfig]:
 @pytest.mark.parametrize(
     ("configs", "padded", "workers"),
     [
-        (linear(), True, 2),
-        (linear(), True, 3),
+        pytest.param(linear(), True, 2, marks=pytest.mark.more),
+        pytest.param(linear(), True, 3, marks=pytest.mark.more),
         (sampled(), True, 3),
         (deep(), True, 2),
         (linear(seeds=5)[:1], False, 3),  # as a link of a chain
@@ -150,7 +150,11 @@ def steps_of(configs: Sequence[TrialConfig], **options: Any) -> tuple[list[torch
 
 @pytest.mark.parametrize(
     ("configs", "more"),
-    [(linear, {}), (sampled, {"train_size": 35, "clip": 0.05, "amplitude_penalty": 1e-3}), (deep, {})],
+    [
+        pytest.param(linear, {}, marks=pytest.mark.more),
+        (sampled, {"train_size": 35, "clip": 0.05, "amplitude_penalty": 1e-3}),
+        pytest.param(deep, {}, marks=pytest.mark.more),
+    ],
 )
 def test_a_batch_in_parts_trains_as_the_whole_batch_does(configs: Any, more: dict[str, Any]) -> None:
     trials = configs(checkpoint_every=1, **more)

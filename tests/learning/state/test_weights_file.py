@@ -144,6 +144,7 @@ def odd(monkeypatch: pytest.MonkeyPatch) -> TrialConfig:
     )
 
 
+@pytest.mark.more
 def test_the_state_of_a_users_module_is_whole(odd: TrialConfig, tmp_path: Path) -> None:
     sys.path.insert(0, str(ROOT / "tests" / "support" / "nets"))
     try:

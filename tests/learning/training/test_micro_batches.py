@@ -148,9 +148,9 @@ def measured(config: Any, task: Task) -> list[Measurement]:
 @pytest.mark.parametrize(
     ("config", "task", "same"),
     [
-        (STACK, Words, Vectors),
-        (VanillaRNN.Config(width=3), Words, Vectors),  # by the kernels of one layer
-        (RNN.Config(width=3), Words, Vectors),  # knows its Jacobians
+        pytest.param(STACK, Words, Vectors, marks=pytest.mark.more),
+        pytest.param(VanillaRNN.Config(width=3), Words, Vectors, marks=pytest.mark.more),  # by the kernels of one layer
+        pytest.param(RNN.Config(width=3), Words, Vectors, marks=pytest.mark.more),  # knows its Jacobians
         (VanillaRNN.Config(width=3), Squares, SquaresOfVectors),  # loss and gradient in one pass
         (VanillaRNN.Config(width=3), Pages, PagesOfVectors),
     ],

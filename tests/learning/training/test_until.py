@@ -81,6 +81,7 @@ def test_a_training_until_a_step_is_the_beginning_of_the_whole_one(options):
     assert all(torch.equal(one.nan_to_num(), other.nan_to_num()) for one, other in samples)
 
 
+@pytest.mark.more
 def test_a_trial_until_a_step_is_measured_and_says_that_it_was_stopped():
     config = trial()
     part = run_trial(with_training(config, until=30))

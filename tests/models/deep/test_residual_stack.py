@@ -168,7 +168,7 @@ def test_eigenvalues_are_those_of_all_layers(unit: str) -> None:
 @pytest.mark.parametrize(
     ("chosen", "balls"),
     [
-        (config(), ("recurrent", "all")),
+        pytest.param(config(), ("recurrent", "all"), marks=pytest.mark.more),
         (config("gru", norm="batch", mixing="gelu", layers=1, dropout=0.2), ("weights",)),
     ],
     ids=["lru", "gru"],
@@ -238,6 +238,7 @@ class TestLinearRNN(ModelSuite):
 del ModelSuite  # pytest would collect the bare suite too
 
 
+@pytest.mark.more
 def test_errors_of_a_linear_stack_are_exact_whatever_trained_it() -> None:
     """A rule goes through the very sequences whose statistics are all that backpropagation needs."""
     begun = []
@@ -267,6 +268,7 @@ def test_trials_of_a_rule_that_goes_through_sequences_share_no_program(monkeypat
     assert len(programs("online_full")) == 2
 
 
+@pytest.mark.more
 def test_the_default_search_finds_the_worst_push_through_layers() -> None:
     """A push of all rates is not the worst one; a search of many times the effort finds nothing worse."""
     task = registry.get(registry.TASK, "linear_functional")(task_config(horizon=16))

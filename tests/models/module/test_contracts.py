@@ -104,6 +104,7 @@ def test_describe_prints_parameters_roles_and_what_is_guessed(capsys: pytest.Cap
     assert "Did you mean 'MinGRU'" in capsys.readouterr().err
 
 
+@pytest.mark.more
 def test_a_compiled_module_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "compiled_nets.py").write_text(
         "import torch\nfrom torch import nn\ndef net(inputs, outputs, width):\n"

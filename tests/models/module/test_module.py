@@ -61,7 +61,9 @@ def trial(model: dict[str, Any], training: dict[str, Any] | None = None, **pertu
     return trial_from_dict(data)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [n if n in ("min_gru", "lstm") else pytest.param(n, marks=pytest.mark.more) for n in MODELS]
+)
 def test_a_plain_module_is_trained_perturbed_and_measured(name: str) -> None:
     config = trial(MODELS[name])
     assert trial_from_dict(to_dict(config)) == config
@@ -169,6 +171,7 @@ def test_dropout_draws_for_each_seed_and_step_and_not_in_evaluation() -> None:
     assert torch.equal(model.outputs(weights, inputs), model.outputs(weights, inputs))
 
 
+@pytest.mark.more
 def test_a_measurement_that_fails_is_named_and_the_trained_trial_stays(tmp_path: Path) -> None:
     """The module refuses inputs of more than 1, which only the memory function gives it."""
     (tmp_path / "nets_of_small_inputs.py").write_text(

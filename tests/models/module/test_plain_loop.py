@@ -30,9 +30,7 @@ MODELS: dict[str, dict[str, Any]] = {
 TASK = {"name": "copying_memory", "encoding": "one_hot", "delay": 6, "length": 4, "symbols": 3}
 
 
-@pytest.mark.parametrize(
-    "name", [n if n in ("min_gru", "tokens", "batch_norm") else pytest.param(n, marks=pytest.mark.more) for n in MODELS]
-)
+@pytest.mark.parametrize("name", [n if n == "min_gru" else pytest.param(n, marks=pytest.mark.more) for n in MODELS])
 def test_a_study_without_settings_trains_as_torch_does(name: str) -> None:
     registry.discover(ROOT)
     config = trial_from_dict(

@@ -68,6 +68,7 @@ def measure(ensemble, task_loss: TaskLoss, weights, ball: str, data=None, **conf
 TARGET_AREA = DT / -math.expm1(-DT)
 
 
+@pytest.mark.more
 def test_recurrent_ball_of_one_mode():
     """With the rate alone moving, the error is 1/(a-b) - 1/a, or to the other side when that is larger."""
     ensemble, task_loss, weights = one_mode("direct")
@@ -77,6 +78,7 @@ def test_recurrent_ball_of_one_mode():
     torch.testing.assert_close(found[0, 1:], expected, rtol=1e-4, atol=0)
 
 
+@pytest.mark.more
 def test_exp_parameterization_dilates_time():
     """A shift of a raw exp weight by b stretches the kernel in time by e^b: the L1 distance is e^b - 1, never inf."""
     ensemble, task_loss, weights = one_mode("exp", dt=0.02)
@@ -144,7 +146,7 @@ FAMILIES = {
 }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [n if n == "tanh" else pytest.param(n, marks=pytest.mark.more) for n in FAMILIES])
 def test_the_default_search_finds_what_a_search_of_many_times_its_effort_finds(family):
     """Of trained models whose worst push is not the common one, at errors of 1 to 10 % of the zero predictor's."""
     name, fields = FAMILIES[family]
@@ -165,6 +167,7 @@ def test_the_default_search_finds_what_a_search_of_many_times_its_effort_finds(f
     assert (found["error"] >= 0.97 * best["error"])[read].all()
 
 
+@pytest.mark.more
 def test_error_is_monotone_and_keeps_infinities():
     task = task_config(horizon=600, kernel="exponential")
     (ensemble,), task_loss = stacked([model_config("direct", width=2), model_config("exp", width=2)], task=task)

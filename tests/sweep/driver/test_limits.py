@@ -69,6 +69,7 @@ def check_rounds(folder: Path, launch: Launch, between: Callable[[], object] = l
     assert sorted(row.state for row in read_statuses(store.location).values()) == ["done"] * 4 + ["failed"]
 
 
+@pytest.mark.more
 def test_plans_follow_one_another(tmp_path: Path) -> None:
     check_rounds(tmp_path, INLINE)
 

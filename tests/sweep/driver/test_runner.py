@@ -153,6 +153,7 @@ def test_a_pack_that_no_machine_can_hold_is_refused_before_anything_starts(tmp_p
     assert "ray" not in sys.modules or not sys.modules["ray"].is_initialized()
 
 
+@pytest.mark.more
 def test_a_cluster_that_gives_no_answer_is_said_in_words_and_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,6 +79,7 @@ def field_named(name: tuple[type, str]) -> dataclasses.Field[Any]:
     return next(field for field in dataclasses.fields(name[0]) if field.name == name[1])
 
 
+@pytest.mark.more
 def test_every_field_of_every_config_moves_the_identity_or_is_declared_cosmetic(flips: dict) -> None:
     assert flips.keys() == fields_of(classes()), (
         "a field that no base trial has: add a trial to tests/sweep/planning/flips.py"

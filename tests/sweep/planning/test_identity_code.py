@@ -268,6 +268,7 @@ def reworded(path: Path) -> bytes:
     return ast.unparse(ast.fix_missing_locations(tree)).encode() + b"\n# another comment\n"
 
 
+@pytest.mark.more
 def test_other_words_in_all_files_move_no_trial(rewritten: dict[Path, bytes], trials: list[TrialConfig]) -> None:
     before = [code_fingerprint(config) for config in trials]
     modules = list(map(module_name, in_closures(trials)))

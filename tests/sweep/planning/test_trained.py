@@ -90,7 +90,13 @@ def refuse_training(monkeypatch: pytest.MonkeyPatch) -> None:
         ("diagonal_rnn", "linear_functional", {}, "done"),
         ("diagonal_rnn", "linear_functional", {"learning_rate": 1e4, "merge_redundant": False}, "diverged"),
         ("vanilla_rnn", "copying_memory", {"dtype": "float32", "stop_below": 100.0}, "stopped_early"),
-        ("residual_stack", "copying_bits", {"rule": "online_full", "alignment_every": 4, "dtype": "float32"}, "done"),
+        pytest.param(
+            "residual_stack",
+            "copying_bits",
+            {"rule": "online_full", "alignment_every": 4, "dtype": "float32"},
+            "done",
+            marks=pytest.mark.more,
+        ),
     ],
 )
 def test_stored_weights_are_measured_with_the_bits_of_a_sweep(
@@ -132,6 +138,7 @@ def test_only_the_trial_that_was_trained_keeps_the_weights(tmp_path: Path) -> No
     )
 
 
+@pytest.mark.more
 @pytest.mark.s3
 def test_a_bucket_keeps_weights_and_gives_them_back(s3: S3Server) -> None:
     results, config = f"s3://studies/{uuid.uuid4().hex}", of("diagonal_rnn", "linear_functional")

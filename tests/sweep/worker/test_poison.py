@@ -68,6 +68,7 @@ def test_a_task_may_raise_wherever_it_is_asked(site: Site, place: str) -> None:
     assert (report.culprits, failure["error"]) == ((name,), RAISED["raise"])
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("model", ["diagonal_rnn", pytest.param("vanilla_rnn", marks=pytest.mark.drill)])
 def test_what_is_not_finite_is_told_and_harms_no_other(site: Site, model: str) -> None:
     part = registry.get(registry.MODEL, model).Config(width=2)
@@ -92,6 +93,7 @@ def test_what_is_not_finite_is_told_and_harms_no_other(site: Site, model: str) -
     assert same_bits(site, others)
 
 
+@pytest.mark.more
 def test_python_that_never_ends_is_ended_at_its_limit(site: Site) -> None:
     others, sick = healthy(2), poisoned("spin")
     job = job_of(site, [others[0], sick, others[1]], time_limit=6, inline=True)

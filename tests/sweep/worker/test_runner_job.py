@@ -52,6 +52,7 @@ def test_results_are_stored_with_where_they_come_from(tmp_path: Path) -> None:
     assert sum(report.seconds.values()) >= origin["seconds"]
 
 
+@pytest.mark.more
 def test_a_member_with_a_result_is_not_computed_again(tmp_path: Path) -> None:
     execute_pack(job_for(tmp_path, tiny(0)), lambda fraction: None)
     store = Store(tmp_path)
@@ -106,6 +107,7 @@ def test_a_task_that_raises_or_exits_is_a_failure_with_its_traceback(tmp_path: P
     assert not Store(tmp_path / "results").identities()
 
 
+@pytest.mark.more
 def test_a_program_that_raises_costs_the_other_programs_of_its_pack_nothing(tmp_path: Path) -> None:
     """What shares nothing is put together for Ray's sake only: a fault, and the numbers, stay where they belong."""
     alone = {name: dict(data) for name, data in job_for(tmp_path / "a", tiny(0), tiny(1)).members}
