@@ -28,7 +28,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    **dict.fromkeys(("plan", "results", "sweep"), "memsweep.studies.door"),
+    **dict.fromkeys(("measure", "plan", "results", "sweep"), "memsweep.studies.door"),
     "Preview": "memsweep.studies.preview",
     "Results": "memsweep.studies.results",
     **dict.fromkeys(("ConfigError", "MemsweepError", "StoreError"), "memsweep.errors"),
@@ -38,7 +38,7 @@ _HOMES = {
 There is no import statement, because modules of every floor import ``memsweep`` for its version.
 """
 
-__all__ = ["ConfigError", "MemsweepError", "Preview", "Results", "StoreError", "plan", "results", "sweep"]
+__all__ = ["ConfigError", "MemsweepError", "Preview", "Results", "StoreError", "measure", "plan", "results", "sweep"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,7 @@
 from memsweep.errors import ConfigError as ConfigError
 from memsweep.errors import MemsweepError as MemsweepError
 from memsweep.errors import StoreError as StoreError
+from memsweep.studies.door import measure as measure
 from memsweep.studies.door import plan as plan
 from memsweep.studies.door import results as results
 from memsweep.studies.door import sweep as sweep

@@ -187,6 +187,18 @@ def test_other_criteria_judge_without_training(swept: tuple[ms.Results, str], pl
         results.judge(thresholds=[3])
 
 
+def test_stored_weights_are_measured_again(swept: tuple[ms.Results, str], place: Path) -> None:
+    again = {"perturbation.norm": "entrywise", "name": "again"}
+    run = {"results": place / "results", "workspace": place, "inline": True, "progress": False}
+    measured = ms.measure("own", again, **run)
+    assert {*measured.curves["norm"]} == {"entrywise"}
+    keys = ["task.second", "model.width", "seed"]
+    before, after = (table.replicas.set_index(keys)["validation_loss"] for table in (swept[0], measured))
+    pd.testing.assert_series_equal(before.sort_index(), after.sort_index())
+    with pytest.raises(ms.ConfigError, match=r"training\.steps: is no setting of a measurement"):
+        ms.measure("own", "training.steps=3", **run)
+
+
 def test_a_searched_learning_rate_is_a_column(place: Path) -> None:
     """In a study that is a dict."""
     settings = yaml.safe_load(FAST) | {"perturbation": {"radii": {"from": 1e-3, "to": 1.0, "count": 3}}}

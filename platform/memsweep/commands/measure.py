@@ -4,36 +4,27 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import itertools
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memsweep import registry
 from memsweep.commands.verbs import run
-from memsweep.config.core.build import section
-from memsweep.config.core.merge import leaves, merge, put
-from memsweep.config.load.overrides import Overrides, parse
 from memsweep.config.load.study import study_of
-from memsweep.config.schema.canonical import to_dict, trial_from_dict
-from memsweep.config.schema.study import SweepConfig
-from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
 from memsweep.documents import Answer
 from memsweep.documents.keys.runs import LagItem, MeasuredItem, MeasuredRadiusItem
-from memsweep.errors import ConfigError, MemsweepError
+from memsweep.errors import MemsweepError
 from memsweep.studies.locations import find_study, store_of, stored_plan
+from memsweep.studies.measurement import NAME, SECTION, measurement
 from memsweep.studies.trials import Request
 from memsweep.sweep.planning.plan import identified
-from memsweep.sweep.planning.reuse import find_reusable
-from memsweep.sweep.planning.trained import with_stored_training
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_SECTION, _NAME = "perturbation", "name"
 _RADII = 8  # points of a printed curve
 _LAGS = {"learned": "memory function", "gradient": "gradient of the last state"}
 """Columns of the table ``memory``, and what they are."""
@@ -56,7 +47,7 @@ def measure(args: argparse.Namespace) -> Answer:
     if len(studies) != 1:
         got = f"got {', '.join(studies)}" if studies else "got none"
         raise MemsweepError(
-            f"memsweep measure takes one study, {got}. Write memsweep measure STUDY {_SECTION}.norm=entrywise, or "
+            f"memsweep measure takes one study, {got}. Write memsweep measure STUDY {SECTION}.norm=entrywise, or "
             "--factory, --weights and --task."
         )
     return _measure_study(args, studies[0], words)
@@ -70,7 +61,7 @@ def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> Answer:
     model = {"name": "module", "factory": args.factory} if args.factory else {"name": args.model}
     described = f"{args.factory or args.model} with the weights of {given.name}"
     written = {
-        _NAME: described,
+        NAME: described,
         "task": {"name": args.task},
         "model": model,
         # nothing may change the weights: no step, and no merging of modes
@@ -95,82 +86,10 @@ def _measure_study(args: argparse.Namespace, study: str, words: Sequence[str]) -
     """Measures the stored weights of a study with other settings of the perturbation."""
     registry.discover(Path(args.workspace))
     store = find_study(study, Location.at(args.results))
-    plan, results = stored_plan(store), store.location.parent
-    changes = settings(words, Path(args.workspace))
-    values = dict(changes.values)
-    name = str(values.pop(_NAME, " ".join([plan.study, *(words or ["measured again"])])))
-    sweep = SweepConfig(
-        name=name,
-        rows=_rows([trial_from_dict(row) for row in plan.rows.values()], values, dict(changes.axes)),
-        grid={path: tuple(each) for path, each in [*plan.grid.items(), *changes.axes]},
-        resources=plan.sweep().resources,
-        description=plan.description,
-        protocol=plan.protocol,
-        keep=plan.keep,
-    )
-    trials = identified(sweep)
-    stored = find_reusable(trials, store_of(results, name), results).all
-    found = with_stored_training(trials, stored, results)
-    ready = [trial for trial in found if trial.trained[0] or trial.identity in stored]
-    if not ready:
-        raise MemsweepError(
-            f"none of the {len(trials)} trials of {plan.study!r} has stored weights that fit: they were not kept "
-            "(keep: none), were deleted, or the installed code, its libraries or the data files would train other "
-            f"weights now. To train and measure: memsweep sweep STUDY {' '.join(words)}".rstrip()
-        )
-    if len(ready) < len(trials):
-        left_out = len(trials) - len(ready)
-        print(f"{left_out} of {len(trials)} trials have no stored weights that fit: left out.", file=sys.stderr)
-    sweep = dataclasses.replace(sweep, rows=tuple(trial.config for trial in ready))
-    return run(Request(sweep, tuple(ready), measures=True), args, results)
-
-
-def settings(words: Sequence[str], workspace: Path) -> Overrides:
-    """The settings with which the stored weights of a study are measured again.
-
-    Raises:
-        ConfigError: a word is no setting of a measurement.
-    """
-    changes = parse(words, workspace.resolve())
-    if problems := changes.problems + list(_refused(changes)):
-        raise ConfigError(problems, "the command line")
-    return changes
-
-
-def _refused(changes: Overrides) -> Iterator[str]:
-    """Why overrides are none of a measurement, a sentence each."""
-    paths = [path for path, _ in [*changes.values, *changes.axes]] + [*changes.removed, *changes.groups]
-    paths += [f"grid.{path}" for path in changes.removed_axes] + [f"search.{path}" for path, _ in changes.search]
-    for path in paths:
-        if path != _NAME and path.partition(".")[0] != _SECTION:
-            yield (
-                f"{path}: is no setting of a measurement, which takes {_SECTION}.* and {_NAME}. To train with other "
-                "settings, run memsweep sweep."
-            )
-
-
-def _rows(rows: Sequence[TrialConfig], values: Mapping[str, Any], axes: Mapping[str, Any]) -> tuple[TrialConfig, ...]:
-    """The trials with other settings of the perturbation: every combination of the axes.
-
-    Raises:
-        ConfigError: a setting is wrong, or does not go with a trial.
-    """
-    found, problems = list[TrialConfig](), list[str]()
-    fixed = [leaf for path, value in values.items() for leaf in leaves(value, path)]
-    for row in rows:
-        for choice in itertools.product(*axes.values()):
-            entry: dict[str, Any] = {}
-            for place, set_to in [*fixed, *zip(axes, choice, strict=True)]:
-                put(entry, place.split("."), set_to)
-            data = merge(PerturbationConfig, to_dict(row.perturbation), entry.get(_SECTION, {}))
-            changed = section(PerturbationConfig, data, _SECTION, problems)
-            if changed is not None:
-                trial = dataclasses.replace(row, perturbation=changed)
-                problems += [f"{problem}." for problem in trial.problems()]
-                found.append(trial)
-    if problems:
-        raise ConfigError(list(dict.fromkeys(problems)), "the command line")
-    return tuple(found)
+    request, left_out = measurement(store, words, Path(args.workspace))
+    if left_out:
+        print(left_out, file=sys.stderr)
+    return run(request, args, store.location.parent)
 
 
 def _measured(store: Store) -> list[MeasuredItem]:

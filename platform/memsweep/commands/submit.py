@@ -73,7 +73,7 @@ def checked_job(args: argparse.Namespace) -> Job:
         _check_files(loaded.rows, workspace)
         study = file.relative_to(workspace).as_posix() if study.endswith((".yaml", ".yml")) else study
     elif args.do == "measure":
-        from memsweep.commands.measure import settings
+        from memsweep.studies.measurement import settings
 
         settings(args.overrides, workspace)
     plain = re.sub(r"[^A-Za-z0-9]+", "-", metadata["study"]).strip("-")[:40] or "study"  # for a URL and a shell

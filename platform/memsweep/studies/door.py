@@ -16,6 +16,7 @@ from memsweep.report.analysis.contents import analyse
 from memsweep.report.read.study import load_study as read_study
 from memsweep.studies import default_results
 from memsweep.studies.locations import Place, find_study, names_folder, store_of
+from memsweep.studies.measurement import measurement
 from memsweep.studies.overrides import plain, words_of
 from memsweep.studies.preview import Preview, preview
 from memsweep.studies.results import Results
@@ -74,26 +75,41 @@ def sweep(
     loaded = _load(study, overrides, workspace)
     where = Location.at(default_results() if results is None else results)
     limits = Limits(max_hours, max_trials, max_failures)
-    if problems := [f"{name} must be above 0, got {value}." for name, value in _wrong(limits)]:
-        raise ConfigError(problems, "the limits")
-    place = Place(where, Path(workspace), Launch(inline, address), limits, names_folder(where, results or ""))
+    place = _place(where, workspace, Launch(inline, address), limits, results)
     trials = identified(loaded) if loaded.search is None else ()
-    run = Run(Request(loaded, trials, no_reuse=no_reuse), place, None if progress else io.StringIO())
-    with warnings.catch_warnings():
-        # in a notebook a library of a library looks for widgets that nothing here needs
-        warnings.filterwarnings("ignore", message="IProgress not found")
-        ending = run.execute()
-    why = stopped(ending)
-    if ending.code == INTERRUPTED:
-        raise KeyboardInterrupt(why)
-    if ending.report is None or ending.summary.lost or ending.summary.outage:
-        raise MemsweepError(why)
-    found = Results(store_of(where, loaded.name).location, ending.report.contents)
-    failed = [f"{ending.study}: {len(found.missing)} trials without a result: results.missing", *failures(ending)]
-    for text in (why, "\n".join(failed) if ending.summary.failed else "", ending.complaint):
-        if text:
-            warnings.warn(text, stacklevel=2)
-    return found
+    return _run(Request(loaded, trials, no_reuse=no_reuse), place, progress)
+
+
+def measure(
+    study: str | Path,
+    *overrides: Overrides,
+    results: str | Path | None = None,
+    workspace: str | Path = ".",
+    inline: bool = False,
+    address: str | None = None,
+    progress: bool = True,
+) -> Results:
+    """Measure the stored weights of a study with other settings of the perturbation, and train nothing.
+
+    Args:
+        study: its name, or the folder or ``s3://`` address of its results.
+        overrides: of ``perturbation.*`` (``{"perturbation.norm": "entrywise"}``), and ``name``; others as of ``sweep``.
+        results, workspace, inline, address, progress: as of ``sweep``.
+
+    Returns:
+        The results of a study of its own, beside the other.
+
+    Raises:
+        ConfigError: an override is no setting of a measurement, or wrong.
+        MemsweepError: there are no results, or none has stored weights that fit; others as of ``sweep``.
+    """
+    _discover(workspace)
+    store = find_study(str(study), Location.at(default_results() if results is None else results))
+    request, left_out = measurement(store, words_of(overrides), Path(workspace))
+    if left_out:
+        warnings.warn(left_out, stacklevel=2)
+    named = (results or "", Path(study).parent)
+    return _run(request, _place(store.location.parent, workspace, Launch(inline, address), Limits(), *named), progress)
 
 
 def plan(
@@ -142,6 +158,38 @@ def _load(study: Study, overrides: tuple[Overrides, ...], workspace: str | Path)
     if "name" not in study and not any(word.startswith("name=") for word in words):
         raise ConfigError(["name: is missing. Its results go to a folder of that name: {'name': 'mine', ...}."], _DICT)
     return study_of(plain(study), words, Path(workspace), "", _DICT)
+
+
+def _place(
+    where: Location,
+    workspace: str | Path,
+    launch: Launch,
+    limits: Limits,
+    *named: str | Path | None,
+) -> Place:
+    if problems := [f"{name} must be above 0, got {value}." for name, value in _wrong(limits)]:
+        raise ConfigError(problems, "the limits")
+    return Place(where, Path(workspace), launch, limits, names_folder(where, *(path or "" for path in named)))
+
+
+def _run(request: Request, place: Place, progress: bool) -> Results:
+    """Runs a study; what the command prints of a run that did not end well is raised, or given as a warning."""
+    run = Run(request, place, None if progress else io.StringIO())
+    with warnings.catch_warnings():
+        # in a notebook a library of a library looks for widgets that nothing here needs
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        ending = run.execute()
+    why = stopped(ending)
+    if ending.code == INTERRUPTED:
+        raise KeyboardInterrupt(why)
+    if ending.report is None or ending.summary.lost or ending.summary.outage:
+        raise MemsweepError(why)
+    found = Results(store_of(place.results, ending.study).location, ending.report.contents)
+    failed = [f"{ending.study}: {len(found.missing)} trials without a result: results.missing", *failures(ending)]
+    for text in (why, "\n".join(failed) if ending.summary.failed else "", ending.complaint):
+        if text:
+            warnings.warn(text, stacklevel=3)
+    return found
 
 
 def _discover(workspace: str | Path) -> None:

@@ -1,0 +1,118 @@
+"""The stored weights of a study with other settings of the perturbation: a study of its own that trains nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from memsweep.config.core.build import section
+from memsweep.config.core.merge import leaves, merge, put
+from memsweep.config.load.overrides import Overrides, parse
+from memsweep.config.schema.canonical import to_dict, trial_from_dict
+from memsweep.config.schema.study import SweepConfig
+from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
+from memsweep.errors import ConfigError, MemsweepError
+from memsweep.studies.locations import store_of, stored_plan
+from memsweep.studies.trials import Request
+from memsweep.sweep.planning.plan import identified
+from memsweep.sweep.planning.reuse import find_reusable
+from memsweep.sweep.planning.trained import with_stored_training
+from memsweep.sweep.store.results import Store
+
+SECTION, NAME = "perturbation", "name"
+"""What a measurement may set."""
+
+
+def measurement(store: Store, words: Sequence[str], workspace: Path) -> tuple[Request, str]:
+    """What is to be run.
+
+    Args:
+        store: the results of the study whose weights are measured.
+        words: overrides of ``perturbation.*``, and of the measurement's name.
+        workspace: folder that holds tasks/.
+
+    Returns:
+        And a sentence on the trials that are left out; empty where none is.
+
+    Raises:
+        ConfigError: a word is no setting of a measurement, or a setting is wrong.
+        MemsweepError: no trial has stored weights that fit.
+    """
+    plan, results = stored_plan(store), store.location.parent
+    changes = settings(words, workspace)
+    values = dict(changes.values)
+    name = str(values.pop(NAME, " ".join([plan.study, *(words or ["measured again"])])))
+    sweep = SweepConfig(
+        name=name,
+        rows=_rows([trial_from_dict(row) for row in plan.rows.values()], values, dict(changes.axes)),
+        grid={path: tuple(each) for path, each in [*plan.grid.items(), *changes.axes]},
+        resources=plan.sweep().resources,
+        description=plan.description,
+        protocol=plan.protocol,
+        keep=plan.keep,
+    )
+    trials = identified(sweep)
+    stored = find_reusable(trials, store_of(results, name), results).all
+    found = with_stored_training(trials, stored, results)
+    ready = [trial for trial in found if trial.trained[0] or trial.identity in stored]
+    if not ready:
+        raise MemsweepError(
+            f"none of the {len(trials)} trials of {plan.study!r} has stored weights that fit: they were not kept "
+            "(keep: none), were deleted, or the installed code, its libraries or the data files would train other "
+            f"weights now. To train and measure: memsweep sweep STUDY {' '.join(words)}".rstrip()
+        )
+    less = len(trials) - len(ready)
+    left_out = f"{less} of {len(trials)} trials have no stored weights that fit: left out." if less else ""
+    sweep = dataclasses.replace(sweep, rows=tuple(trial.config for trial in ready))
+    return Request(sweep, tuple(ready), measures=True), left_out
+
+
+def settings(words: Sequence[str], workspace: Path) -> Overrides:
+    """The settings with which the stored weights of a study are measured again.
+
+    Raises:
+        ConfigError: a word is no setting of a measurement.
+    """
+    changes = parse(words, workspace.resolve())
+    if problems := changes.problems + list(_refused(changes)):
+        raise ConfigError(problems, "the command line")
+    return changes
+
+
+def _refused(changes: Overrides) -> Iterator[str]:
+    """Why overrides are none of a measurement, a sentence each."""
+    paths = [path for path, _ in [*changes.values, *changes.axes]] + [*changes.removed, *changes.groups]
+    paths += [f"grid.{path}" for path in changes.removed_axes] + [f"search.{path}" for path, _ in changes.search]
+    for path in paths:
+        if path != NAME and path.partition(".")[0] != SECTION:
+            yield (
+                f"{path}: is no setting of a measurement, which takes {SECTION}.* and {NAME}. To train with other "
+                "settings, run memsweep sweep."
+            )
+
+
+def _rows(rows: Sequence[TrialConfig], values: Mapping[str, Any], axes: Mapping[str, Any]) -> tuple[TrialConfig, ...]:
+    """The trials with other settings of the perturbation: every combination of the axes.
+
+    Raises:
+        ConfigError: a setting is wrong, or does not go with a trial.
+    """
+    found, problems = list[TrialConfig](), list[str]()
+    fixed = [leaf for path, value in values.items() for leaf in leaves(value, path)]
+    for row in rows:
+        for choice in itertools.product(*axes.values()):
+            entry: dict[str, Any] = {}
+            for place, set_to in [*fixed, *zip(axes, choice, strict=True)]:
+                put(entry, place.split("."), set_to)
+            data = merge(PerturbationConfig, to_dict(row.perturbation), entry.get(SECTION, {}))
+            changed = section(PerturbationConfig, data, SECTION, problems)
+            if changed is not None:
+                trial = dataclasses.replace(row, perturbation=changed)
+                problems += [f"{problem}." for problem in trial.problems()]
+                found.append(trial)
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)), "the command line")
+    return tuple(found)
