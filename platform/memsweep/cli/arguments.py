@@ -272,7 +272,12 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
         _NO_REUSE,
         ("--no-probe", _FLAG | {"help": "measure nothing: hours by the cost model, memory and disk unknown"}),
     ),
-    "sweep": (*_STUDY_FILE, _NO_REUSE, *_LAUNCH),
+    "sweep": (
+        *_STUDY_FILE,
+        _NO_REUSE,
+        ("--drop-extended", _FLAG | {"help": "take out of the plan what memsweep extend added and this study lacks"}),
+        *_LAUNCH,
+    ),
     "resume": (*_STORED, *_LAUNCH),
     "extend": (*_STUDY_FILE, *_LAUNCH),
     "retry": (

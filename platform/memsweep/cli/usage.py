@@ -111,11 +111,16 @@ examples:
     "extend": Text(
         "add trials to a study: more widths, more seeds",
         "Add the trials of a study file, with overrides, to the study's stored plan, and run those without a result.\n"
-        "More seeds train only the seeds that are missing; the report pools them with the others.",
+        "More seeds train only the seeds that are missing; the report pools them with the others.\n"
+        "A training that ended early (training.steps=5000 training.until=2500) keeps its state: training.until=0 goes\n"
+        "on from there, with the numbers of an uninterrupted training. A larger training.steps trains from the\n"
+        "beginning, because the learning rate and the history depend on it.\n"
+        "A later memsweep sweep that lacks what was added is refused, unless it has --drop-extended.",
         f"""\
 examples:
   memsweep extend quickstart model.width=2,3,4,6,8,12,16
   memsweep extend quickstart training.seeds=10
+  memsweep extend my_study training.until=0
 
 {OVERRIDES}""",
     ),

@@ -12,6 +12,7 @@ from memsweep.commands.extend import extend_grid, extend_search
 from memsweep.config.load.study import load_study
 from memsweep.documents import Answer
 from memsweep.errors import MemsweepError
+from memsweep.studies.extension import added, more_steps
 from memsweep.studies.locations import Place, find_study, names_folder, stored_plan
 from memsweep.studies.run import Run
 from memsweep.studies.trials import Request
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 def sweep(args: argparse.Namespace) -> Answer:
     """Runs a study: plan, train, measure, judge, report."""
     study = load_study(args.study, args.overrides, Path(args.workspace))
-    return run(Request(study, _trials(study), no_reuse=args.no_reuse), args, Location.at(args.results))
+    request = Request(study, _trials(study), no_reuse=args.no_reuse, drop_extended=args.drop_extended)
+    return run(request, args, Location.at(args.results))
 
 
 def resume(args: argparse.Namespace) -> Answer:
@@ -61,7 +63,10 @@ def extend(args: argparse.Namespace) -> Answer:
     plan = stored_plan(find_study(wider.name, results))
     before = _unchanged(plan)
     study = extend_search(before, wider) if before.search or wider.search else extend_grid(before, wider)
-    return run(Request(study, _trials(study), plan=plan), args, results)
+    trials = _trials(study)
+    if note := more_steps(before.rows, [row for row in study.rows if row not in before.rows]):
+        print(note)
+    return run(Request(study, trials, plan=plan, extended=added(plan, trials)), args, results)
 
 
 def run(request: Request, args: argparse.Namespace, results: Location) -> Answer:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from memsweep.errors import MemsweepError, StoreError, printable
 from memsweep.studies.ending import Ending
+from memsweep.studies.extension import refuse_to_drop
 from memsweep.studies.locations import Place, join_cluster, refuse_lost, store_of, stored_plan
 from memsweep.studies.trials import GridTrials, Request, SearchTrials, Trials
 from memsweep.studies.wording import differences
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from memsweep.sweep.driver.progress_view import View
     from memsweep.sweep.driver.runner import RunSummary
     from memsweep.sweep.planning.plan import Plan
+    from memsweep.sweep.planning.plan_file import StoredPlan
     from memsweep.sweep.store.record import Record
     from memsweep.sweep.tracking import Tracker
 
@@ -122,6 +124,7 @@ class Run:
     def _plan(self) -> None:
         """Plans the trials without a result, says and writes the plan, and prepares the study's folder."""
         from memsweep.sweep.driver.storage_outage import take_over
+        from memsweep.sweep.planning.plan_file import read_plan
         from memsweep.sweep.store.record import now
         from memsweep.sweep.worker.provenance import code_revision
 
@@ -131,6 +134,10 @@ class Run:
             raise MemsweepError(
                 "another command has changed the plan of this study just now. Run the same command again."
             )
+        before = request.plan or read_plan(store.location)
+        if request.plan is None and not request.drop_extended:
+            refuse_to_drop(before, self._sweep)
+        self._extended = request.extended if request.extended is not None else _kept(before, self._sweep)
         statuses = read_statuses(store.location)
         retry_all = request.retry_all or request.no_reuse
         failed_often = frozenset(name for name, status in statuses.items() if status.given_up and not retry_all)
@@ -156,7 +163,7 @@ class Run:
         from memsweep.sweep.store.retry import through_outages
 
         location, plan = self._store.location, self._trials.plan
-        through_outages(lambda: write_plan(location, plan, self._provenance, self._tracking))
+        through_outages(lambda: write_plan(location, plan, self._provenance, self._tracking, self._extended))
 
     def _open_tracker(self) -> None:
         from memsweep.sweep.tracking import Tracker
@@ -187,7 +194,8 @@ class Run:
             return summary
         if self._trials.ended(store.identities()):  # no training will go on from these files
             store.forget_checkpoints()
-            store.forget_states()
+            if self._sweep.search is not None:  # of a grid, extend goes on from the states of trials that end early
+                store.forget_states()
         configs = {trial.identity: trial.config for trial in self._trials.all}
         for identity, failure in store.failures().items():
             if identity in configs:
@@ -249,6 +257,11 @@ class Run:
         return Ending(
             code, self._sweep.name, len(names), len(stored), left, summary, paths, seconds, tracking, complaint
         )
+
+
+def _kept(before: StoredPlan | None, sweep: SweepConfig) -> tuple[str, ...]:
+    """What the plan before this one had from ``extend``, as far as the study still has it."""
+    return before.extended if before is not None and (before.search is None) == (sweep.search is None) else ()
 
 
 def _varied(sweep: SweepConfig) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from memsweep.studies.extension import with_kept_states
 from memsweep.sweep.planning.plan import Plan, PlannedTrial, make_plan
 from memsweep.sweep.planning.reuse import Reuse, find_reusable
 from memsweep.sweep.planning.trained import with_stored_training
@@ -31,6 +32,8 @@ class Request:
         tracking: params and tags of the sweep's run in MLflow; None for those of a new run.
         plan: the stored plan that the command continues; None where it needs none.
         measures: train nothing: every trial's trained weights are stored.
+        extended: what ``extend`` added to the study, as of ``StoredPlan``; None: as the stored plan says.
+        drop_extended: a plan without what ``extend`` added may replace one that has it.
     """
 
     sweep: SweepConfig
@@ -41,6 +44,8 @@ class Request:
     tracking: Mapping[str, Any] | None = None
     plan: StoredPlan | None = None
     measures: bool = False
+    extended: tuple[str, ...] | None = None
+    drop_extended: bool = False
 
     def postponed(self, trials: Collection[PlannedTrial]) -> frozenset[str]:
         """Identities of trials that the command does not run now."""
@@ -79,6 +84,7 @@ class GridTrials:
         trials = request.trials
         if not request.no_reuse:
             trials = with_stored_training(trials, self.reuse.all, results)
+            trials = with_kept_states(trials, self.reuse.all, store)
         self.plan = make_plan(
             request.sweep, trials, self.reuse.all, self.gave_up | postponed, measures=request.measures
         )

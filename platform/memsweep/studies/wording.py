@@ -28,6 +28,11 @@ def word(study: str) -> str:
     return shlex.quote(study)
 
 
+def _going_on(plan: Plan) -> int:
+    """Trials of a grid that go on from the state of one that ended early; in a search that is the rule."""
+    return 0 if plan.sweep.search else sum(bool(trial.after) for pack in plan.packs for trial in pack.trials)
+
+
 def only_measured(plan: Plan) -> int:
     """How many trials of the packs are not trained, because their weights are stored."""
     return sum(bool(trial.trained[0]) for pack in plan.packs for trial in pack.trials)
@@ -45,6 +50,7 @@ def differences(trials: Trials, statuses: Mapping[str, TrialStatus]) -> Iterator
     parts += [f"{len(reuse.elsewhere)} reused from other studies"] if reuse.elsewhere else []
     parts += [f"{left} to run in {counted(len(plan.packs), 'pack')}" if left else "nothing to run"]
     parts += [f"{measured} of them only measured, from stored weights"] if (measured := only_measured(plan)) else []
+    parts += [f"{going_on} of them go on from a kept state"] if (going_on := _going_on(plan)) else []
     parts += [f"{trials.postponed} not now (memsweep resume {study})"] if trials.postponed else []
     yield f"{plan.sweep.name}: {counted(len(planned), 'trial')}: {', '.join(parts)}"
     new = len(planned - statuses.keys()) if statuses else 0

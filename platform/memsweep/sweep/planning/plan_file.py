@@ -48,6 +48,7 @@ class StoredPlan:
         search: what is searched.
         confirm: how the winners are retrained with fresh seeds.
         keep: what of a trained trial is kept beside its tables.
+        extended: identities of the trials that ``memsweep extend`` added; ``search`` where it extended a search.
     """
 
     study: str
@@ -64,6 +65,7 @@ class StoredPlan:
     search: Search | None = None
     confirm: ConfirmConfig | None = None
     keep: str = KEEP[0]
+    extended: tuple[str, ...] = ()
 
     def sweep(self) -> SweepConfig:
         """The study as its study file once said it.
@@ -90,6 +92,7 @@ def write_plan(
     plan: Plan,
     provenance: Mapping[str, Any],
     tracking: Mapping[str, Any] | None = None,
+    extended: Sequence[str] = (),
 ) -> None:
     """Write a plan before anything of it runs; it replaces the plan of an earlier sweep of the study.
 
@@ -98,6 +101,7 @@ def write_plan(
         plan: the study and its trials; those of a search are what was suggested so far.
         provenance: when, and by which code.
         tracking: ``params``, ``tags`` and ``varied``, as for ``memsweep.sweep.tracking.Tracker``.
+        extended: as of ``StoredPlan``.
 
     Raises:
         StoreError: the storage cannot take it.
@@ -116,6 +120,7 @@ def write_plan(
         "resources": to_dict(sweep.resources),
         "tracking": tracking or {},
         "provenance": provenance,
+        "extended": list(extended),
     }
     if sweep.search is not None:
         content |= {
@@ -199,6 +204,7 @@ class _Plan(TypedDict):
 
 class _SearchPlan(_Plan, total=False):
     keep: str
+    extended: list[str]
     search: dict[str, Any] | None
     confirm: dict[str, Any] | None
     cells: list[dict[str, Any]]
@@ -226,6 +232,7 @@ def _plan(content: dict[str, Any], where: str) -> StoredPlan:
             search=search_from_dict(data.get("search")),
             confirm=config_from(ConfirmConfig, confirm, "the stored confirmation") if confirm is not None else None,
             keep=data.get("keep", KEEP[0]),
+            extended=tuple(data.get("extended", [])),
         )
     except ConfigError as error:
         raise StoreError(f"{where} holds a search that this version cannot read: {error}") from error

@@ -1,0 +1,82 @@
+"""What extend added: a later sweep does not drop it unasked, and more steps go on from a kept state, bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from memsweep.cli import main
+from memsweep.learning.state.warm_start import WarmStart
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.store.tables import TABLES
+from paths import ROOT
+from sweeping import BASE, ready
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(f"# Two small trials.\n{BASE}grid: {{model.width: [2, 3]}}\n")
+    return path
+
+
+def run(verb: str, study: Path, *words: str) -> int:
+    results = ready(study.parent / "results")
+    return main([verb, str(study), "--inline", "--results", str(results), "--workspace", str(ROOT), *words])
+
+
+def test_a_sweep_drops_what_extend_added_only_when_it_is_told_to(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("sweep", study) == 0
+    assert run("extend", study, "model.width=4") == 0
+    capsys.readouterr()
+    assert run("sweep", study) == 2
+    told = capsys.readouterr().err
+    assert "memsweep extend added 1 trials (model.width: 4)" in told
+    assert "--drop-extended" in told
+    assert "memsweep resume small" in told
+    assert run("sweep", study, "--drop-extended") == 0
+    assert "1 trial of the earlier plan removed" in capsys.readouterr().out
+
+
+@pytest.mark.more
+def test_a_training_that_ended_early_goes_on_with_the_bits_of_a_whole_one(
+    study: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began: list[int] = []
+    load = WarmStart.load
+
+    def watched(self: WarmStart, *words: object) -> int:
+        began.append(load(self, *words))  # type: ignore[arg-type]
+        return began[-1]
+
+    monkeypatch.setattr(WarmStart, "load", watched)
+    assert run("sweep", study, "training.until=10") == 0
+    capsys.readouterr()
+    assert run("extend", study, "training.until=0") == 0
+    assert "2 of them go on from a kept state" in capsys.readouterr().out
+    assert began[-1] == 10
+    assert run("sweep", study, "--no-reuse", "name=whole") == 0
+    extended, whole = (Store(study.parent / "results" / name) for name in ("small", "whole"))
+    assert len(whole.identities()) == 2
+    assert len(whole.table("replicas")) == 4
+    for name in TABLES:
+        table, expected = extended.table(name), whole.table(name)
+        if len(expected):
+            own = table[table["identity"].isin(whole.identities())]
+            keys = [key for key in ("identity", "seed", "ball", "radius", "step", "lag") if key in expected]
+            frames = [frame.sort_values(keys).reset_index(drop=True) for frame in (own, expected)]
+            pd.testing.assert_frame_equal(*frames, check_exact=True)
+
+
+@pytest.mark.more
+def test_more_steps_say_why_they_train_from_the_beginning(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("sweep", study) == 0
+    assert run("extend", study, "training.steps=30") == 0
+    told = capsys.readouterr().out
+    assert "training.steps: 2 trials train from the beginning: the learning rate falls over all steps" in told
+    assert "training.steps=30 training.until=20" in told
+    assert "kept state" not in told
