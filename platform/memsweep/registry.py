@@ -4,8 +4,9 @@ A part registers itself with a decorator, and is then available by name. Registr
 could not run: each part is a subclass of its kind's base class, defines all abstract methods, and owns a frozen
 ``Config`` dataclass. A base class may ask for more in ``registration_problem``.
 
-``discover`` imports what can register: the engine's own models and rules, the workspace's ``tasks/`` folder, and
-installed distributions that announce the entry-point group ``memsweep.plugins``.
+``discover`` imports what can register: the engine's own models and rules, the built-in tasks, the workspace's
+``tasks/`` folder, and installed distributions that announce the entry-point group ``memsweep.plugins``. A task of the
+workspace takes the place of a built-in one of its name; any other name belongs to one part.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from memsweep import builtin
 from memsweep.errors import RegistryError, did_you_mean, one_of
 
 TASK, MODEL, PARAMETERIZATION, UNIT, RULE = "task", "model", "parameterization", "unit", "rule"
@@ -44,6 +46,8 @@ _MAY_LACK_FIELDS = (PARAMETERIZATION, RULE)
 _log = logging.getLogger(__name__)
 _parts: dict[str, dict[str, type]] = {kind: {} for kind in KINDS}
 _folders: list[Path] = []
+_of_files: dict[str, list[tuple[str, str, type]]] = {}
+"""By module of an imported task file: kind, name and class of each part that it registered."""
 _Part = TypeVar("_Part", bound=type)
 
 
@@ -85,7 +89,8 @@ def _register(kind: str, name: str) -> Callable[[_Part], _Part]:
             raise RegistryError(f"{kind} {name!r} ({getattr(part, '__qualname__', part)}) {problem}")
         known = _parts[kind].get(name)
         # the same class again is a file that was imported twice, and harmless
-        if known is not None and (known.__qualname__, source_file(known)) != (part.__qualname__, source_file(part)):
+        twice = known is not None and (known.__qualname__, source_file(known)) != (part.__qualname__, source_file(part))
+        if known is not None and twice and not _may_replace(known, part):
             places = " and ".join(f"{other.__qualname__} in {source_file(other)}" for other in (known, part))
             raise RegistryError(f"two {kind}s are named {name!r}: {places}. Rename one of them.")
         config: Any = part.__dict__["Config"]
@@ -94,6 +99,12 @@ def _register(kind: str, name: str) -> Callable[[_Part], _Part]:
         return part
 
     return decorate
+
+
+def _may_replace(known: type, part: type) -> bool:
+    """Whether a built-in task meets one of the workspace."""
+    own = [folder / builtin.TASKS for folder in _folders[:1]]
+    return source_file(known).parent == builtin.folder(builtin.TASKS) and source_file(part).parent in own
 
 
 def _without_fields(part: type) -> type:
@@ -167,25 +178,37 @@ def discover(workspace: Path | None = None) -> list[str]:
     """Import everything that registers parts; safe to call again. The workspace decides ``folders``.
 
     Args:
-        workspace: folder whose ``tasks/*.py`` are imported (None: engine and plugins only).
+        workspace: folder whose ``tasks/*.py`` are imported (None: engine, built-in tasks and plugins only).
 
     Returns:
         One sentence for each plugin or task file that failed to import; it is skipped, the others work.
     """
     for package in ("memsweep.models", "memsweep.rules"):
         _import_all(package)
-    broken = []
+    task_folders = [builtin.folder(builtin.TASKS)]
     if workspace is not None:
         root = Path(workspace).resolve()
-        _folders[:] = [root, root / "search_spaces"]
-        for path in sorted((root / "tasks").glob("[!_]*.py")):
-            broken += _attempt(f"task file {path}", partial(_import_file, path))
+        _folders[:] = [root, root / builtin.STUDIES]
+        task_folders.append(root / builtin.TASKS)
+    broken = []
+    for path in dict.fromkeys(path for folder in task_folders for path in sorted(folder.glob("[!_]*.py"))):
+        broken += _attempt(f"task file {path}", partial(_import_file, path))
     for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
         owner = point.dist.name if point.dist else point.value
         broken += _attempt(f"plugin {point.name!r} of {owner!r} ({point.value})", point.load)
     for sentence in broken:
         _log.debug("%s", sentence)
     return broken
+
+
+def replaced_tasks() -> dict[str, Path]:
+    """The built-in tasks in whose place a task of the workspace stands, with its file; equal files replace nothing."""
+    found = {}
+    for kind, name, part in (each for module, parts in _of_files.items() if _is_built_in(module) for each in parts):
+        now = source_file(_parts[kind].get(name, part))
+        if now.read_bytes() != source_file(part).read_bytes():
+            found[name] = now
+    return found
 
 
 def _attempt(what: str, load: Callable[[], object]) -> list[str]:
@@ -203,17 +226,34 @@ def _import_all(name: str) -> None:
 
 
 def _import_file(path: Path) -> None:
-    # The parent folder is part of the name: two workspaces in one process may hold files of one name.
-    name = f"memsweep_workspace_{zlib.crc32(str(path.parent).encode()):08x}_{path.stem}"
-    if name in sys.modules:
+    name = _module_name(path)
+    if name in sys.modules:  # of names that several files have, those of the file that was asked for last
+        for kind, part_name, part in _of_files.get(name, ()):
+            _parts[kind][part_name] = part
         return
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    before = {kind: dict(parts) for kind, parts in _parts.items()}
     try:
         spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
+    _of_files[name] = [
+        (kind, part_name, part)
+        for kind, parts in _parts.items()
+        for part_name, part in parts.items()
+        if before[kind].get(part_name) is not part
+    ]
+
+
+def _module_name(path: Path) -> str:
+    # The parent folder is part of the name: two workspaces in one process may hold files of one name.
+    return f"memsweep_workspace_{zlib.crc32(str(path.parent).encode()):08x}_{path.stem}"
+
+
+def _is_built_in(module: str) -> bool:
+    return module.startswith(_module_name(builtin.folder(builtin.TASKS) / "x.py")[:-1])

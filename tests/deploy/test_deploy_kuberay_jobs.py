@@ -38,7 +38,7 @@ def test_a_job_runs_a_study_that_is_right(name: str) -> None:
     assert study.resources.gpus == (0.25 if name == "gpu-job" else 0)
     image = (ROOT / "docker" / "Dockerfile").read_text()
     assert option == "--workspace"
-    assert f"WORKDIR {workspace}\nCOPY tasks tasks\nCOPY search_spaces search_spaces\n" in image
+    assert f"WORKDIR {workspace}\n" in image
 
 
 def test_gpu_workers_are_the_cpu_workers_with_a_card() -> None:

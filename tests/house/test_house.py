@@ -161,10 +161,10 @@ def test_the_lock_has_hashes_for_every_pin_and_for_no_other() -> None:
 
 
 def _closure() -> dict[str, str]:
-    """Canonical name -> public version of every distribution that memsweep[dev] pulls in here, itself left out."""
+    """Canonical name -> public version of every distribution that memsweep[dev,ui] pulls in here, itself left out."""
     found: dict[str, str] = {}
     extras = _optional_dependencies()
-    todo = [(Requirement(text), "") for text in [*_project()["dependencies"], *extras["dev"]]]
+    todo = [(Requirement(text), "") for text in [*_project()["dependencies"], *extras["dev"], *extras["ui"]]]
     seen: set[tuple[str, frozenset[str]]] = set()
     while todo:
         requirement, extra = todo.pop()

@@ -29,7 +29,7 @@ import pytest
 from memsweep.cli import main
 from paths import ROOT
 
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "docs/weights.md", "docs/reports.md"]
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "docs/weights.md", "docs/reports.md", "docs/installing.md"]
 TINY = {
     "training.seeds": "2",
     "training.steps": "3",

@@ -14,7 +14,7 @@ import torch
 
 from engine import trial
 from memsweep.errors import MemsweepError
-from memsweep.recurrence.compiled import build, library
+from memsweep.recurrence.compiled import build, compiler, library
 from memsweep.recurrence.layer import Layer
 from memsweep.recurrence.layer_outputs import CompiledLayer, implementation, layer_outputs, plain_outputs, squared_loss
 from memsweep.sweep.planning.identity import identity
@@ -245,7 +245,7 @@ class TestBuild:
         broken.write_text("#!/bin/sh\necho 'error: out of order' >&2\nexit 1\n")
         broken.chmod(0o755)
         monkeypatch.setenv("CXX", str(broken))
-        with pytest.raises(build.CannotBuildError, match=r"could not compile .*error: out of order"):
+        with pytest.raises(compiler.CannotBuildError, match=r"could not compile .*error: out of order"):
             build.library_path("double")
 
     def test_an_unknown_wish_is_refused(self, monkeypatch):
@@ -257,7 +257,7 @@ class TestBuild:
         folder = tmp_path / "cache"
         folder.mkdir()
         folder.chmod(0o777)
-        with pytest.raises(build.CannotBuildError, match="yours alone"):
+        with pytest.raises(compiler.CannotBuildError, match="yours alone"):
             build.library_path("double")
 
     @pytest.mark.more

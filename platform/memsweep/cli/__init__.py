@@ -13,9 +13,10 @@ from typing import Any
 from memsweep.cli.arguments import DISCOVERING, STUDY_VERBS, Command, WrongCommandLine, parse
 from memsweep.cli.usage import PLUS, STUDY_SCHEMA
 from memsweep.documents import Answer, error_document, to_json
-from memsweep.errors import MemsweepError, printable
+from memsweep.errors import MemsweepError, listed, printable
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # what a shell reports for a program that SIGINT or SIGPIPE ended
+_MOST_NAMED = 5
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -130,8 +131,20 @@ def _data(args: argparse.Namespace) -> Answer:
 
 
 def _discover(args: argparse.Namespace) -> None:
-    """Register every task, model and parameterization; say which files and plugins cannot be imported."""
+    """Register every task, model and parameterization; say what cannot be imported, and what is no longer built in."""
     from memsweep import registry
+    from memsweep.config.load import study_files
 
     for sentence in registry.discover(args.workspace):
         sys.stderr.write(f"warning: {sentence}\n")
+    words = vars(args)
+    asked = {words.get("study"), words.get("name")}
+    parts = [("task", name, file) for name, file in registry.replaced_tasks().items()]
+    parts += [
+        ("study", name, file)
+        for name, file in study_files.replaced(args.workspace).items()
+        if name in asked or words.get("what") == "studies"
+    ]
+    if parts:
+        told = listed([f"{kind} {name!r} ({file.name})" for kind, name, file in parts], _MOST_NAMED)
+        sys.stderr.write(f"note: of this workspace, in the place of the built-in: {told}\n")

@@ -198,7 +198,9 @@ def _count(word: str) -> int:
 def _folder(word: str) -> Path:
     if not os.path.isdir(word or "."):
         shown = word if len(word) <= _LONGEST else f"{word[:_LONGEST]}..."
-        raise argparse.ArgumentTypeError(f"there is no folder {shown!r}; give the one that holds search_spaces/")
+        raise argparse.ArgumentTypeError(
+            f"there is no folder {shown!r}; give the one that holds your tasks/ and search_spaces/"
+        )
     return Path(word)
 
 
@@ -208,7 +210,7 @@ _Option = tuple[str, dict[str, Any]]
 _FLAG = {"action": "store_true"}
 _WORKSPACE: _Option = (
     "--workspace",
-    {"metavar": "DIR", "type": _folder, "default": Path(), "help": "folder of tasks/ and search_spaces/ (here)"},
+    {"metavar": "DIR", "type": _folder, "default": Path(), "help": "folder of your tasks/ and search_spaces/ (here)"},
 )
 _PLACES: tuple[_Option, ...] = (
     (
@@ -224,7 +226,7 @@ _PLACES: tuple[_Option, ...] = (
 )
 _OVERRIDES: _Option = ("overrides", {"metavar": "OVERRIDE", "nargs": "*", "help": "key=value; see below"})
 _STUDY_FILE: tuple[_Option, ...] = (
-    ("study", {"metavar": "STUDY", "help": "a name in search_spaces/, or the path of a YAML file"}),
+    ("study", {"metavar": "STUDY", "help": "a built-in study, a name in search_spaces/, or the path of a YAML file"}),
     _OVERRIDES,
     *_PLACES,
 )

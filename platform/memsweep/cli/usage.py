@@ -10,9 +10,9 @@ STUDY_SCHEMA = "study"
 MAIN = """\
 Can a recurrent model, with this parameterization, hold this memory, and does it stay that way when its weights move?
 
-A study file in search_spaces/ names a task, a model and a grid, and may search settings in each cell of the grid and
-confirm the best on fresh seeds. memsweep trains every trial, perturbs the trained weights, and answers stable, unstable
-or inconclusive, with the figures behind the answer."""
+A study, built in or a file of yours in search_spaces/, names a task, a model and a grid, and may search settings in
+each cell of the grid and confirm the best on fresh seeds. memsweep trains every trial, perturbs the trained weights,
+and answers stable, unstable or inconclusive, with the figures behind the answer."""
 
 EXAMPLES = """\
 examples:
@@ -297,8 +297,8 @@ examples:
     ),
     "list": Text(
         "list tasks, models, parameterizations, units, rules or studies",
-        "List what a study may name, from the engine, from this workspace's tasks/ and search_spaces/, and\nfrom "
-        "installed plugins.",
+        "List what a study may name: what is built in, what this workspace's tasks/ and search_spaces/ add to it or\n"
+        "put in its place, and installed plugins.",
         """\
 examples:
   memsweep list studies

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from memsweep import builtin
 from memsweep.errors import printable
 from memsweep.studies.wording import counted, failures, stopped
 
@@ -146,8 +147,13 @@ def _print_tracking(uri: str, experiment: str | None, results: Location) -> None
         return
     here = results.local or Path("results").absolute()
     folder = "" if here == Path("results").absolute() else f" RESULTS={shlex.quote(shown(here))}"
-    say(f"MLflow UI: make ui{folder}, then http://127.0.0.1:5000{page}")
-    say(f"           (or: mlflow ui --host 127.0.0.1 --workers 1 --backend-store-uri {uri})")
+    plain = f"mlflow ui --host 127.0.0.1 --workers 1 --backend-store-uri {uri}"
+    if builtin.folder(builtin.TASKS).parent == Path.cwd():  # a checkout, with its Makefile
+        say(f"MLflow UI: make ui{folder}, then http://127.0.0.1:5000{page}")
+        say(f"           (or: {plain})")
+    else:
+        say(f"MLflow UI: {plain}")
+        say(f"           then http://127.0.0.1:5000{page} (pip install 'memsweep[ui]' brings it)")
 
 
 def shown(path: Path) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memsweep import builtin
 from memsweep.documents import Answer
 from memsweep.sweep.driver.limits import LIMIT_REACHED
 from memsweep.sweep.submit.client import JobServer, server_address
@@ -69,9 +70,12 @@ def checked_job(args: argparse.Namespace) -> Job:
         loaded = load_study(study, args.overrides, workspace)
         metadata |= {"study": loaded.name, "trials": str(len(loaded.rows))}
         file = study_files.find(study, workspace).resolve()
-        _check_uploaded(file, workspace, "search_spaces/ there")
+        if file.parent == builtin.folder(builtin.STUDIES):  # goes along with the engine
+            study = file.stem
+        else:
+            _check_uploaded(file, workspace, "search_spaces/ there")
+            study = file.relative_to(workspace).as_posix() if study.endswith((".yaml", ".yml")) else study
         _check_files(loaded.rows, workspace)
-        study = file.relative_to(workspace).as_posix() if study.endswith((".yaml", ".yml")) else study
     elif args.do == "measure":
         from memsweep.studies.measurement import settings
 

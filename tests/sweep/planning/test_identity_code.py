@@ -340,6 +340,7 @@ def test_new_parts_and_moved_files_move_no_trial(copied: tuple[Path, Path]) -> N
     (package / "models" / "newcomer.py").write_text(NEW_MODEL)
     (workspace / "tasks" / "newcomer.py").write_text("raise RuntimeError\n")
     (package / "report" / "style.py").write_text("raise RuntimeError\n")
+    (package / "recurrence" / "compiled" / "built" / "kernels-double-x.so").write_bytes(b"of a wheel")
     (package / "recurrence" / "linear" / "gram.py").rename(package / "recurrence" / "quadratic_form.py")
     for path in package.rglob("*.py"):
         text = path.read_text()

@@ -157,10 +157,14 @@ def test_a_checkout_takes_along_what_a_job_needs_and_no_more(tmp_path: Path) -> 
     names = packed(ROOT)
     assert {"pyproject.toml", "constraints.txt", "README.md", "LICENSE"} <= names  # what pip needs to install it
     assert {"search_spaces/quickstart.yaml", "tasks/digits.py", "platform/memsweep/trial.py"} <= names
-    needless = re.compile(r"^(tests|docs|benchmarks|docker|deploy|results|\.venv|\.git|\.env)(/|$)|__pycache__|\.pyc$")
+    needless = re.compile(
+        r"^(tests|docs|benchmarks|docker|deploy|setup\.py|results|\.venv|\.git|\.env)(/|$)|__pycache__|\.pyc$"
+    )
     assert not [name for name in names if needless.search(name)]
     assert (tmp_path / f"{ROOT.name}.zip").stat().st_size < 8 * 2**20
-    assert {"trial.py", "cli/__init__.py", "recurrence/compiled/cpp/kernels.cpp"} <= packed(ENGINE)
+    engine = packed(ENGINE)
+    assert {"trial.py", "cli/__init__.py", "recurrence/compiled/cpp/kernels.cpp"} <= engine
+    assert {"builtin/tasks/digits.py", "builtin/search_spaces/quickstart.yaml"} <= engine
     private = tmp_path / "private"
     (private / "results").mkdir(parents=True)
     for name in (".env", ".env.local", "key.pem", "results/big", "study.yaml", "my_nets.py", "ckpt.pt"):
@@ -305,6 +309,7 @@ def test_the_job_is_the_command_that_was_given(workspace: Path) -> None:
     assert again.command == "python -m memsweep measure small perturbation.norm=entrywise"
     with pytest.raises(ConfigError, match=r"training.steps: is no setting of a measurement"):
         job_of("small", "training.steps=5", "--do", "measure", *place)
+    assert job_of("quickstart", *place).command == "python -m memsweep sweep quickstart"  # goes along with the engine
     jobs = [job_of("ten seeds; rm -rf / 'ü'", "--do", "resume", *place) for _ in range(20)]
     assert jobs[0].command == """python -m memsweep resume 'ten seeds; rm -rf / '"'"'ü'"'"''"""
     assert len({job.name for job in jobs}) == 20

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from memsweep import builtin
 from memsweep.config.core.problems import show
 from memsweep.errors import ConfigError
 
@@ -26,7 +27,7 @@ def read(path: Path, groups: Sequence[str]) -> dict[str, Any]:
     """The composed study file as plain data, interpolations not yet resolved.
 
     Args:
-        path: the study file; its folder is Hydra's search path.
+        path: the study file; Hydra's search path is its folder, then the built-in studies.
         groups: overrides that choose files of config groups.
 
     Raises:
@@ -39,7 +40,9 @@ def read(path: Path, groups: Sequence[str]) -> dict[str, Any]:
         _check_file(path)
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message=".*missing `_self_`")
-            composed = compose(config_name=path.stem, overrides=list(groups))
+            # a study may include built-in ones, after those of its own folder
+            also = f"hydra.searchpath=['file://{builtin.folder(builtin.STUDIES)}']"
+            composed = compose(config_name=path.stem, overrides=[*groups, also])
         plain = OmegaConf.to_container(composed, resolve=False)
     return {str(key): value for key, value in plain.items()} if isinstance(plain, dict) else {}
 

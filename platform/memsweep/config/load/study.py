@@ -36,12 +36,12 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
     """The study with the overrides applied, every trial of its grid checked.
 
     Args:
-        study: a name in the workspace's search_spaces/, or the path of a YAML file.
+        study: a built-in name, one in the workspace's search_spaces/, or the path of a YAML file.
         overrides: words in Hydra's grammar. ``training.steps=100`` sets a value, and an axis of that path shrinks to
             it; ``model.width=2,4`` and ``grid.model.width=[2,4]`` make or replace an axis; ``~grid.task.horizon``
             removes an axis. ``search.trials=40`` and ``search.training.learning_rate={log_uniform:[1e-4,1e-2]}``
             change the search, ``~search`` removes it; a searched field that gets a value or an axis is not searched.
-        workspace: folder that holds search_spaces/ and tasks/.
+        workspace: folder that may hold search_spaces/ and tasks/.
 
     Raises:
         ConfigError: with everything that is wrong. Nothing has been written and no process started.

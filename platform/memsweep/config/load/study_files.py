@@ -5,44 +5,63 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from memsweep import builtin
 from memsweep.errors import ConfigError, did_you_mean, listed
 
-FOLDER = "search_spaces"
+FOLDER = builtin.STUDIES
 EDITOR = "yaml-language-server:"
 """What a comment begins with that tells an editor the schema of the file."""
 _MOST_NAMED, _LONGEST = 50, 100
 
 
 def names(workspace: Path) -> list[str]:
-    """The studies of a workspace, sorted: the YAML files of search_spaces/ (subfolders hold parts of studies)."""
-    return sorted(path.stem for path in (workspace / FOLDER).glob("*.yaml"))
+    """The built-in studies and those of a workspace, sorted: the YAML files (subfolders hold parts of studies)."""
+    return sorted({path.stem for folder in _folders(workspace) for path in folder.glob("*.yaml")})
 
 
 def find(study: str, workspace: Path) -> Path:
     """The file of a study.
 
     Args:
-        study: a name in the workspace's search_spaces/, or the path of a YAML file.
-        workspace: folder that holds search_spaces/.
+        study: a name in the workspace's search_spaces/ or among the built-in studies, or the path of a YAML file.
+        workspace: folder that may hold search_spaces/.
 
     Raises:
         ConfigError: there is no such file; the message lists the studies that exist.
     """
     if study.endswith((".yaml", ".yml")):
-        for path in (Path(study), workspace / study, workspace / FOLDER / study):
+        for path in (Path(study), workspace / study, *(folder / study for folder in _folders(workspace))):
             if os.path.isfile(path) and path.suffix == ".yaml":
                 return path.resolve()
-    elif study and os.path.isfile(path := workspace / FOLDER / f"{study}.yaml"):
-        return path.resolve()
+    elif study:
+        for folder in _folders(workspace):
+            if os.path.isfile(path := folder / f"{study}.yaml"):
+                return path.resolve()
     known, shown = names(workspace), study if len(study) <= _LONGEST else f"{study[:_LONGEST]}..."
+    own, built_in = ([path.stem for path in sorted(each.glob("*.yaml"))] for each in _folders(workspace))
     where = (workspace / FOLDER).resolve()
-    if known:
-        there = f"Studies in {where}: {listed(known, _MOST_NAMED)}."
-    else:
-        there = (
-            f"There are no studies in {where}: run memsweep in the folder that holds {FOLDER}/, or give --workspace."
-        )
-    raise ConfigError([f"there is no study {shown!r}.{did_you_mean(shown, known)} {there}"], "the command line")
+    there = f"Studies in {where}: {listed(own, _MOST_NAMED)}. " if own else f"There are no studies in {where}. "
+    if where != builtin.folder(FOLDER):
+        there += f"Built-in studies: {listed(built_in, _MOST_NAMED)}."
+    raise ConfigError(
+        [f"there is no study {shown!r}.{did_you_mean(shown, known)} {there}".rstrip()], "the command line"
+    )
+
+
+def replaced(workspace: Path) -> dict[str, Path]:
+    """The built-in studies in whose place one of the workspace stands, with its file; equal files replace nothing."""
+    built_in = builtin.folder(FOLDER)
+    pairs = {path: built_in / path.name for path in sorted((workspace / FOLDER).glob("*.yaml"))}
+    return {
+        own.stem: own.resolve()
+        for own, theirs in pairs.items()
+        if theirs.is_file() and own.read_bytes() != theirs.read_bytes()
+    }
+
+
+def _folders(workspace: Path) -> tuple[Path, Path]:
+    """Where studies lie, those of the workspace first."""
+    return workspace / FOLDER, builtin.folder(FOLDER)
 
 
 def description(text: str) -> str:

@@ -1,6 +1,6 @@
-"""Recurrences in C++: compiled at first use, kept in a cache, and never required.
+"""Recurrences in C++: built into a wheel or compiled at first use and kept in a cache, and never required.
 
-``cpp`` holds the numerics, ``build`` compiles them for this processor, ``library`` loads the result and says how its
-functions are called. Each of the ``*_calls`` modules calls one function. Where no compiler is installed, torch's loop
-over time runs instead, and a log line says so.
+``cpp`` holds the numerics, ``compiler`` says how they are compiled and for which instructions, ``build`` finds what
+fits this processor or compiles it, ``library`` loads it and says how its functions are called. Where nothing fits and
+no compiler is installed, torch's loop over time runs instead, and a log line says so.
 """

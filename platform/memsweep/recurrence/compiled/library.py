@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from memsweep.errors import MemsweepError
-from memsweep.recurrence.compiled.build import CannotBuildError, library_path
+from memsweep.recurrence.compiled.build import library_path
+from memsweep.recurrence.compiled.compiler import CannotBuildError
 
 KERNELS = "MEMSWEEP_KERNELS"
 """Environment variable: ``auto`` (compiled where possible, the default), ``compiled`` (or an error), ``plain``."""

@@ -78,7 +78,7 @@ class JobServer:
             raise SubmissionError(
                 f"no Ray dashboard answers at {address} ({_brief(error)}). Start the cluster (make cluster), bring its "
                 "port here (kubectl port-forward, ssh -L), or give its dashboard's address with --address (8265 is the "
-                "dashboard's port, 6379 and 10001 are others). Jobs need pip install -e '.[cluster]'."
+                "dashboard's port, 6379 and 10001 are others). Jobs need the extra: pip install 'memsweep[cluster]'."
             ) from error
 
     def submit(self, job: Job) -> None:

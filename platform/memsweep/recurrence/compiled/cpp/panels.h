@@ -7,7 +7,8 @@
 
 #include "layer.h"
 
-constexpr int ROWS = 6, COLUMNS = 4;  // rows, and vectors of columns, of a product that is summed up in registers
+// Rows, and vectors of columns, of a product that is summed up in registers.
+constexpr int ROWS = 6, COLUMNS = REGISTERS >= 32 ? 4 : 2;
 
 template <class R> inline Vec<R> vector_at(const R* from, long count) {
     Vec<R> found{};

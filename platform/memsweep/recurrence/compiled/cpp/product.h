@@ -22,7 +22,7 @@ inline void some_rows(const R* matrix, long width, const Vec<R>* states, long fi
 template <class R, class Start, class Finish>
 inline void rows_times_states(const R* matrix, long width, const Vec<R>* states, Start start, Finish finish) {
     long i = 0;
-    for (; i + 8 <= width; i += 8) some_rows<R, 8>(matrix, width, states, i, start, finish);
+    for (; REGISTERS >= 32 && i + 8 <= width; i += 8) some_rows<R, 8>(matrix, width, states, i, start, finish);
     for (; i + 4 <= width; i += 4) some_rows<R, 4>(matrix, width, states, i, start, finish);
     for (; i < width; ++i) some_rows<R, 1>(matrix, width, states, i, start, finish);
 }

@@ -1,16 +1,27 @@
-// Vectors of 64 bytes, and the functions of them that a recurrence needs.
+// Vectors, and the functions of them that a recurrence needs.
 //
-// GCC's and Clang's vector extension: on processors with narrower registers a vector takes several of them.
+// GCC's and Clang's vector extension. A vector is as wide as a register: GCC keeps wider ones in memory, and is then ten
+// times as slow.
 // No -ffast-math anywhere: it would delete the passage of NaN, by which a diverged model is known.
 #pragma once
 #include <cstdint>
 
+#if defined(__AVX512F__)
+constexpr int BYTES = 64, REGISTERS = 32;
+#elif defined(__AVX__)
+constexpr int BYTES = 32, REGISTERS = 16;
+#elif defined(__aarch64__)
+constexpr int BYTES = 16, REGISTERS = 32;
+#else
+constexpr int BYTES = 16, REGISTERS = 16;
+#endif
+
 template <class R> struct Simd;
 
 template <> struct Simd<double> {
-    typedef double Vec __attribute__((vector_size(64)));
-    typedef int64_t Int __attribute__((vector_size(64)));
-    static constexpr int lanes = 8;
+    typedef double Vec __attribute__((vector_size(BYTES)));
+    typedef int64_t Int __attribute__((vector_size(BYTES)));
+    static constexpr int lanes = BYTES / 8;
     static constexpr int mantissa_bits = 52, exponent_bias = 1023, terms = 13;
     static constexpr double shifter = 0x1.8p52;  // added to a small number, it leaves the nearest integer
     static constexpr double log2_high = 0x1.62e42fefa38p-1, log2_low = 0x1.ef35793c7673p-45;
@@ -18,9 +29,9 @@ template <> struct Simd<double> {
 };
 
 template <> struct Simd<float> {
-    typedef float Vec __attribute__((vector_size(64)));
-    typedef int32_t Int __attribute__((vector_size(64)));
-    static constexpr int lanes = 16;
+    typedef float Vec __attribute__((vector_size(BYTES)));
+    typedef int32_t Int __attribute__((vector_size(BYTES)));
+    static constexpr int lanes = BYTES / 4;
     static constexpr int mantissa_bits = 23, exponent_bias = 127, terms = 7;
     static constexpr float shifter = 0x1.8p23f;
     static constexpr float log2_high = 0x1.62e4p-1f, log2_low = 0x1.7f7d1cp-20f;

@@ -1,0 +1,63 @@
+"""Compiles the C++ kernels into a wheel, for the instruction sets in ``memsweep.recurrence.compiled.compiler``.
+
+Without a C++ compiler the wheel has none, and its tag says that it fits every machine; memsweep then compiles them at
+first use, as in a checkout. All else about the project is in pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
+
+sys.path.insert(0, str(Path(__file__).parent / "platform"))
+
+from memsweep.recurrence.compiled import compiler
+
+PLACE = Path("memsweep", "recurrence", "compiled", "built")
+
+
+class BuildWithKernels(build_py):
+    """Adds the libraries to the packages, except in an editable install, which compiles at first use."""
+
+    def run(self) -> None:
+        super().run()
+        if self.editable_mode:
+            return
+        folder = Path(self.build_lib) / PLACE
+        for stale in folder.glob("*.so"):
+            stale.unlink()
+        try:
+            program = compiler.compiler()
+            pairs = list(product(compiler.REALS, compiler.levels()))
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(lambda pair: self._compile(folder, *pair, program), pairs))
+        except compiler.CannotBuildError as error:
+            self.warn(f"the wheel has no C++ kernels; memsweep compiles them at first use. {error}")
+            for whole in folder.glob("*.so"):
+                whole.unlink()
+
+    @staticmethod
+    def _compile(folder: Path, real: str, level: str, program: str) -> None:
+        compiler.compile_to(folder / compiler.library_name(real, level, program), real, level, program)
+
+
+class TaggedByContent(bdist_wheel):
+    """For any Python 3, as nothing is linked with it; for this kind of machine where there are kernels."""
+
+    def run(self) -> None:
+        self.run_command("build")
+        self.root_is_pure = not any((Path(self.get_finalized_command("build").build_lib) / PLACE).glob("*.so"))
+        self.distribution.has_ext_modules = lambda: not self.root_is_pure  # decides where in the wheel they lie
+        super().run()
+
+    def get_tag(self) -> tuple[str, str, str]:
+        return "py3", "none", super().get_tag()[2]
+
+
+setup(cmdclass={"build_py": BuildWithKernels, "bdist_wheel": TaggedByContent})
