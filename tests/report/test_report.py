@@ -13,6 +13,7 @@ import pytest
 from memsweep import report
 from memsweep.errors import StoreError
 from memsweep.report import publish
+from memsweep.report.page.answer import answer_of
 from report_study import HORIZONS, SEEDS, THEORY, WIDTHS, Condition, drawn, exported, write_planned, write_study
 
 CONDITION = ["task", "task.kernel", "model", "model.parameterization"]
@@ -50,10 +51,11 @@ def test_the_verdict_table_holds_the_constructed_slopes(theory: report.ReportPat
 
 
 def test_the_answer_is_a_sentence_made_from_the_verdicts(theory: report.ReportPaths) -> None:
-    assert (
-        "When the recurrent weights move: exponential memory is stable under direct; "
-        "polynomial memory is unstable under direct, stable under exp and softplus." in theory.page.read_text()
+    assert answer_of(theory.contents).headline == (
+        "Exponential memory is held stably under `direct`. Polynomial memory is not held stably under `direct`; `exp` "
+        "and `softplus` hold it."
     )
+    assert "is not held stably under <code>direct</code>; <code>exp</code>" in theory.page.read_text()
 
 
 def test_the_radius_table_inverts_the_constructed_error(theory: report.ReportPaths) -> None:

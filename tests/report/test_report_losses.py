@@ -17,7 +17,7 @@ from memsweep import report
 from memsweep.report.analysis.learning_rates import RATE
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.figures.panels import Pictures
-from memsweep.report.page import render
+from memsweep.report.page.render import render
 from memsweep.report.rows.table import Column
 from memsweep.report.terminal import report_text
 from report_study import Condition, drawn, exported, rate_conditions, write_study
@@ -51,7 +51,7 @@ def test_a_number_is_one_column_that_page_terminal_and_csv_show(rates: report.Re
     """The best step is such a column; a further one needs no edit elsewhere."""
     assert set(exported(rates, "losses")["best_step"]) == {2450}
     page = rates.page.read_text()
-    assert "<th>best step</th>" in page[page.index('id="losses"') :]
+    assert ">best step</th>" in page[page.index('id="losses"') :]
     assert "best step 2450" in " ".join(report.table_text(rates, colour=False).split())
     margin = Column[Any]("margin", lambda row: row.spread("margin"), unit="1/step", key="margin", ends=True)
     tables = rates.tables

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -13,6 +14,10 @@ from xml.etree import ElementTree
 import pytest
 
 from memsweep import report
+from memsweep.report.figures.error import error_gallery
+from memsweep.report.figures.panels import embedded
+from memsweep.report.page.render import HERE as PAGE
+from memsweep.report.page.render import SCRIPTS
 from report_study import Condition, write_study
 
 SCRIPT = "<script>alert(1)</script>"
@@ -29,13 +34,17 @@ class Page(HTMLParser):
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.text = ""
+        self.scripts: list[str] = []
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
 
     def handle_data(self, data: str) -> None:
-        self.text += data
+        if self.tags and self.tags[-1][0] == "script" and self.cdata_elem == "script":
+            self.scripts.append(data)
+        else:
+            self.text += data
 
     def pictures(self) -> Iterator[str]:
         """The SVG text of every picture."""
@@ -63,7 +72,11 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
 
 def test_names_are_text_and_never_markup(hostile: report.ReportPaths) -> None:
     page = Page(hostile.page)
-    assert not [tag for tag, _ in page.tags if tag in ("script", "iframe", "object", "form", "base")]
+    assert not [tag for tag, _ in page.tags if tag in ("iframe", "object", "form", "base")]
+    data, *own = page.scripts
+    assert own == [(PAGE / name).read_text() for name in SCRIPTS]  # and no others
+    assert "<" not in data
+    assert json.loads(data)["findings"][0]["memory"] == SCRIPT
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
     assert SCRIPT in page.text  # shown as it was written
     for picture in page.pictures():
@@ -76,7 +89,10 @@ def test_the_page_needs_nothing_else(hostile: report.ReportPaths) -> None:
     for _, attributes in page.tags:
         for name in ("src", "href", "srcset", "action", "data"):
             assert str(attributes.get(name, "#")).startswith(("#", "data:"))
-    for text in (hostile.page.read_text(), *page.pictures()):
+    outside = hostile.page.read_text()
+    for script in page.scripts[1:]:
+        outside = outside.replace(script, "")
+    for text in (outside, *page.pictures()):
         assert not re.findall(r"https?://(?!www\.w3\.org/(?:2000/svg|1999/xlink))[^\s\"'<]+", text)
         assert "url(" not in text.replace("url(#", "")
 
@@ -94,8 +110,14 @@ def test_infinite_errors_have_a_rail_and_censored_radii_do_not_vanish(tmp_path: 
     conditions = [Condition(base=1e3), Condition(base=1e-6, parameterization="exp")]
     write_study(tmp_path, conditions, widths=[2, 3], balls=["recurrent"], memory=False)
     paths = report.build(tmp_path)
-    pictures = list(Page(paths.page).pictures())
-    assert sum("∞" in picture for picture in pictures) >= 2
+    contents = paths.contents
+    drawn = embedded(error_gallery(contents.findings, contents.labels, "error")).shown
+    assert sum("∞" in base64.b64decode(source.partition(",")[2]).decode() for source, _ in drawn) == 1
+    data = json.loads(Page(paths.page).scripts[0])
+    assert {at[3] for finding in data["findings"] for *_, radii in finding["points"] for at in radii} == {
+        "above",
+        "below",
+    }
     assert "above" in (paths.folder / "radii.csv").read_text()
     assert "below" in (paths.folder / "radii.csv").read_text()
 
@@ -117,7 +139,8 @@ def look(path: Path, chromium: str, width: int) -> tuple[dict[str, Any], list[st
                 page: document.documentElement.scrollWidth,
                 window: innerWidth,
                 broken: [...document.images].filter(image => !image.complete || !image.naturalWidth).length,
-                narrow: Math.min(...[...document.querySelectorAll('figure > img')].map(image => image.clientWidth)),
+                narrow: Math.min(...[...document.querySelectorAll('figure img, #chart svg')].map(
+                    image => image.getBoundingClientRect().width)),
             })"""
         )
         browser.close()

@@ -75,7 +75,7 @@ def test_the_verdicts_are_the_same_with_and_without_claims(paths: report.ReportP
 
 def test_the_page_and_the_terminal_show_claim_verdict_interval_and_agreement(paths: report.ReportPaths) -> None:
     page = paths.page.read_text()
-    section = page[page.index('id="published"') : page.index("Error under perturbation")]
+    section = page[page.index('id="published"') : page.index('id="trials"')]
     assert "a table that somebody published" in section
     assert "<dt>protocol</dt><dd>published</dd>" in page
     assert section.count("✓ agrees") == 2

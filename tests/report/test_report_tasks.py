@@ -104,7 +104,7 @@ def test_losses_stand_beside_the_memoryless_baseline(built: report.ReportPaths) 
     assert "memoryless baseline" in section
     assert section.count(">5 of 5<") == 3
     assert "88.0 [86.0, 90.0] %" in section
-    assert "<th>accuracy</th>" in section
+    assert ">accuracy</th>" in section
 
 
 def test_the_terminal_says_losses_ranges_and_the_baseline(built: report.ReportPaths) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +36,8 @@ if TYPE_CHECKING:
 def sweep(args: argparse.Namespace) -> Answer:
     """Runs a study: plan, train, measure, judge, report."""
     study = load_study(args.study, args.overrides, Path(args.workspace))
-    request = Request(study, _trials(study), no_reuse=args.no_reuse, drop_extended=args.drop_extended)
+    words = tuple(args.overrides)
+    request = Request(study, _trials(study), no_reuse=args.no_reuse, drop_extended=args.drop_extended, overrides=words)
     return run(request, args, Location.at(args.results))
 
 
@@ -75,6 +79,7 @@ def run(request: Request, args: argparse.Namespace, results: Location) -> Answer
 
     launch, limits = Launch(args.inline, args.address), Limits(args.max_hours, args.max_trials, args.max_failures)
     named = names_folder(results, args.results, Path(getattr(args, "study", "")).parent)
+    request = replace(request, command=shlex.join(["memsweep", *sys.argv[1:]]))
     ending = Run(request, Place(results, Path(args.workspace), launch, limits, named)).execute()
     console.print_ending(ending, results)
     return Answer(run_document(ending), ending.code)

@@ -23,7 +23,7 @@ from memsweep.documents import plain
 from memsweep.documents.keys.audits import AuditDocument
 from memsweep.report.figures.panels import Gallery, Panel, embedded
 from memsweep.report.naming.numbers import clean
-from memsweep.report.page import templates
+from memsweep.report.page.render import templates
 from memsweep.report.style import LineStyle, category_styles, log_axis
 
 if TYPE_CHECKING:

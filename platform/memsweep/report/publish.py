@@ -16,7 +16,7 @@ from memsweep.report.export import write_csv
 from memsweep.report.figures.galleries import RADIUS, comparison_gallery, galleries_of
 from memsweep.report.figures.panels import draw, embedded
 from memsweep.report.formats import FIGURES
-from memsweep.report.page import render, render_comparison
+from memsweep.report.page.render import on_page, render, render_comparison
 from memsweep.report.read.settings import with_settings
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.report import Tables
@@ -116,7 +116,8 @@ def folder_of(criteria: Criteria) -> str:
 
 def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[str]) -> None:
     (folder / "figures").mkdir()
-    pictures = {gallery.name: draw(gallery, folder / "figures", formats) for gallery in galleries_of(contents)}
+    shown = on_page(contents)
+    pictures = {g.name: draw(g, folder / "figures", formats, embed=shown(g.name)) for g in galleries_of(contents)}
     for table in tables.exported:
         write_csv(table.frame(), folder / f"{table.name}.csv")
     trials = contents.trials

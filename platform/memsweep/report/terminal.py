@@ -85,7 +85,7 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     if contents.verdicts:
         yield from _verdicts(contents, tables, width)
     else:
-        yield NOT_ASKED.partition(";")[0] + "." if contents.losses else NOT_FINISHED
+        yield NOT_ASKED if contents.losses else NOT_FINISHED
     for table in tables.published:
         yield from ("", f"Published table. {table.title}", *table_parts(table, width))
     if tables.published:

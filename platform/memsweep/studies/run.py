@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 from memsweep.errors import MemsweepError, StoreError, printable
+from memsweep.redaction import without_secrets
 from memsweep.studies.ending import Ending
 from memsweep.studies.extension import refuse_to_drop
 from memsweep.studies.locations import Place, join_cluster, refuse_lost, store_of, stored_plan
@@ -148,7 +149,7 @@ class Run:
         for line in differences(self._trials, statuses):
             self._stream.write(f"{printable(line)}\n")
         revision = code_revision(self._workspace)
-        self._provenance = {"started": now(), "code_revision": revision}
+        self._provenance = {"started": now(), "code_revision": revision, **self._called()}
         new = {
             "params": _sweep_params(self._sweep),
             "tags": {"code_revision": revision},
@@ -157,6 +158,13 @@ class Run:
         self._tracking = request.tracking or new
         self._write_plan()
         self._trials.prepare_folder()
+
+    def _called(self) -> dict[str, Any]:
+        """The command, and in what the study differs from its file; a continued study keeps the latter."""
+        request = self._request
+        before = request.plan.provenance.get("overrides", ()) if request.plan is not None else ()
+        overrides = [*map(without_secrets, request.overrides)] or [*before]
+        return {"command": without_secrets(request.command), "overrides": overrides}
 
     def _write_plan(self) -> None:
         from memsweep.sweep.planning.plan_file import write_plan

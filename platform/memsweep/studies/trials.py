@@ -34,6 +34,8 @@ class Request:
         measures: train nothing: every trial's trained weights are stored.
         extended: what ``extend`` added to the study, as of ``StoredPlan``; None: as the stored plan says.
         drop_extended: a plan without what ``extend`` added may replace one that has it.
+        command: as it was typed, for the report; empty where none was.
+        overrides: in which the study differs from its file.
     """
 
     sweep: SweepConfig
@@ -46,6 +48,8 @@ class Request:
     measures: bool = False
     extended: tuple[str, ...] | None = None
     drop_extended: bool = False
+    command: str = ""
+    overrides: tuple[str, ...] = ()
 
     def postponed(self, trials: Collection[PlannedTrial]) -> frozenset[str]:
         """Identities of trials that the command does not run now."""

@@ -51,9 +51,10 @@ def run_document(ending: Ending, measured: Sequence[MeasuredItem] = ()) -> RunDo
 
 def report_item(paths: ReportPaths) -> ReportItem:
     """A report: its paths, and the rows of its tables as their CSV files hold them."""
-    from memsweep.report.analysis.summary import answers
+    from memsweep.report.page.answer import answer_of
 
     contents, tables = paths.contents, paths.tables
+    answer = answer_of(contents)
     columns, study = contents.grouping.columns, contents.study
     verdicts = [
         {"condition": {name: row[name] for name in columns}, **{k: v for k, v in row.items() if k not in columns}}
@@ -66,7 +67,7 @@ def report_item(paths: ReportPaths) -> ReportItem:
         "uri": paths.uri,
         "planned": study.planned,
         "missing": [row.identity for row in study.missing],
-        "answers": answers(contents.verdicts, contents.labels, finished=bool(study.records)),
+        "answers": [sentence.replace("`", "") for sentence in (answer.headline, *answer.more)],
         "throughout": dict(contents.grouping.fixed),
         "verdicts": verdicts,  # type: ignore[typeddict-item]  # rows of a DataFrame: the schema's test looks at them
         "claims": claims,  # type: ignore[typeddict-item]

@@ -73,7 +73,7 @@ class ReportItem(TypedDict):
     uri: Annotated[str, "its address for all: the folder, or s3://..."]
     planned: Annotated[int, "trials of the plan"]
     missing: Annotated[list[str], "identities of planned trials without a result that can be used"]
-    answers: Annotated[list[str], "the study's answer in words, a sentence for each ball"]
+    answers: Annotated[list[str], "the study's answer in words, as its page says it: the answer first"]
     throughout: Annotated[dict[str, Any], "column -> value, where all conditions agree"]
     verdicts: Annotated[list[VerdictItem], "every condition and ball"]
     claims: Annotated[list[ClaimItem], "tested claims of the study"]

@@ -130,3 +130,18 @@ def largest(rows: Sequence[LossRow]) -> list[LossRow]:
         key = tuple(row.condition.values())
         best[key] = max(best.get(key, row), row, key=lambda r: (r.horizon or 0.0, r.width or 0.0))
     return list(best.values())
+
+
+def ranked(rows: Sequence[LossRow]) -> list[LossRow]:
+    """The best first: by an accuracy where there is one, else by the loss; what is not finite comes last."""
+
+    def key(row: LossRow) -> float:
+        value = -row.value.middle if by_accuracy(row) else row.loss.middle
+        return math.inf if math.isnan(value) else value
+
+    return sorted(rows, key=key)
+
+
+def by_accuracy(row: LossRow) -> bool:
+    """Whether the metric of a row ranks it."""
+    return "accuracy" in row.metric and not math.isnan(row.value.middle)

@@ -87,7 +87,7 @@ class Pictures:
     left_out: int
 
 
-def draw(gallery: Gallery, folder: Path, formats: Sequence[str] = FIGURES[:1]) -> Pictures:
+def draw(gallery: Gallery, folder: Path, formats: Sequence[str] = FIGURES[:1], *, embed: bool = True) -> Pictures:
     """Write a gallery as pictures of at most 12 panels each: ``<name>.png``, ``<name>-2.png``, ...
 
     A picture's address on the page is a ``data:`` address: an image of its own, whose text can run nothing there.
@@ -96,6 +96,7 @@ def draw(gallery: Gallery, folder: Path, formats: Sequence[str] = FIGURES[:1]) -
         gallery: what to draw.
         folder: of the files.
         formats: of ``memsweep.report.formats.FIGURES``; each picture is a file in each of them.
+        embed: whether the page shows them; else they are files alone.
     """
     shown: list[tuple[str, str]] = []
     parts = parts_of(gallery)
@@ -105,9 +106,9 @@ def draw(gallery: Gallery, folder: Path, formats: Sequence[str] = FIGURES[:1]) -
             figure = _picture(gallery, panels)
             for form in formats:
                 figure.savefig(folder / f"{name}.{form}", dpi=_DPI, metadata=_METADATA[form])
-            if len(shown) < _MOST_SHOWN:
+            if embed and len(shown) < _MOST_SHOWN:
                 shown.append((_data_address(figure), "; ".join(f"{panel.group}, {panel.title}" for panel in panels)))
-    return Pictures(shown, len(parts) - len(shown))
+    return Pictures(shown, len(parts) - len(shown) if embed else 0)
 
 
 def parts_of(gallery: Gallery) -> dict[str, Sequence[Panel]]:
@@ -183,7 +184,7 @@ def _picture(gallery: Gallery, panels: Sequence[Panel]) -> Picture:
 
 def _data_address(figure: Figure) -> str:
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata=_METADATA["svg"])
+    figure.savefig(buffer, format="svg", transparent=True, metadata=_METADATA["svg"])  # the page's ground shows
     text = buffer.getvalue()
     text = text[text.index("<svg") :]  # without the document type, which names an address
     text = _COORDINATES.sub(lambda found: _DIGITS.sub(r"\1", found[0]), text)

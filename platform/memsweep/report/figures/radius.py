@@ -14,8 +14,10 @@ from matplotlib.lines import Line2D
 from memsweep.report.analysis.findings import Finding
 from memsweep.report.figures.panels import Gallery, Panel
 from memsweep.report.naming.labels import Labels
-from memsweep.report.naming.numbers import clean, percent, show, slope_text
-from memsweep.report.style import FAINT, LineStyle, category_styles, log_axis, value_axis
+from memsweep.report.naming.numbers import clean, limit, percent, show, slope_text
+from memsweep.report.style import FAINT, MUTED, LineStyle, category_styles, log_axis, value_axis
+from memsweep.stability.verdict.judgement import Verdict
+from memsweep.stability.verdict.radius import THRESHOLD
 from memsweep.stability.verdict.trend import Slope
 
 if TYPE_CHECKING:
@@ -29,8 +31,19 @@ _AXES = ("horizon", "width")
 _WORDS = {"horizon": "horizon T (steps)", "width": "width m"}
 
 
+def deciding_threshold(findings: Sequence[Finding]) -> float:
+    """The threshold by which most verdicts were reached: of the unstable ones, else of all; the strictest without any.
+
+    A figure of several verdicts has one threshold, and shows by it what decided.
+    """
+    unstable = [f.judgement.threshold for f in findings if f.judgement.verdict is Verdict.UNSTABLE]
+    deciding = unstable or [f.judgement.threshold for f in findings]
+    return max(sorted({*deciding}), key=deciding.count, default=THRESHOLD)
+
+
 def radius_gallery(findings: Sequence[Finding], labels: Labels, name: str) -> Gallery:
-    """Two panels per memory (against horizon, against width), one line per machine, at the strictest threshold."""
+    """Two panels per memory (against horizon, against width), one line per machine, at the deciding threshold."""
+    threshold = deciding_threshold(findings)
     machines = list(dict.fromkeys(labels.machine(finding.condition) for finding in findings))
     styles = category_styles(machines)
     by_memory: dict[str, list[Finding]] = {}
@@ -40,8 +53,8 @@ def radius_gallery(findings: Sequence[Finding], labels: Labels, name: str) -> Ga
     for memory, part in by_memory.items():
         for chunk in _chunks(part, labels):
             for axis in _AXES:
-                if any(not _rows(finding, axis).empty for finding in chunk):
-                    panels.append(_panel(chunk, memory, axis, labels, styles))
+                if any(not _rows(finding, axis, threshold).empty for finding in chunk):
+                    panels.append(_panel(chunk, memory, axis, threshold, labels, styles))
     return Gallery(name, panels, columns=2)
 
 
@@ -61,18 +74,23 @@ def _chunks(findings: Sequence[Finding], labels: Labels) -> list[list[Finding]]:
     return [chunk for chunk in chunks if chunk]
 
 
-def _rows(finding: Finding, axis: str) -> pd.DataFrame:
+def _rows(finding: Finding, axis: str, threshold: float) -> pd.DataFrame:
     """The radii of one panel: against horizon at the finding's width, against width at its longest horizon."""
-    rows = finding.radii[finding.radii["threshold"] == finding.judgement.criteria.thresholds[0]]
+    rows = finding.radii[finding.radii["threshold"] == threshold]
     other, value = ("width", finding.width) if axis == "horizon" else ("horizon", finding.horizon)
     return rows[rows[other] == value]
 
 
 def _panel(
-    findings: Sequence[Finding], memory: str, axis: str, labels: Labels, styles: Mapping[str, LineStyle]
+    findings: Sequence[Finding],
+    memory: str,
+    axis: str,
+    threshold: float,
+    labels: Labels,
+    styles: Mapping[str, LineStyle],
 ) -> Panel:
     title = f"{_family(findings, labels) or 'radius '}against {axis}{_held(findings, axis)}"
-    draw = partial(_draw, findings=findings, axis=axis, labels=labels, styles=styles)
+    draw = partial(_draw, findings=findings, axis=axis, threshold=threshold, labels=labels, styles=styles)
     return Panel(memory, title, draw, lines=len(findings) + 1)
 
 
@@ -93,23 +111,31 @@ def _held(findings: Sequence[Finding], axis: str) -> str:
     return f" ({word} {' or '.join(show(value) for value in values)})" if values else ""
 
 
-def _draw(ax: Axes, findings: Sequence[Finding], axis: str, labels: Labels, styles: Mapping[str, LineStyle]) -> None:
+def _draw(
+    ax: Axes,
+    findings: Sequence[Finding],
+    axis: str,
+    threshold: float,
+    labels: Labels,
+    styles: Mapping[str, LineStyle],
+) -> None:
     ax.set_yscale("log")
     handles = []
     for index, finding in enumerate(findings):
         name = labels.machine(finding.condition)
         shown = labels.member(finding.condition) if _family(findings, labels) else name
-        slope = _slope(finding, axis)
+        slope = _slope(finding, axis, threshold)
         shift = 1.02 ** (index - (len(findings) - 1) / 2)  # lines that coincide stay visible
-        _condition(ax, _rows(finding, axis), axis, slope, styles[name], shift)
+        _condition(ax, _rows(finding, axis, threshold), axis, slope, styles[name], shift)
         label = f"{clean(_shortened(shown))}:  {slope_text(slope)}"
         handles.append(Line2D([], [], label=label, **styles[name].line()))
-    value_axis(ax, sorted({float(x) for finding in findings for x in _rows(finding, axis)[axis]}))
+    value_axis(ax, sorted({float(x) for finding in findings for x in _rows(finding, axis, threshold)[axis]}))
     _room(ax)
+    _guide(ax, findings[0].judgement.criteria.slope_limit)
     log_axis(ax, "y")
     ax.grid(axis="y", which="both", color=FAINT, linewidth=0.4)
     ax.set_xlabel(_WORDS[axis])
-    ax.set_ylabel(f"radius β at {percent(findings[0].judgement.criteria.thresholds[0])} of L₀")
+    ax.set_ylabel(f"radius β at {percent(threshold)} of L₀")
     ax.legend(
         handles=handles,
         title="limit slope [95 % over seeds]",
@@ -122,14 +148,14 @@ def _draw(ax: Axes, findings: Sequence[Finding], axis: str, labels: Labels, styl
     )
 
 
-def _slope(finding: Finding, axis: str) -> Slope:
-    trends = finding.judgement.by_threshold[finding.judgement.criteria.thresholds[0]]
+def _slope(finding: Finding, axis: str, threshold: float) -> Slope:
+    trends = finding.judgement.by_threshold[threshold]
     return trends.horizon.limit if axis == "horizon" else trends.along_width
 
 
 def _condition(ax: Axes, rows: pd.DataFrame, axis: str, slope: Slope, style: LineStyle, shift: float) -> None:
     _seeds(ax, rows, axis, style, shift)
-    middle = _medians(rows[rows["valid"].astype(bool)], axis)
+    middle = medians(rows[rows["valid"].astype(bool)], axis)
     if middle.empty:
         return
     _fit(ax, middle, slope, style, shift)
@@ -152,8 +178,16 @@ def _seeds(ax: Axes, rows: pd.DataFrame, axis: str, style: LineStyle, shift: flo
         ax.plot(part[axis] * shift, part["radius"], linestyle="none", markeredgewidth=0.5, alpha=0.45, **look)
 
 
-def _medians(valid: pd.DataFrame, axis: str) -> pd.DataFrame:
-    """Per width or horizon: the median radius over seeds, and on which side of the grid it lies when beyond it."""
+def medians(valid: pd.DataFrame, axis: str) -> pd.DataFrame:
+    """Per width or horizon: the median radius over seeds, and on which side of the grid it lies when beyond it.
+
+    Args:
+        valid: rows of ``Finding.radii`` whose fits are valid.
+        axis: ``width`` or ``horizon``.
+
+    Returns:
+        Columns median (infinite or 0 beyond the grid), edge (a number in any case) and censored.
+    """
     radius = valid["radius"].astype(float)
     radius = radius.mask(valid["censored"] == "above", math.inf).mask(valid["censored"] == "below", 0.0)
     table = valid.assign(known=radius).groupby(axis).agg(median=("known", "median"), edge=("radius", "median"))
@@ -170,6 +204,14 @@ def _fit(ax: Axes, middle: pd.DataFrame, slope: Slope, style: LineStyle, shift: 
     ends = np.array([max(math.log(inside.index.min()), last - math.log(_GUIDE)), last])
     level = math.log(inside["median"].iloc[-1]) - slope.estimate * last
     ax.plot(np.exp(ends) * shift, np.exp(level + slope.estimate * ends), alpha=0.75, **style.stroke(), lw=1.1, zorder=1)
+
+
+def _guide(ax: Axes, slope: float) -> None:
+    """The slope below which a radius keeps shrinking, from the upper left corner: only directions are compared."""
+    (left, right), (_, top) = ax.get_xlim(), ax.get_ylim()
+    places = np.array([left * 1.1, right / 1.1])
+    ax.plot(places, top / 1.15 * (places / places[0]) ** slope, color=MUTED, lw=0.8, linestyle=(0, (2, 2)))
+    ax.annotate(f"slope {limit(slope)}", (places[0], top / 1.2), va="top", fontsize=6, color=MUTED)
 
 
 def _room(ax: Axes) -> None:

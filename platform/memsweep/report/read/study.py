@@ -58,6 +58,8 @@ class Study:
         protocol: the preset under the study's settings.
         left_out: stored results that the plan does not name (older code, other overrides).
         search: what was searched, and how it went; None for a study that searches nothing.
+        command: that computed it last; empty where the plan does not say.
+        overrides: in which that command differs from the study file.
     """
 
     name: str
@@ -70,6 +72,8 @@ class Study:
     claims: Claims | None
     protocol: str
     search: SearchHistory | None = None
+    command: str = ""
+    overrides: tuple[str, ...] = ()
 
     @property
     def damaged(self) -> int:
@@ -123,6 +127,8 @@ def load_study(where: Location | Path) -> Study:
         claims=plan.claims,
         protocol=plan.protocol,
         search=read_search(place, plan),
+        command=str(plan.provenance.get("command") or ""),
+        overrides=tuple(map(str, plan.provenance.get("overrides") or ())),
     )
 
 

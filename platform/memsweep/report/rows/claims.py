@@ -19,17 +19,21 @@ _SIGNS = {
     Support.NOT_MEASURED: ("–", "undecided"),
 }
 
+CONTRADICTED = "contradicted"
+"""What a claim is whose opposite the data show: a case of ``Support.NOT_SUPPORTED``."""
+
 _Pair = Mapping[Any, Any]
 
 
 def claim_table(compared: pd.DataFrame) -> Table[_Pair]:
     """Of ``memsweep.report.analysis.claims.compared_frame``: a row per claim and pair of cells."""
     page: dict[str, Any] = {"views": frozenset({PAGE})}
+    against = contradicted(compared)
     columns: list[Column[_Pair]] = [
-        Column("conclusion", lambda pair: pair["verdict"], cell=_conclusion),
+        Column("conclusion", lambda pair: pair["verdict"], cell=lambda pair: conclusion(pair, against)),
         Column("claim", lambda pair: pair["claim"], style=""),
         Column("where", lambda pair: pair["cells"] if isinstance(pair["cells"], str) else "", **page),
-        Column("test", lambda pair: pair["test"], **page),
+        Column("test", lambda pair: pair["test"], style="", **page),
         Column("left / right", lambda pair: _tested(pair, f"{figure(pair['left'])} / {figure(pair['right'])}"), **page),
         Column("effect with 95 % interval", _effect, **page),
         Column("p", lambda pair: _tested(pair, figure(pair["p"], 2)), **page),
@@ -39,18 +43,43 @@ def claim_table(compared: pd.DataFrame) -> Table[_Pair]:
     return Table("compared", "Claims", compared.to_dict("records"), columns, stored=compared)
 
 
+def contradicted(compared: pd.DataFrame) -> frozenset[str]:
+    """The claims that a pair of cells speaks against: its 95 % interval lies on the other side of no effect."""
+    if compared.empty:
+        return frozenset()
+    neutral = (compared["scale"] == "ratio").astype(float)
+    apart = (compared["low"] > neutral) | (compared["high"] < neutral)
+    # p is one-sided in the direction of the claim: above one half, the effect points the other way
+    return frozenset(compared.loc[(compared["seeds"] > 0) & apart & (compared["p"] > 0.5), "claim"])
+
+
 def counted(compared: pd.DataFrame) -> str:
-    """``Of 3 claims, 2 are supported and 1 is underpowered.``"""
-    verdicts = compared.drop_duplicates("claim")["verdict"].astype(str)
-    counts = Counter(map(Support, verdicts))
-    parts = [f"{counts[kind]} {'is' if counts[kind] == 1 else 'are'} {kind}" for kind in Support if counts[kind]]
-    return f"Of {len(verdicts)} claim{'' if len(verdicts) == 1 else 's'}, {joined(parts)}."
+    """``Of 3 claims, 2 are supported and 1 is contradicted.``"""
+    against = contradicted(compared)
+    words = [
+        CONTRADICTED if claim in against else str(verdict)
+        for claim, verdict in compared.drop_duplicates("claim")[["claim", "verdict"]].itertuples(index=False)
+    ]
+    counts = Counter(words)
+    parts = [
+        f"{counts[kind]} {'is' if counts[kind] == 1 else 'are'} {kind}"
+        for kind in (Support.SUPPORTED, CONTRADICTED, Support.NOT_SUPPORTED, Support.UNDERPOWERED, Support.NOT_MEASURED)
+        if counts[kind]
+    ]
+    return f"Of {len(words)} claim{'' if len(words) == 1 else 's'}, {joined(parts)}."
 
 
-def _conclusion(pair: _Pair) -> Cell:
+def conclusion(pair: _Pair, against: frozenset[str]) -> Cell:
+    """What the study says of a pair's claim.
+
+    Args:
+        pair: a row of ``compared_frame``.
+        against: of ``contradicted``.
+    """
     support = Support(str(pair["verdict"]))
     sign, tone = _SIGNS[support]
-    return Cell(f"{sign} {support_text(support, int(pair['more_seeds']))}", tone)
+    word = CONTRADICTED if pair["claim"] in against else support_text(support, int(pair["more_seeds"]))
+    return Cell(f"{sign} {word}", tone)
 
 
 def _tested(pair: _Pair, text: str) -> str:

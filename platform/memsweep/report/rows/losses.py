@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, layer_name
-from memsweep.report.analysis.losses import BELOW, CRITERIA, LossRow
+from memsweep.report.analysis.losses import BELOW, CRITERIA, LossRow, by_accuracy, largest, ranked
 from memsweep.report.naming.conditions import KERNEL
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import figure, percent
@@ -64,6 +64,16 @@ def loss_table(rows: Sequence[LossRow], names: Sequence[str], labels: Labels) ->
         *map(_criterion, CRITERIA),
     ]
     return Table("losses", "Final losses", rows, columns)
+
+
+def ranking_table(rows: Sequence[LossRow], names: Sequence[str], labels: Labels) -> Table[LossRow]:
+    """Of every condition at its largest size, what ranks it, the best first."""
+    best = ranked(largest(rows))
+    measured = "metric_value" if best and by_accuracy(best[0]) else "loss"
+    several = len({labels.memory(row.condition) for row in best}) > 1
+    wanted = (*(("memory",) if several else ()), "under", measured, "diverged")
+    columns = [c for c in loss_table(best, names, labels).columns if (c.key or c.name) in wanted]
+    return Table("losses", "Ranking: median over seeds [smallest, largest]", best, columns)
 
 
 def has_baseline(rows: Sequence[LossRow]) -> bool:

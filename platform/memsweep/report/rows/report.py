@@ -17,6 +17,7 @@ class Tables:
     Attributes:
         overviews, published: one per ball.
         winners: None for a study that searches nothing.
+        ranking: the losses at the largest sizes, the best first.
         exported: those that have a CSV file.
     """
 
@@ -24,6 +25,7 @@ class Tables:
     overviews: tuple[Table[Any], ...]
     slopes: Table[Any]
     losses: Table[Any]
+    ranking: Table[Any]
     alignment: Table[Any]
     published: tuple[Table[Any], ...]
     claims: Table[Any]
@@ -55,6 +57,7 @@ def tables_of(contents: Contents) -> Tables:
         overviews=tuple(verdicts.overviews(judged, labels)) if several > verdicts.MANY else (),
         slopes=slopes,
         losses=loss_table,
+        ranking=losses.ranking_table(contents.losses, names, labels),
         alignment=alignment,
         published=tuple(published.published_tables(contents.comparisons, names, labels)),
         claims=claims.claim_table(contents.compared),

@@ -22,7 +22,7 @@ MANY = 12
 SIGNS = {"stable": "●", "unstable": "▲", "inconclusive": "◇"}
 BOUND = "the errors behind this verdict are lower bounds: the true radius may be smaller"
 """What the mark says."""
-_LETTERS = {"horizon": "T", "width": "m"}
+LETTERS = {"horizon": "T", "width": "m"}
 _RADII = ("threshold", "radius", "radius_low", "radius_high", "censored", "valid", "error_at_zero", "zero_loss")
 
 
@@ -53,7 +53,7 @@ def _shortfall(finding: Finding) -> Iterator[str]:
 def short_verdict_cell(finding: Finding) -> Cell:
     """The verdict's sign with the slope that it rests on, for tables of many."""
     word, (axis, slope) = finding.judgement.verdict.value, finding.deciding
-    sign, letter = SIGNS[word] + (MARK if finding.bound else ""), _LETTERS[axis]
+    sign, letter = SIGNS[word] + (MARK if finding.bound else ""), LETTERS[axis]
     if not slope.available:
         return Cell(f"{sign} no slope", word, shorter=(f"{sign} no slope", sign))
     shorter = (f"{sign} {letter} {number(slope.estimate)}", sign)

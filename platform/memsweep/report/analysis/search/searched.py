@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from memsweep.config.schema.search import GRID
+from memsweep.config.schema.search import GRID, MAX
 from memsweep.report.analysis.learning_rates import RATE
 from memsweep.report.analysis.search.winners import Winner, finished, tables_of, winners_of
 from memsweep.report.naming.cells import Cells
 from memsweep.report.naming.conditions import OF_A_SEARCH
 from memsweep.report.read.study import Study
 from memsweep.search.history import SearchHistory
-from memsweep.search.suggestions import SuggestionRecord
+from memsweep.search.suggestions import SuggestionRecord, SuggestionState
 from memsweep.search.winners import front
 
 
@@ -48,6 +49,27 @@ class Searched:
     def winner(self, cell: int) -> Winner | None:
         """The best of a cell; None before any suggestion has finished."""
         return next((winner for winner in self.winners if winner.cell == cell and winner.rank == 1), None)
+
+    def basin(self, winner: Winner, field: str) -> tuple[float, float]:
+        """The smallest and the largest value of a field that does as well as the winner's, among those suggested.
+
+        As well: by its value in the search, the first objective lies within the 95 % interval of the winner's on fresh
+        seeds. Without an interval the winner stands alone.
+        """
+        own, worth = float(winner.member.suggestion.values[field]), winner.worth[0].values
+        sign = -1.0 if self.history.modes[0] == MAX else 1.0
+        limit = sign * (worth.low if sign < 0 else worth.high)
+        values = [own]
+        if math.isfinite(limit):
+            values += [
+                float(member.suggestion.values[field])
+                for member in self.of_cell(winner.cell)
+                if member.values is not None
+                and member.state is SuggestionState.DONE
+                and field in member.suggestion.values
+                and sign * member.values[0] <= limit
+            ]
+        return min(values), max(values)
 
     @property
     def measured(self) -> tuple[str, ...]:

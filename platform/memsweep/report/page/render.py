@@ -1,8 +1,11 @@
-"""The HTML page: one file that needs nothing else, neither network nor script."""
+"""Renders the page from its templates, with its scripts and data inside and a policy that allows nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +15,16 @@ from memsweep.config.schema.objective import objectives
 from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS
-from memsweep.report.analysis.summary import answers, judged
+from memsweep.report.analysis.summary import NOT_ASKED, judged
 from memsweep.report.figures.galleries import ALONG, RADIUS
 from memsweep.report.figures.panels import Pictures
 from memsweep.report.naming.labels import field_name
 from memsweep.report.naming.numbers import joined, limit, number, percent, show
-from memsweep.report.read.study import not_measured
+from memsweep.report.page.answer import STABLE_MEANS, Kind, answer_of, first_ball
+from memsweep.report.page.data import page_data
+from memsweep.report.page.grid import grids
+from memsweep.report.page.trials import Trials
+from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.claims import counted
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
@@ -38,6 +45,11 @@ from memsweep.stability.verdict.judgement import (
 from memsweep.stability.verdict.radius import VALID_ERROR
 from memsweep.stability.verdict.trend import LONG_RANGE
 
+HERE = Path(__file__).parent
+SCRIPTS = ("vendor/d3.min.js", "vendor/plot.umd.min.js", "page.js")
+"""In the order in which they run; the first two are others' (``vendor/versions.json``)."""
+_COUNTS = re.compile(r"^(memsweep sweep|\d+ (trials|models|cells))\b")
+
 
 def render(
     contents: Contents, tables: Tables, pictures: Mapping[str, Pictures], formats: Sequence[str] = ("png",)
@@ -53,12 +65,21 @@ def render(
     environment.globals["view"] = _view
     environment.globals["pictures"] = pictures
     study, searched, labels = contents.study, contents.searched, contents.labels
+    answer, scripts = answer_of(contents), {name: _text(HERE / name) for name in SCRIPTS}
     return environment.get_template("page.html.j2").render(
         study=study,
         tables=tables,
+        answer=answer,
+        kind=answer.kind.value,
+        meaning=_meaning(answer.kind, contents),
+        grids=grids(contents.verdicts, labels),
+        picture=_static(answer.kind, contents, pictures),
+        about=about(study.description),
+        data=page_data(contents, answer, Trials(contents)),
+        scripts=scripts,
+        policy=_policy(scripts.values()),
         balls={ball: moving(ball) for ball in BALLS},
         along={name.removeprefix(ALONG): name for name in pictures if name.startswith(ALONG)},
-        answers=answers(contents.verdicts, labels, finished=bool(study.records)),
         replicas=len(study.tables["replicas"]),
         fixed={field_name(name): show(value) for name, value in contents.grouping.fixed.items()},
         settings=labels.settings(),
@@ -67,6 +88,13 @@ def render(
         coupled=contents.grouping.coupled,
         following=labels.following,
         facts=facts(study),
+        finished=_finished(study),
+        slopes=any(
+            trends.horizon.limit.available or trends.along_width.available
+            for finding in contents.verdicts
+            for trends in finding.judgement.by_threshold.values()
+        ),
+        not_asked=NOT_ASKED,
         lower=any(finding.bound for finding in contents.verdicts),
         baseline=BASELINE if has_baseline(contents.losses) else "",
         scanned=bool(contents.scanned),
@@ -94,10 +122,59 @@ def render_comparison(comparison: StudyComparison, tables: ComparisonTables, pic
     )
 
 
+def on_page(contents: Contents) -> Callable[[str], bool]:
+    """Whether the page shows a gallery as a picture: not what its script draws from data, but for the answer itself."""
+    answer = f"radius-{first_ball(contents.verdicts)}"
+    return lambda name: name == answer or not name.startswith(("error-", "radius-", "memory"))
+
+
+def about(description: str) -> list[str]:
+    """The paragraphs of a study's description, without those that count its trials: the page counts those that ran."""
+    return [text for text in description.splitlines() if text.strip() and not _COUNTS.match(text.strip())]
+
+
+def _meaning(kind: Kind, contents: Contents) -> tuple[str, str]:
+    """What the words of the answer mean: the words, and a sentence."""
+    if kind is Kind.SEARCH and contents.searched is not None:
+        return "What was searched:", sentences(contents.searched)[0].removeprefix("Searched ")
+    if kind is Kind.LOSSES:
+        return "What is compared:", "trained models without perturbation, each by the median over its seeds."
+    if contents.verdicts:
+        return "What “stable” means:", STABLE_MEANS
+    return "", ""
+
+
+def _static(kind: Kind, contents: Contents, pictures: Mapping[str, Pictures]) -> tuple[str, str] | None:
+    """The picture of the answer that stands in the page where scripts are off: address and words."""
+    names = {Kind.SEARCH: ("search-transfer", "search-fields"), Kind.LOSSES: ("learning-rates", "training")}
+    for name in names.get(kind, (f"radius-{first_ball(contents.verdicts)}",)):
+        if name in pictures and pictures[name].shown:
+            return pictures[name].shown[0]
+    return None
+
+
+def _finished(study: Study) -> str:
+    """The day on which the last trial finished."""
+    return max((str(r["provenance"].get("finished") or "") for r in study.records.values()), default="")[:10]
+
+
+def _policy(scripts: Any) -> str:
+    """The page's Content-Security-Policy: these scripts, styles and pictures of its own, and no network."""
+    hashes = [f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts]
+    return f"default-src 'none'; script-src {' '.join(hashes)}; style-src 'unsafe-inline'; img-src data:"
+
+
+def _text(path: Path) -> str:
+    text = path.read_text(encoding="utf-8")
+    if "</script" in text or "\r" in text:
+        raise ValueError(f"{path.name} cannot stand in a page: it holds </script, or ends lines with a carriage return")
+    return text
+
+
 def templates() -> jinja2.Environment:
     """The templates of all pages."""
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=jinja2.FileSystemLoader(HERE.parent / "templates"),
         autoescape=True,  # names, reasons and tracebacks are data, whatever they contain
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -116,7 +193,6 @@ def _rule(criteria: Criteria) -> dict[str, Any]:
         "limited": f"{HORIZON_LIMITED:g}",
         "validity": percent(VALID_ERROR),
         "thresholds": joined([percent(threshold) for threshold in criteria.thresholds]),
-        "shown": percent(criteria.thresholds[0]),
     }
 
 

@@ -1,0 +1,324 @@
+"""The answer of a study, in one sentence that carries its own limit, by the kind of question that the study asks."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from memsweep.report.analysis.contents import Contents
+from memsweep.report.analysis.findings import BALLS, Finding
+from memsweep.report.analysis.learning_rates import rate_of
+from memsweep.report.analysis.losses import LossRow, by_accuracy, largest, ranked
+from memsweep.report.analysis.published import Agreement
+from memsweep.report.analysis.search.winners import Winner
+from memsweep.report.analysis.summary import NOT_FINISHED
+from memsweep.report.naming.cells import is_number, last, settings_text
+from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION
+from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.numbers import figure, joined, show
+from memsweep.report.rows.claims import counted
+from memsweep.report.rows.search import sentences
+from memsweep.stability.verdict.judgement import Verdict
+
+_MOST_NAMED = 6  # names in a sentence that can still be read
+_TRANSFERS = 2.0  # a best setting that moves by less than this factor, from the smallest size to the largest, stays
+_STAY = {"recurrent": "the other weights stay", "weights": "the biases stay"}
+STABLE_MEANS = (
+    "how far the trained weights may move before the error passes a limit (the radius) does not keep shrinking as the "
+    "sequence gets longer or the model wider."
+)
+
+
+class Kind(enum.StrEnum):
+    """What a study asks."""
+
+    STABILITY = "stability"
+    SEARCH = "search"
+    LOSSES = "losses"
+    CLAIMS = "claims"
+    NOTHING = "nothing yet"
+
+
+@dataclass(frozen=True)
+class StudyAnswer:
+    """What stands at the top of the page.
+
+    Attributes:
+        kind: decides which figure and table stand below.
+        headline: the answer with its limit. Names of settings stand between backticks.
+        more: further answers of the same study, a sentence each.
+        decide: the command that would decide what is undecided; empty where nothing is, or nothing is known to.
+    """
+
+    kind: Kind
+    headline: str
+    more: tuple[str, ...] = ()
+    decide: str = ""
+
+
+def answer_of(contents: Contents) -> StudyAnswer:
+    """The answer of a study, from what has finished of it."""
+    claims, decide = tuple(_claims(contents)), _decide(contents)
+    if contents.searched is not None and (found := _search(contents)):
+        return StudyAnswer(Kind.SEARCH, found, (*_gaps(contents), *claims), decide)
+    if contents.verdicts:
+        stable = _stability(contents.verdicts, contents.labels)
+        if claims:
+            return StudyAnswer(Kind.CLAIMS, claims[0], (*claims[1:], stable), decide)
+        return StudyAnswer(Kind.STABILITY, stable, (), decide)
+    if contents.rates and (found := _rates(contents)):
+        return StudyAnswer(Kind.LOSSES, found, claims)
+    if contents.losses:
+        return StudyAnswer(Kind.LOSSES, _ranking(contents), claims)
+    return StudyAnswer(Kind.CLAIMS, claims[0], claims[1:]) if claims else StudyAnswer(Kind.NOTHING, NOT_FINISHED)
+
+
+def first_ball(findings: Iterable[Finding]) -> str:
+    """The smallest ball that was measured: the one that the answer speaks of."""
+    return next((ball for ball in BALLS if any(finding.ball == ball for finding in findings)), "")
+
+
+def _decide(contents: Contents) -> str:
+    """The advice that most undecided verdicts share."""
+    advice = [override for finding in contents.verdicts for override in finding.judgement.extend]
+    return f"memsweep extend {contents.study.name} {max(advice, key=advice.count)}" if advice else ""
+
+
+# --- stability
+
+
+def _stability(findings: Sequence[Finding], labels: Labels) -> str:
+    ball = first_ball(findings)
+    noun = _noun(findings, labels)
+    clauses: dict[str, list[str]] = {}
+    for memory in dict.fromkeys(labels.memory(finding.condition) for finding in findings):
+        by_ball = {
+            other: {labels.machine(f.condition): f.judgement.verdict for f in findings if _is(f, labels, memory, other)}
+            for other in BALLS
+        }
+        own = by_ball.pop(ball)
+        wider = [verdicts for verdicts in by_ball.values() if verdicts]
+        kept = {name for name, verdict in own.items() if verdict is Verdict.STABLE}
+        lost = {name for name in kept if any(w.get(name) is Verdict.UNSTABLE for w in wider)}
+        doubt = {name for name in kept - lost if any(w.get(name) is Verdict.INCONCLUSIVE for w in wider)}
+        kernel = any(f.condition.get(KERNEL) is not None and _is(f, labels, memory, ball) for f in findings)
+        clause = _clause(own, lost, noun, _STAY.get(ball, ""))
+        if doubt:
+            clause += f" (undecided under {_names(sorted(doubt, key=[*own].index))} once more weights move)"
+        clauses.setdefault(clause, []).append(f"{memory} memory" if kernel else memory)
+    return _sentences(f"{joined(_short(names))} {clause}" for clause, names in clauses.items())
+
+
+def _is(finding: Finding, labels: Labels, memory: str, ball: str) -> bool:
+    return finding.ball == ball and labels.memory(finding.condition) == memory
+
+
+def _short(names: Sequence[str]) -> list[str]:
+    """``exponential`` of ``exponential memory`` where another name follows."""
+    return [*(name.removesuffix(" memory") for name in names[:-1]), names[-1]]
+
+
+def _clause(verdicts: dict[str, Verdict], lost: set[str], noun: str, stay: str) -> str:
+    """``is not held stably under direct; exp holds it, but only while the other weights stay put``."""
+    stable, unstable, open_ = (
+        [name for name, verdict in verdicts.items() if verdict is wanted]
+        for wanted in (Verdict.STABLE, Verdict.UNSTABLE, Verdict.INCONCLUSIVE)
+    )
+    only = f", but only while {stay} put" if lost else ""
+    if lost and len(lost) < len(stable):
+        only = f"; {_names(sorted(lost, key=stable.index))} only while {stay} put"
+    if len(open_) == len(verdicts):
+        return f"is undecided under {_all(open_, noun)}"
+    undecided = f"; undecided under {_names(open_)}" if open_ else ""
+    if not unstable:
+        return f"is held stably under {_all(stable, noun) if not open_ else _names(stable)}{only}{undecided}"
+    if not stable:
+        return f"is not held stably under {_any(unstable, noun) if not open_ else _names(unstable)}{undecided}"
+    verb = "holds" if len(stable) == 1 else "hold"
+    return f"is not held stably under {_names(unstable)}; {_names(stable)} {verb} it{only}{undecided}"
+
+
+def _names(names: Sequence[str]) -> str:
+    return joined([f"`{name}`" for name in names]) if len(names) <= _MOST_NAMED else f"{len(names)} settings"
+
+
+def _all(names: Sequence[str], noun: str) -> str:
+    return f"`{names[0]}`" if len(names) == 1 else f"every {noun}" if noun else f"all {len(names)} settings"
+
+
+def _any(names: Sequence[str], noun: str) -> str:
+    return f"`{names[0]}`" if len(names) == 1 else f"any {noun}" if noun else f"any of {len(names)} settings"
+
+
+def _noun(findings: Sequence[Finding], labels: Labels) -> str:
+    """What the names of the machines are; empty where they are of several kinds."""
+    same = all(labels.machine(f.condition) == str(f.condition.get(PARAMETERIZATION)) for f in findings)
+    return "parameterization" if same else ""
+
+
+def _sentences(clauses: Iterable[str]) -> str:
+    return " ".join(f"{clause[:1].upper()}{clause[1:]}." for clause in clauses)
+
+
+# --- search
+
+
+def _search(contents: Contents) -> str:
+    """What was asked of the searched fields: their best values, and whether they move with the size."""
+    searched = contents.searched
+    if searched is None:
+        return ""
+    first = [winner for winner in searched.winners if winner.rank == 1]
+    if not first:
+        return ""
+    numeric = [
+        field
+        for field in searched.history.space
+        if all(is_number(winner.member.suggestion.values.get(field)) for winner in first)
+    ]
+    sizes = {searched.cells.shade(winner.cell) for winner in first}
+    if numeric and len(sizes) > 1 and all(map(is_number, sizes)):
+        return _sentences(_moves(contents, first, field) for field in numeric[:2])
+    if len(first) == 1:
+        (winner,) = first
+        settings = settings_text(winner.member.suggestion.values)
+        values = [f"{last(one.objective)} {figure(_known(one.values))}" for one in winner.worth]
+        count = len(searched.history.suggestions)
+        seeds = winner.worth[0].seeds
+        return f"The best of {count} suggestions is {settings}, with {joined(values)}" + (
+            f" on {seeds} fresh seeds." if seeds else " on the seeds that chose it, which flatter it."
+        )
+    named = [f"{settings_text(w.member.suggestion.values)} for `{searched.cells.name(w.cell)}`" for w in first]
+    more = f" and {len(named) - 4} more cells" if len(named) > 4 else ""
+    return f"The best settings are {joined(named[:4])}{more}."
+
+
+def _known(values: object) -> float:
+    confirmed = float(getattr(values, "confirmed", math.nan))
+    return float(getattr(values, "search", math.nan)) if math.isnan(confirmed) else confirmed
+
+
+def _moves(contents: Contents, first: Sequence[Winner], field: str) -> str:
+    """``from width 4 to 16 the best learning rate falls 19-fold under direct (0.024 to 0.0013)``."""
+    searched = contents.searched
+    assert searched is not None
+    cells = searched.cells
+    lines: dict[str, list[Winner]] = {}
+    for winner in sorted(first, key=lambda winner: float(cells.shade(winner.cell))):
+        lines.setdefault(cells.picture(winner.cell), []).append(winner)
+    moving, staying = [], []
+    for line, winners in lines.items():
+        values = [float(winner.member.suggestion.values[field]) for winner in winners]
+        ratio = values[-1] / values[0] if values[0] > 0 else math.nan
+        (low, high), (last_low, last_high) = (searched.basin(winners[place], field) for place in (0, -1))
+        apart = last_high < low or high < last_low
+        if not apart or not (ratio <= 1 / _TRANSFERS or ratio >= _TRANSFERS):
+            staying.append(line)
+            continue
+        verb, times = ("falls", 1 / ratio) if ratio < 1 else ("rises", ratio)
+        under = f" under `{line}`" if len(lines) > 1 else ""
+        moving.append(f"{verb} {figure(times, 2)}-fold{under} ({figure(values[0], 2)} to {figure(values[-1], 2)})")
+    parts = [joined(moving)] if moving else []
+    if staying:
+        under = f" under {_names(staying)}" if len(lines) > 1 else ""
+        parts.append(f"{'shows ' if not moving else ''}no trend beyond what does as well{under}")
+    between = sorted({float(cells.shade(winner.cell)) for winner in first})
+    size = last(cells.hue)
+    text = f"from {size} {show(between[0])} to {show(between[-1])} the best {last(field)} "
+    return text + ("; ".join(parts) if len(parts) < 2 else f"{parts[0]}, and shows {parts[1]}")
+
+
+def _gaps(contents: Contents) -> tuple[str, ...]:
+    """How optimistic the search was; that it may be, where no winner was retrained."""
+    return tuple(sentences(contents.searched)[3:]) if contents.searched is not None else ()
+
+
+# --- losses
+
+
+def _rates(contents: Contents) -> str:
+    """The learning rate of the least loss of every line, and from where on it diverges; of the first study."""
+    study, parts, lost = contents.rates[0], [], []
+    for line, rows in study.lines.items():
+        known = [row for row in rows if math.isfinite(row.loss.middle)]
+        if known:
+            parts.append(f"{figure(rate_of(min(known, key=lambda row: row.loss.middle)), 2)} under `{line}`")
+        diverged = [rate_of(row) for row in rows if row.diverged]
+        if diverged:
+            lost.append(f"`{line}` diverges from {figure(min(diverged), 2)} on")
+    if not parts:
+        return ""
+    where = f" on {study.memory}, {study.machine}" if len(contents.rates) > 1 else ""
+    return f"The best learning rate{where} is {joined(parts)}{f'; {joined(lost)}' if lost else ''}."
+
+
+def _ranking(contents: Contents) -> str:
+    """The best of the first task, those that are level with it, and how far the others are behind."""
+    labels, by_memory = contents.labels, dict[str, list[LossRow]]()
+    for row in largest(contents.losses):
+        by_memory.setdefault(labels.memory(row.condition), []).append(row)
+    memory, rows = next(iter(by_memory.items()))
+    best, *others = ranked(rows)
+    accuracy = by_accuracy(best)
+    measure, value = (best.metric.replace("_", " "), best.value) if accuracy else ("test loss", best.loss)
+    said = _percent(value.middle) if accuracy else figure(value.middle)
+    where = f"On {memory}, by" if len(by_memory) > 1 else "By"
+    if not others:
+        name = f" on {memory}" if len(by_memory) > 1 else ""
+        return f"The {measure}{name} is {said}, the median over {best.seeds} seeds."
+    text = f"{where} {measure}, {_machines([best], labels)} is best ({said})"
+    level = [row for row in others if _overlap(best, row, accuracy=accuracy)]
+    behind = [row for row in others if row not in level][:4]
+    if level:
+        text += f" and {_machines(level, labels)} cannot be told from it (their seeds overlap)"
+    if behind:
+        gaps = [f"{_machines([row], labels)} {_behind(best, row, accuracy=accuracy)}" for row in behind]
+        text += f"; behind {'is' if len(gaps) == 1 else 'are'} {joined(gaps)}"
+    return f"{text}."
+
+
+def _machines(rows: Sequence[LossRow], labels: Labels) -> str:
+    return _names([labels.machine(row.condition).removeprefix("rule ") for row in rows])
+
+
+def _overlap(best: LossRow, row: LossRow, *, accuracy: bool) -> bool:
+    return row.value.high >= best.value.low if accuracy else row.loss.low <= best.loss.high
+
+
+def _behind(best: LossRow, row: LossRow, *, accuracy: bool) -> str:
+    if accuracy:
+        return f"({100 * (best.value.middle - row.value.middle):.1f} points)"
+    ratio = row.loss.middle / best.loss.middle if best.loss.middle > 0 else math.nan
+    return f"({figure(ratio, 2)} times the loss)" if math.isfinite(ratio) else "(diverged)"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+# --- claims
+
+
+def _claims(contents: Contents) -> Iterable[str]:
+    """How many claims our results bear out: those of published verdicts, then those that compare cells."""
+    known = [one for one in contents.comparisons if one.finding is not None]
+    ball = first_ball(contents.findings)
+    own = [one for one in known if one.finding is not None and one.finding.ball == ball]
+    if own:
+        counts = {kind: sum(one.agreement is kind for one in own) for kind in Agreement}
+        parts = [
+            f"{counts[kind]} {word}"
+            for kind, word in (
+                (Agreement.AGREES, "agree with ours"),
+                (Agreement.DISAGREES, "disagree"),
+                (Agreement.UNDECIDED, "stay undecided"),
+            )
+            if counts[kind]
+        ]
+        against = dict.fromkeys(f"`{one.claim.name}`" for one in own if one.agreement is Agreement.DISAGREES)
+        named = f" (disagreeing: {joined([*against])})" if 0 < len(against) <= _MOST_NAMED else ""
+        yield f"Of {len(own)} published verdicts, {joined(parts)}{named}."
+    if not contents.compared.empty:
+        yield counted(contents.compared)

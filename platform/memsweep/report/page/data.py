@@ -1,0 +1,195 @@
+"""What the page's script draws and shows, as JSON: findings with their points, trials, rankings and searches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from memsweep.report.analysis.contents import Contents
+from memsweep.report.analysis.findings import Finding
+from memsweep.report.analysis.losses import LossRow, by_accuracy, largest, ranked
+from memsweep.report.analysis.search.searched import Searched
+from memsweep.report.analysis.search.winners import last_row
+from memsweep.report.analysis.summary import MOVES
+from memsweep.report.figures.radius import deciding_threshold, medians
+from memsweep.report.naming.cells import is_number, last, settings_text
+from memsweep.report.naming.numbers import show
+from memsweep.report.page.answer import StudyAnswer, first_ball
+from memsweep.report.page.compact import plain
+from memsweep.report.page.trials import Trials
+from memsweep.report.rows.claims import conclusion, contradicted
+from memsweep.report.rows.verdicts import reasons
+from memsweep.stability.verdict.trend import Slope
+
+_POINTS = 400_000
+"""Bytes of all findings' points; beyond them, those that no slope is fitted to are left out."""
+_DOTS = 3000  # suggestions in the figure of a search
+
+
+def page_data(contents: Contents, answer: StudyAnswer, trials: Trials) -> str:
+    """The data as text that stands in a script element: it holds no ``<``."""
+    content = {
+        "kind": answer.kind,
+        "study": contents.study.name,
+        "limit": contents.criteria.slope_limit,
+        "thresholds": contents.criteria.thresholds,
+        "balls": {finding.ball: MOVES[finding.ball] for finding in contents.verdicts},
+        "ball": first_ball(contents.verdicts),
+        "shown": deciding_threshold([f for f in contents.verdicts if f.ball == first_ball(contents.verdicts)]),
+        "findings": _findings(contents, trials),
+        "ranking": _ranking(contents, trials),
+        "search": _search(contents.searched, trials) if contents.searched is not None else None,
+        "claims": _claims(contents.compared),
+        **trials.content(),
+    }
+    text = json.dumps(plain(content), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _findings(contents: Contents, trials: Trials) -> list[dict[str, Any]]:
+    found = [_finding(finding, contents, trials, whole=True) for finding in contents.verdicts]
+    if len(json.dumps(plain(found), default=str)) <= _POINTS:
+        return found
+    return [_finding(finding, contents, trials, whole=False) for finding in contents.verdicts]
+
+
+def _finding(finding: Finding, contents: Contents, trials: Trials, *, whole: bool) -> dict[str, Any]:
+    judgement, labels = finding.judgement, contents.labels
+    axis, _ = finding.deciding
+    return {
+        "memory": labels.memory(finding.condition),
+        "machine": labels.machine(finding.condition),
+        "ball": finding.ball,
+        "verdict": judgement.verdict.value,
+        "bound": bool(finding.bound),
+        "threshold": judgement.threshold,
+        "width": finding.width,
+        "horizon": finding.horizon,
+        "axis": axis,
+        "slopes": [
+            [_ends(trends.horizon.limit), _ends(trends.along_width), _ends(trends.horizon.over_range)]
+            for trends in judgement.by_threshold.values()
+        ],
+        "reasons": reasons(finding).split("; "),
+        "points": [*_points(finding, trials, whole=whole)],
+    }
+
+
+def _ends(slope: Slope) -> tuple[float, float, float] | None:
+    return (slope.estimate, slope.low, slope.high) if slope.available else None
+
+
+def _points(finding: Finding, trials: Trials, *, whole: bool) -> Iterator[list[Any]]:
+    """``[width, horizon, trial, seeds, valid seeds, [[median, low, high, censored] of each threshold]]``."""
+    for (width, horizon), part in finding.radii.groupby(["width", "horizon"]):
+        if not whole and width != finding.width and horizon != finding.horizon:
+            continue
+        identities = finding.curves.loc[
+            (finding.curves["width"] == width) & (finding.curves["horizon"] == horizon), "identity"
+        ].unique()
+        by_threshold = dict(tuple(part.groupby("threshold", sort=True)))
+        one, *_ = by_threshold.values()
+        at = [_radius(rows) for rows in by_threshold.values()]
+        yield [width, horizon, trials.place(identities[0]), len(one), int(one["valid"].sum()), at]
+
+
+def _radius(rows: pd.DataFrame) -> list[Any] | None:
+    valid = rows[rows["valid"].astype(bool)]
+    if valid.empty:
+        return None
+    middle = medians(valid, "horizon").iloc[0]
+    value = middle["edge"] if middle["censored"] else middle["median"]
+    return [value, valid["radius"].min(), valid["radius"].max(), middle["censored"]]
+
+
+def _ranking(contents: Contents, trials: Trials) -> list[dict[str, Any]]:
+    """The losses of each condition at its largest size, seed by seed, the best first."""
+    labels = contents.labels
+    return [
+        {
+            "memory": labels.memory(row.condition),
+            "machine": labels.machine(row.condition),
+            "metric": row.metric.replace("_", " ") if by_accuracy(row) else "test loss",
+            "values": [*_values(row)],
+            "trial": trials.place(row.identities[0]),
+        }
+        for row in ranked(largest(contents.losses))
+    ]
+
+
+def _values(row: LossRow) -> Iterator[float]:
+    yield from row.replicas["test_metric"].to_numpy(float) if by_accuracy(row) else row.losses
+
+
+def _search(searched: Searched, trials: Trials) -> dict[str, Any]:
+    """Winners by cell, and every suggestion that was trained to its end."""
+    cells, history = searched.cells, searched.history
+    fields = [name for name, domain in history.space.items() if _numeric(searched, name)]
+    goals = [last(name) for name in history.objective]
+
+    def about(cell: int) -> dict[str, Any]:
+        return {"line": cells.picture(cell), "size": cells.shade(cell) if is_number(cells.shade(cell)) else None}
+
+    winners = [
+        {
+            **about(winner.cell),
+            "settings": settings_text(winner.member.suggestion.values),
+            "values": [winner.member.suggestion.values.get(field) for field in fields],
+            "basin": [searched.basin(winner, field) for field in fields],
+            "search": [one.values.search for one in winner.worth],
+            "fresh": [[one.values.confirmed, one.values.low, one.values.high] for one in winner.worth],
+            "trial": trials.place(winner.confirmed or winner.chosen),
+        }
+        for winner in searched.winners
+        if winner.rank == 1
+    ]
+    ended = [member for member in history.suggestions if member.values is not None and member.trials]
+    dots = [
+        {
+            **about(member.cell),
+            "values": [member.suggestion.values.get(field) for field in fields],
+            "search": member.values,
+            "state": member.state.value,
+            "trial": trials.place(last_row(member)),
+        }
+        for member in ended[:_DOTS]
+    ]
+    return {
+        "fields": [last(field) for field in fields],
+        "log": [history.space[field].kind.startswith("log") or _spread(searched, field) for field in fields],
+        "objectives": goals,
+        "size": last(cells.hue) if cells.hue else "",
+        "winners": winners,
+        "dots": dots,
+        "left_out": max(len(ended) - _DOTS, 0),
+    }
+
+
+def _numeric(searched: Searched, field: str) -> bool:
+    return all(is_number(member.suggestion.values.get(field, 0)) for member in searched.history.suggestions)
+
+
+def _spread(searched: Searched, field: str) -> bool:
+    values = [float(member.suggestion.values.get(field, 0)) for member in searched.history.suggestions]
+    return bool(values) and min(values) > 0 and max(values) > 8 * min(values)
+
+
+def _claims(compared: pd.DataFrame) -> list[dict[str, Any]]:
+    """The tested pairs of cells, with effect and interval."""
+    against = contradicted(compared)
+    return [
+        {
+            "claim": pair["claim"],
+            "where": pair["cells"] if isinstance(pair["cells"], str) else "",
+            "scale": pair["scale"],
+            "effect": [float(pair[name]) for name in ("effect", "low", "high")],
+            "tone": conclusion(pair, against).tone,
+            "verdict": conclusion(pair, against).text,
+            "seeds": show(pair["seeds"]),
+        }
+        for pair in compared.to_dict("records")
+        if pair["seeds"] > 0
+    ]

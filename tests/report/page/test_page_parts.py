@@ -1,0 +1,58 @@
+"""What the page is made of: others' scripts as they were published, a policy of hashes, data that stay small."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from memsweep import report
+from memsweep.report.page import trials
+from memsweep.report.page.render import HERE, SCRIPTS, about
+from report_study import Condition, write_study
+
+
+def test_the_vendored_scripts_are_those_of_their_versions_with_their_licences() -> None:
+    known = json.loads((HERE / "vendor" / "versions.json").read_text())
+    assert {f"vendor/{name}" for name in known} == {name for name in SCRIPTS if name.startswith("vendor/")}
+    for name, facts in known.items():
+        data = (HERE / "vendor" / name).read_bytes()
+        assert hashlib.sha256(data).hexdigest() == facts["sha256"], name
+        assert f"v{facts['version']}".encode() in data[:100]
+        assert "Permission to use, copy, modify" in (HERE / "vendor" / facts["license_file"]).read_text()
+
+
+def test_our_own_script_stays_short() -> None:
+    assert len((HERE / "page.js").read_text().splitlines()) < 800
+
+
+def test_nothing_but_the_scripts_of_the_page_may_run_and_few_trials_have_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "_BYTES", 10_000)
+    write_study(tmp_path, [Condition()], balls=["recurrent"], name="small")
+    page = report.build(tmp_path).page.read_text()
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert policy is not None
+    texts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts]
+    allowed = " ".join(f"&#39;sha256-{one}&#39;" for one in hashes)
+    assert policy[1] == (
+        f"default-src &#39;none&#39;; script-src {allowed}; style-src &#39;unsafe-inline&#39;; img-src data:"
+    )
+    found = re.search(r'id="data">(.*?)</script>', page)
+    assert found is not None
+    data = json.loads(found[1])
+    shown = [trial for trial in data["trials"] if trial]
+    assert 0 < len(shown) < len(data["trials"]) == 16
+    assert data["without_room"] == 16 - len(shown)
+    assert len(json.dumps(shown)) < 14_000
+
+
+def test_the_description_is_shown_without_the_counts_of_the_study_file() -> None:
+    text = "Which holds?\nExpected: both.\nmemsweep sweep x: 120 trials.\n5 trials of 8 seeds; minutes."
+    assert about(text) == ["Which holds?", "Expected: both."]
