@@ -12,6 +12,8 @@ Run a study, and read what it says:
     results.verdicts, results.slopes                    # DataFrames, with columns for the fields that vary
     results.radii, results.curves, results.history, results.trials
     results.figure("radius-recurrent").savefig("radius.pdf")
+    results.judge(thresholds=[0.05])                    # the same by other criteria; nothing is trained
+    ms.compare("quickstart", "another")                 # studies side by side
     results.weights({"model.width": 4, "task.horizon": 50}, seed=0)     # name -> tensor, for load_state_dict
 
 A study is a name in search_spaces/, the path of a YAML file, or a dict. Errors are ``MemsweepError``: the message says
@@ -28,7 +30,8 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    **dict.fromkeys(("measure", "plan", "results", "sweep"), "memsweep.studies.door"),
+    **dict.fromkeys(("compare", "measure", "plan", "results", "sweep"), "memsweep.studies.door"),
+    "Comparison": "memsweep.studies.comparison",
     "Preview": "memsweep.studies.preview",
     "Results": "memsweep.studies.results",
     **dict.fromkeys(("ConfigError", "MemsweepError", "StoreError"), "memsweep.errors"),
@@ -38,7 +41,19 @@ _HOMES = {
 There is no import statement, because modules of every floor import ``memsweep`` for its version.
 """
 
-__all__ = ["ConfigError", "MemsweepError", "Preview", "Results", "StoreError", "measure", "plan", "results", "sweep"]
+__all__ = [
+    "Comparison",
+    "ConfigError",
+    "MemsweepError",
+    "Preview",
+    "Results",
+    "StoreError",
+    "compare",
+    "measure",
+    "plan",
+    "results",
+    "sweep",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,8 @@
 from memsweep.errors import ConfigError as ConfigError
 from memsweep.errors import MemsweepError as MemsweepError
 from memsweep.errors import StoreError as StoreError
+from memsweep.studies.comparison import Comparison as Comparison
+from memsweep.studies.door import compare as compare
 from memsweep.studies.door import measure as measure
 from memsweep.studies.door import plan as plan
 from memsweep.studies.door import results as results

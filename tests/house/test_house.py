@@ -97,7 +97,7 @@ def test_help_imports_nothing_heavy() -> None:
     imported = {line.rpartition("|")[2].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line}
     assert "argparse" in imported, "no import was seen: the test would prove nothing"
     assert not imported & HEAVY
-    assert sum("memsweep" in line for line in done.stderr.splitlines()) <= 16  # modules, of more than 300
+    assert sum("memsweep" in line for line in done.stderr.splitlines()) <= 20  # modules, of nearly 400
 
 
 WITH_TORCH = {"triton"}

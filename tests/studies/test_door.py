@@ -9,6 +9,7 @@ import pydoc
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -75,6 +76,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "own.yaml").write_text(STUDY)
     ready(folder / "results")
     return folder
+
+
+def place_of(folder: Path) -> dict[str, Any]:
+    return {"results": folder / "results", "inline": True, "progress": False}
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +194,7 @@ def test_other_criteria_judge_without_training(swept: tuple[ms.Results, str], pl
 
 def test_stored_weights_are_measured_again(swept: tuple[ms.Results, str], place: Path) -> None:
     again = {"perturbation.norm": "entrywise", "name": "again"}
-    run = {"results": place / "results", "workspace": place, "inline": True, "progress": False}
+    run = {"workspace": place, **place_of(place)}
     measured = ms.measure("own", again, **run)
     assert {*measured.curves["norm"]} == {"entrywise"}
     keys = ["task.second", "model.width", "seed"]
@@ -197,6 +202,24 @@ def test_stored_weights_are_measured_again(swept: tuple[ms.Results, str], place:
     pd.testing.assert_series_equal(before.sort_index(), after.sort_index())
     with pytest.raises(ms.ConfigError, match=r"training\.steps: is no setting of a measurement"):
         ms.measure("own", "training.steps=3", **run)
+
+
+def test_a_comparison_is_that_of_the_command(
+    swept: tuple[ms.Results, str], place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = ms.measure("own", "perturbation.starts=2", "name=more", workspace=place, **place_of(place))
+    found = ms.compare(swept[0], "more", results=place / "results", workspace=place)
+    assert found.names == ("own", "more")
+    assert main(["report", "own", "more", "--results", str(place / "results"), "--workspace", str(place)]) == 0
+    printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert [line for line in repr(found).splitlines() if line not in printed] == []
+    assert {*found.verdicts["study"]} == {"own", "more"}
+    assert "perturbation.starts" in found.settings.to_csv()
+    assert found.figure()._repr_png_().startswith(b"\x89PNG")
+    with pytest.raises(ms.MemsweepError, match="given twice"):
+        ms.compare(other, place / "results" / "more", workspace=place)
+    with pytest.raises(ms.MemsweepError, match="same criteria"):
+        ms.compare(swept[0], other.judge(slope_limit=-0.3))
 
 
 def test_a_searched_learning_rate_is_a_column(place: Path) -> None:

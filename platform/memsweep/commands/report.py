@@ -14,7 +14,7 @@ from memsweep.commands.answers.run import report_item, rows_of
 from memsweep.documents import Answer
 from memsweep.errors import ConfigError, MemsweepError, did_you_mean
 from memsweep.report.formats import FIGURES, TABLES
-from memsweep.studies.locations import find_study
+from memsweep.studies.locations import different, find_study
 from memsweep.sweep.store.filesystem import Location
 
 if TYPE_CHECKING:
@@ -45,19 +45,17 @@ def report(args: argparse.Namespace) -> Answer:
 def _compare(args: argparse.Namespace, places: Sequence[Location], criteria: Criteria) -> Answer:
     from memsweep.report.publish import publish_comparison
     from memsweep.report.rows.comparison import comparison_tables, sentences
+    from memsweep.studies.comparison import compared
 
     studies = [reports.judge(place, criteria) for place in places]
-    names = [each.study.name for each in studies]
-    if len({*names}) < len(names):  # of several results folders
-        names = [place.uri for place in places]
-    comparison = reports.compare(dict(zip(names, studies, strict=True)))
+    comparison = compared(list(zip(places, studies, strict=True)))
     tables = comparison_tables(comparison)
     if args.table:
         return _table(tables.named, studies[0], args)
     page = publish_comparison(comparison, tables, Path(args.out), args.figures or ()) if args.out else None
     text = reports.comparison_text(comparison, tables)
     item: ComparisonItem = {
-        "studies": names,
+        "studies": [*comparison.names],
         "page": None if page is None else str(page),
         "answers": sentences(comparison),
         "tables": {name: rows_of(table.frame()) for name, table in tables.named.items()},
@@ -114,11 +112,7 @@ def _places(words: list[str], results: Location) -> list[Location]:
     Raises:
         MemsweepError: a study is not there, or is given twice.
     """
-    places = [find_study(word, results).location for word in words]
-    twice = [place.uri for place in places if places.count(place) > 1]
-    if twice:
-        raise MemsweepError(f"a study cannot be compared with itself: {twice[0]} is given twice. Give two studies.")
-    return places
+    return different([find_study(word, results).location for word in words])
 
 
 def _table(tables: Mapping[str, Table[Any]], contents: Contents, args: argparse.Namespace) -> Answer:

@@ -15,6 +15,7 @@ from memsweep.errors import ConfigError, MemsweepError
 from memsweep.report.analysis.contents import analyse
 from memsweep.report.read.study import load_study as read_study
 from memsweep.studies import default_results
+from memsweep.studies.comparison import Comparison, compared
 from memsweep.studies.locations import Place, find_study, names_folder, store_of
 from memsweep.studies.measurement import measurement
 from memsweep.studies.overrides import plain, words_of
@@ -145,6 +146,27 @@ def results(study: str | Path, *, results: str | Path | None = None, workspace: 
         MemsweepError: there are none; the message names the studies that there are.
         StoreError: the plan is damaged, or the storage cannot be read. A damaged result is in ``.missing``.
     """
+    return _read(study, results, workspace)
+
+
+def compare(
+    *studies: Results | str | Path, results: str | Path | None = None, workspace: str | Path = "."
+) -> Comparison:
+    """Compare stored studies side by side, as ``memsweep report A B`` does; nothing is run or written.
+
+    Args:
+        studies: two or more; the first is the reference. Results, or what ``results`` takes.
+        results, workspace: as of ``results``.
+
+    Raises:
+        MemsweepError: there are fewer than two, one is given twice, or they were judged by different criteria; others
+            as of ``results``.
+    """
+    found = [each if isinstance(each, Results) else _read(each, results, workspace) for each in studies]
+    return Comparison(compared([(Location.at(each.location), each.contents) for each in found]))
+
+
+def _read(study: str | Path, results: str | Path | None, workspace: str | Path) -> Results:
     _discover(workspace)
     store = find_study(str(study), Location.at(default_results() if results is None else results))
     return Results(store.location, analyse(read_study(store.location)))

@@ -128,6 +128,17 @@ def find_study(study: str, results: Location) -> Store:
     )
 
 
+def different(places: list[Location]) -> list[Location]:
+    """The folders of studies to be compared.
+
+    Raises:
+        MemsweepError: one is given twice.
+    """
+    if twice := [place.uri for place in places if places.count(place) > 1]:
+        raise MemsweepError(f"a study cannot be compared with itself: {twice[0]} is given twice. Give two studies.")
+    return places
+
+
 def stored_plan(store: Store) -> StoredPlan:
     """The plan of a study that has been run.
 

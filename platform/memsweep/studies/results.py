@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from memsweep.report.figures.panels import Picture
 
+_WRITTEN = ("verdicts", "slopes", "losses")
 _MEASURED = (CURVES, HISTORY, REPLICAS, MEMORY)
 _WIDTH = 110  # letters of a printed line
 
@@ -40,6 +41,11 @@ class Results:
 
     def __init__(self, location: Location, contents: Contents) -> None:
         self._location, self._contents = location, contents
+
+    @property
+    def contents(self) -> Contents:
+        """Everything that the report is made from."""
+        return self._contents
 
     @property
     def name(self) -> str:
@@ -117,8 +123,7 @@ class Results:
     @property
     def names(self) -> list[str]:
         """Of all tables: those that are properties, and those of what the study has besides (winners, claims, ...)."""
-        more = [table.name for table in self._tables().exported] + ["compared"] * (not self._contents.compared.empty)
-        return list(dict.fromkeys(["verdicts", "slopes", "losses", "radii", "trials", *_MEASURED, *more]))
+        return list(dict.fromkeys([*_WRITTEN, "radii", "trials", *_MEASURED, *self._tables().named]))
 
     def table(self, name: str) -> pd.DataFrame:
         """A table by its name.
@@ -139,14 +144,12 @@ class Results:
             return with_settings(contents.measured.tables[name], trials)
         if name in _MEASURED:
             return with_settings(contents.study.tables[name], trials)
-        if name == "compared" and not contents.compared.empty:
-            return contents.compared.copy()
         found = self._exported()
         if name not in found:
             raise MemsweepError(
                 f"{self.name} has no table {name!r}.{did_you_mean(name, self.names)} It has: {one_of(self.names)}."
             )
-        return found[name].frame()
+        return found[name].frame().copy()
 
     @property
     def figures(self) -> list[str]:
@@ -216,8 +219,7 @@ class Results:
 
     def _exported(self) -> dict[str, Any]:
         tables = self._tables()
-        whole = (tables.verdicts, tables.slopes, tables.losses, tables.alignment, *tables.exported)
-        return {table.name: table for table in whole}
+        return {name: getattr(tables, name) for name in _WRITTEN} | tables.named
 
     def _tables(self) -> Tables:
         return tables_of(self._contents)

@@ -1,0 +1,94 @@
+"""Studies side by side for Python: the tables of ``memsweep report A B`` as DataFrames."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from memsweep import report as reports
+from memsweep.errors import MemsweepError
+from memsweep.report.analysis.contents import Contents
+from memsweep.report.rows.comparison import comparison_tables, sentences
+from memsweep.studies.locations import different
+from memsweep.sweep.store.filesystem import Location
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from memsweep.report.analysis.comparison import StudyComparison
+    from memsweep.report.figures.panels import Picture
+
+_WIDTH = 110  # letters of a printed line
+
+
+def compared(studies: Sequence[tuple[Location, Contents]]) -> StudyComparison:
+    """Compare analysed studies; they are named by their names, or by their folders where two have one name.
+
+    Args:
+        studies: folder and contents of each; the first is the reference.
+
+    Raises:
+        MemsweepError: a study is given twice, there are fewer than two, or they were judged by different criteria.
+    """
+    places = different([place for place, _ in studies])
+    names = [contents.study.name for _, contents in studies]
+    if len({*names}) < len(names):  # of several results folders
+        names = [place.uri for place in places]
+    return reports.compare({name: contents for name, (_, contents) in zip(names, studies, strict=True)})
+
+
+class Comparison:
+    """Two or more studies side by side; made by ``memsweep.compare``. The first study is the reference.
+
+    Each table is a new DataFrame. Printed, and in a notebook, it is the text of ``memsweep report A B``.
+    """
+
+    def __init__(self, comparison: StudyComparison) -> None:
+        self._comparison, self._tables = comparison, comparison_tables(comparison)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the studies, in the order given."""
+        return self._comparison.names
+
+    @property
+    def answers(self) -> list[str]:
+        """What the comparison finds, and what is uncertain about it, in sentences."""
+        return sentences(self._comparison)
+
+    @property
+    def verdicts(self) -> pd.DataFrame:
+        """A row per condition, ball and study: verdict, slope, its difference to the reference's, 95 % interval."""
+        return self._tables.verdicts.frame()
+
+    @property
+    def losses(self) -> pd.DataFrame:
+        """A row per condition and study: final loss at the largest common size, and its ratio to the reference's."""
+        return self._tables.losses.frame()
+
+    @property
+    def settings(self) -> pd.DataFrame:
+        """A row per setting in which the studies differ."""
+        return self._tables.settings.frame()
+
+    def figure(self) -> Picture:
+        """The radii of the studies against the horizon, shared conditions, as a matplotlib ``Figure``.
+
+        Raises:
+            MemsweepError: no condition has radii in several studies.
+        """
+        from memsweep.report.figures.galleries import comparison_gallery
+        from memsweep.report.figures.panels import figure_of
+
+        gallery = comparison_gallery(self._comparison)
+        if not gallery.panels:
+            raise MemsweepError(f"there is nothing to draw: {', '.join(self.names)} share no condition with radii.")
+        return figure_of(gallery, gallery.panels)
+
+    def __repr__(self) -> str:
+        text = reports.comparison_text(self._comparison, self._tables, width=_WIDTH, colour=False)
+        return "\n".join(line.rstrip() for line in text.splitlines())
+
+    def _repr_html_(self) -> str:
+        return f'<pre style="line-height: 1.2">{html.escape(repr(self))}</pre>'
