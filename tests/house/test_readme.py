@@ -29,7 +29,7 @@ import pytest
 from memsweep.cli import main
 from paths import ROOT
 
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "docs/weights.md", "docs/reports.md", "docs/installing.md"]
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "docs/weights.md", "docs/reports.md", "docs/installing.md", "docs/json.md"]
 TINY = {
     "training.seeds": "2",
     "training.steps": "3",
@@ -41,7 +41,7 @@ TINY = {
     "model.width": "2",
     "task.horizon": "8,12",
 }
-RUN_FOR_REAL = {"sweep", "measure", "weights", "plan", "report", "list", "describe"}
+RUN_FOR_REAL = {"sweep", "measure", "weights", "plan", "report", "list", "describe", "schema"}
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")
 SEPARATORS = {"|", "||", "&&", "&", ";"}
