@@ -97,7 +97,7 @@ def test_a_fault_is_exit_code_1_and_stands_in_table_page_and_json(
     command = ["audit", "faulty:SeesTheNext", "--width", "4", "--horizon", "32", *SMALL]
     assert main(command) == 1
     assert "1 fault (causality)" in capsys.readouterr().out
-    assert "It sees the future" in (nets / "audit-faulty-SeesTheNext.html").read_text()
+    assert "It is not causal" in (nets / "audit-faulty-SeesTheNext.html").read_text()
     (nets / "audit-faulty-SeesTheNext.html").unlink()
     assert main([*command, "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
