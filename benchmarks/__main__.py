@@ -25,7 +25,7 @@ NAMES = (
     "sizes",
     "plain_module",
 )
-LONG = ("scale", "search")
+LONG = ("scale", "search", "worst_push")
 """Those that take long, or need servers: run when they are named."""
 
 

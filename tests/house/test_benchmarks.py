@@ -184,7 +184,7 @@ def test_every_target_has_its_row():
 
 @pytest.mark.more
 def test_benchmarks_run_and_write(tmp_path):
-    names = ["step", "matrix_step", "perturbation", "peak", "horizon", "plain_module"]
+    names = ["step", "matrix_step", "perturbation", "peak", "horizon", "plain_module", "worst_push"]
     command = [sys.executable, "-m", "benchmarks", *names, "--quick", "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 0, done.stderr
@@ -202,6 +202,9 @@ def test_benchmarks_run_and_write(tmp_path):
     assert {row["model"] for row in results["matrix_step"]["rows"]} == {case.model for case in matrix_step.cases()}
     assert {row["copies"] for row in results["perturbation"]["rows"]} == {631}
     assert {row["horizon"] for row in results["horizon"]["rows"]} == {16, 32}
+    *families, trial = results["worst_push"]["rows"]
+    assert all(0 < row["found"] <= 1 for row in families), "a stronger search finds at least as much"
+    assert trial["planned_over_taken"] > 0
 
 
 def test_an_unknown_benchmark_is_named(monkeypatch, capsys):

@@ -28,8 +28,6 @@ from memsweep.streams import TEST, Stream
 
 FEW, MORE = 64, 512
 """Test sequences on which the search climbs at first and at last; all of them judge what it has found."""
-SAMPLE_EVERY = 5
-"""A stronger search runs, too, on replicas whose seed is a multiple of this: it measures what the usual one misses."""
 _PARTS = 4
 """A part of an ensemble has a quarter of its rows: of 16, about three replicas of each of five seeds are real."""
 
@@ -122,8 +120,9 @@ def _stronger(
     config: PerturbationConfig,
     sample: Sample[Data] | None,
 ) -> dict[int, dict[str, list[float]]]:
-    """By row and ball, what a stronger search finds for the replicas whose seed is a multiple of ``SAMPLE_EVERY``."""
-    rows = [row for row, replica in enumerate(ensemble.replicas) if replica.seed % SAMPLE_EVERY == 0]
+    """By row and ball, what a stronger search finds for the replicas whose seed is a multiple of ``stronger_every``."""
+    every = config.stronger_every
+    rows = [row for row, replica in enumerate(ensemble.replicas) if every and replica.seed % every == 0]
     if config.method != "worst_case" or not rows:
         return {}
     if sample is not None and sample.limits is not None:

@@ -93,6 +93,12 @@ class PerturbationConfig:
         at_least=0,
     )
     ascent_steps: int = setting(16, "ascent steps per start; half as many in each pass along the radii", at_least=0)
+    stronger_every: int = setting(
+        5,
+        "a search of three times the effort runs on seeds that are multiples of this, and measures what the usual "
+        "search misses; 0: on none",
+        at_least=0,
+    )
     repeats: int = setting(30, "draws per radius of the random method", at_least=1)
     seed: int = setting(0, "seed of the random starts and draws", at_least=0, at_most=2**31)
     error: str = setting(

@@ -91,9 +91,9 @@ def evaluations(trial: TrialConfig) -> float:
     """Evaluations of the loss of a replica on all of its data, in all balls; one with its gradient counts as three.
 
     Those on a part of the test sequences count by its share. Of the stronger search, every replica has its part of what
-    every fifth seed costs. See ``memsweep.stability.perturbation``.
+    every ``stronger_every``-th seed costs. See ``memsweep.stability.perturbation``.
     """
-    from memsweep.stability.evaluation import FEW, MORE, SAMPLE_EVERY
+    from memsweep.stability.evaluation import FEW, MORE
     from memsweep.stability.perturbation.error import CLOSED, FINALISTS, STRONGER
     from memsweep.stability.perturbation.search import ANCHORS, READ
 
@@ -106,7 +106,7 @@ def evaluations(trial: TrialConfig) -> float:
     # an ascent evaluates its start, and a gradient for each step
     whole, half = 3 * moved.ascent_steps + 1, 3 * ((moved.ascent_steps + 1) // 2) + 1
     path = 4 * radii + climbed * half  # four candidates at each radius, then the ascents
-    usual = type(moved)()
+    usual, share = type(moved)(), 1.0 / moved.stronger_every if moved.stronger_every else 0.0
     longer = 3 * STRONGER * max(usual.ascent_steps, moved.ascent_steps) + 1
     total = 0.0
     for ball in moved.balls:
@@ -115,7 +115,7 @@ def evaluations(trial: TrialConfig) -> float:
         total += few * (anchors * starts * whole + 2 * radii + 2 * path) + more * path + radii + climbed + 1
         starts = pushes + 2 * STRONGER * max(usual.starts, moved.starts) * (CLOSED if closed else 1)
         last = 0.0 if closed else 2 * FINALISTS * (3 * usual.ascent_steps + 1)
-        total += (few * 2 * starts * longer + more * last + 4 * FINALISTS) / SAMPLE_EVERY
+        total += (few * 2 * starts * longer + more * last + 4 * FINALISTS) * share
     return total
 
 

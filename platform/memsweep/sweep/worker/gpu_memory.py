@@ -122,6 +122,7 @@ def shortened(config: TrialConfig, steps: int, radii: int, ascent_steps: int) ->
         moved,
         radii=dataclasses.replace(moved.radii, count=min(radii, moved.radii.count)),
         ascent_steps=min(ascent_steps, moved.ascent_steps),
+        stronger_every=0,  # it takes no larger slices, and as long however few radii there are
     )
     chain = config.chain and dataclasses.replace(config.chain, earlier=())  # a first link needs no other's result
     return dataclasses.replace(config, training=training, perturbation=perturbation, chain=chain)
