@@ -29,7 +29,16 @@ import pytest
 from memsweep.cli import main
 from paths import ROOT
 
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "docs/weights.md", "docs/reports.md", "docs/installing.md", "docs/json.md"]
+DOCUMENTS = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/using.md",
+    "docs/weights.md",
+    "docs/reports.md",
+    "docs/installing.md",
+    "docs/json.md",
+]
+PAGES = [*DOCUMENTS, "SECURITY.md", "docs/README.md", "docs/catalogue.md"]
 TINY = {
     "training.seeds": "2",
     "training.steps": "3",
@@ -227,7 +236,7 @@ def test_the_shell_can_parse_every_block(document: str) -> None:
         assert done.returncode == 0, f"{document}:\n{block}\n{done.stderr}"
 
 
-@pytest.mark.parametrize("document", [*DOCUMENTS, "SECURITY.md"])
+@pytest.mark.parametrize("document", PAGES)
 def test_links_and_named_paths_exist(document: str) -> None:
     """Relative links, and `paths/in/backticks` that begin with a folder of the repository."""
     text = FENCE.sub("", (ROOT / document).read_text(encoding="utf-8"))
