@@ -117,14 +117,14 @@ def test_page_and_terminal_show_the_alignment(compared: report.ReportPaths) -> N
     section = page.split('id="alignment"')[1].split("</section>")[0]
     cells = re.findall(r">([^<]*)\n*</td><td[^>]*>([^<]*)\n*</td><td[^>]*>([^<]*)\n*</td></tr>", section)
     assert [tuple(map(str.strip, texts)) for texts in cells[:3]] == [
-        ("all weights", "0.58 [0.56, 0.6]", "0.84 [0.7, 0.98]"),
-        ("layer 0", "0.18 [0.16, 0.2]", "0.48 [0.4, 0.56]"),
-        ("layer 1", "0.88 [0.86, 0.9]", "1.2 [1, 1.4]"),
+        ("all weights", "0.58 [0.56, 0.60]", "0.84 [0.70, 0.98]"),
+        ("layer 0", "0.18 [0.16, 0.20]", "0.48 [0.40, 0.56]"),
+        ("layer 1", "0.88 [0.86, 0.90]", "1.2 [1.0, 1.4]"),
     ]
     assert len(cells) == 6
     assert "rule bptt" not in section
     text = report.table_text(compared, width=100, colour=False)
-    assert "rule online_full       layer 1      0.88 [0.86, 0.9]   1.2 [1, 1.4]" in text
+    assert "rule online_full       layer 1      0.88 [0.86, 0.90]  1.2 [1.0, 1.4]" in text
 
 
 def test_one_picture_per_condition_shows_every_layer_over_the_training(

@@ -112,7 +112,7 @@ def test_the_terminal_says_losses_ranges_and_the_baseline(built: report.ReportPa
     head = next(line for line in text.splitlines() if line.startswith("under"))
     assert head.split("  ")[0] == "under"  # what all rows share stands below the table
     line = next(line for line in text.splitlines() if line.startswith("rnn · stair n"))
-    assert "0.12 [0.1, 0.14]" in line
+    assert "0.12 [0.10, 0.14]" in line
     assert "5 of 5" in line
     assert "88.0 [86.0, 90.0] %" in line
     assert "Throughout: memory copying_memory, width 64, horizon 100, best step 2450." in text

@@ -8,6 +8,8 @@ from typing import Any
 
 from memsweep.stability.verdict.trend import Slope
 
+_SMALL, _LARGE = 1e-4, 1e6  # beyond them, a number is written with an exponent
+
 
 def number(value: float, digits: int = 2) -> str:
     """A number with its sign and this many decimals."""
@@ -32,7 +34,36 @@ def figure(value: float, digits: int = 3) -> str:
         return "–"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    return f"{value:.{digits}g}"
+    mantissa, _, exponent = f"{value:.{digits}g}".partition("e")
+    return (mantissa + (f"e{int(exponent)}" if exponent else "")).replace("-", "−")
+
+
+def interval(value: float, low: float, high: float, digits: int = 3) -> str:
+    """``0.12 [0.10, 0.20]``: all three with as many decimals as the longest needs.
+
+    ``0.12 ± 0.0004`` where the ends cannot be told from the value so.
+    """
+    known = [abs(one) for one in (value, low, high) if math.isfinite(one)]
+    if not known:
+        return figure(value)
+    if math.isnan(value) or not (_SMALL <= max(known) < _LARGE or max(known) == 0):
+        texts = [figure(one, digits) for one in (value, low, high)]
+    else:
+        short = [f"{one:.{digits}g}" for one in known if one >= _SMALL]
+        lengths = [len(text.partition(".")[2]) for text in short if "e" not in text]
+        texts = [_fixed(one, max(lengths, default=0)) for one in (value, low, high)]
+    return _ends(texts, value, low, high)
+
+
+def _fixed(value: float, decimals: int) -> str:
+    return f"{value:.{decimals}f}".replace("-", "−") if math.isfinite(value) else figure(value)
+
+
+def _ends(texts: Sequence[str], value: float, low: float, high: float) -> str:
+    middle, *ends = texts
+    if low < high and {*ends} == {middle} and math.isfinite(high - low):
+        return f"{middle} ± {figure(max(value - low, high - value), 1)}"
+    return f"{middle} [{', '.join(ends)}]"
 
 
 def percent(value: float) -> str:
@@ -49,14 +80,15 @@ def with_interval(value: float, low: float, high: float) -> str:
     """``0.12 [0.1, 0.2]``; an interval that is the whole line says that there were too few seeds for one."""
     if low == -math.inf and high == math.inf:
         return f"{figure(value)} [too few seeds]"
-    return f"{figure(value)} [{figure(low)}, {figure(high)}]"
+    return interval(value, low, high)
 
 
 def slope_text(slope: Slope) -> str:
     """``−0.59 [−0.66, −0.55]``; a dash with an infinite interval where censoring hides it; or ``not available``."""
     if all(map(math.isnan, (slope.estimate, slope.low, slope.high))):
         return "not available"
-    return f"{number(slope.estimate)} [{number(slope.low)}, {number(slope.high)}]"
+    ends = (slope.estimate, slope.low, slope.high)
+    return _ends([*map(number, ends)], *ends)
 
 
 def show(value: Any) -> str:

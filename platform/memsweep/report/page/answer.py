@@ -18,16 +18,22 @@ from memsweep.report.naming.cells import is_number, last, settings_text
 from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import figure, joined, show
-from memsweep.report.rows.claims import counted
+from memsweep.report.rows.claims import contradicted, counted
 from memsweep.report.rows.search import sentences
 from memsweep.stability.verdict.judgement import Verdict
 
 _MOST_NAMED = 6  # names in a sentence that can still be read
+_MOST_CITED = 2  # claims that are cited whole
 _TRANSFERS = 2.0  # a best setting that moves by less than this factor, from the smallest size to the largest, stays
 _STAY = {"recurrent": "the other weights stay", "weights": "the biases stay"}
 STABLE_MEANS = (
     "how far the trained weights may move before the error passes a limit (the radius) does not keep shrinking as the "
     "sequence gets longer or the model wider."
+)
+
+SUPPORTED_MEANS = (
+    "it was tested seed by seed, and if none of the claims held, the chance that any one is called supported would be "
+    "at most 5 %."
 )
 
 
@@ -223,11 +229,11 @@ def _moves(contents: Contents, first: Sequence[Winner], field: str) -> str:
     parts = [joined(moving)] if moving else []
     if staying:
         under = f" under {_names(staying)}" if len(lines) > 1 else ""
-        parts.append(f"{'shows ' if not moving else ''}no trend beyond what does as well{under}")
+        parts.append(f"shows no trend{under}{',' if under else ':'} {'where ' if under else ''}other values do as well")
     between = sorted({float(cells.shade(winner.cell)) for winner in first})
     size = last(cells.hue)
     text = f"from {size} {show(between[0])} to {show(between[-1])} the best {last(field)} "
-    return text + ("; ".join(parts) if len(parts) < 2 else f"{parts[0]}, and shows {parts[1]}")
+    return text + ", and ".join(parts)
 
 
 def _gaps(contents: Contents) -> tuple[str, ...]:
@@ -321,4 +327,6 @@ def _claims(contents: Contents) -> Iterable[str]:
         named = f" (disagreeing: {joined([*against])})" if 0 < len(against) <= _MOST_NAMED else ""
         yield f"Of {len(own)} published verdicts, {joined(parts)}{named}."
     if not contents.compared.empty:
-        yield counted(contents.compared)
+        cited = [f"`{claim}`" for claim in sorted(contradicted(contents.compared))]
+        quoted = f" Contradicted: {joined(cited)}." if 0 < len(cited) <= _MOST_CITED else ""
+        yield counted(contents.compared) + quoted

@@ -100,9 +100,9 @@
     return [10 ** (low - room), 10 ** (high + room)];
   }
   const logAxis = (domain, label) => ({ type: "log", domain, label, ticks: logTicks(domain), tickFormat: (v) => num(v) });
-  const valueAxis = (values, label) => {
+  const valueAxis = (values, label, most = 6) => {
     const all = numbers(values);
-    const few = all.length <= 6 ? all : all.filter((_, i) => i % Math.ceil(all.length / 6) === 0);
+    const few = all.length <= most ? all : all.filter((_, i) => i % Math.ceil(all.length / most) === 0);
     return { type: "log", domain: [all[0] / 1.12, all.at(-1) * 1.12], ticks: few, tickFormat: (v) => num(v), label };
   };
   /** Heights of labels at the ends of lines, moved apart where they would cover each other. */
@@ -177,13 +177,13 @@
       width, height, marginLeft: 52, marginRight: small ? 70 : 96, marginTop: memories.length > 1 ? 46 : 34, marginBottom: 38,
       fx: { domain: memories, label: null, padding: memories.length > 1 ? Math.min(0.5, 90 / (facet + 90)) : 0,
         tickFormat: (memory) => short(memory, 34) },
-      x: valueAxis(xs, `${WORDS[state.axis]} →`),
-      y: logAxis(y, `↑ radius: how far the weights may move before the error passes ${limit}`),
+      x: valueAxis(xs, `${WORDS[state.axis]} →`, facet < 150 ? 2 : 6),
+      y: logAxis(y, small ? `↑ radius at an error of ${limit}` : `↑ radius: how far the weights may move before the error passes ${limit}`),
       symbol: { type: "identity" },
       marks: [
         Plot.gridY({ ticks: logTicks(y), strokeOpacity: 0.12 }),
         Plot.link(guide, { ...named, x1: "x1", y1: "y1", x2: "x2", y2: "y2", stroke: "var(--muted)", strokeDasharray: "3,3" }),
-        Plot.text(guide.slice(0, 1), { ...named, x: "x1", y: "y1", text: () => `slope ${num(data.limit)}: what falls steeper is unstable`,
+        Plot.text(guide.slice(0, 1), { ...named, x: "x1", y: "y1", text: () => (small ? `slope ${num(data.limit)}` : `slope ${num(data.limit)}: what falls steeper is unstable`),
           textAnchor: "start", dy: -7, fill: "var(--muted)", fontSize: 11.5 }),
         Plot.line(points, { ...named, x: "x", y: "y", z: (p) => p.finding.index, stroke: tone, strokeWidth: 2, strokeOpacity: opacity }),
         Plot.ruleX(points.filter((p) => p.high > p.low * 1.01), { ...named, x: "x", y1: "low", y2: "high", stroke: tone, strokeWidth: 1.2, strokeOpacity: (p) => 0.6 * opacity(p) }),
@@ -219,7 +219,7 @@
     const horizons = distinct(part.flatMap((f) => f.points.map((p) => p[1])));
     const boxes = [chooser("error limit", data.thresholds.map((t, i) => [i, share(t)]), state.threshold, redraw("threshold", Number))];
     if (Object.keys(data.balls).length > 1)
-      boxes.push(chooser("weights that move", Object.entries(data.balls).map(([ball, words]) => [ball, words.replace(/^the | moves?$| weights/g, "")]), state.ball, redraw("ball")));
+      boxes.push(chooser("moving weights", Object.entries(data.balls).map(([ball, words]) => [ball, words.replace(/^the | moves?$| weights/g, "")]), state.ball, redraw("ball")));
     if (memories.length > MOST_FACETS) boxes.push(chooser("memory", memories.map((m) => [m, short(m, 40)]), state.memory || memories[0], redraw("memory")));
     if (widths.length > 1 && horizons.length > 1) boxes.push(chooser("against", [["horizon", "horizon"], ["width", "width"]], state.axis, redraw("axis")));
     if (widths.length > 1 && state.axis === "horizon")
@@ -343,6 +343,7 @@
     const neutral = ratio ? 1 : 0;
     const ends = rows.flatMap((c) => [c.x, c.low, c.high]).filter((v) => Number.isFinite(v) && (!ratio || v > 0)).concat(neutral);
     const domain = ratio ? logDomain(ends, 0.6) : [d3.min(ends), d3.max(ends)];
+    const letters = Math.floor(wide() / 7.9), cut = (text) => (text.length <= letters ? text : `${text.slice(0, letters - 1)}…`);
     const clip = (v) => Math.min(Math.max(Number.isNaN(v) ? neutral : v, domain[0]), domain[1]);
     show(byId("chart"), {
       width: wide(), height: 80 + 52 * rows.length, marginLeft: 14, marginRight: 24, marginTop: 34, marginBottom: 40,
@@ -352,10 +353,10 @@
         Plot.ruleX([neutral], { stroke: "var(--ink)" }),
         Plot.ruleY(rows, { y: "name", x1: (c) => clip(c.low), x2: (c) => clip(c.high), stroke: (c) => TONES[c.tone], strokeWidth: 2.5 }),
         Plot.dot(rows, { x: "x", y: "name", r: 5, fill: (c) => TONES[c.tone] }),
-        Plot.text(rows, { y: "name", frameAnchor: "left", text: (c) => `${c.verdict}: ${short(c.name, 90)}`, dy: -18, textAnchor: "start", fill: (c) => TONES[c.tone], fontWeight: 600 }),
+        Plot.text(rows, { y: "name", frameAnchor: "left", text: (c) => cut(`${c.verdict}: ${c.name}`), dy: -18, textAnchor: "start", fill: (c) => TONES[c.tone], stroke: "var(--paper)", strokeWidth: 4, fontWeight: 600 }),
       ],
     }, `Effects with 95 % intervals: ${rows.map((c) => `${c.name} ${num(c.x)} [${num(c.low)}, ${num(c.high)}], ${c.verdict}`).join("; ")}.`);
-    byId("caption").replaceChildren("Estimated effect of each claim with its 95 % interval over seeds.");
+    byId("caption").replaceChildren("Estimated effect of each claim, with its 95 % interval over seeds; a line across the whole picture: too few seeds for an interval.");
   }
 
   // --- evidence: of a verdict, and of a trial

@@ -20,7 +20,7 @@ from memsweep.report.figures.galleries import ALONG, RADIUS
 from memsweep.report.figures.panels import Pictures
 from memsweep.report.naming.labels import field_name
 from memsweep.report.naming.numbers import joined, limit, number, percent, show
-from memsweep.report.page.answer import STABLE_MEANS, Kind, answer_of, first_ball
+from memsweep.report.page.answer import STABLE_MEANS, SUPPORTED_MEANS, Kind, answer_of, first_ball
 from memsweep.report.page.data import page_data
 from memsweep.report.page.grid import grids
 from memsweep.report.page.trials import Trials
@@ -139,6 +139,8 @@ def _meaning(kind: Kind, contents: Contents) -> tuple[str, str]:
         return "What was searched:", sentences(contents.searched)[0].removeprefix("Searched ")
     if kind is Kind.LOSSES:
         return "What is compared:", "trained models without perturbation, each by the median over its seeds."
+    if kind is Kind.CLAIMS and not contents.compared.empty:
+        return "What “supported” means:", SUPPORTED_MEANS
     if contents.verdicts:
         return "What “stable” means:", STABLE_MEANS
     return "", ""

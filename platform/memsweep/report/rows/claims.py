@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
-from memsweep.report.naming.numbers import figure, joined
+from memsweep.report.naming.numbers import figure, interval, joined
 from memsweep.report.rows.table import NOTHING, PAGE, Cell, Column, Table
-from memsweep.stability.comparison.paired import Support, support_text
+from memsweep.stability.comparison.paired import LEVEL, Support, support_text
 
 _SIGNS = {
     Support.SUPPORTED: ("✓", "agrees"),
@@ -32,7 +33,7 @@ def claim_table(compared: pd.DataFrame) -> Table[_Pair]:
     columns: list[Column[_Pair]] = [
         Column("conclusion", lambda pair: pair["verdict"], cell=lambda pair: conclusion(pair, against)),
         Column("claim", lambda pair: pair["claim"], style=""),
-        Column("where", lambda pair: pair["cells"] if isinstance(pair["cells"], str) else "", **page),
+        Column("where", lambda pair: pair["cells"] if isinstance(pair["cells"], str) else "", optional=True, **page),
         Column("test", lambda pair: pair["test"], style="", **page),
         Column("left / right", lambda pair: _tested(pair, f"{figure(pair['left'])} / {figure(pair['right'])}"), **page),
         Column("effect with 95 % interval", _effect, **page),
@@ -44,13 +45,18 @@ def claim_table(compared: pd.DataFrame) -> Table[_Pair]:
 
 
 def contradicted(compared: pd.DataFrame) -> frozenset[str]:
-    """The claims that a pair of cells speaks against: its 95 % interval lies on the other side of no effect."""
+    """The claims that a pair of cells speaks against.
+
+    Its 95 % interval lies on the other side of no effect; or every seed points the other way, and they are so many that
+    this has a chance of at most 5 %, although still too few for an interval.
+    """
     if compared.empty:
         return frozenset()
     neutral = (compared["scale"] == "ratio").astype(float)
     apart = (compared["low"] > neutral) | (compared["high"] < neutral)
     # p is one-sided in the direction of the claim: above one half, the effect points the other way
-    return frozenset(compared.loc[(compared["seeds"] > 0) & apart & (compared["p"] > 0.5), "claim"])
+    each = (compared["p"] >= 1.0) & (compared["ties"] == 0) & (0.5 ** compared["seeds"] <= LEVEL)
+    return frozenset(compared.loc[(compared["seeds"] > 0) & (each | apart & (compared["p"] > 0.5)), "claim"])
 
 
 def counted(compared: pd.DataFrame) -> str:
@@ -87,4 +93,6 @@ def _tested(pair: _Pair, text: str) -> str:
 
 
 def _effect(pair: _Pair) -> str:
-    return _tested(pair, f"{pair['scale']} {figure(pair['effect'])} [{figure(pair['low'])}, {figure(pair['high'])}]")
+    if not (pair["low"] > (0 if pair["scale"] == "ratio" else -math.inf) or pair["high"] < math.inf):
+        return _tested(pair, f"{pair['scale']} {figure(pair['effect'])}, no interval with {pair['seeds']:.0f} seeds")
+    return _tested(pair, f"{pair['scale']} {interval(pair['effect'], pair['low'], pair['high'])}")

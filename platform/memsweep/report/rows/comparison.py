@@ -12,7 +12,7 @@ from memsweep.report.analysis.bounds import MARK
 from memsweep.report.analysis.comparison import ComparedLoss, ComparedVerdict, DifferingSetting, StudyComparison
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.labels import Labels
-from memsweep.report.naming.numbers import figure, joined, number, percent, show, slope_text
+from memsweep.report.naming.numbers import figure, interval, joined, number, percent, show, slope_text
 from memsweep.report.rows.table import EXPORTED, NOTHING, Cell, Column, Table, spread_text
 from memsweep.report.rows.verdicts import BOUND, SIGNS, moving
 from memsweep.stability.verdict.judgement import Verdict
@@ -218,7 +218,7 @@ def _ratio_cell(row: ComparedLoss) -> Cell:
     estimate, low, high = row.ratio
     if row.log_difference is None or not row.log_difference.available:
         return Cell("" if row.log_difference is None else NOTHING)
-    text = f"× {figure(estimate)} [{figure(low)}, {figure(high)}]"
+    text = f"× {interval(estimate, low, high)}"
     return Cell(text, "apart" if row.log_difference.apart else "")
 
 

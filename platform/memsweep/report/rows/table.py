@@ -14,7 +14,7 @@ import pandas as pd
 
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.labels import Labels
-from memsweep.report.naming.numbers import figure, number, show, slope_text
+from memsweep.report.naming.numbers import figure, interval, number, show, slope_text
 from memsweep.stability.verdict.trend import Slope
 
 Row = TypeVar("Row")
@@ -181,7 +181,7 @@ def spread_text(spread: Spread, digits: int = 3) -> str:
     """``0.12 [0.11, 0.15]``: median, smallest and largest over seeds."""
     if spread.low == spread.high or math.isnan(spread.middle):
         return figure(spread.middle, digits)
-    return f"{figure(spread.middle, digits)} [{figure(spread.low, digits)}, {figure(spread.high, digits)}]"
+    return interval(spread.middle, spread.low, spread.high, digits)
 
 
 def _cell(value: Any) -> Cell:

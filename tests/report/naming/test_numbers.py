@@ -1,0 +1,49 @@
+"""Numbers for readers: one minus sign, as many decimals in all parts of an interval, and words for claims against."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import pytest
+
+from memsweep.report.naming.numbers import figure, interval, slope_text
+from memsweep.report.rows.claims import contradicted, counted
+from memsweep.stability.verdict.trend import Slope
+
+
+@pytest.mark.parametrize(
+    ("ends", "text"),
+    [
+        ((0.88, 0.86, 0.9), "0.88 [0.86, 0.90]"),
+        ((1.05e-4, 5.9e-5, 2.81e-4), "0.000105 [0.000059, 0.000281]"),
+        ((8.7e-5, 6.1e-5, 9e-5), "8.7e−5 [6.1e−5, 9e−5]"),
+        ((-0.002, -0.01, 0.003), "−0.002 [−0.010, 0.003]"),
+        ((1500.0, 1200.0, 1800.0), "1500 [1200, 1800]"),
+        ((0.12345, 0.1234, 0.1235), "0.123 ± 5e−5"),
+        ((2.0, 1.0, math.inf), "2 [1, ∞]"),
+        ((math.nan, math.nan, math.nan), "–"),
+    ],
+)
+def test_an_interval_has_as_many_decimals_in_all_its_parts(ends: tuple[float, float, float], text: str) -> None:
+    assert interval(*ends) == text
+
+
+def test_rounded_ends_that_meet_say_how_near_they_are() -> None:
+    assert slope_text(Slope(0.001, -0.0002, 0.003)) == "0.00 ± 0.002"
+    assert slope_text(Slope(-0.59, -0.66, -0.55)) == "−0.59 [−0.66, −0.55]"
+    assert figure(-5.9e-5) == "−5.9e−5"
+
+
+def test_a_claim_is_contradicted_where_the_data_show_its_opposite() -> None:
+    row = {"verdict": "not supported", "scale": "ratio", "ties": 0, "more_seeds": 0}
+    rows = [
+        {"claim": "interval beyond", "seeds": 8, "low": 0.5, "high": 0.9, "p": 0.99},
+        {"claim": "interval around", "seeds": 8, "low": 0.5, "high": 1.1, "p": 0.9},
+        {"claim": "all five against", "seeds": 5, "low": 0.0, "high": math.inf, "p": 1.0},
+        {"claim": "all four against", "seeds": 4, "low": 0.0, "high": math.inf, "p": 1.0},
+        {"claim": "in its favour", "seeds": 8, "low": 1.2, "high": 1.9, "p": 0.06},
+    ]
+    compared = pd.DataFrame([{**row, **one} for one in rows])
+    assert contradicted(compared) == {"interval beyond", "all five against"}
+    assert counted(compared) == "Of 5 claims, 2 are contradicted and 3 are not supported."
