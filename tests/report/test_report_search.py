@@ -15,11 +15,13 @@ from memsweep import report
 from memsweep.config.claims.types import Comparison
 from memsweep.config.schema.search import CHOICE, Domain
 from memsweep.report import report_on
+from memsweep.report.analysis.contents import analyse
 from memsweep.report.analysis.findings import judge_conditions
 from memsweep.report.analysis.losses import loss_rows
 from memsweep.report.analysis.search.searched import Searched, on_front, read_searched, winners_part
 from memsweep.report.figures.search import curve_gallery, field_gallery, front_gallery, transfer_gallery
 from memsweep.report.naming.conditions import find_grouping
+from memsweep.report.page.answer import answer_of
 from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.search import gap_text, sentences, suggestion_table, winner_table
 from memsweep.search.suggestions import Suggestion, SuggestionRecord, SuggestionState
@@ -200,3 +202,13 @@ def test_a_browser_shows_a_search_without_sideways_scrolling(
     assert seen["broken"] == 0
     assert seen["narrow"] >= 300
     assert not [url for url in asked if not url.startswith(("file:", "data:"))]
+
+
+def test_the_answer_of_a_search_says_where_the_best_setting_moves(tmp_path: Path) -> None:
+    """Under ``direct`` the best rate falls as 1 / width, under ``exp`` it stays."""
+    written = SearchedFolder("none", widths=(2, 64), suggestions=9)
+    history = written.write(tmp_path)
+    contents = analyse(replace(load_study(tmp_path), search=history))
+    headline = answer_of(contents).headline
+    assert "from width 2 to 64 the best learning rate falls" in headline.lower()
+    assert headline.index("`direct`") < headline.index("shows no trend") < headline.index("`exp`")

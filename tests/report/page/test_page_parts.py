@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from memsweep import report
-from memsweep.report.page import trials
+from memsweep.report.page import data, trials
 from memsweep.report.page.render import HERE, SCRIPTS, about
-from report_study import Condition, write_study
+from report_study import THEORY, write_study
 
 
 def test_the_vendored_scripts_are_those_of_their_versions_with_their_licences() -> None:
@@ -34,7 +34,8 @@ def test_nothing_but_the_scripts_of_the_page_may_run_and_few_trials_have_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trials, "_BYTES", 10_000)
-    write_study(tmp_path, [Condition()], balls=["recurrent"], name="small")
+    monkeypatch.setattr(data, "_POINTS", 3_000)
+    write_study(tmp_path, THEORY[:3], balls=["recurrent"], name="small", horizons=(50, 100), widths=(2, 3), seeds=2)
     page = report.build(tmp_path).page.read_text()
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     assert policy is not None
@@ -46,11 +47,12 @@ def test_nothing_but_the_scripts_of_the_page_may_run_and_few_trials_have_room(
     )
     found = re.search(r'id="data">(.*?)</script>', page)
     assert found is not None
-    data = json.loads(found[1])
-    shown = [trial for trial in data["trials"] if trial]
-    assert 0 < len(shown) < len(data["trials"]) == 16
-    assert data["without_room"] == 16 - len(shown)
+    told = json.loads(found[1])
+    shown = [trial for trial in told["trials"] if trial]
+    assert 0 < len(shown) < len(told["trials"]) == 12
+    assert told["without_room"] == 12 - len(shown)
     assert len(json.dumps(shown)) < 14_000
+    assert 0 < len(told["findings"]) == 3 - told["unshown"] < 3
 
 
 def test_the_description_is_shown_without_the_counts_of_the_study_file() -> None:

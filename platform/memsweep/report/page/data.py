@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from memsweep.report.analysis.contents import Contents
@@ -24,8 +25,8 @@ from memsweep.report.rows.claims import conclusion, contradicted
 from memsweep.report.rows.verdicts import reasons
 from memsweep.stability.verdict.trend import Slope
 
-_POINTS = 400_000
-"""Bytes of all findings' points; beyond them, those that no slope is fitted to are left out."""
+_POINTS = 600_000
+"""Bytes of all findings; those beyond are in the tables and files alone."""
 _DOTS = 3000  # suggestions in the figure of a search
 
 
@@ -39,7 +40,8 @@ def page_data(contents: Contents, answer: StudyAnswer, trials: Trials) -> str:
         "balls": {finding.ball: MOVES[finding.ball] for finding in contents.verdicts},
         "ball": first_ball(contents.verdicts),
         "shown": deciding_threshold([f for f in contents.verdicts if f.ball == first_ball(contents.verdicts)]),
-        "findings": _findings(contents, trials),
+        "findings": (shown := _findings(contents, trials)),
+        "unshown": len(contents.verdicts) - len(shown),
         "ranking": _ranking(contents, trials),
         "search": _search(contents.searched, trials) if contents.searched is not None else None,
         "claims": _claims(contents.compared),
@@ -50,10 +52,16 @@ def page_data(contents: Contents, answer: StudyAnswer, trials: Trials) -> str:
 
 
 def _findings(contents: Contents, trials: Trials) -> list[dict[str, Any]]:
+    """Those that have room, in their order: of many, with the points of their slopes alone."""
     found = [_finding(finding, contents, trials, whole=True) for finding in contents.verdicts]
-    if len(json.dumps(plain(found), default=str)) <= _POINTS:
-        return found
-    return [_finding(finding, contents, trials, whole=False) for finding in contents.verdicts]
+    if _size(found) > _POINTS:
+        found = [_finding(finding, contents, trials, whole=False) for finding in contents.verdicts]
+    sizes = np.cumsum([_size(finding) for finding in found])
+    return found[: int((sizes <= _POINTS).sum())]
+
+
+def _size(content: Any) -> int:
+    return len(json.dumps(plain(content)))
 
 
 def _finding(finding: Finding, contents: Contents, trials: Trials, *, whole: bool) -> dict[str, Any]:

@@ -201,7 +201,8 @@
       `Medians over seeds; bars reach from the smallest seed to the largest. `,
       state.axis === "horizon" ? `Width ${distinct(points.map((p) => p.w)).join(" or ")}. ` : `Horizon ${distinct(points.map((p) => num(p.horizon))).join(" or ")}. `,
       points.some((p) => p.beyond) ? "Open marks with an arrow: the radius lies beyond the grid. " : "",
-      "Point at a mark for its value; click it, or a verdict, for the evidence.");
+      "Point at a mark for its value; click it, or a verdict, for the evidence.",
+      data.unshown ? ` The evidence of ${data.unshown} verdicts is left out here to keep the page small: it is in radii.csv.` : "");
   }
   const tipOf = (p) => `${p.machine}: ${SIGNS[p.finding.verdict]} ${p.finding.verdict}\n` +
     `radius ${p.beyond === "above" ? "> " : p.beyond === "below" ? "< " : ""}${num(p.y)} [${num(p.low)}, ${num(p.high)}]\n` +
@@ -551,7 +552,7 @@
   trialsTable();
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[data-finding]");
-    if (!link) return;
+    if (!link || !findings[Number(link.dataset.finding)]) return; // without room here: the link leads to the table
     event.preventDefault();
     openFinding(Number(link.dataset.finding));
   });
