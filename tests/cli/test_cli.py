@@ -300,7 +300,10 @@ def test_a_reader_that_leaves_is_no_error(workspace: Path) -> None:
 @pytest.mark.more
 def test_the_module_and_the_script_are_the_same_command(workspace: Path) -> None:
     ended = _run("list", "studies", cwd=workspace)
-    assert (ended.returncode, ended.stdout) == (0, "small  A small study of two rows\n")
+    assert ended.returncode == 0
+    shown = {line.split(maxsplit=1)[0]: line.split(maxsplit=1)[1] for line in ended.stdout.splitlines()}
+    assert shown["small"] == "A small study of two rows"
+    assert "quickstart" in shown, "the built-in studies are listed beside those of the folder"
     assert "broken.py was skipped" in ended.stderr
     script = subprocess.run([Path(sys.executable).parent / "memsweep", "--version"], capture_output=True, text=True)
     assert script.stdout == f"memsweep {memsweep.__version__}\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -208,7 +209,7 @@ def test_the_parts_are_listed_and_described(site: Path, workspace: Path) -> None
     env = environment(site)
     tasks = memsweep("list", "tasks", cwd=workspace, env=env)
     assert tasks.returncode == 0
-    assert "delayed_square  Answer with the square" in tasks.stdout
+    assert re.search(r"^delayed_square +Answer with the square", tasks.stdout, re.MULTILINE)
     assert len(warnings_of(tasks.stderr)) == 2
     assert "leaky_tanh" in memsweep("list", "models", cwd=workspace, env=env).stdout
     described = memsweep("describe", "delayed_square", cwd=workspace, env=env)

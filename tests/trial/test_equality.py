@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from memsweep.recurrence.compiled import build
+from memsweep.recurrence.compiled import compiler
 from memsweep.report.rows.provenance import equality
 from memsweep.sweep.worker import provenance
 from paths import python_path
@@ -58,13 +58,18 @@ def test_what_a_worker_writes_is_a_class() -> None:
     json.dumps(made)
 
 
-def test_another_processor_or_compiler_has_kernels_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_instructions_or_flags_have_kernels_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Code for instructions that a processor lacks would end the process: a shared cache must tell them apart."""
-    before = build._fingerprint("c++")
-    monkeypatch.setattr(build, "_processor", lambda: "another processor")
-    other = build._fingerprint("c++")
-    monkeypatch.setattr(build, "_FLAGS", (*build._FLAGS, "-O1"))
-    assert len({before, other, build._fingerprint("c++")}) == 3
+
+    def names() -> list[str]:
+        return [compiler.library_name("double", level, "c++") for level in ("x86-64-v3", "x86-64-v4", compiler.NATIVE)]
+
+    here = names()
+    monkeypatch.setattr(compiler, "cpu_facts", lambda: ["flags : another processor"])
+    elsewhere = names()
+    assert elsewhere[:2] == here[:2], "a level has the same bits on every processor that has it"
+    monkeypatch.setattr(compiler, "_FLAGS", (*compiler._FLAGS, "-O1"))
+    assert len({*here, *elsewhere, *names()}) == 7
 
 
 def found(activation: str, env: Mapping[str, str]) -> dict[str, Any]:
