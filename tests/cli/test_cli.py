@@ -135,9 +135,9 @@ def test_every_flag_arrives(asked: list[argparse.Namespace], workspace: Path) ->
     ("words", "said"),
     [
         ((), "COMMAND"),
-        (("swep", "small"), "invalid choice: 'swep'"),
+        (("swep", "small"), "Did you mean 'sweep'?"),
         (("sweep",), "STUDY"),
-        (("sweep", "small", "--inlin"), "unrecognized arguments: --inlin"),
+        (("sweep", "small", "--inlin"), "--inlin (see: memsweep sweep --help). Did you mean '--inline'?"),
         (("sweep", "small", "--inline", "--address", "auto"), "not allowed with"),
         (("list", "task"), "invalid choice: 'task'"),
         (("status", "small", "a=1"), "unrecognized arguments: a=1"),

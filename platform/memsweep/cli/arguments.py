@@ -17,7 +17,7 @@ from memsweep import __version__
 from memsweep.cli import usage
 from memsweep.documents import Answer
 from memsweep.documents.keys import DOCUMENTS
-from memsweep.errors import ConfigError
+from memsweep.errors import ConfigError, did_you_mean
 from memsweep.report.formats import FIGURES, TABLES
 from memsweep.studies import default_results
 
@@ -69,7 +69,12 @@ def _filled(line: str, width: int) -> str:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
+        if wrong := re.fullmatch(r".*invalid choice: '(.*?)' \(choose from (.*)\)", message):
+            message += f".{did_you_mean(wrong[1], wrong[2].replace(chr(39), '').split(', '))}".rstrip(".")
         self.refuse(message, self.prog.partition(" ")[2])
+
+    def flags(self) -> list[str]:
+        return [flag for action in self._actions for flag in action.option_strings]
 
     def refuse(self, message: str, command: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -89,12 +94,15 @@ def parse(argv: Sequence[str] | None, handlers: Mapping[str, Command]) -> argpar
     Raises:
         SystemExit: help was asked for (0), or a word is wrong (2).
     """
-    parser = _parser(handlers)
+    parser, commands = _parser(handlers)
     args, rest = parser.parse_known_args(argv)
     flags = [word for word in rest if word.startswith("-")]
     several = next((name for name in ("overrides", "words", "names", "others") if hasattr(args, name)), "")
     if flags or (rest and not several):
+        known = [flag for command in (parser, commands[args.command]) for flag in command.flags()]
+        near = dict.fromkeys(did_you_mean(_name(flag), known) for flag in flags)
         unknown = f"unrecognized arguments: {' '.join(flags or rest)} (see: memsweep {args.command} --help)"
+        unknown = ".".join([unknown, *filter(None, near)])
         hydra = {
             f"{name} of Hydra: {usage.HYDRA[name]}": None for flag in flags if (name := _name(flag)) in usage.HYDRA
         }
@@ -112,7 +120,7 @@ def _name(flag: str) -> str:
     return flag.partition("=")[0]
 
 
-def _parser(handlers: Mapping[str, Command]) -> _Parser:
+def _parser(handlers: Mapping[str, Command]) -> tuple[_Parser, Mapping[str, _Parser]]:
     form = _Form
     parser = _Parser(
         "memsweep", description=usage.MAIN, epilog=usage.EXAMPLES, formatter_class=form, allow_abbrev=False
@@ -137,7 +145,7 @@ def _parser(handlers: Mapping[str, Command]) -> _Parser:
         command.add_argument(
             "-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help="as before COMMAND"
         )
-    return parser
+    return parser, commands.choices
 
 
 def _add_options(command: argparse.ArgumentParser, options: Sequence[_Option]) -> None:

@@ -80,6 +80,17 @@ def test_a_study_may_lie_anywhere_and_be_a_link(tmp_path: Path) -> None:
      "/dev/zero", "/etc/passwd", "a\nb", "\udcff", "study.yml"],
 )  # fmt: skip
 def test_a_study_that_is_not_there_is_told_in_short(tmp_path, study):
-    with pytest.raises(ConfigError, match="there is no study") as caught:
+    with pytest.raises(ConfigError, match=r"there is no (study|file)") as caught:
         load_study(study, (), tmp_path)
     assert len(str(caught.value)) < 1_500
+
+
+def test_a_mistake_of_yaml_shows_its_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, "task: {name: linear_functional\nmodel: {name: diagonal_rnn}\n")
+    assert str(caught.value).splitlines()[1:] == [
+        "  - the file is not valid YAML in line 2, column 6: expected ',' or '}', but got ':' (while parsing a flow "
+        "mapping that begins in line 1):",
+        "      model: {name: diagonal_rnn}",
+        "           ^",
+    ]

@@ -102,7 +102,8 @@ def _translate_errors(path: Path) -> Iterator[None]:
     except ConfigError:
         raise
     except Exception as error:  # Hydra, OmegaConf and PyYAML raise errors of many kinds
-        raise ConfigError([f"the file {_reason(error, yaml)}."], f"study file {path}") from error
+        reason = _reason(error, yaml)
+        raise ConfigError([f"the file {reason}{'' if chr(10) in reason else '.'}"], f"study file {path}") from error
 
 
 def _reason(error: Exception, yaml: Any) -> str:
@@ -112,7 +113,10 @@ def _reason(error: Exception, yaml: Any) -> str:
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark
         where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
-        return f"is not valid YAML{where}: {error.problem}"
+        begun = error.context_mark  # of what should have ended
+        since = f" ({error.context} that begins in line {begun.line + 1})" if begun and error.context else ""
+        snippet = mark and mark.get_snippet(indent=6, max_length=70)
+        return f"is not valid YAML{where}: {error.problem}{since}" + (f":\n{snippet}" if snippet else "")
     if isinstance(error, UnicodeDecodeError):
         return f"is not valid YAML: byte {error.start + 1} is no UTF-8. Save the file as UTF-8"
     if isinstance(error, yaml.YAMLError):

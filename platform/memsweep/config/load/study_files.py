@@ -43,8 +43,15 @@ def find(study: str, workspace: Path) -> Path:
     there = f"Studies in {where}: {listed(own, _MOST_NAMED)}. " if own else f"There are no studies in {where}. "
     if where != builtin.folder(FOLDER):
         there += f"Built-in studies: {listed(built_in, _MOST_NAMED)}."
+    is_file = Path(study).suffix in (".yaml", ".yml")
+    if is_file:
+        looked = " and ".join(
+            dict.fromkeys(str(folder.resolve()) for folder in (Path(), workspace, workspace / FOLDER))
+        )
+        known, there = [f"{name}.yaml" for name in known], f"Looked in {looked}."
     raise ConfigError(
-        [f"there is no study {shown!r}.{did_you_mean(shown, known)} {there}".rstrip()], "the command line"
+        [f"there is no {'file' if is_file else 'study'} {shown!r}.{did_you_mean(shown, known)} {there}".rstrip()],
+        "the command line",
     )
 
 
