@@ -9,6 +9,7 @@ import pytest
 
 from memsweep.cli import main
 from memsweep.learning.state.warm_start import WarmStart
+from memsweep.sweep.planning.plan_file import FILES
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import TABLES
 from paths import ROOT
@@ -40,6 +41,10 @@ def test_a_sweep_drops_what_extend_added_only_when_it_is_told_to(
     assert "memsweep resume small" in told
     assert run("sweep", study, "--drop-extended") == 0
     assert "1 trial of the earlier plan removed" in capsys.readouterr().out
+    for name in FILES:  # a damaged plan names no extension, and a sweep writes it again
+        (study.parent / "results" / "small" / name).write_bytes(b"")
+    assert run("sweep", study) == 0
+    assert "2/2 done" in capsys.readouterr().out
 
 
 @pytest.mark.more

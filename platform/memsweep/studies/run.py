@@ -125,7 +125,7 @@ class Run:
     def _plan(self) -> None:
         """Plans the trials without a result, says and writes the plan, and prepares the study's folder."""
         from memsweep.sweep.driver.storage_outage import take_over
-        from memsweep.sweep.planning.plan_file import read_plan
+        from memsweep.sweep.planning.plan_file import plan_to_replace
         from memsweep.sweep.store.record import now
         from memsweep.sweep.worker.provenance import code_revision
 
@@ -135,7 +135,7 @@ class Run:
             raise MemsweepError(
                 "another command has changed the plan of this study just now. Run the same command again."
             )
-        before = request.plan or read_plan(store.location)
+        before = request.plan or plan_to_replace(store.location)
         if request.plan is None and not request.drop_extended:
             refuse_to_drop(before, self._sweep)
         self._extended = request.extended if request.extended is not None else _kept(before, self._sweep)

@@ -135,15 +135,24 @@ def write_plan(
 
 
 def _next_serial(location: Location) -> int:
+    before = plan_to_replace(location)
+    return before.serial + 1 if before else 0
+
+
+def plan_to_replace(location: Location | Path) -> StoredPlan | None:
+    """The plan that a new one will replace; None where there is none, or a damaged one.
+
+    Raises:
+        StoreError: the storage gives no answer, or the plan is of a schema that this version does not know.
+    """
     try:
-        before = read_plan(location)
+        return read_plan(location)
     except OtherSchemaError:
         raise
     except StoreError as error:
         if isinstance(error.__cause__, OSError):
             raise
-        return 0  # unreadable: the new plan replaces it
-    return before.serial + 1 if before else 0
+        return None
 
 
 def read_plan(location: Location | Path) -> StoredPlan | None:
