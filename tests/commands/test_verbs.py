@@ -147,6 +147,7 @@ def test_extend_adds_widths_and_resume_knows_them(
     assert "6 trials: 6 done, nothing to run" in capsys.readouterr().out
 
 
+@pytest.mark.more
 def test_a_sweep_of_other_rows_cancels_those_that_it_leaves_out(
     results: Path, study: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -89,6 +89,7 @@ def test_learning_rates_are_one_figure_with_a_line_per_parameterization(rates: r
     assert "2/5" in text
 
 
+@pytest.mark.more
 def test_a_study_of_rates_on_a_kernel_keeps_its_verdicts_apart(tmp_path: Path) -> None:
     conditions = rate_conditions(
         (0.01, 0.1), task="linear_functional", kernel="polynomial", metric=None, criterion=None
@@ -114,6 +115,7 @@ def test_a_rate_that_follows_from_the_model_makes_no_curve(tmp_path: Path) -> No
     assert sorted(exported(paths, "verdicts")[RATE]) == [0.001, 0.01]
 
 
+@pytest.mark.more
 def test_a_model_without_width_or_a_task_without_horizon_has_losses_and_no_verdict(tmp_path: Path) -> None:
     def lose(index: int, tables: dict[str, pd.DataFrame]) -> None:
         for name in ("curves", "replicas"):

@@ -100,6 +100,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
     return report.build(folder)
 
 
+@pytest.mark.more
 def test_a_page_gives_an_overview_by_family_before_the_reasons(paths: report.ReportPaths) -> None:
     page = paths.page.read_text()
     overview = page[page.index('class="grid"') : page.index('id="verdicts"')]
@@ -111,6 +112,7 @@ def test_a_page_gives_an_overview_by_family_before_the_reasons(paths: report.Rep
     assert overview.count("◇ inconclusive†") > 0
 
 
+@pytest.mark.more
 def test_a_verdict_says_what_the_search_missed_and_what_that_could_change(tmp_path: Path) -> None:
     """The share that it found falls with the horizon, and with it the true radius does."""
     conditions = [

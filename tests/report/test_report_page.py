@@ -70,6 +70,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
     return report.build(folder)
 
 
+@pytest.mark.more
 def test_names_are_text_and_never_markup(hostile: report.ReportPaths) -> None:
     page = Page(hostile.page)
     assert not [tag for tag, _ in page.tags if tag in ("iframe", "object", "form", "base")]
@@ -105,6 +106,7 @@ def test_missing_rows_are_named_with_their_reason(hostile: report.ReportPaths) -
     assert "The task's or the model's code raised" in page.text
 
 
+@pytest.mark.more
 def test_infinite_errors_have_a_rail_and_censored_radii_do_not_vanish(tmp_path: Path) -> None:
     # One condition whose radius lies beyond the grid, one that is infinite from the smallest radius on.
     conditions = [Condition(base=1e3), Condition(base=1e-6, parameterization="exp")]

@@ -49,6 +49,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
     return report.build(folder)
 
 
+@pytest.mark.more
 def test_each_claim_stands_beside_every_verdict_that_it_speaks_of(paths: report.ReportPaths) -> None:
     table = exported(paths, "published")
     recurrent = table[table["ball"] == "recurrent"]

@@ -160,6 +160,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
     return report_on(replace(load_study(folder), search=history), Location.at(folder))
 
 
+@pytest.mark.more
 def test_the_page_says_what_was_searched_and_what_it_is_worth(paths: report.ReportPaths) -> None:
     page = paths.page.read_text()
     for text in (

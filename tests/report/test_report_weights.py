@@ -78,6 +78,7 @@ def test_the_plain_module_with_stored_weights_has_the_stored_loss(
         assert loss == pytest.approx(measured["error"][seed], rel=1e-9 if dtype == "float64" else 1e-5)
 
 
+@pytest.mark.more
 def test_a_file_of_weights_says_where_it_is_from(tmp_path: Path) -> None:
     (name,) = compute(tmp_path, config := trial(training={"seeds": 2, "steps": 2}))
     (tmp_path / "out.safetensors").write_bytes(weights(tmp_path, ["model.width=3"], 1).to_bytes())
@@ -86,6 +87,7 @@ def test_a_file_of_weights_says_where_it_is_from(tmp_path: Path) -> None:
     assert origin == {"trial": name, "seed": 1, "config": json.loads(json.dumps(to_dict(config)))}
 
 
+@pytest.mark.more
 def test_what_names_no_model_is_refused_with_what_there_is(tmp_path: Path) -> None:
     names = compute(tmp_path, *(trial(model={"width": width}, training={"seeds": 2, "steps": 2}) for width in (2, 3)))
     with pytest.raises(MemsweepError, match=f"2 of the 2 trials.*{min(names)[:12]}, {max(names)[:12]}.*model.width=8"):
@@ -98,6 +100,7 @@ def test_what_names_no_model_is_refused_with_what_there_is(tmp_path: Path) -> No
         weights(tmp_path, ["model.width=2"], 7)
 
 
+@pytest.mark.more
 def test_weights_that_are_not_there_or_damaged_are_refused_and_the_results_stay(tmp_path: Path) -> None:
     (kept,) = compute(tmp_path, trial(training={"seeds": 1, "steps": 2}))
     (bare,) = compute(tmp_path, trial(training={"seeds": 1, "steps": 3}), keep="none")

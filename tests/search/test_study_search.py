@@ -152,6 +152,7 @@ def test_other_code_takes_nothing_from_the_log_unless_the_study_is_swept_anew(
     assert finish(sweep, store).ended
 
 
+@pytest.mark.more
 def test_equal_rows_of_two_members_run_once(tmp_path: Path) -> None:
     """Two of a population may take over the same member, and both come to the end of the domain."""
     narrow = "search.training.learning_rate={uniform: [0.01, 0.011]}"

@@ -27,6 +27,7 @@ def errors(result: TrialResult, seed: int) -> list[float]:
     return curves[curves["seed"] == seed]["error"].tolist()
 
 
+@pytest.mark.more
 def test_every_seed_has_test_sequences_of_its_own_whoever_is_beside_it() -> None:
     config = trial(model={"activation": "tanh"}, training={"steps": 3, "seeds": 3}, perturbation=SAMPLED)
     together = run_trial(config)

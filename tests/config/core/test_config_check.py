@@ -179,6 +179,7 @@ def _at(data: Any, path: tuple[str, ...]) -> Any:
     return data
 
 
+@pytest.mark.more
 @given(st.sampled_from(_mappings(TRIAL)), st.text(min_size=1, max_size=12))
 @settings(max_examples=150, deadline=None)
 def test_an_extra_key_is_refused_at_every_depth(path: tuple[str, ...], key: str) -> None:
@@ -198,6 +199,7 @@ _ANYTHING = st.recursive(
 )
 
 
+@pytest.mark.more
 @given(st.sampled_from([*_leaves(TRIAL), *_mappings(TRIAL)[1:]]), _ANYTHING)
 @settings(max_examples=400, deadline=None)
 def test_any_value_anywhere_is_taken_or_refused_but_never_breaks(path: tuple[str, ...], value: Any) -> None:

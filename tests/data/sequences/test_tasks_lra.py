@@ -363,6 +363,7 @@ def of(name: str, folder: Path) -> str:
     return identity(TrialConfig(task=registry.get(registry.TASK, name).Config(folder=str(folder)), model=model))
 
 
+@pytest.mark.more
 def test_many_files_are_identified_without_reading_them_all(tmp_path: Path) -> None:
     """Reviews by names and sizes; images by their metadata and the first of each file of them. Not where they lie."""
     one, two = tmp_path / "one", tmp_path / "two"

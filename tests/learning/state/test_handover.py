@@ -260,6 +260,7 @@ def _job(folder: Path, configs: list[TrialConfig], after: dict[str, str] | None 
     return PackJob(name, "demo", str(folder), root, members, after=tuple((after or {}).items()))
 
 
+@pytest.mark.more
 def test_jobs_keep_states_beside_the_results_and_go_on_from_them(tmp_path):
     """Rows that may go on and rows that begin share a job, not a program; the records are those of whole rows."""
     configs = linear()

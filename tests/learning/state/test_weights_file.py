@@ -87,6 +87,7 @@ def from_file(config: TrialConfig, file: Path, **training: Any) -> TrialConfig:
     return dataclasses.replace(config, training=dataclasses.replace(config.training, **settings))
 
 
+@pytest.mark.more
 def test_weights_that_came_out_and_in_again_have_the_same_errors(tmp_path: Path) -> None:
     config = trial(training={"seeds": 2, "steps": 20}, perturbation={"error": "sampled", "test_size": 64})
     trained = run_trial(config)
@@ -111,6 +112,7 @@ def test_the_content_of_the_file_is_in_the_identity_and_its_place_is_not(tmp_pat
     assert training_of(after) != training_of(before)
 
 
+@pytest.mark.more
 def test_a_file_that_does_not_fit_is_refused_before_anything_runs(tmp_path: Path) -> None:
     config = trial(training={"seeds": 1, "steps": 2})
     weights = run_trial(config).weights[0]

@@ -61,9 +61,7 @@ def trial(model: dict[str, Any], training: dict[str, Any] | None = None, **pertu
     return trial_from_dict(data)
 
 
-@pytest.mark.parametrize(
-    "name", [n if n in ("min_gru", "lstm") else pytest.param(n, marks=pytest.mark.more) for n in MODELS]
-)
+@pytest.mark.parametrize("name", [n if n == "min_gru" else pytest.param(n, marks=pytest.mark.more) for n in MODELS])
 def test_a_plain_module_is_trained_perturbed_and_measured(name: str) -> None:
     config = trial(MODELS[name])
     assert trial_from_dict(to_dict(config)) == config

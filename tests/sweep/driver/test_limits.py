@@ -84,6 +84,7 @@ def test_plans_follow_one_another_on_ray(tmp_path: Path, workers_see_the_tests: 
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.more
 def test_what_follows_is_asked_before_anything_starts_where_nothing_is_to_run(tmp_path: Path) -> None:
     plan = planned([[tiny(0)]])
     run(plan, workspace=ROOT, results=tmp_path, launch=INLINE)

@@ -48,6 +48,7 @@ def test_a_divergence_is_a_result(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "final/error = inf" in run.data.tags["memsweep.nonfinite"]
 
 
+@pytest.mark.more
 def test_a_tracking_server_that_is_away_costs_a_sentence(
     study_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

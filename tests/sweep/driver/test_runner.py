@@ -120,6 +120,7 @@ def test_a_failure_is_forgotten_when_the_next_run_succeeds(tmp_path: Path) -> No
     assert not Store(tmp_path / "demo").failures()
 
 
+@pytest.mark.more
 def test_an_error_of_the_listener_is_told_after_everything_has_run(tmp_path: Path) -> None:
     def refuse(record: dict[str, Any], tables: dict[str, pd.DataFrame]) -> None:
         raise OSError("the listener's disk is full")

@@ -193,6 +193,7 @@ def assert_same_results(one: Store, other: Store, names: Iterable[str]) -> None:
             pd.testing.assert_frame_equal(mine[table], theirs[table], check_exact=True)
 
 
+@pytest.mark.more
 def test_a_chain_gives_what_a_person_would_get_by_carrying_the_values(tmp_path: Path) -> None:
     sweep = load(tmp_path, STUDY)
     plan = plan_of(sweep)
@@ -263,6 +264,7 @@ def ended(plan: Plan, results: Path, summary: RunSummary) -> tuple[list[int], di
     }
 
 
+@pytest.mark.more
 def test_a_trial_that_fails_takes_only_those_after_it_along(tmp_path: Path) -> None:
     # A learning rate that grows beyond its limit: the second trial's config is refused, and nothing is wrong with
     # the first, nor with the other chain.

@@ -216,6 +216,7 @@ def without_defaults(data: dict[str, Any], config: Any) -> dict[str, Any]:
     return kept
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=40)
 @given(data=st.data())
 def test_spelling_is_no_part_of_an_identity(data_folders: tuple[str, str], data: st.DataObject) -> None:

@@ -124,6 +124,7 @@ def test_stored_weights_are_measured_with_the_bits_of_a_sweep(
     assert bool(len(again.tables(trial.identity)["alignment"])) is (model == "residual_stack")
 
 
+@pytest.mark.more
 def test_only_the_trial_that_was_trained_keeps_the_weights(tmp_path: Path) -> None:
     config = of("diagonal_rnn", "linear_functional")
     compute(tmp_path / "one", planned([config], tmp_path))
@@ -154,6 +155,7 @@ def test_a_bucket_keeps_weights_and_gives_them_back(s3: S3Server) -> None:
     assert planned([measured_otherwise(config)], results)[0].trained == ("", "")
 
 
+@pytest.mark.more
 def test_damaged_weights_are_trained_again_by_a_sweep_and_refused_by_a_measurement(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -177,6 +179,7 @@ def test_damaged_weights_are_trained_again_by_a_sweep_and_refused_by_a_measureme
     )
 
 
+@pytest.mark.more
 def test_a_chain_is_measured_again_without_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chain = ChainConfig(along="model.width", into="training.stop_below", factor=0.5, first=100.0)
 

@@ -67,6 +67,7 @@ def test_trials_that_run_together_are_probed_together() -> None:
     assert [len(group) for group in programs(packs_of(*together))] == [3]
 
 
+@pytest.mark.more
 def test_what_a_probe_runs_is_a_trial() -> None:
     (group,) = programs(packs_of(trial()))
     (result,) = run_pack(group)

@@ -26,6 +26,7 @@ def job_for(folder: Path, *configs: object) -> PackJob:
     return PackJob(pack.identity, "demo", str(folder), str(ROOT), members, revision="abc-dirty")
 
 
+@pytest.mark.more
 def test_results_are_stored_with_where_they_come_from(tmp_path: Path) -> None:
     job = job_for(tmp_path, tiny(0), tiny(1))
     fractions: list[float] = []
