@@ -70,7 +70,8 @@ def _filled(line: str, width: int) -> str:
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if wrong := re.fullmatch(r".*invalid choice: '(.*?)' \(choose from (.*)\)", message):
-            message += f".{did_you_mean(wrong[1], wrong[2].replace(chr(39), '').split(', '))}".rstrip(".")
+            choices = wrong[2].replace("'", "").split(", ")
+            message += f".{did_you_mean(wrong[1], choices)}".rstrip(".")
         self.refuse(message, self.prog.partition(" ")[2])
 
     def flags(self) -> list[str]:

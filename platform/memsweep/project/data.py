@@ -18,7 +18,7 @@ from memsweep.project.published import DATA_SETS, GROUPS, PublishedFile
 
 
 def data(args: argparse.Namespace) -> Answer:
-    """Lists the data sets, or fetches those that are named.
+    """Lists the data sets, or fetches the named ones.
 
     Raises:
         ConfigError: a name is no data set, or none is given.

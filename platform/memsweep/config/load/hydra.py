@@ -103,7 +103,8 @@ def _translate_errors(path: Path) -> Iterator[None]:
         raise
     except Exception as error:  # Hydra, OmegaConf and PyYAML raise errors of many kinds
         reason = _reason(error, yaml)
-        raise ConfigError([f"the file {reason}{'' if chr(10) in reason else '.'}"], f"study file {path}") from error
+        end = "" if "\n" in reason else "."  # an excerpt of the file ends with its caret
+        raise ConfigError([f"the file {reason}{end}"], f"study file {path}") from error
 
 
 def _reason(error: Exception, yaml: Any) -> str:

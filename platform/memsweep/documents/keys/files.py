@@ -65,7 +65,7 @@ class DataDocument(TypedDict):
     """``memsweep data``."""
 
     folder: Annotated[str, "the data folder"]
-    sets: Annotated[list[DataSetItem], "those that can be fetched"]
+    sets: Annotated[list[DataSetItem], "the data sets that can be fetched"]
     groups: Annotated[dict[str, list[str]], "name -> the data sets that it stands for"]
     notes: Annotated[list[str], "what to know of some of them"]
     fetched: Annotated[dict[str, str], "data set -> what fetching it did, in words"]

@@ -138,7 +138,7 @@ class StatusDocument(TypedDict):
 
     study: Annotated[str, "its name"]
     trials: Annotated[list[StatusTrialItem], "of its stored plan, in its order"]
-    states: Annotated[dict[str, int], "state -> trials, those that were cancelled counted as well"]
+    states: Annotated[dict[str, int], "state -> number of trials, cancelled ones included"]
     done: Annotated[int, "trials of the plan with a result"]
     left: Annotated[int, "trials of the plan without one"]
     complete: Annotated[bool, "nothing is left, of the search either"]

@@ -1,4 +1,4 @@
-"""Finds the kernels for this processor: those that a wheel brought along, else compiled once and kept in a cache."""
+"""Finds the kernels for this processor: a wheel's libraries, else libraries compiled once and kept in a cache."""
 
 from __future__ import annotations
 
