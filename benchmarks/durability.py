@@ -22,7 +22,7 @@ from benchmarks.whole import ROOT
 from memsweep.config.load.study import load_study
 from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.sweep.backend import Work
-from memsweep.sweep.driver.runner import Launch
+from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.driver.runner import run as run_plan
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.plan_file import write_plan

@@ -15,7 +15,8 @@ from benchmarks.scale_proc import tree_cpu
 from benchmarks.scale_study import study_of
 from benchmarks.whole import ROOT
 from memsweep.config.load.study import load_study
-from memsweep.sweep.driver.runner import Launch, run
+from memsweep.sweep.driver.launch import Launch
+from memsweep.sweep.driver.runner import run
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.tracking import Tracker, tracker

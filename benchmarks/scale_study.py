@@ -24,8 +24,9 @@ from benchmarks.stages import Stages
 from benchmarks.whole import ROOT, _memory
 from memsweep import report
 from memsweep.config.load.study import load_study
+from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.driver.progress import Snapshot
-from memsweep.sweep.driver.runner import Launch, run
+from memsweep.sweep.driver.runner import run
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.plan_file import write_plan
 from memsweep.sweep.planning.reuse import find_reusable

@@ -17,7 +17,8 @@ from memsweep.config.load.study import load_study
 from memsweep.config.schema.study import SweepConfig
 from memsweep.report import build
 from memsweep.sweep.backend import Work
-from memsweep.sweep.driver.runner import Launch, run
+from memsweep.sweep.driver.launch import Launch
+from memsweep.sweep.driver.runner import run
 from memsweep.sweep.planning.plan import Plan, identified, make_plan, pack_of
 from memsweep.sweep.planning.plan_file import write_plan
 from memsweep.sweep.store.results import Store, folder_name

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.special
+import scipy  # its parts are imported when they are used
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.special
+import scipy  # its parts are imported when they are used
 import torch
 from torch import Tensor
 from torch.nn.functional import hardtanh

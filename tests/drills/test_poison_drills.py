@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.sweep.driver.runner import Launch
+from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.planning.identity import identity
 from memsweep.sweep.worker import crash_report
 from memsweep.sweep.worker.execute import PackReport

@@ -11,7 +11,7 @@ import pytest
 from memsweep.cli import main
 from memsweep.cli.arguments import _OPTIONS, parse
 from memsweep.studies.locations import LostResultsError, Place, join_cluster, names_folder, refuse_lost
-from memsweep.sweep.driver.runner import Launch
+from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.ray.session import AddressError, cluster_of
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.worker.job_environment import in_job, job_name

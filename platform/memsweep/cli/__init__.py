@@ -8,9 +8,11 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from memsweep.cli.arguments import DISCOVERING, STUDY_VERBS, Command, WrongCommandLine, parse
+from memsweep.cli.arguments import STUDY_VERBS, WrongCommandLine, parse
 from memsweep.cli.usage import PLUS, STUDY_SCHEMA
 from memsweep.documents import Answer, error_document, to_json
 from memsweep.errors import MemsweepError, listed, printable
@@ -74,20 +76,22 @@ def _print_document(verb: str, code: int, document: Mapping[str, Any]) -> None:
 
 
 def _command(args: argparse.Namespace) -> Answer:
-    from memsweep import commands
+    from memsweep.commands import command
 
-    if args.command in DISCOVERING:
-        _discover(args)
+    args.discover = partial(_discover, args)
     if any(word.startswith("+") for word in getattr(args, "overrides", ())):
         sys.stderr.write(f"note: {PLUS}.\n")
-    command: Command = getattr(commands, args.command)
-    return command(args)
+    answer: Answer = command(args.command)(args)
+    return answer
 
 
 def _list(args: argparse.Namespace) -> Answer:
     from memsweep.config.describe import LISTED, listing, listing_text
 
-    _discover(args)
+    if args.what != "studies":
+        _discover(args, args.workspace)
+    else:
+        _say_replaced(args)
     items = listing(LISTED[args.what], args.workspace)
     return Answer({"what": args.what, "items": items}, text=listing_text(items))
 
@@ -95,7 +99,7 @@ def _list(args: argparse.Namespace) -> Answer:
 def _describe(args: argparse.Namespace) -> Answer:
     from memsweep.config.describe import describe, description_text
 
-    _discover(args)
+    _discover(args, args.workspace)
     if ":" in args.name:
         from memsweep.commands.module import describe_module
 
@@ -110,7 +114,7 @@ def _schema(args: argparse.Namespace) -> Answer:
     if args.what == STUDY_SCHEMA:
         from memsweep.config.study_schema import study_schema
 
-        _discover(args)
+        _discover(args, args.workspace)
         return Answer({}, text=json.dumps(study_schema(), indent=1))
 
     from memsweep.documents.schema import document_schema
@@ -130,13 +134,19 @@ def _data(args: argparse.Namespace) -> Answer:
     return data(args)
 
 
-def _discover(args: argparse.Namespace) -> None:
+def _discover(args: argparse.Namespace, workspace: Path) -> None:
     """Register every task, model and parameterization; say what cannot be imported, and what is no longer built in."""
+    from memsweep import registry
+
+    for sentence in registry.discover(workspace):
+        sys.stderr.write(f"warning: {sentence}\n")
+    _say_replaced(args)
+
+
+def _say_replaced(args: argparse.Namespace) -> None:
     from memsweep import registry
     from memsweep.config.load import study_files
 
-    for sentence in registry.discover(args.workspace):
-        sys.stderr.write(f"warning: {sentence}\n")
     words = vars(args)
     asked = {words.get("study"), words.get("name")}
     parts = [("task", name, file) for name, file in registry.replaced_tasks().items()]

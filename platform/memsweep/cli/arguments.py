@@ -22,8 +22,6 @@ from memsweep.report.formats import FIGURES, TABLES
 from memsweep.studies import default_results
 
 STUDY_VERBS = ("plan", "sweep", "resume", "extend", "retry", "status", "report", "sync", "submit", "weights", "measure")
-DISCOVERING = ("plan", "sweep", "resume", "extend", "retry", "submit", "measure")
-"""Commands that need tasks and models: a file that cannot be imported gets a warning."""
 JOBS = ("sweep", "resume", "extend", "retry", "sync", "report", "measure")
 """Commands that a job may run."""
 _LONGEST = 100  # characters of a path in a message

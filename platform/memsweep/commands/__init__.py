@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from memsweep.commands.audit import audit
-from memsweep.commands.look import plan, status, sync
-from memsweep.commands.measure import measure
-from memsweep.commands.report import report
-from memsweep.commands.submit import submit
-from memsweep.commands.verbs import extend, resume, retry, sweep
-from memsweep.commands.weights import weights
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "audit",
-    "extend",
-    "measure",
-    "plan",
-    "report",
-    "resume",
-    "retry",
-    "status",
-    "submit",
-    "sweep",
-    "sync",
-    "weights",
-]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_TOGETHER = {
+    **dict.fromkeys(("plan", "status", "sync"), "look"),
+    **dict.fromkeys(("sweep", "resume", "retry", "extend"), "verbs"),
+}
+"""Verb -> the module that it shares with others; any other verb has a module of its name."""
+
+
+def command(verb: str) -> Callable[..., Any]:
+    """The function that runs a verb; imports its module alone, so that no verb waits for the libraries of another."""
+    return getattr(import_module(f"{__name__}.{_TOGETHER.get(verb, verb)}"), verb)

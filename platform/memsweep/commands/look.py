@@ -20,12 +20,16 @@ if TYPE_CHECKING:
 
 def plan(args: argparse.Namespace) -> Answer:
     """Says what ``sweep`` would do: trials, reuse, packs, resources, expected hours. Writes nothing."""
-    from memsweep.commands.answers.plan import expected_item, plan_document
     from memsweep.config.load.study import load_study
+
+    study = load_study(args.study, args.overrides, Path(args.workspace), args.discover)
+    results = Location.at(args.results)
+
+    # behind the refusals of a study, which do not wait for them
+    from memsweep.commands.answers.plan import expected_item, plan_document
     from memsweep.studies.preview import preview
     from memsweep.sweep.estimate.estimate import BENCHMARK_SECONDS
 
-    study, results = load_study(args.study, args.overrides, Path(args.workspace)), Location.at(args.results)
     made = preview(study, results, no_reuse=args.no_reuse)
     document = plan_document(made)
     if not args.json:
@@ -79,8 +83,8 @@ def sync(args: argparse.Namespace) -> Answer:
     from memsweep.sweep.store.lease import hold_lease
     from memsweep.sweep.tracking import sync as bring_up
 
-    registry.discover(Path(args.workspace))
     store = find_study(args.study, Location.at(args.results))
+    registry.discover(Path(args.workspace))
     made = stored_plan(store)
     with hold_lease(store.location, lambda: None):
         complaint = bring_up(

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memsweep import registry
 from memsweep.commands.verbs import run
 from memsweep.config.load.study import study_of
 from memsweep.documents import Answer
@@ -57,6 +56,7 @@ def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> Answer:
     """Measures a module with the weights of a file, as a trial without a training step."""
     from memsweep.trial import check_weights
 
+    args.discover(Path(args.workspace))
     given = Path(args.weights)
     model = {"name": "module", "factory": args.factory} if args.factory else {"name": args.model}
     described = f"{args.factory or args.model} with the weights of {given.name}"
@@ -84,8 +84,8 @@ def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> Answer:
 
 def _measure_study(args: argparse.Namespace, study: str, words: Sequence[str]) -> Answer:
     """Measures the stored weights of a study with other settings of the perturbation."""
-    registry.discover(Path(args.workspace))
     store = find_study(study, Location.at(args.results))
+    args.discover(Path(args.workspace))
     request, left_out = measurement(store, words, Path(args.workspace))
     if left_out:
         print(left_out, file=sys.stderr)

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 def report(args: argparse.Namespace) -> Answer:
     """Writes the report of a stored study again and prints its verdicts, or compares several studies."""
     _check(args)
+    place, *others = _places([args.study, *args.others], Location.at(args.results))
     criteria = _criteria(args)
     registry.discover(Path(args.workspace))  # the report asks parameterizations for their theoretical slopes
-    place, *others = _places([args.study, *args.others], Location.at(args.results))
     if others:
         return _compare(args, [place, *others], criteria)
     if args.table:

@@ -67,7 +67,7 @@ def checked_job(args: argparse.Namespace) -> Job:
         from memsweep.config.load import study_files
         from memsweep.config.load.study import load_study
 
-        loaded = load_study(study, args.overrides, workspace)
+        loaded = load_study(study, args.overrides, workspace, args.discover)
         metadata |= {"study": loaded.name, "trials": str(len(loaded.rows))}
         file = study_files.find(study, workspace).resolve()
         if file.parent == builtin.folder(builtin.STUDIES):  # goes along with the engine

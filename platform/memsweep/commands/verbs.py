@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memsweep import registry
 from memsweep.commands import console
 from memsweep.commands.extend import extend_grid, extend_search
 from memsweep.config.load.study import load_study
@@ -19,8 +18,8 @@ from memsweep.studies.extension import added, more_steps
 from memsweep.studies.locations import Place, find_study, names_folder, stored_plan
 from memsweep.studies.run import Run
 from memsweep.studies.trials import Request
+from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.driver.limits import Limits
-from memsweep.sweep.driver.runner import Launch
 from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import State, read_statuses
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 def sweep(args: argparse.Namespace) -> Answer:
     """Runs a study: plan, train, measure, judge, report."""
-    study = load_study(args.study, args.overrides, Path(args.workspace))
+    study = load_study(args.study, args.overrides, Path(args.workspace), args.discover)
     words = tuple(args.overrides)
     request = Request(study, _trials(study), no_reuse=args.no_reuse, drop_extended=args.drop_extended, overrides=words)
     return run(request, args, Location.at(args.results))
@@ -62,7 +61,7 @@ def retry(args: argparse.Namespace) -> Answer:
 
 def extend(args: argparse.Namespace) -> Answer:
     """Adds trials to the stored plan of a study, and runs those without a result."""
-    wider = load_study(args.study, args.overrides, Path(args.workspace))
+    wider = load_study(args.study, args.overrides, Path(args.workspace), args.discover)
     results = Location.at(args.results)
     plan = stored_plan(find_study(wider.name, results))
     before = _unchanged(plan)
@@ -91,8 +90,8 @@ def _trials(study: SweepConfig) -> tuple[PlannedTrial, ...]:
 
 
 def _stored(args: argparse.Namespace) -> tuple[Store, StoredPlan]:
-    registry.discover(Path(args.workspace))
     store = find_study(args.study, Location.at(args.results))
+    args.discover(Path(args.workspace))
     plan = stored_plan(store)
     if store.location.name != folder_name(plan.study):
         raise MemsweepError(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import scipy.special
+import scipy  # its parts are imported when they are used
 import torch
 from torch import Tensor
 

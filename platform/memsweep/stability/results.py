@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from torch import Tensor
 
 from memsweep.config.schema.trial import TrialConfig
@@ -17,6 +16,9 @@ from memsweep.outcome import Outcome
 from memsweep.stability.evaluation import evaluated_exactly
 from memsweep.stability.measure import Measurement
 from memsweep.stability.perturbation.error import radius_grid
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class TrialResult:
 
 def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> TrialResult:
     """The summary and the tables of a trial from the measurements of its replicas."""
+    import pandas as pd
+
     size: dict[str, Any] = {"horizon": task.horizon, "width": getattr(config.model, "width", None)}
     zero_loss, memoryless = task.chance(), task.memoryless_loss()
     radii = [0.0, *radius_grid(config.perturbation.radii).tolist()]
@@ -100,6 +104,8 @@ def _alignment_summary(compared: list[dict[str, Any]]) -> dict[str, float]:
     if not compared:
         return {}
     measures = ["cosine", "norm_ratio"]
+    import pandas as pd
+
     means = pd.DataFrame(compared).groupby(["layer", "seed"], sort=False)[measures].mean()
     medians = means.groupby("layer", sort=False).median().to_dict()
     return {
@@ -148,6 +154,8 @@ def _outcome(measured: list[Measurement]) -> Outcome:
 def _summary(
     measured: list[Measurement], replicas: list[dict[str, Any]], zero_loss: float
 ) -> dict[str, float | int | str]:
+    import pandas as pd
+
     frame = pd.DataFrame(replicas)
     medians = (
         "validation_loss",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from memsweep.errors import ConfigError, MemsweepError, StoreError, did_you_mean
 from memsweep.redaction import redacted
+from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.driver.limits import Limits
-from memsweep.sweep.driver.runner import Launch
 from memsweep.sweep.planning.plan_file import FILES, StoredPlan, read_plan
 from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.results import Store, folder_name

@@ -19,7 +19,8 @@ from memsweep.config.core.fields import setting
 from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.config.schema.protocols import PROTOCOLS
 from memsweep.models.base import Model, Part, Role, Signature, Traits
-from memsweep.sweep.driver.runner import Launch, run
+from memsweep.sweep.driver.launch import Launch
+from memsweep.sweep.driver.runner import run
 from memsweep.sweep.planning.identity import identity
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.plan_file import write_plan

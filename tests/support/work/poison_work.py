@@ -13,7 +13,8 @@ import pandas as pd
 from memsweep import registry
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.sweep.driver.runner import Launch, RunSummary, run
+from memsweep.sweep.driver.launch import Launch
+from memsweep.sweep.driver.runner import RunSummary, run
 from memsweep.sweep.planning.identity import identity, pack_identity
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.execute import PackJob, PackReport, Progress, execute_pack

@@ -12,9 +12,10 @@ import pytest
 
 from memsweep.cli import main
 from memsweep.config.schema.trial import TrialConfig
+from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.driver.limits import LIMIT_REACHED, Limits
 from memsweep.sweep.driver.progress import Snapshot
-from memsweep.sweep.driver.runner import Launch, RunSummary, run
+from memsweep.sweep.driver.runner import RunSummary, run
 from memsweep.sweep.planning.plan import Plan
 from memsweep.sweep.store.journal import State, read_statuses
 from memsweep.sweep.store.results import Store

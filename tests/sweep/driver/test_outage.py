@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from memsweep.errors import ConfigError
-from memsweep.sweep.driver.runner import Launch, RunSummary, run
+from memsweep.sweep.driver.launch import Launch
+from memsweep.sweep.driver.runner import RunSummary, run
 from memsweep.sweep.driver.storage_outage import StorageOutage, take_over
 from memsweep.sweep.planning.plan import Plan
 from memsweep.sweep.store.fallback import UnstoredResult, fallback_folder

@@ -24,7 +24,8 @@ from memsweep.config.load.study import load_study
 from memsweep.report.analysis.contents import analyse
 from memsweep.report.read.study import load_study as load_stored
 from memsweep.report.rows.report import tables_of
-from memsweep.sweep.driver.runner import Launch, RunSummary, run
+from memsweep.sweep.driver.launch import Launch
+from memsweep.sweep.driver.runner import RunSummary, run
 from memsweep.sweep.planning.plan import Plan, identified, make_plan, pack_of
 from memsweep.sweep.planning.plan_file import write_plan
 from memsweep.sweep.ray.backend import JobTable

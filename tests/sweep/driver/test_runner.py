@@ -15,8 +15,9 @@ import pandas as pd
 import pytest
 
 from memsweep.errors import ConfigError, MemsweepError
+from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.driver.progress import Snapshot
-from memsweep.sweep.driver.runner import Launch, RunSummary, run
+from memsweep.sweep.driver.runner import RunSummary, run
 from memsweep.sweep.ray import session
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.execute import PackJob, PackReport, Progress
@@ -95,7 +96,8 @@ def test_inline_has_the_same_failures_and_never_imports_ray(tmp_path: Path) -> N
 import sys, json
 from pathlib import Path
 from runner_work import HOG, RAISER, planned, tiny, troubled
-from memsweep.sweep.driver.runner import Launch, run
+from memsweep.sweep.driver.launch import Launch
+from memsweep.sweep.driver.runner import run
 plan = planned([[tiny(RAISER), tiny(3)], [tiny(HOG)], [tiny(5)]])
 summary = run(plan, workspace=Path({str(ROOT)!r}), results=Path({str(tmp_path)!r}),
               launch=Launch(inline=True), work=troubled)

@@ -27,7 +27,8 @@ from memsweep.config.schema.search import (
 )
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import ChainConfig, TrialConfig
-from memsweep.sweep.driver.runner import Launch, run
+from memsweep.sweep.driver.launch import Launch
+from memsweep.sweep.driver.runner import run
 from memsweep.sweep.estimate.benchmark import Measured, benchmark
 from memsweep.sweep.estimate.estimate import (
     MEASURED_FACTOR,

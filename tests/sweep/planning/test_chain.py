@@ -18,7 +18,8 @@ from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError
 from memsweep.sweep.driver.inline import InlineBackend
-from memsweep.sweep.driver.runner import Launch, RunSummary, run
+from memsweep.sweep.driver.launch import Launch
+from memsweep.sweep.driver.runner import RunSummary, run
 from memsweep.sweep.driver.scheduler import PackScheduler
 from memsweep.sweep.planning.identity import identity, pack_identity
 from memsweep.sweep.planning.plan import Plan, identified, make_plan

@@ -33,7 +33,8 @@ from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import ChainConfig, PerturbationConfig, TrialConfig
 from memsweep.errors import ConfigError, RegistryError
-from memsweep.sweep.driver.runner import Launch, run
+from memsweep.sweep.driver.launch import Launch
+from memsweep.sweep.driver.runner import run
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identifying, identity, identity_of
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.store.results import Store, folder_name

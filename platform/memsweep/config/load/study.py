@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,12 @@ _RESOURCES, _KEEP = "resources", "keep"
 TOP_LEVEL = ("name", PROTOCOL, *keys(TrialConfig), GRID, _RESOURCES, _KEEP, CLAIMS, SEARCH, CONFIRM)
 
 
-def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path()) -> SweepConfig:
+def load_study(
+    study: str,
+    overrides: Sequence[str] = (),
+    workspace: Path = Path(),
+    discover: Callable[[Path], object] = registry.discover,
+) -> SweepConfig:
     """The study with the overrides applied, every trial of its grid checked.
 
     Args:
@@ -42,11 +47,12 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
             removes an axis. ``search.trials=40`` and ``search.training.learning_rate={log_uniform:[1e-4,1e-2]}``
             change the search, ``~search`` removes it; a searched field that gets a value or an axis is not searched.
         workspace: folder that may hold search_spaces/ and tasks/.
+        discover: registers the parts of a workspace, see ``memsweep.registry``. It imports torch, so it is called when
+            the file and the overrides could be read: what is no YAML and no override is refused before.
 
     Raises:
         ConfigError: with everything that is wrong. Nothing has been written and no process started.
     """
-    registry.discover(workspace)
     path = study_files.find(study, workspace)
     changes = parse(overrides, path.parent)
     source = f"study {study!r} ({path})"
@@ -54,6 +60,9 @@ def load_study(study: str, overrides: Sequence[str] = (), workspace: Path = Path
         written = read(path, changes.groups)
     except ConfigError as error:
         raise _short_error([*changes.problems, *error.problems], error.source) from error
+    if changes.problems:
+        raise _short_error(changes.problems, source)
+    discover(workspace)
     return _checked(written, changes, path, source, study_files.description(path.read_text("utf-8")))
 
 

@@ -12,8 +12,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from memsweep.config.core.build import INVALID, build
 from memsweep.config.core.merge import merge
 from memsweep.config.core.problems import Problem, sentence, show
@@ -51,14 +49,15 @@ def extreme_trials(
     # as many cells in equal distances as can be built
     chosen = range(0, len(cells), math.ceil(len(cells) * len(combinations) / _MOST_BUILT) or 1)
     sizes = [len(axis) for axis in axes.values()]
-    complete = len(cells) == math.prod(sizes)  # else a cell's number does not tell its place on the axes
+    # where cells are left out, a cell's number does not tell its place on the axes
+    places = list(itertools.product(*map(range, sizes))) if len(cells) == math.prod(sizes) else []
     # where some cells are left out, a value of an axis that causes a problem may be among them: none is named
     causes = Causes({**values, **(axes if len(chosen) == len(cells) else {})}, home=_HOME)
     set_fields, changed = list(_set_by(base)), set_paths(space)
     wrong: dict[str, None] = {}
     trials: list[TrialConfig] = []
     for number in chosen:
-        at_cell = dict(zip(axes, map(int, np.unravel_index(number, sizes)), strict=True)) if complete and sizes else {}
+        at_cell = dict(zip(axes, places[number], strict=True)) if places else {}
         entry = {axis: axes[axis][index] for axis, index in at_cell.items()}
         at_cell = at_cell if len(chosen) == len(cells) else {}
         suggestions = _suggestions(space, combinations, fixed_of(cells[number], space))

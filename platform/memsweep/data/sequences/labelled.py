@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy.stats
+import scipy  # its parts are imported when they are used
 import torch
 from torch import Tensor
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy.stats
+import scipy  # its parts are imported when they are used
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot

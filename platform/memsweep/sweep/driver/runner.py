@@ -14,6 +14,7 @@ from memsweep.errors import StorageError
 from memsweep.outcome import Outcome
 from memsweep.sweep.backend import Backend, ClusterLost, Work
 from memsweep.sweep.driver.inline import InlineBackend
+from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.driver.limits import ActiveLimits, Limits
 from memsweep.sweep.driver.progress import Snapshot
 from memsweep.sweep.driver.result_listener import OnResult, listen
@@ -29,19 +30,6 @@ from memsweep.sweep.worker.timing import Profile
 
 if TYPE_CHECKING:
     from memsweep.sweep.planning.plan import Plan
-
-
-@dataclass(frozen=True)
-class Launch:
-    """Where packs run.
-
-    Attributes:
-        inline: in this process, one after another, without Ray.
-        address: a running Ray cluster (``auto`` or ``host:port``); None starts Ray on this machine.
-    """
-
-    inline: bool = False
-    address: str | None = None
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
-from memsweep.learning.ensemble.flat_layout import SAMPLED_SLOTS, SLOTS, bucket, slots
-from memsweep.models.deep.unit import is_deep
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
@@ -49,7 +47,7 @@ def seconds(trials: Sequence[TrialConfig]) -> float:
 def shared(trial: TrialConfig) -> float:
     """The seconds of the program that do not grow with the number of its trials."""
     training, horizon = trial.training, _horizon(trial)
-    if is_deep(trial.model):
+    if _is_deep(trial.model):
         return training.end * _deep_step(trial)
     if not trial.has_closed_form:
         return training.end * (_SEQUENCES if _compiled(trial) else _PLAIN_CALL * horizon)
@@ -59,6 +57,8 @@ def shared(trial: TrialConfig) -> float:
 
 def _by_response(trials: Sequence[TrialConfig]) -> float:
     """Replicas run in ensembles of fixed size, so a full one costs what a nearly empty one does."""
+    from memsweep.learning.ensemble.flat_layout import SLOTS, bucket, slots
+
     first = trials[0]
     replicas: Counter[int] = Counter()
     for trial in trials:
@@ -71,8 +71,10 @@ def _by_response(trials: Sequence[TrialConfig]) -> float:
 
 def _by_sequences(trials: Sequence[TrialConfig]) -> float:
     first, horizon = trials[0], _horizon(trials[0])
-    if is_deep(first.model):
+    if _is_deep(first.model):
         return sum(_by_layers(trial, horizon) for trial in trials)
+    from memsweep.learning.ensemble.flat_layout import SAMPLED_SLOTS
+
     training, moved = first.training, evaluations(first)
     states = horizon * sum(trial.training.seeds * max(8, _width(trial)) for trial in trials)
     groups = math.ceil(sum(trial.training.seeds for trial in trials) / SAMPLED_SLOTS)
@@ -117,6 +119,12 @@ def evaluations(trial: TrialConfig) -> float:
         last = 0.0 if closed else 2 * FINALISTS * (3 * usual.ascent_steps + 1)
         total += (few * 2 * starts * longer + more * last + 4 * FINALISTS) * share
     return total
+
+
+def _is_deep(model: Any) -> bool:
+    from memsweep.models.deep.unit import is_deep
+
+    return is_deep(model)
 
 
 def _compiled(trial: TrialConfig) -> bool:

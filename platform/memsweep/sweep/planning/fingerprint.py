@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
-from memsweep.models.module.factory import generation
 from memsweep.sweep.planning.source_graph import WHOLE, Definition, SourceGraph
 
 if TYPE_CHECKING:
@@ -113,11 +112,19 @@ def named_code(config: Any) -> set[Definition]:
     for owner in filter(_is_of_part, _configs(config)):
         named = getattr(registry.get(owner.kind, owner.name), "code", None)
         roots |= named(owner) if named is not None else set()
-    if roots and _generation[-1] != generation():  # files of users were imported again
+    if roots:
+        _see_new_files()
+    return roots
+
+
+def _see_new_files() -> None:
+    """Reads files of users again where they were imported again."""
+    from memsweep.models.module.factory import generation
+
+    if _generation[-1] != generation():
         _generation.append(generation())
         _folders.cache_clear()
         forget(*GRAPH.foreign())
-    return roots
 
 
 _generation = [0]
