@@ -38,10 +38,15 @@ def main() -> int:
     parser.add_argument("--kind", action="append", default=[], metavar="NAME", help="draw from these kinds alone")
     parser.add_argument("--where", default="", metavar="WORDS", help="draw from scenarios with these words alone")
     parser.add_argument("--kinds", action="store_true", help="list the kinds of faults, and end")
-    parser.add_argument("--table", nargs="+", type=Path, metavar="FILE", help="print the table of these files, and end")
+    parser.add_argument(
+        "--counts", nargs="+", type=Path, default=[], metavar="FILE", help="Markdown tables whose injections count, too"
+    )
+    parser.add_argument(
+        "--table", nargs="+", type=Path, metavar="FILE", help="print the table of these files and --counts, and end"
+    )
     args = parser.parse_args()
     if args.table:
-        print(ledger.table(ledger.read(args.table)))
+        print(ledger.table(ledger.read(args.table), args.counts))
         return 0
     if args.kinds:
         print("\n".join(KINDS))
@@ -76,7 +81,7 @@ def _run(args: argparse.Namespace, bench: Bench, folder: Path) -> int:
             if tried < hours * args.inputs:
                 entries.append(_hostile(args.seed, tried))
                 ledger.append(args.out, entries[-1])
-            each = deck.draw(args.seed, number, ledger.counts(ledger.read([args.out])))
+            each = deck.draw(args.seed, number, ledger.counts(ledger.read([args.out]), args.counts))
             entries.append(_one(each, args, bench, references, folder))
             ledger.append(args.out, entries[-1])
     print(ledger.table(entries))

@@ -93,7 +93,7 @@ class Deck:
         scenario = _often_inline(self._possible[first], luck)
         here = [kind for kind in self._kinds if scenario in self._possible[kind]]
         stages: list[Stage] = []
-        for place in range(luck.randrange(2, 4)):
+        for place in range(luck.randrange(2, 5)):
             live = hand.live([kind for kind in here if not kind.at_rest], scenario, [] if place else [first])
             over = any(kind.finishes for kind in live)
             rest = [] if over else hand.some([kind for kind in here if kind.at_rest], luck.randrange(3, 8))
@@ -141,7 +141,7 @@ class _Hand:
             return [head]
         ending = [kind for kind in kinds if kind.ends_in(scenario) and not kind.alone]
         passing = [kind for kind in kinds if not kind.ends_in(scenario) and not kind.alone]
-        last = [head] if head in ending else self.some(ending, 1) if self._luck.random() < 0.7 else []
+        last = [head] if head in ending else self.some(ending, 1) if self._luck.random() < 0.9 else []
         first = [] if head in ending else [head]
         at_start = [kind for kind in passing if kind.from_start and kind not in first]
         first += self.some(at_start, self._luck.choice([0, 1, 1]))

@@ -13,6 +13,7 @@ from paths import ROOT
 from tests.campaign import ledger
 from tests.campaign.bench import Bench
 from tests.campaign.faults import KINDS
+from tests.campaign.ledger import Entry, Injection
 from tests.campaign.rounds import Deck, Round
 
 pytestmark = pytest.mark.drill
@@ -42,3 +43,16 @@ def test_a_seed_gives_the_same_rounds_again_and_every_kind_its_turn(tmp_path: Pa
     drawn = {name for each in first for stage in each.stages for name in (*stage.live, *stage.rest)}
     here = {name for name, kind in KINDS.items() if any(kind.applies(one, bench) for one in bench.scenarios())}
     assert drawn == here
+
+
+def test_a_table_is_read_again_and_added_to_other_campaigns(tmp_path: Path) -> None:
+    one = Entry(1, 0, "", [Injection("a", recovered=2.0), Injection("a", recovered=4.0), Injection("b")])
+    two = Entry(2, 0, "", [Injection("a", lost=1, rerun=2, recovered=9.0)], ["a difference"])
+    document = tmp_path / "table.md"
+    document.write_text(f"Words.\n\n{ledger.table([one])}\n\nMore words, and another table.\n\n| a | 7 |\n|---|---|\n")
+    assert ledger.table([], [document]) == ledger.table([one])
+    both = ledger.rows([two], [document])
+    assert both["a"] == ledger.Row(3, 1, 2, 1, (3.0, 9.0), 9.0)  # the median of all three, 4, lies between
+    assert ledger.counts([two], [document]) == {"a": 3, "b": 1, "all": 4}
+    document.write_text(ledger.table([two], [document]))
+    assert ledger.rows([], [document]) == both

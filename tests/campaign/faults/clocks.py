@@ -76,7 +76,7 @@ class ForeignLease(Fault):
         for path in names:
             try:
                 held = json.loads(path.read_text())
-            except ValueError:
+            except (OSError, ValueError):  # a strange folder, or damaged before
                 continue
             path.write_text(json.dumps(held | {"machine": "another machine", "host": "elsewhere"}))
             os.utime(path, (when, when))

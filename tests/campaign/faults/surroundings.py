@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 from pathlib import Path
 
@@ -55,7 +56,9 @@ class TemporaryFull(_Around):
         with contextlib.suppress(OSError), (folder / "filler").open("wb", buffering=0) as filler:
             while True:
                 filler.write(bytes(2**12))
-        site.environment |= {"TMPDIR": str(folder)}
+        # nothing can be compiled there, and plain kernels would be another identity of the trials
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "memsweep"
+        site.environment |= {"TMPDIR": str(folder), "MEMSWEEP_CACHE": os.environ.get("MEMSWEEP_CACHE") or str(cache)}
 
     def heal(self, site: Site) -> None:
         if (folder := site.folder / "tmp").exists():
