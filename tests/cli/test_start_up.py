@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from memsweep.cli import main
 
 HEAVY = ("torch", "scipy", "pandas", "mlflow", "ray", "matplotlib", "optuna")
 _RUN = f"""
@@ -50,3 +53,19 @@ def test_a_study_that_is_wrong_is_refused_without_pandas_and_mlflow(tmp_path: Pa
     ended = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert "Did you mean 'steps'?" in ended.stderr
     assert {*ended.stderr.splitlines()[-1].split()} & {"pandas", "mlflow", "ray", "matplotlib", "optuna"} == set()
+
+
+def test_a_plan_of_many_trials_is_twenty_lines_and_all_lists_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["plan", "quickstart", "--no-probe", "--results", str(tmp_path)]
+    assert main(words) == 0
+    short = capsys.readouterr().out
+    assert len(short.splitlines()) <= 20
+    assert re.search(r"model\.width +2, 3, 4, 6, 8 *\n", short)
+    assert "120 trials, 0 done or reused, 120 to run" in short
+    assert "--all" in short
+    assert main([*words, "--all"]) == 0
+    whole = capsys.readouterr().out
+    assert len(re.findall(r"^ ?[0-9a-f]{12} .* to run, pack ", whole, re.MULTILINE)) == 120
+    assert "--all" not in whole

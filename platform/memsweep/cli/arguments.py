@@ -279,6 +279,7 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
     "plan": (
         *_STUDY_FILE,
         _NO_REUSE,
+        ("--all", _FLAG | {"help": "list every trial, where they are many"}),
         ("--no-probe", _FLAG | {"help": "measure nothing: hours by the cost model, memory and disk unknown"}),
     ),
     "sweep": (

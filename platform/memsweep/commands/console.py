@@ -26,14 +26,22 @@ def say(text: str, file: TextIO | None = None) -> None:
     print(printable(text), file=file)
 
 
-def print_plan(preview: Preview, *, verbose: bool = False) -> None:
-    """Prints every trial with its varied fields and its state, then the work that is left and why it is left."""
+def print_plan(preview: Preview, *, verbose: bool = False, whole: bool = False) -> None:
+    """Prints the trials, then the work that is left and why it is left.
+
+    Args:
+        preview: the plan.
+        verbose: also the exact difference for a few trials that are not reused.
+        whole: every trial with its varied fields and its state, where they are many.
+    """
     from rich.console import Console
 
-    if (table := preview.table()) is not None:
+    if (table := preview.table(whole=whole)) is not None:
         Console(markup=False, width=None if sys.stdout.isatty() else 160).print(table)
     for line in preview.lines(verbose=verbose):
         say(line)
+    if preview.is_long and not whole:
+        say("each trial and its state: --all")
 
 
 def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool) -> None:

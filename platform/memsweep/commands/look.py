@@ -33,7 +33,7 @@ def plan(args: argparse.Namespace) -> Answer:
     made = preview(study, results, no_reuse=args.no_reuse)
     document = plan_document(made)
     if not args.json:
-        console.print_plan(made, verbose=args.verbose)
+        console.print_plan(made, verbose=args.verbose, whole=args.all)
     if any(wave.packs for wave in made.waves):
         seconds = 0.0 if args.no_probe else BENCHMARK_SECONDS
         if seconds and sys.stderr.isatty():

@@ -6,12 +6,13 @@ import html
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.config.schema.canonical import flatten, to_dict
-from memsweep.errors import printable
+from memsweep.errors import listed, printable
 from memsweep.studies.locations import store_of
 from memsweep.studies.wording import counted, only_measured
 from memsweep.sweep.planning.plan import identified, make_plan
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from memsweep.sweep.store.filesystem import Location
 
 _MOST_NOTES = 6
+_MOST_ROWS, _MOST_FIELDS, _MOST_VALUES = 20, 6, 12  # of the text
 _WIDTH = 160  # letters of a table where no terminal is
 
 
@@ -84,7 +86,7 @@ class Preview:
         """
         import pandas as pd
 
-        return pd.DataFrame(self.rows())
+        return pd.DataFrame(self.rows)
 
     @property
     def to_run(self) -> int:
@@ -113,10 +115,15 @@ class Preview:
 
         return estimate(self.waves, self.study.resources, Path(workspace), seconds, self.study.keep)
 
+    @cached_property
+    def configs(self) -> list[dict[str, Any]]:
+        """The plain data of the trials; of a search, of its cells."""
+        return list(map(to_dict, self.study.rows if self.plan is None else [each.config for each in self.plan.trials]))
+
+    @cached_property
     def rows(self) -> list[dict[str, Any]]:
         """See ``trials``: column -> value, a list as it is."""
-        configs = self.study.rows if self.plan is None else [trial.config for trial in self.plan.trials]
-        flat = [flatten(to_dict(config)) for config in configs]
+        flat = list(map(flatten, self.configs))
         varied = [key for key in flat[0] if len({repr(fields.get(key)) for fields in flat}) > 1]
         settings = [{key: fields.get(key) for key in varied} for fields in flat]
         if self.plan is None:
@@ -140,20 +147,45 @@ class Preview:
                 states[identity] = f"to run, pack {pack_of[identity]}" + (f" ({reason.why})" if reason else "")
         return states
 
-    def table(self) -> Table | None:
-        """The trials for a terminal; None for a search."""
+    @property
+    def is_long(self) -> bool:
+        """Whether there are so many trials that the text names the fields that vary in the place of each trial."""
+        return len(self.rows) > _MOST_ROWS
+
+    def table(self, *, whole: bool = False) -> Table | None:
+        """The trials for a terminal; None for a search.
+
+        Args:
+            whole: every trial, where they are many; else the fields that vary, with their values.
+        """
         from rich import box
         from rich.table import Table
 
         if self.plan is None:
             return None
-        table, rows = Table(box=box.SIMPLE, pad_edge=False), self.rows()
-        for name in rows[0]:
+        table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+        if self.is_long and not whole:
+            table.add_column("field")
+            table.add_column("values", overflow="ellipsis", no_wrap=True)
+            for varied in self._varied():
+                table.add_row(*map(printable, varied))
+            return table
+        for name in self.rows[0]:
             table.add_column(name)
-        for row in rows:
+        for row in self.rows:
             cells = ("" if value is None else printable(str(value)) for value in row.values())
             table.add_row(next(cells)[:12], *cells)
         return table
+
+    def _varied(self) -> Iterator[tuple[str, str]]:
+        """Each field that varies, with its different values."""
+        fields = [name for name in self.rows[0] if name not in ("identity", "state")]
+        shown = fields if len(fields) <= _MOST_FIELDS else fields[: _MOST_FIELDS - 1]
+        for name in shown:
+            values = dict.fromkeys(str(row[name]) for row in self.rows if row[name] is not None)
+            yield name, listed(list(values), _MOST_VALUES)
+        if more := fields[len(shown) :]:
+            yield "...", f"{len(more)} more fields: {', '.join(more)}"
 
     def lines(self, *, verbose: bool = False) -> Iterator[str]:
         """What stands below the table: the work that is left and why it is left.
@@ -169,7 +201,7 @@ class Preview:
         if self.reasons:
             yield f"not reused: {by_reason(self.reasons)}"
             yield from (f"  {line}" for line in examples(self.reasons) if verbose)
-        yield from _objectives(study)
+        yield from self._objectives()
         whole = sum(pack.cost for pack in plan.packs) or 1.0
         shares = ", ".join(f"{pack.cost / whole:.0%} ({len(pack.trials)} trials)" for pack in plan.packs[:8])
         more = f" and {len(plan.packs) - 8} more" if len(plan.packs) > 8 else ""
@@ -192,7 +224,7 @@ class Preview:
         yield f"to run: {counted(cells * settings.trials, 'suggestion')} of {study.rows[0].training.seeds} seeds"
         if settings.scheduler.name != NONE:
             yield f"hours and disk are a bound: {settings.scheduler.name} ends some trainings before their last step"
-        yield from _objectives(study)
+        yield from self._objectives()
         if confirm is not None:
             again = counted(cells * confirm.top, "trial")
             yield f"then {again} of {confirm.seeds} fresh seeds to confirm the best of each cell"
@@ -200,6 +232,16 @@ class Preview:
             results = counted(self.stored, "result")
             yield f"{results} stored already: the search reuses them where it asks for the same trial"
         yield _resources(study)
+
+    def _objectives(self) -> Iterator[str]:
+        """What the trials are trained on: nothing that is added to the loss is left out."""
+        from memsweep.config.schema.objective import objectives
+        from memsweep.config.schema.protocols import MATCHED
+
+        if self.study.protocol != MATCHED and self.study.search is None:
+            yield f"protocol: {self.study.protocol}, under the study's own settings"
+        yield from (f"trained on: {text}" for text in objectives(self.configs))
+        yield from (f"note: {text}" for text in notes(self.study)[:_MOST_NOTES])
 
     def __repr__(self) -> str:
         from rich.console import Console
@@ -212,17 +254,6 @@ class Preview:
     def _repr_html_(self) -> str:
         lines = "".join(f"<div>{html.escape(printable(line))}</div>" for line in self.lines())
         return f"{self.trials.to_html(index=False, max_rows=60)}{lines}"
-
-
-def _objectives(study: SweepConfig) -> Iterator[str]:
-    """What the trials are trained on: nothing that is added to the loss is left out."""
-    from memsweep.config.schema.objective import objectives
-    from memsweep.config.schema.protocols import MATCHED
-
-    if study.protocol != MATCHED and study.search is None:
-        yield f"protocol: {study.protocol}, under the study's own settings"
-    yield from (f"trained on: {text}" for text in objectives(map(to_dict, study.rows)))
-    yield from (f"note: {text}" for text in notes(study)[:_MOST_NOTES])
 
 
 def notes(study: SweepConfig) -> list[str]:

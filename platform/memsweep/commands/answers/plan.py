@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.objective import objectives
 from memsweep.config.schema.search import NONE
 from memsweep.documents.keys.plans import ExpectedItem, PackItem, PlanDocument, PlannedTrialItem, SearchItem
@@ -34,7 +33,7 @@ def plan_document(preview: Preview) -> PlanDocument:
         "packs": packs,
         "not_reused": dict(Counter(str(reason.why) for reason in preview.reasons.values()).most_common()),
         "search": _search(study, preview.stored),
-        "trained_on": list(objectives(map(to_dict, study.rows))),
+        "trained_on": list(objectives(preview.configs)),
         "notes": notes(study),
         "resources": {
             "cpus": study.resources.cpus,
@@ -50,7 +49,7 @@ def _trials(preview: Preview, plan: Plan) -> list[PlannedTrialItem]:
     pack_of = {trial.identity: number for number, pack in enumerate(plan.packs, 1) for trial in pack.trials}
     measured = {trial.identity for pack in plan.packs for trial in pack.trials if trial.trained[0]}
     trials: list[PlannedTrialItem] = []
-    for row in preview.rows():
+    for row in preview.rows:
         identity = str(row["identity"])
         place, reason = reuse.elsewhere.get(identity), preview.reasons.get(identity)
         trials.append(

@@ -146,6 +146,11 @@ def data_fingerprint(config: Any) -> str:
 def libraries(config: TrialConfig) -> dict[str, str]:
     """Versions of the installed libraries that decide this trial's numbers: the engine's, and what its parts import."""
     own = {definition for part in parts(config) for definition in _definitions_of(part)} | named_code(config)
+    return dict(_libraries(frozenset(own)))
+
+
+@functools.lru_cache(maxsize=256)
+def _libraries(own: frozenset[Definition]) -> dict[str, str]:
     reached = GRAPH.closure(own, lambda definition: _top(definition[0]) == ENGINE)
     names = {"torch", "numpy", "scipy"}.union(
         *(_distributions(top) for top in GRAPH.outside(reached) | {_top(name) for name, _ in own} if not _is_local(top))
@@ -202,11 +207,12 @@ def forget(*modules: str) -> None:
     """Drops what was read of these modules, so that the next fingerprint reads their files again."""
     for name in modules:
         GRAPH.forget(name)
-    _closure.cache_clear()
-    _digest.cache_clear()
+    for cached in (_closure, _digest, _libraries, _definitions_of):
+        cached.cache_clear()
 
 
-def _definitions_of(part: type) -> set[Definition]:
+@functools.lru_cache(maxsize=256)
+def _definitions_of(part: type) -> frozenset[Definition]:
     """The part's class. For a workspace's file also its helpers: the files beside it whose names begin with ``_``."""
     definitions = {(part.__module__, part.__qualname__.partition(".")[0])}
     file = registry.source_file(part)
@@ -214,7 +220,7 @@ def _definitions_of(part: type) -> set[Definition]:
         for helper in sorted(file.parent.glob("_*.py")):
             _FILES[f"{part.__module__}.{helper.stem}"] = helper
             definitions.add((f"{part.__module__}.{helper.stem}", WHOLE))
-    return definitions
+    return frozenset(definitions)
 
 
 _FILES: dict[str, Path] = {}
@@ -297,17 +303,32 @@ def _is_deep(config: TrialConfig) -> bool:
     return is_deep(config.model)
 
 
-def _configs(value: Any) -> Iterator[Any]:
+def _configs(config: Any) -> tuple[Any, ...]:
     """Every config dataclass in a config, at any depth, the config itself first."""
-    if dataclasses.is_dataclass(value):
+    own = (getattr(config, field.name) for field in dataclasses.fields(config))
+    return (config, *(each for value in own for each in (_in_section(value) if _is_config(value) else _walk(value))))
+
+
+@functools.lru_cache(maxsize=1024)
+def _in_section(section: Any) -> tuple[Any, ...]:
+    """The same of a section, which most trials of a grid share."""
+    return tuple(_walk(section))
+
+
+def _walk(value: Any) -> Iterator[Any]:
+    if _is_config(value):
         yield value
         for field in dataclasses.fields(value):
-            yield from _configs(getattr(value, field.name))
+            yield from _walk(getattr(value, field.name))
     elif isinstance(value, Mapping):
-        yield from _configs(tuple(value.values()))
+        yield from _walk(tuple(value.values()))
     elif isinstance(value, tuple | list):
         for item in value:
-            yield from _configs(item)
+            yield from _walk(item)
+
+
+def _is_config(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
 def _is_of_part(config: Any) -> bool:

@@ -55,12 +55,13 @@ ON_CPU = Arithmetic()
 
 def identity(config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> str:
     """The identity of a trial, 32 hexadecimal digits: 16 of the whole trial, then 16 of its training."""
-    whole = {"config": identifying(config), **identity_of(config, arithmetic)}
+    place = identity_of(config, arithmetic)
+    whole = {"config": identifying(config), **place}
     chain = config.chain
     if chain is not None and chain.carry != "validation_loss":  # it trains by what was measured on the one before
         return _hash(whole) + _hash({"training": whole})
     deciding = {name: part for name, part in whole["config"].items() if name != "perturbation"}
-    return _hash(whole) + _hash({"config": deciding, **identity_of(config, arithmetic, training=True)})
+    return _hash(whole) + _hash({"config": deciding, **place, "code": _code(config, arithmetic, training=True)})
 
 
 def training_of(identity: str) -> str:
@@ -73,24 +74,26 @@ def _hash(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()[:_HALF]
 
 
-def identity_of(config: TrialConfig, arithmetic: Arithmetic = ON_CPU, *, training: bool = False) -> dict[str, Any]:
+def identity_of(config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> dict[str, Any]:
     """What an identity is made from beside the config: code, data, versions, device, shards, kernels.
 
     A chained trial takes a number from those before it, whose parts may be others than its own: theirs count, too.
-
-    Args:
-        config, arithmetic: of the trial.
-        training: only what decides the trained weights.
     """
     trials = [config, *_before(config)]
     return {
-        "code": _together(code_fingerprint(trial, arithmetic.device, training=training) for trial in trials),
+        "code": _code(config, arithmetic),
         "data": _together(data_fingerprint(trial) for trial in trials),
         "versions": {name: version for trial in trials for name, version in libraries(trial).items()},
         "device": arithmetic.device,
         "shards": arithmetic.shards,
         "kernels": _together(kernels_of(trial, arithmetic.device) for trial in trials),
     }
+
+
+def _code(config: TrialConfig, arithmetic: Arithmetic, *, training: bool = False) -> str:
+    """The code of a trial and of those before it in its chain, or the part of it that decides the trained weights."""
+    trials = [config, *_before(config)]
+    return _together(code_fingerprint(trial, arithmetic.device, training=training) for trial in trials)
 
 
 def _together(words: Iterable[str]) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
+import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -168,12 +170,18 @@ def make_packs(trials: Sequence[PlannedTrial], target_seconds: float = PACK_SECO
 
 def programs(trials: Iterable[PlannedTrial]) -> list[list[PlannedTrial]]:
     """Trials by program, in order of first appearance; a chained trial has its own."""
-    from memsweep.trial import program
-
     groups: dict[str, list[PlannedTrial]] = {}
     for trial in trials:
-        groups.setdefault(program(trial.config), []).append(trial)
+        groups.setdefault(_program(trial.config), []).append(trial)
     return list(groups.values())
+
+
+@functools.lru_cache(maxsize=100_000)
+def _program(config: TrialConfig) -> str:
+    """Asked several times for each trial: for the length of packs, for packs, and for their cost."""
+    from memsweep.trial import program
+
+    return sys.intern(program(config))
 
 
 def _chain(config: TrialConfig, chain: ChainConfig) -> str:

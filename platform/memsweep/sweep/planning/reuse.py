@@ -161,10 +161,11 @@ def _failed(failure: Mapping[str, Any], status: TrialStatus | None) -> str:
 def _compare(trials: Sequence[PlannedTrial], results: Location) -> dict[str, Reason]:
     """Compares trials with stored results of the same config, made by other code, versions, devices or kernels."""
     by_config: dict[str, list[PlannedTrial]] = {}
-    for trial in trials:
-        by_config.setdefault(_key(trial.config), []).append(trial)
     nearest: dict[str, tuple[int, str, Reason]] = {}
     for folder, record in _records(results):
+        if not by_config:
+            for trial in trials:
+                by_config.setdefault(_key(trial.config), []).append(trial)
         try:
             key = _key(trial_from_dict(record["config"]))
         except ConfigError:  # of an earlier version: it explains nothing
