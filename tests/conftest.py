@@ -50,6 +50,7 @@ os.environ.update(
     DO_NOT_TRACK="true",
     MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false",
     MPLBACKEND="agg",
+    MEMSWEEP_NO_PAGE="1",  # a test of the live page asks for it
 )
 # What storage does not take goes to the user's own state; that of the tests is theirs.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="memsweep-tests.")

@@ -253,6 +253,11 @@ _LAUNCH: tuple[_Option, ...] = (
         {"metavar": "ADDR", "help": "join a running Ray cluster: auto, or host:port (a Ray job joins its own cluster)"},
     ),
     *_LIMITS,
+    (
+        "--no-page",
+        _FLAG
+        | {"default": lambda: bool(os.environ.get("MEMSWEEP_NO_PAGE")), "help": "no live page ($MEMSWEEP_NO_PAGE)"},
+    ),
 )
 _NO_REUSE: _Option = ("--no-reuse", _FLAG | {"help": "recompute every trial, whatever is stored"})
 _SUBMIT: tuple[_Option, ...] = (

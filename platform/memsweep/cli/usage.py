@@ -82,6 +82,7 @@ examples:
     "sweep": Text(
         "run a study and print its verdicts",
         "Run every trial of a study that has no result yet, then write the report and print the verdict table.\n"
+        "The first line is the address of the study's page, for browsers of this machine while the sweep runs.\n"
         "Ctrl-C keeps what is finished; the same command, or memsweep resume, goes on from there.\n"
         "In a Ray job (memsweep submit) it joins the job's cluster by itself; RAY_ADDRESS alone is not used.\n"
         "--max-hours, --max-trials and --max-failures stop this run as Ctrl-C does; they change no result.\n"

@@ -15,7 +15,7 @@ from memsweep.config.load.study import load_study
 from memsweep.documents import Answer
 from memsweep.errors import MemsweepError
 from memsweep.studies.extension import added, more_steps
-from memsweep.studies.locations import Place, find_study, names_folder, stored_plan
+from memsweep.studies.locations import Place, find_study, names_folder, shown_page, stored_plan
 from memsweep.studies.run import Run
 from memsweep.studies.trials import Request
 from memsweep.sweep.driver.launch import Launch
@@ -79,7 +79,8 @@ def run(request: Request, args: argparse.Namespace, results: Location) -> Answer
     launch, limits = Launch(args.inline, args.address), Limits(args.max_hours, args.max_trials, args.max_failures)
     named = names_folder(results, args.results, Path(getattr(args, "study", "")).parent)
     request = replace(request, command=shlex.join(["memsweep", *sys.argv[1:]]))
-    ending = Run(request, Place(results, Path(args.workspace), launch, limits, named)).execute()
+    page = shown_page(results, wanted=not args.no_page and not args.json)
+    ending = Run(request, Place(results, Path(args.workspace), launch, limits, named, page)).execute()
     console.print_ending(ending, results)
     return Answer(run_document(ending), ending.code)
 

@@ -26,13 +26,12 @@ from memsweep.sweep.store.filesystem import Location, storage_errors
 
 REPORT = "report"
 """The report's folder within its study's."""
+PAGE = "index.html"
+"""The page in it."""
 JUDGED = "judged"
 """The folder of reports by other criteria."""
 
-_PAGE = "index.html"
-_COMPARISON = frozenset(
-    {_PAGE, "verdicts.csv", "losses.csv", "settings.csv", *(f"{RADIUS}.{form}" for form in FIGURES)}
-)
+_COMPARISON = frozenset({PAGE, "verdicts.csv", "losses.csv", "settings.csv", *(f"{RADIUS}.{form}" for form in FIGURES)})
 
 
 def publish(
@@ -102,8 +101,8 @@ def publish_comparison(
         if formats and gallery.panels:
             draw(gallery, folder, formats)
         text = render_comparison(comparison, tables, embedded(gallery))
-        (folder / _PAGE).write_text(text, encoding="utf-8", errors="replace")
-    return folder / _PAGE
+        (folder / PAGE).write_text(text, encoding="utf-8", errors="replace")
+    return folder / PAGE
 
 
 def folder_of(criteria: Criteria) -> str:
@@ -127,7 +126,7 @@ def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[s
         write_csv(contents.compared, folder / "compared.csv")
     curves = with_settings(contents.measured.tables["curves"], trials)
     curves.to_parquet(folder / "curves.parquet", index=False)
-    (folder / _PAGE).write_text(render(contents, tables, pictures, formats), encoding="utf-8", errors="replace")
+    (folder / PAGE).write_text(render(contents, tables, pictures, formats), encoding="utf-8", errors="replace")
 
 
 def _copies(place: Location) -> Path:
@@ -147,7 +146,7 @@ def _copies(place: Location) -> Path:
 def _upload(folder: Path, report: Location) -> None:
     """The page last: it is what one opens. Pictures of an older report that this one has not go after it."""
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    for name in [*sorted(names - {_PAGE}), _PAGE]:
+    for name in [*sorted(names - {PAGE}), PAGE]:
         report.write(name, (folder / name).read_bytes())
     for below in ("", *report.folders()):
         for old in report.names(below):

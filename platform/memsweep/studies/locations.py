@@ -23,6 +23,19 @@ class LostResultsError(MemsweepError):
 
 
 @dataclass(frozen=True)
+class ShownPage:
+    """Where the page of a study is shown while it runs.
+
+    Attributes:
+        serve: to browsers of this machine.
+        write: into the study's folder, in the place of its report, for those who see the folder alone.
+    """
+
+    serve: bool = False
+    write: bool = False
+
+
+@dataclass(frozen=True)
 class Place:
     """Where and for how long a run computes, and where its results go.
 
@@ -33,6 +46,7 @@ class Place:
         limits: of the run.
         named: whether a person named the absolute folder of the results. Such a folder is taken to be shared by all
             nodes: whether it is, only the cluster's owner knows.
+        page: where the page is shown.
     """
 
     results: Location
@@ -40,6 +54,20 @@ class Place:
     launch: Launch = field(default_factory=Launch)
     limits: Limits = field(default_factory=Limits)
     named: bool = False
+    page: ShownPage = field(default_factory=ShownPage)
+
+
+def shown_page(results: Location, *, wanted: bool) -> ShownPage:
+    """Where the page is shown: nobody reaches a job of a cluster, and everybody sees its results.
+
+    Args:
+        results: the folder of all studies.
+        wanted: whether there is a page.
+    """
+    from memsweep.sweep.worker.job_environment import in_job
+
+    batch = in_job() or "SLURM_JOB_ID" in os.environ
+    return ShownPage(wanted and not batch, wanted and (batch or results.local is None))
 
 
 def names_folder(results: Location, *given: Path | str) -> bool:

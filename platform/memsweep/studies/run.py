@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from memsweep.config.schema.study import SweepConfig
     from memsweep.report import ReportPaths
+    from memsweep.report.live.process import LivePage
+    from memsweep.sweep.driver.progress import Snapshot
     from memsweep.sweep.driver.progress_view import View
     from memsweep.sweep.driver.runner import RunSummary
     from memsweep.sweep.planning.plan import Plan
@@ -89,18 +91,32 @@ class Run:
         from memsweep import report
 
         began = time.monotonic()
-        self._plan()
-        self._open_tracker()
-        try:
-            summary = self._compute()
-            if summary.outage:
-                return self._conclude_outage(summary, time.monotonic() - began)
-            paths = report.build(self._store.location)
-        except BaseException as error:  # the sweep's own run must not look as if it were still running
-            interrupted = isinstance(error, KeyboardInterrupt)
-            self._tracker.finish("interrupted" if interrupted else "failed", patience=5.0)
-            raise
-        return self._conclude(summary, paths, time.monotonic() - began)
+        with self._open_page():
+            self._plan()
+            self._open_tracker()
+            try:
+                summary = self._compute()
+                if summary.outage:
+                    return self._conclude_outage(summary, time.monotonic() - began)
+                self._page.update(left="", note="writing the report")
+                paths = report.build(self._store.location)
+                self._page.close(paths.page)
+            except BaseException as error:  # the sweep's own run must not look as if it were still running
+                interrupted = isinstance(error, KeyboardInterrupt)
+                self._tracker.finish("interrupted" if interrupted else "failed", patience=5.0)
+                raise
+            return self._conclude(summary, paths, time.monotonic() - began)
+
+    def _open_page(self) -> LivePage:
+        """The page of the study while it runs; says its address."""
+        from memsweep.report.live.process import LivePage
+
+        page, sweep = self._place.page, self._sweep
+        self._page = LivePage(self._store.location, sweep.name, sweep.description, serve=page.serve, write=page.write)
+        if self._page.address:
+            self._stream.write(f"page: {self._page.address}\n")
+            self._stream.flush()
+        return self._page
 
     def _check(self) -> None:
         """Refuses what cannot run here, before anything of the study is written."""
@@ -194,7 +210,7 @@ class Run:
                 results=self._results,
                 launch=self._place.launch,
                 limits=self._place.limits,
-                on_progress=self._view.update,
+                on_progress=self._on_progress,
                 on_result=self._on_result,
                 next_plan=self._next_plan,
             )
@@ -209,6 +225,14 @@ class Run:
             if identity in configs:
                 self._tracker.log_failure(identity, failure, to_dict(configs[identity]))
         return summary
+
+    def _on_progress(self, snapshot: Snapshot) -> None:
+        """The run has got further: called in its thread, about once a second per running pack."""
+        from memsweep.sweep.driver.progress_view import duration
+
+        self._view.update(snapshot)
+        left = f"{duration(snapshot.eta)} left" if snapshot.eta else ""
+        self._page.update(fraction=round(snapshot.fraction, 4), left=left, note=snapshot.note)
 
     def _on_result(self, record: Record, tables: dict[str, pd.DataFrame]) -> None:
         """A trial has finished: called by the result listener, in its thread."""

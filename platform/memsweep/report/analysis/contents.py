@@ -15,7 +15,7 @@ from memsweep.report.analysis.learning_rates import RateStudy, rate_studies
 from memsweep.report.analysis.losses import LossRow, loss_rows
 from memsweep.report.analysis.published import ClaimedVerdict, compare
 from memsweep.report.analysis.search.searched import Searched, read_searched, scan_of, winners_part
-from memsweep.report.naming.conditions import ALWAYS, KERNEL, OF_A_SEARCH, Grouping, find_grouping
+from memsweep.report.naming.conditions import ALWAYS, KERNEL, OF_A_SEARCH, Grouping, find_grouping, planned_replicas
 from memsweep.report.naming.labels import Labels
 from memsweep.report.read.settings import trial_table
 from memsweep.report.read.study import Study
@@ -68,21 +68,26 @@ class Contents:
         return trial_table(self.study.records, self.study.tables["replicas"], ALWAYS)
 
 
-def analyse(study: Study, criteria: Criteria = DEFAULT) -> Contents:
+def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False) -> Contents:
     """Compute a report's contents.
 
     Args:
         study: with its results.
         criteria: of the verdicts: other thresholds or another slope limit than the rule's own judge the stored results
             again; nothing is trained. Claims and searches compare radii at the rule's own smallest threshold.
+        planned: conditions are told apart, and named, by the whole plan, not by what has finished of it; of a search,
+            whose trials are not planned, by what has finished.
     """
     searched = read_searched(study, study.search) if study.search is not None else None
     measured = winners_part(study, searched) if searched is not None else study
     ignored = searched.ignored if searched is not None else ()
-    grouping = find_grouping(measured.records, measured.tables["replicas"], ignored)
+    planned = planned and searched is None
+    known = {name: {"config": config} for name, config in study.rows.items()} if planned else measured.records
+    replicas = planned_replicas(study.rows) if planned else measured.tables["replicas"]
+    grouping = find_grouping(known, replicas, ignored)
     findings = judge_conditions(measured, grouping, criteria)
     trained = loss_rows(measured, grouping)
-    labels = Labels([row.condition for row in trained])
+    labels = Labels([*grouping.conditions.values()] if planned else [row.condition for row in trained])
     rates = rate_studies(trained, labels)
     return Contents(
         study=study,

@@ -98,6 +98,16 @@ def find_grouping(
     return Grouping(conditions, tuple(columns), tuple(sorted(coupled)), fixed)
 
 
+def planned_replicas(configs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    """The ``replicas`` that trials with these configs will have, as ``find_grouping`` needs them."""
+    rows = []
+    for identity, config in configs.items():
+        fields, training = fields_of(config), config["training"]
+        sizes = [fields.get(path) for path in SIZES.values()]
+        rows += [(identity, *sizes, training["first_seed"] + seed) for seed in range(training["seeds"])]
+    return pd.DataFrame(rows, columns=["identity", *SIZES, "seed"])
+
+
 def group(table: pd.DataFrame, columns: Iterable[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
     """The parts of a table with equal values in ``columns`` (nulls are equal), in order of first appearance."""
     names = [name for name in columns if name in table.columns]

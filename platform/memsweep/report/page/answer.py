@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -89,7 +90,7 @@ def first_ball(findings: Iterable[Finding]) -> str:
 def _decide(contents: Contents) -> str:
     """The advice that most undecided verdicts share."""
     advice = [override for finding in contents.verdicts for override in finding.judgement.extend]
-    return f"memsweep extend {contents.study.name} {max(advice, key=advice.count)}" if advice else ""
+    return f"memsweep extend {shlex.quote(contents.study.name)} {max(advice, key=advice.count)}" if advice else ""
 
 
 # --- stability

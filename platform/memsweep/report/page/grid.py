@@ -1,14 +1,21 @@
-"""The grids of verdicts on the first screen: memories and machines, whichever are fewer across; one grid per ball."""
+"""The grids of the first screen: memories and machines, whichever are fewer across; one grid per ball.
+
+A cell holds a verdict. While the study runs it holds how many of its trials have ended, until all have.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Any
 
 from memsweep.report.analysis.bounds import MARK
+from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS, Finding
+from memsweep.report.naming.conditions import KERNEL, SIZES
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import number
+from memsweep.report.read.settings import fields_of
 from memsweep.report.rows.verdicts import LETTERS, SIGNS, moving
 
 _ACROSS = 4  # machines that find room side by side
@@ -19,8 +26,11 @@ class GridCell:
     """A verdict: its number among the findings, and how it is written.
 
     Attributes:
+        index: number of the finding; of a cell with a count, its number among ``live_cells``.
+        word: the verdict; of a cell with a count ``waiting`` or ``ended``.
         mark: whether it rests on lower bounds of the error.
         power: exponent of the radius in ``letter`` (T: horizon, m: width); empty without a slope.
+        count: while the study runs, how many trials have ended; empty where there is a verdict.
     """
 
     index: int
@@ -29,6 +39,28 @@ class GridCell:
     mark: str
     letter: str
     power: str
+    count: str = ""
+
+
+@dataclass(frozen=True)
+class LiveCell:
+    """The trials of one condition of a study that runs.
+
+    Attributes:
+        memory, machine: its row and column.
+        trials: identities.
+        balls: in which it gets a verdict; empty where it gets none.
+    """
+
+    memory: str
+    machine: str
+    trials: Sequence[str]
+    balls: Sequence[str] = ()
+
+    def text(self, ended: Set[str]) -> str:
+        """``17 of 20``; with a mark where all have ended."""
+        count = sum(trial in ended for trial in self.trials)
+        return f"{count} of {len(self.trials)}{' ✓' if count == len(self.trials) else ''}"
 
 
 @dataclass(frozen=True)
@@ -61,22 +93,81 @@ def grids(findings: Sequence[Finding], labels: Labels) -> list[Grid]:
     return [_grid(ball, findings, labels) for ball in BALLS if any(f.ball == ball for f in findings)]
 
 
+def live_cells(contents: Contents) -> list[LiveCell]:
+    """The cells of a study that runs, all of its plan; of a search those of its grid, with the trials so far."""
+    if contents.searched is not None:
+        history, cells = contents.searched.history, contents.searched.cells
+        trials: dict[int, list[str]] = {cell: [] for cell in range(len(history.cells))}
+        for member in history.suggestions:
+            trials[member.cell] += [row.identity for row in member.trials]
+        for (cell, _), identity in history.confirmed.items():
+            trials[cell].append(identity)
+        return [LiveCell(cells.picture(cell), cells.shade_name(cell), names) for cell, names in trials.items()]
+    members: dict[tuple[Any, ...], list[str]] = {}
+    for identity, condition in contents.grouping.conditions.items():
+        members.setdefault(tuple(condition.values()), []).append(identity)
+    found = []
+    for names in members.values():
+        condition, config = contents.grouping.conditions[names[0]], contents.study.rows[names[0]]
+        sizes = {tuple(fields_of(contents.study.rows[name]).get(path) for path in SIZES.values()) for name in names}
+        asked = condition.get(KERNEL) is not None or len(sizes) > 1
+        balls = [ball for ball in BALLS if asked and ball in config["perturbation"]["balls"]]
+        found.append(LiveCell(*contents.labels.names(condition), names, balls))
+    return found
+
+
+def live_grids(contents: Contents, cells: Sequence[LiveCell], ended: Set[str]) -> list[Grid]:
+    """The grids of a study that runs.
+
+    Args:
+        contents: what its finished trials say.
+        cells: of ``live_cells``.
+        ended: identities of the trials with a result, and of those that failed.
+    """
+    labels, searched = contents.labels, contents.searched
+    families = None if searched is not None else labels.families(contents.grouping.conditions.values())
+    verdicts = {(f.ball, *labels.names(f.condition)): _cell(i, f) for i, f in enumerate(contents.verdicts)}
+    found = []
+    for ball in BALLS if any(cell.balls for cell in cells) else ("",):
+        shown: dict[tuple[str, str], GridCell] = {}
+        for place, cell in enumerate(cells):
+            key, over = (cell.memory, cell.machine), searched is None and ended >= {*cell.trials}
+            count = GridCell(place, "ended" if over else "waiting", "", "", "", "", cell.text(ended))
+            if ball in (cell.balls or ("",)):
+                shown[key] = verdicts.get((ball, *key), count) if over else count
+        if shown:
+            found.append(_layout(ball, shown, families, bound=any(cell.mark for cell in shown.values())))
+    return found
+
+
 def _grid(ball: str, findings: Sequence[Finding], labels: Labels) -> Grid:
     part = [(index, finding) for index, finding in enumerate(findings) if finding.ball == ball]
     cells = {(labels.memory(f.condition), labels.machine(f.condition)): _cell(i, f) for i, f in part}
-    memories = [*dict.fromkeys(memory for memory, _ in cells)]
     families = labels.families(finding.condition for _, finding in part)
+    return _layout(ball, cells, families, bound=any(finding.bound for _, finding in part))
+
+
+def _layout(
+    ball: str,
+    cells: Mapping[tuple[str, str], GridCell],
+    families: Sequence[tuple[str, Sequence[tuple[str, str]]]] | None,
+    *,
+    bound: bool,
+) -> Grid:
+    """The grid of cells by memory and machine; ``families`` None: every machine stands alone."""
+    memories = [*dict.fromkeys(memory for memory, _ in cells)]
+    families = families or [("", [(machine, machine) for machine in dict.fromkeys(name for _, name in cells)])]
     machines = [machine for _, members in families for machine, _ in members]
-    bound = any(finding.bound for _, finding in part)
+    title = moving(ball) if ball else "trials that have ended"
     if len(machines) <= _ACROSS and len(memories) <= 2 * _ACROSS:
         rows = [(memory, [cells.get((memory, machine)) for machine in machines]) for memory in memories]
-        return Grid(ball, moving(ball), "memory", machines, {"": rows}, True, bound)
+        return Grid(ball, title, "memory", machines, {"": rows}, True, bound)
     groups: dict[str, list[tuple[str, list[GridCell | None]]]] = {}
     for family, members in families:
         for machine, member in members:
             row = (member, [cells.get((memory, machine)) for memory in memories])
             groups.setdefault(family, []).append(row)
-    return Grid(ball, moving(ball), "under", memories, groups, False, bound)
+    return Grid(ball, title, "under", memories, groups, False, bound)
 
 
 def _cell(index: int, finding: Finding) -> GridCell:

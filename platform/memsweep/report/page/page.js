@@ -2,8 +2,8 @@
 // Without it the page still has its answer, a picture of it, and every table.
 "use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
+  let data, findings; // of the page that is shown; a live page is exchanged for a newer one
   const WORDS = { horizon: "horizon T (steps)", width: "width m" };
   const TONES = {
     stable: "var(--stable)", unstable: "var(--unstable)", inconclusive: "var(--open)",
@@ -126,12 +126,11 @@
     target.replaceChildren(chart);
     return chart;
   }
-  const wide = () => Math.max(300, Math.min(byId("chart").clientWidth || 760, 860));
+  const wide = () => Math.max(300, Math.min(byId("chart")?.clientWidth || 760, 860));
 
   // --- the figure of verdicts: radius against horizon or width
 
-  const findings = data.findings.map((finding, index) => ({ ...finding, index }));
-  const state = { ball: data.ball, threshold: data.thresholds.indexOf(data.shown), width: "", axis: "", memory: "", chosen: -1 };
+  const state = {};
 
   function linesOf(ball, memories) {
     const lines = [];
@@ -215,7 +214,7 @@
     return `Radius against ${state.axis} at an error of ${share(data.thresholds[state.threshold])}. ${parts.join("; ")}.`;
   }
   function radiusSelectors(part, memories) {
-    const redraw = (name, convert = (v) => v) => (v) => { state[name] = convert(v); radiusFigure(); };
+    const redraw = (name, convert = (v) => v) => (v) => { Object.assign(state, { [name]: convert(v), asked: true }); radiusFigure(); };
     const widths = numbers(part.flatMap((f) => f.points.map((p) => p[0])));
     const horizons = distinct(part.flatMap((f) => f.points.map((p) => p[1])));
     const boxes = [chooser("error limit", data.thresholds.map((t, i) => [i, share(t)]), state.threshold, redraw("threshold", Number))];
@@ -546,19 +545,82 @@
     else if (data.claims.length) claimsFigure();
     else byId("figure").remove();
   }
-  const horizonDecides = findings.filter((f) => f.ball === data.ball && f.axis === "horizon").length * 2 >= findings.filter((f) => f.ball === data.ball).length;
-  state.axis = horizonDecides ? "horizon" : "width";
-  document.querySelectorAll("table.data").forEach(enhance);
-  trialsTable();
+  function begin() {
+    data = JSON.parse(byId("data").textContent);
+    findings = data.findings.map((finding, index) => ({ ...finding, index }));
+    const first = findings.filter((f) => f.ball === data.ball);
+    const horizonDecides = first.filter((f) => f.axis === "horizon").length * 2 >= first.length;
+    Object.assign(state, { ball: data.ball, threshold: data.thresholds.indexOf(data.shown), width: "", memory: "", chosen: -1, asked: false,
+      axis: horizonDecides ? "horizon" : "width" });
+    document.querySelectorAll("table.data").forEach(enhance);
+    trialsTable();
+    figure();
+  }
+  begin();
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[data-finding]");
     if (!link || !findings[Number(link.dataset.finding)]) return; // without room here: the link leads to the table
     event.preventDefault();
     openFinding(Number(link.dataset.finding));
   });
-  figure();
   let last = wide();
   addEventListener("resize", () => { if (wide() !== last && byId("figure")) { last = wide(); figure(); } });
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((part) => { part.dataset.was = part.open; part.open = true; }));
   addEventListener("afterprint", () => document.querySelectorAll("details").forEach((part) => { part.open = part.dataset.was === "true"; }));
+
+  // --- while the study runs
+
+  /** Takes the place of this page by the newest one; what the reader has opened stays open. */
+  async function renew() {
+    const text = await (await fetch(location.href, { cache: "no-store" })).text();
+    const next = new DOMParser().parseFromString(text, "text/html");
+    const open = [...document.querySelectorAll("details[open] > summary")].map((summary) => summary.textContent);
+    const shown = { ...state }, reading = !byId("evidence").hidden, old = findings[state.chosen];
+    const trial = byId("trial")?.querySelector(".id")?.textContent;
+    document.title = next.title;
+    byId("data").textContent = next.getElementById("data").textContent;
+    document.querySelector("main").replaceWith(next.querySelector("main"));
+    begin();
+    document.querySelectorAll("details > summary").forEach((summary) => { summary.parentElement.open ||= open.includes(summary.textContent); });
+    if (shown.asked && shown.ball in data.balls) {
+      Object.assign(state, shown, { chosen: -1 });
+      figure();
+    }
+    if (!reading) return;
+    const same = findings.find((f) => old && f.ball === old.ball && f.memory === old.memory && f.machine === old.machine);
+    const place = trial ? data.trials.findIndex((one) => one && one.id === trial) : -1;
+    const top = scrollY;
+    if (same) openFinding(same.index, place < 0 ? null : place);
+    else if (place >= 0) openTrial(place);
+    scrollTo(0, top);
+  }
+  function follow() {
+    const every = Number(byId("live").dataset.every);
+    if (every) { // a file that is written again and again
+      setInterval(() => { if (byId("evidence").hidden) location.reload(); }, 1000 * every);
+      return;
+    }
+    const events = new EventSource("events");
+    const say = (words) => { if (byId("live-state")) byId("live-state").textContent = words; };
+    events.addEventListener("progress", (event) => {
+      const now = JSON.parse(event.data);
+      if (!byId("live")) return;
+      say("Running, incomplete:");
+      byId("live-words").textContent = now.words;
+      byId("live-stamp").textContent = `(${now.stamp})`;
+      byId("live-bar").value = now.fraction;
+      for (const cell of document.querySelectorAll("[data-cell]")) cell.textContent = now.cells[cell.dataset.cell] ?? cell.textContent;
+    });
+    events.addEventListener("page", () => renew().catch(() => say("A newer page could not be read:")));
+    events.addEventListener("end", async (event) => {
+      const end = JSON.parse(event.data);
+      if (end.final) await renew().catch(() => say("The report could not be read:"));
+      else say(`Ended, incomplete${end.why ? ` (${end.why})` : ""}:`);
+      events.close();
+      document.querySelector("main").prepend(make("p", { class: "note", role: "status" },
+        end.final ? `The sweep has ended: this is its report, ${end.file}. This address has ended with it.` : "The sweep has ended without a report."));
+    });
+    events.addEventListener("error", () => say("Not running any more, or stopped (no connection):"));
+  }
+  if (byId("live")) follow();
 })();

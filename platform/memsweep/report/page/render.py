@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from memsweep.report.naming.numbers import joined, limit, number, percent, show
 from memsweep.report.page.answer import STABLE_MEANS, SUPPORTED_MEANS, Kind, answer_of, first_ball
 from memsweep.report.page.data import page_data
 from memsweep.report.page.grid import grids
+from memsweep.report.page.live import Live
 from memsweep.report.page.trials import Trials
 from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.claims import counted
@@ -52,32 +54,40 @@ _COUNTS = re.compile(r"^(memsweep sweep|\d+ (trials|models|cells))\b")
 
 
 def render(
-    contents: Contents, tables: Tables, pictures: Mapping[str, Pictures], formats: Sequence[str] = ("png",)
+    contents: Contents,
+    tables: Tables,
+    pictures: Mapping[str, Pictures],
+    formats: Sequence[str] = ("png",),
+    live: Live | None = None,
 ) -> str:
     """The page as text.
 
     Args:
         contents, tables: of the report.
-        pictures: by the names of their galleries.
+        pictures: by the names of their galleries; none of a study that runs.
         formats: of the figure files.
+        live: the state of a study that runs; None for a report.
     """
     environment = templates()
     environment.globals["view"] = _view
-    environment.globals["pictures"] = pictures
+    environment.globals["pictures"] = defaultdict(lambda: Pictures((), 0), pictures)
     study, searched, labels = contents.study, contents.searched, contents.labels
-    answer, scripts = answer_of(contents), {name: _text(HERE / name) for name in SCRIPTS}
+    shown = live.grids if live is not None else grids(contents.verdicts, labels)
+    answer = live.answer if live is not None else answer_of(contents)
+    scripts = {name: _text(HERE / name) for name in SCRIPTS}
     return environment.get_template("page.html.j2").render(
         study=study,
         tables=tables,
         answer=answer,
         kind=answer.kind.value,
-        meaning=_meaning(answer.kind, contents),
-        grids=grids(contents.verdicts, labels),
+        meaning=_meaning(answer.kind, contents, asked=any(grid.ball for grid in shown)),
+        live=live,
+        grids=shown,
         picture=_static(answer.kind, contents, pictures),
         about=about(study.description),
         data=page_data(contents, answer, Trials(contents)),
         scripts=scripts,
-        policy=_policy(scripts.values()),
+        policy=_policy(scripts.values(), connects=live is not None and not live.every),
         balls={ball: moving(ball) for ball in BALLS},
         along={name.removeprefix(ALONG): name for name in pictures if name.startswith(ALONG)},
         replicas=len(study.tables["replicas"]),
@@ -133,15 +143,15 @@ def about(description: str) -> list[str]:
     return [text for text in description.splitlines() if text.strip() and not _COUNTS.match(text.strip())]
 
 
-def _meaning(kind: Kind, contents: Contents) -> tuple[str, str]:
-    """What the words of the answer mean: the words, and a sentence."""
+def _meaning(kind: Kind, contents: Contents, *, asked: bool) -> tuple[str, str]:
+    """What the words of the answer mean: the words, and a sentence; ``asked``: whether there are verdicts."""
     if kind is Kind.SEARCH and contents.searched is not None:
         return "What was searched:", sentences(contents.searched)[0].removeprefix("Searched ")
     if kind is Kind.LOSSES:
         return "What is compared:", "trained models without perturbation, each by the median over its seeds."
     if kind is Kind.CLAIMS and not contents.compared.empty:
         return "What “supported” means:", SUPPORTED_MEANS
-    if contents.verdicts:
+    if asked:
         return "What “stable” means:", STABLE_MEANS
     return "", ""
 
@@ -160,10 +170,16 @@ def _finished(study: Study) -> str:
     return max((str(r["provenance"].get("finished") or "") for r in study.records.values()), default="")[:10]
 
 
-def _policy(scripts: Any) -> str:
-    """The page's Content-Security-Policy: these scripts, styles and pictures of its own, and no network."""
+def _policy(scripts: Any, *, connects: bool) -> str:
+    """The page's Content-Security-Policy: these scripts, styles and pictures of its own, and no network.
+
+    Args:
+        scripts: their texts.
+        connects: the page may ask the address that it came from, and no other, for news.
+    """
     hashes = [f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts]
-    return f"default-src 'none'; script-src {' '.join(hashes)}; style-src 'unsafe-inline'; img-src data:"
+    own = "; connect-src 'self'" if connects else ""
+    return f"default-src 'none'; script-src {' '.join(hashes)}; style-src 'unsafe-inline'; img-src data:{own}"
 
 
 def _text(path: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,7 @@ class Study:
         search: what was searched, and how it went; None for a study that searches nothing.
         command: that computed it last; empty where the plan does not say.
         overrides: in which that command differs from the study file.
+        rows: identity -> config of every planned trial.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Study:
     search: SearchHistory | None = None
     command: str = ""
     overrides: tuple[str, ...] = ()
+    rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def damaged(self) -> int:
@@ -96,8 +98,12 @@ def _failed(record: Mapping[str, Any]) -> bool:
     return bool(record.get("summary", {}).get("not_measured"))
 
 
-def load_study(where: Location | Path) -> Study:
+def load_study(where: Location | Path, known: dict[str, tuple[Record, dict[str, pa.Table]]] | None = None) -> Study:
     """Read a study's folder; damaged results are among the missing ones.
+
+    Args:
+        where: the folder.
+        known: the results that an earlier call has read, which are not read again; those of this call are added.
 
     Raises:
         StoreError: the folder or its plan does not exist, the plan is damaged, or the storage cannot be read.
@@ -108,8 +114,11 @@ def load_study(where: Location | Path) -> Study:
         raise StoreError(f"there is no study in {place}. Run the study first, or give another folder with --results.")
     stored = store.identities()
     chosen = [identity for identity in plan.rows if identity in stored]
-    found = dict(zip(chosen, at_once(partial(_read, store), chosen), strict=True))
-    whole = {identity: result for identity, result in found.items() if not isinstance(result, str)}
+    known = {} if known is None else known
+    new = [identity for identity in chosen if identity not in known]
+    found = known | dict(zip(new, at_once(partial(_read, store), new), strict=True))
+    whole = {identity: result for identity in chosen if not isinstance(result := found[identity], str)}
+    known |= whole
     faults = {identity: result for identity, result in found.items() if isinstance(result, str)}
     failures = store.failures()
     return Study(
@@ -129,6 +138,7 @@ def load_study(where: Location | Path) -> Study:
         search=read_search(place, plan),
         command=str(plan.provenance.get("command") or ""),
         overrides=tuple(map(str, plan.provenance.get("overrides") or ())),
+        rows=plan.rows,
     )
 
 

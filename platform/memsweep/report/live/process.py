@@ -1,0 +1,130 @@
+"""The live page as the process of the sweep sees it: an address to print, and a process to tell the progress to."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from memsweep.sweep.store.filesystem import Location
+
+_INTERVAL = 0.5  # seconds between two lines of progress at least
+_MOST = 3000  # bytes of a line; a pipe takes so many at once or none
+_BACKLOG = 64  # connections that wait for the process to start
+_GRACE = 8.0  # seconds that browsers have for the last page
+
+
+class LivePage:
+    """The page of a running study; nothing that happens to it reaches the sweep.
+
+    Args:
+        place: the study's folder.
+        study, description: said until the folder has a plan.
+        serve: to browsers of this machine.
+        write: to the study's folder, in the place of its report.
+
+    Attributes:
+        address: of the page; empty where it is not served.
+    """
+
+    def __init__(self, place: Location, study: str, description: str, *, serve: bool, write: bool) -> None:
+        self.address = ""
+        self._token = secrets.token_urlsafe(16)
+        self._about = {"place": place.uri, "study": study, "description": description, "write": write}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._latest: dict[str, Any] = {}
+        self._sent = 0.0
+        self._lock, self._closed = threading.Lock(), False
+        self._socket: socket.socket | None = None
+        if serve:
+            with contextlib.suppress(OSError):  # a machine without loopback: the sweep runs without a page
+                self._socket = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
+                self.address = f"http://127.0.0.1:{self._socket.getsockname()[1]}/{self._token}/"
+                threading.Thread(target=self._await_reader, args=(self._socket,), daemon=True).start()
+        if write:
+            self._start()
+
+    def update(self, **words: Any) -> None:
+        """Tell the page how far the run is; costs nothing while nobody looks, and never waits."""
+        self._latest |= words
+        if self._process is not None and time.monotonic() - self._sent >= _INTERVAL:
+            self._sent = time.monotonic()
+            self._send(self._latest)
+
+    def __enter__(self) -> LivePage:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(None, "interrupted" if kind is not None and issubclass(kind, KeyboardInterrupt) else "")
+
+    def close(self, final: Path | None, why: str = "") -> None:
+        """End the page.
+
+        Args:
+            final: the finished report, which open browsers show now; None where there is none.
+            why: said where there is none.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        process = self._process
+        if process is not None:
+            self._send({"end": {"page": str(final or ""), "why": why}})
+            with contextlib.suppress(OSError, ValueError):
+                process.stdin.close()  # type: ignore[union-attr]  # it was opened as a pipe
+            try:
+                process.wait(_GRACE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self._socket is not None:
+            self._socket.close()
+
+    def _await_reader(self, listening: socket.socket) -> None:
+        """Starts the process when the first browser connects: until then the page costs a thread that sleeps."""
+        with contextlib.suppress(OSError, ValueError):  # the socket was closed: nobody came
+            while not self._closed:
+                if select.select([listening], [], [], 1.0)[0]:
+                    self._start()
+                    return
+
+    def _start(self) -> None:
+        engine = str(Path(__file__).resolve().parents[3])
+        paths = os.pathsep.join(filter(None, [engine, os.environ.get("PYTHONPATH")]))
+        handles = (self._socket.fileno(),) if self._socket is not None else ()
+        with self._lock, contextlib.suppress(OSError):  # no process to be had: the sweep needs none
+            if self._closed or self._process is not None:
+                return
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "memsweep.report.live.reader"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=handles,
+                start_new_session=True,  # Ctrl-C is for the sweep, which ends the page
+                env={**os.environ, "PYTHONPATH": paths},
+            )
+            first = {**self._about, "token": self._token, "socket": handles[0] if handles else None}
+            process.stdin.write(f"{json.dumps(first)}\n".encode())  # type: ignore[union-attr]
+            process.stdin.flush()  # type: ignore[union-attr]
+            os.set_blocking(process.stdin.fileno(), False)  # type: ignore[union-attr]
+            self._process = process
+        self._send(self._latest)
+
+    def _send(self, words: dict[str, Any]) -> None:
+        """Writes one line; where the pipe is full or the process is gone, the line is left out."""
+        line = f"{json.dumps(words)}\n".encode()
+        if self._process is not None and len(line) <= _MOST:
+            with contextlib.suppress(OSError, ValueError):
+                os.write(self._process.stdin.fileno(), line)  # type: ignore[union-attr]

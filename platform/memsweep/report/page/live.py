@@ -1,0 +1,55 @@
+"""What the page says of a study that runs, beside what it says of every study."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any
+
+from memsweep.report.analysis.contents import Contents
+from memsweep.report.page.answer import Kind, StudyAnswer, answer_of
+from memsweep.report.page.grid import Grid, LiveCell, live_grids
+
+_MOST_CAUSES = 5
+_LONGEST = 300  # characters of a cause
+_UNDECIDED = "No verdict yet: a verdict needs all trials of its cell."
+
+
+@dataclass(frozen=True)
+class Live:
+    """The state of a study that runs.
+
+    Attributes:
+        answer: of what is complete.
+        progress: of ``LiveStudy``: ``words``, ``fraction`` and ``stamp``.
+        causes: why trials failed, the most frequent first, and how many.
+        every: seconds after which the browser loads the page again; 0 where it is told of news.
+    """
+
+    answer: StudyAnswer
+    progress: dict[str, Any]
+    grids: Sequence[Grid]
+    causes: Sequence[tuple[str, int]]
+    every: int
+
+
+def live_state(contents: Contents, cells: Sequence[LiveCell], progress: dict[str, Any], every: int) -> Live:
+    """The state of a study with these cells, whose missing trials are those that failed."""
+    failed = contents.study.missing
+    causes = Counter((row.traceback.strip().splitlines() or [row.reason])[-1][:_LONGEST] for row in failed)
+    ended = {*contents.study.records, *(row.identity for row in failed)}
+    grids = live_grids(contents, cells, ended)
+    return Live(_answer(contents, cells, ended), progress, grids, causes.most_common(_MOST_CAUSES), every)
+
+
+def _answer(contents: Contents, cells: Sequence[LiveCell], ended: Set[str]) -> StudyAnswer:
+    """The answer of the cells whose trials have all ended; what would decide the others is not known yet."""
+    answer = replace(answer_of(contents), decide="")
+    if answer.kind is not Kind.STABILITY:
+        return replace(answer, headline=f"So far: {answer.headline}") if answer.kind is not Kind.NOTHING else answer
+    over = {(cell.memory, cell.machine) for cell in cells if ended >= {*cell.trials}}
+    decided = [finding for finding in contents.findings if contents.labels.names(finding.condition) in over]
+    if not any(finding.needs_verdict for finding in decided):
+        return replace(answer, headline=_UNDECIDED)
+    return replace(answer, headline=f"So far: {answer_of(replace(contents, findings=decided)).headline}")
