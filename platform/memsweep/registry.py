@@ -104,7 +104,7 @@ def _register(kind: str, name: str) -> Callable[[_Part], _Part]:
 def _may_replace(known: type, part: type) -> bool:
     """Whether a built-in task meets one of the workspace."""
     own = [folder / builtin.TASKS for folder in _folders[:1]]
-    return source_file(known).parent == builtin.folder(builtin.TASKS) and source_file(part).parent in own
+    return _is_built_in(known) and any(source_file(part).is_relative_to(folder) for folder in own)
 
 
 def _without_fields(part: type) -> type:
@@ -178,7 +178,8 @@ def discover(workspace: Path | None = None) -> list[str]:
     """Import everything that registers parts; safe to call again. The workspace decides ``folders``.
 
     Args:
-        workspace: folder whose ``tasks/*.py`` are imported (None: engine, built-in tasks and plugins only).
+        workspace: folder whose ``tasks/*.py`` and ``tasks/*/*.py`` are imported, but for names that begin with ``_``
+            (None: engine, built-in tasks and plugins only).
 
     Returns:
         One sentence for each plugin or task file that failed to import; it is skipped, the others work.
@@ -191,7 +192,7 @@ def discover(workspace: Path | None = None) -> list[str]:
         _folders[:] = [root, root / builtin.STUDIES]
         task_folders.append(root / builtin.TASKS)
     broken = []
-    for path in dict.fromkeys(path for folder in task_folders for path in sorted(folder.glob("[!_]*.py"))):
+    for path in dict.fromkeys(path for folder in task_folders for path in _task_files(folder)):
         broken += _attempt(f"task file {path}", partial(_import_file, path))
     for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
         owner = point.dist.name if point.dist else point.value
@@ -204,11 +205,16 @@ def discover(workspace: Path | None = None) -> list[str]:
 def replaced_tasks() -> dict[str, Path]:
     """The built-in tasks in whose place a task of the workspace stands, with its file; equal files replace nothing."""
     found = {}
-    for kind, name, part in (each for module, parts in _of_files.items() if _is_built_in(module) for each in parts):
+    for kind, name, part in (each for parts in _of_files.values() for each in parts):
         now = source_file(_parts[kind].get(name, part))
-        if now.read_bytes() != source_file(part).read_bytes():
+        if _is_built_in(part) and now.read_bytes() != source_file(part).read_bytes():
             found[name] = now
     return found
+
+
+def _task_files(folder: Path) -> list[Path]:
+    """The files of a ``tasks`` folder and of the folders in it."""
+    return sorted([*folder.glob("[!_]*.py"), *folder.glob("[!_.]*/[!_]*.py")])
 
 
 def _attempt(what: str, load: Callable[[], object]) -> list[str]:
@@ -255,5 +261,5 @@ def _module_name(path: Path) -> str:
     return f"memsweep_workspace_{zlib.crc32(str(path.parent).encode()):08x}_{path.stem}"
 
 
-def _is_built_in(module: str) -> bool:
-    return module.startswith(_module_name(builtin.folder(builtin.TASKS) / "x.py")[:-1])
+def _is_built_in(part: type) -> bool:
+    return source_file(part).is_relative_to(builtin.folder(builtin.TASKS))

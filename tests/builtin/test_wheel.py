@@ -133,6 +133,8 @@ def test_a_workspace_adds_to_what_is_built_in_and_replaces_by_name(
     task = (ROOT / "tasks" / "copying_memory.py").read_text()
     (tmp_path / "tasks" / "mine.py").write_text(task.replace('"copying_memory"', '"mine"'))
     (tmp_path / "tasks" / "filter.py").write_bytes((ROOT / "tasks" / "filter.py").read_bytes())  # an equal copy
+    (tmp_path / "tasks" / "kept").mkdir()
+    (tmp_path / "tasks" / "kept" / "deeper.py").write_text(task.replace('"copying_memory"', '"deeper"'))
     study = (ROOT / "search_spaces" / "quickstart.yaml").read_text()
     (tmp_path / "search_spaces" / "mine.yaml").write_text("defaults: [quickstart, _self_]\ngrid: {model.width: [3]}\n")
     assert len(load_study("mine", workspace=tmp_path).rows) == 24
@@ -143,16 +145,19 @@ def test_a_workspace_adds_to_what_is_built_in_and_replaces_by_name(
         return {line.partition(" ")[0] for line in told.out.splitlines()}, told.err
 
     built_in, _ = listed("list", "tasks", workspace=ROOT)
-    assert listed("list", "tasks") == (built_in | {"mine"}, "")
+    assert listed("list", "tasks") == (built_in | {"mine", "deeper"}, "")
     studies, told = listed("list", "studies")
     assert {"mine", "quickstart", "lr_width"} <= studies
     assert not told
 
     (tmp_path / "tasks" / "other.py").write_text(task + "\n# another one\n")
+    recall = (ROOT / "tasks" / "recall" / "mqar.py").read_text()
+    (tmp_path / "tasks" / "kept" / "recall.py").write_text(recall + "\n# another one\n")
     (tmp_path / "search_spaces" / "quickstart.yaml").write_text("# Another one.\n" + study)
     _, told = listed("describe", "quickstart")
     assert told == (
-        "note: of this workspace, in the place of the built-in: task 'copying_memory' (other.py), study 'quickstart' "
+        "note: of this workspace, in the place of the built-in: task 'copying_memory' (other.py), task 'mqar' "
+        "(recall.py), study 'quickstart' "
         "(quickstart.yaml)\n"
     )
     assert load_study("quickstart", workspace=tmp_path).description.startswith("Another one.")

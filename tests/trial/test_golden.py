@@ -30,12 +30,13 @@ FILE = Path(__file__).parent / "golden_losses.json"
 TRAINING = TrainingConfig(seeds=2, steps=10, batch_size=8, validation_size=8, validate_every=1, learning_rate=0.01)
 PERTURBATION = PerturbationConfig(balls=(), test_size=8)
 SMALL = {"width": 4, "state_size": 4}
-SHORT = {"horizon": 12, "delay": 12}
+SHORT = {"horizon": 12, "delay": 12, "pairs": 3, "noise": 8}
 ARENA = ("imdb", "pathfinder", "retrieval", "sequential_cifar")
 FEW = {
     "permuted_digits": ("rnn", "vanilla_rnn"),  # images in order have them all
     "copying_bits": ("lru", "vanilla_rnn"),
     "listops": ("lru", "vanilla_rnn"),
+    **dict.fromkeys(("mqar", "selective_copying", "induction_heads"), ("residual_stack",)),
     **dict.fromkeys(("permuted_mnist", *ARENA), ("vanilla_rnn",)),
 }
 

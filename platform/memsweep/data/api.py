@@ -2,8 +2,9 @@
 
 ``Task`` is the base of every task. Bases that do more: functionals of white noise (``FunctionalTask``), those with a
 memory function (``KernelTask``, ``LinearFunctionalTask``), images read as sequences (``SequentialImages``), in the
-published permutation (``PermutedImages``), texts (``TextTask``), and sequences of symbols with a class
-(``LabelledSequences``), such as expressions (``ExpressionLaw``).
+published permutation (``PermutedImages``), texts (``TextTask``), sequences of symbols with a class
+(``LabelledSequences``), such as expressions (``ExpressionLaw``), and with answers at marked steps
+(``MarkedSequences``).
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from memsweep.data.losses import step_accuracy as step_accuracy
 from memsweep.data.losses import step_cross_entropy as step_cross_entropy
 from memsweep.data.losses import summed_cross_entropy as summed_cross_entropy
 from memsweep.data.sequences.labelled import ANSWERS as ANSWERS
+from memsweep.data.sequences.labelled import NOTHING as NOTHING
 from memsweep.data.sequences.labelled import SURE as SURE
 from memsweep.data.sequences.labelled import LabelledSequences as LabelledSequences
 from memsweep.data.sequences.labelled import Sequences as Sequences
@@ -49,6 +51,7 @@ from memsweep.data.sequences.list_operations import EXPRESSION_SYMBOLS as EXPRES
 from memsweep.data.sequences.list_operations import ExpressionLaw as ExpressionLaw
 from memsweep.data.sequences.list_operations import expression_numbers as expression_numbers
 from memsweep.data.sequences.list_operations import expression_value as expression_value
+from memsweep.data.sequences.marked import MarkedSequences as MarkedSequences
 from memsweep.data.sequences.text import Characters as Characters
 from memsweep.data.sequences.text import Corpus as Corpus
 from memsweep.data.sequences.text import TextTask as TextTask

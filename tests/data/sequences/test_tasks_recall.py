@@ -1,0 +1,106 @@
+"""Recall: queries, fillers and distances of MQAR, and the layouts of selective copying and induction heads."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from memsweep import registry, testing
+from memsweep.data.api import NOTHING, MarkedSequences
+from memsweep.streams import TRAIN, Stream
+from paths import ROOT
+
+registry.discover(ROOT)
+
+
+def task(name: str, **fields: object) -> MarkedSequences:
+    made = registry.get(registry.TASK, name)
+    return made(made.Config(**fields))
+
+
+def drawn(made: MarkedSequences, size: int) -> list[tuple[list[int], list[int]]]:
+    batch = made.draw(Stream(3, TRAIN), 1, size)
+    return list(zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True))
+
+
+class TestBlankFillers(testing.TaskSuite):
+    """The whole suite, for MQAR in the form that the published docstring shows."""
+
+    task = "mqar"
+    config = registry.get(registry.TASK, "mqar").Config(horizon=16, pairs=2, vocabulary=12, filler="blank", power=1.0)
+
+
+@pytest.mark.parametrize("filler", ["values", "blank"])
+def test_every_key_of_mqar_is_asked_once_and_no_filler_overwrites_a_pair(filler: str) -> None:
+    made = task("mqar", horizon=32, pairs=5, vocabulary=16, filler=filler)
+    for read, asked in drawn(made, 50):
+        keys, values = read[0:10:2], read[1:10:2]
+        assert len({*keys, *values}) == 10
+        assert all(1 <= key <= 7 for key in keys)
+        assert all(8 <= value <= 15 for value in values)
+        marked = {step: label for step, label in enumerate(asked) if label != NOTHING}
+        assert all(step >= 10 and step % 2 == 0 for step in marked)
+        assert sorted(read[step] for step in marked) == sorted(keys)
+        assert {read[step]: label + 8 for step, label in marked.items()} == dict(zip(keys, values, strict=True))
+        fillers = [symbol for step, symbol in enumerate(read) if step >= 10 and step not in marked]
+        assert all(symbol >= 8 if filler == "values" else symbol == 0 for symbol in fillers)
+
+
+@pytest.mark.parametrize("power", [0.01, 0.5, 1.0])
+def test_the_steps_of_the_queries_follow_the_published_law(power: float) -> None:
+    """Of one pair: n^(a-1), normalized, over the even steps."""
+    made, size = task("mqar", horizon=22, pairs=1, vocabulary=8, power=power), 20_000
+    asked = np.array([labels for _, labels in drawn(made, size)])
+    counts = (asked != NOTHING).sum(0)[2::2]
+    law = np.arange(1, 11) ** (power - 1.0)
+    expected = size * law / law.sum()
+    assert np.abs((counts - expected) / np.sqrt(expected)).max() < 4.5
+    assert counts.sum() == size
+
+
+def test_a_state_of_mqar_tells_all_maps_of_its_keys_apart() -> None:
+    """The bound: contexts of the same keys whose answers differ somewhere need different states."""
+    made = task("mqar", horizon=12, pairs=3, vocabulary=10)
+    contexts = {
+        tuple(made.answers([1, 5 + a, 2, 5 + b, 3, 5 + c, 1, 0, 2, 0, 3, 0])) for a, b, c in permutations(range(5), 3)
+    }
+    assert len(contexts) == math.factorial(5) // math.factorial(2)
+
+
+def test_sizes_of_mqar_that_do_not_fit_are_all_named() -> None:
+    with pytest.raises(ValueError, match="pairs is 40") as refused:
+        task("mqar", horizon=63, pairs=40, vocabulary=65)
+    for words in (
+        "vocabulary is 65, and must be even",
+        "has 31 keys",
+        "task.vocabulary of at least 82",
+        "at least 160",
+    ):
+        assert words in str(refused.value)
+
+
+def test_selective_copying_asks_for_the_symbols_in_their_order() -> None:
+    made = task("selective_copying", noise=9, length=4, symbols=3)
+    assert (made.horizon, made.inputs, made.outputs) == (17, 5, 3)
+    places = set()
+    for read, asked in drawn(made, 200):
+        kept = [(step, symbol - 1) for step, symbol in enumerate(read[:13]) if symbol]
+        assert read[13:] == [4] * 4
+        assert asked == [NOTHING] * 13 + [symbol for _, symbol in kept]
+        places |= {tuple(step for step, _ in kept)}
+    assert len(places) > 150  # of the 715 that there are
+
+
+def test_induction_heads_ask_for_what_followed_the_first_mark() -> None:
+    made = task("induction_heads", horizon=8, symbols=3)
+    firsts = set()
+    for read, asked in drawn(made, 200):
+        assert read.count(3) == 2
+        assert read[-1] == 3
+        first = read.index(3)
+        assert asked == [NOTHING] * 7 + [read[first + 1]]
+        firsts.add(first)
+    assert firsts == set(range(6))
