@@ -23,6 +23,7 @@ from memsweep.report.analysis.summary import NOT_ASKED, NOT_FINISHED, judged
 from memsweep.report.naming.labels import Labels, field_name
 from memsweep.report.naming.numbers import clean, show
 from memsweep.report.read.study import not_measured
+from memsweep.report.rows.bits import BITS_MEAN
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
 from memsweep.report.rows.losses import BASELINE, has_baseline
@@ -85,7 +86,9 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     if contents.verdicts:
         yield from _verdicts(contents, tables, width)
     else:
-        yield NOT_ASKED if contents.losses else NOT_FINISHED
+        yield NOT_ASKED if contents.losses or contents.bits else NOT_FINISHED
+    if tables.bits.rows:
+        yield from ("", *table_parts(tables.bits, width), "", BITS_MEAN)
     for table in tables.published:
         yield from ("", f"Published table. {table.title}", *table_parts(table, width))
     if tables.published:

@@ -19,9 +19,18 @@ from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
 from memsweep.data.task import Batch
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
+from memsweep.learning.loss.exact import ExactLoss
+from memsweep.learning.loss.sampled import SampledLoss
 from memsweep.models.base import Part
 from memsweep.stability.gradients import gradient_norms
 from memsweep.stability.perturbation.error import Sample, perturbation_error, stronger_error
+from memsweep.stability.rounding.error import (
+    ROUNDINGS,
+    SEQUENCES,
+    Rounding,
+    rounded_states_error,
+    rounded_weights_error,
+)
 from memsweep.stability.side import attempt
 from memsweep.stability.verdict.radius import THRESHOLDS
 from memsweep.streams import TEST, Stream
@@ -81,6 +90,11 @@ def evaluate(
         Row -> evaluation.
     """
     found = {}
+    roundings = {name: ROUNDINGS[name] for name in config.perturbation.roundings}
+    of_weights = {name: rounding for name, rounding in roundings.items() if rounding.parts}
+    states = _rounded_states(
+        ensemble, task_loss, weights, targets, {n: r for n, r in roundings.items() if n not in of_weights}, config
+    )
     for rows, part, data, sample in _parts(ensemble, task_loss, config):
         own_weights, own_targets = weights[rows], targets[rows]
         how = config.perturbation
@@ -89,6 +103,9 @@ def evaluate(
             for ball in how.balls
         }
         stronger = _stronger(part, task_loss, data, own_weights, own_targets, errors, how, sample)
+        for name, rounding in of_weights.items():
+            numbers = (data, own_weights, own_targets, rounding, how.bits)
+            errors[name] = rounded_weights_error(part, task_loss, *numbers)
         with torch.no_grad():
             named = part.layout.named(own_weights)
             error = task_loss.loss(part.model, named, data, own_targets).tolist()
@@ -102,7 +119,7 @@ def evaluate(
             if part.real[place]:
                 found[row] = Evaluation(
                     error=error[place] if math.isfinite(error[place]) else math.inf,
-                    errors={ball: values[place].tolist() for ball, values in errors.items()},
+                    errors={ball: values[place].tolist() for ball, values in errors.items()} | states.get(row, {}),
                     stronger=stronger.get(place, {}),
                     metrics={name: value[place] for name, value in metrics.items()},
                     gradient=[] if gradients is None else gradients[place].tolist(),
@@ -132,12 +149,9 @@ def _stronger(
         with torch.no_grad():
             zero = task_loss.loss(ensemble.model, ensemble.layout.named(silent), data, targets)
         limits = zero.unsqueeze(-1) * weights.new_tensor([THRESHOLDS[0], THRESHOLDS[-1]])
-    # always as many rows, so that numbers do not depend on the other replicas
     size = ensemble.rows if ensemble.rows == 1 or sample is not None else max(1, ensemble.rows // _PARTS)
     found: dict[int, dict[str, list[float]]] = {}
-    for start in range(0, len(rows), size):
-        own = rows[start : start + size]
-        taken = own + own[:1] * (size - len(own))
+    for own, taken in _in_groups(rows, size):
         part = ensemble.part(own, size)
         for ball, values in errors.items():
             numbers = (weights[taken], targets[taken], ball, config, values[taken], limits[taken], sample)
@@ -145,6 +159,49 @@ def _stronger(
             for place, row in enumerate(own):
                 found.setdefault(row, {})[ball] = worst[place]
     return found
+
+
+def _rounded_states(
+    ensemble: Ensemble,
+    task_loss: TaskLoss[Data],
+    weights: Tensor,
+    targets: Tensor,
+    roundings: Mapping[str, Rounding],
+    config: TrialConfig,
+) -> dict[int, dict[str, list[float]]]:
+    """By row and rounding of states, the errors of ``rounded_states_error`` on test sequences of the row's seed."""
+    found: dict[int, dict[str, list[float]]] = {}
+    if not roundings:
+        return found
+    assert isinstance(task_loss, ExactLoss | SampledLoss), "please report this: states of an unknown loss"
+    size = max(1, ensemble.rows // _PARTS)
+    for seed, rows in _by_seed(ensemble).items():
+        count = min(SEQUENCES, config.perturbation.test_size)
+        batch = task_loss.draw(Stream(config.training.data_seed, TEST), seed, count)
+        for own, taken in _in_groups(rows, size):
+            part = ensemble.part(own, size)
+            for name, rounding in roundings.items():
+                numbers = (batch, weights[taken], targets[taken], rounding, config.perturbation.bits)
+                errors = rounded_states_error(part, task_loss, *numbers).tolist()
+                for place, row in enumerate(own):
+                    found.setdefault(row, {})[name] = errors[place]
+    return found
+
+
+def _by_seed(ensemble: Ensemble) -> dict[int, list[int]]:
+    """Seed -> the real rows of its replicas."""
+    seeds: dict[int, list[int]] = {}
+    for row, replica in enumerate(ensemble.replicas):
+        if ensemble.real[row]:
+            seeds.setdefault(replica.seed, []).append(row)
+    return seeds
+
+
+def _in_groups(rows: Sequence[int], size: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Groups of rows, and the same filled up to ``size`` with the first: numbers do not depend on the other rows."""
+    for start in range(0, len(rows), size):
+        own = list(rows[start : start + size])
+        yield own, own + own[:1] * (size - len(own))
 
 
 def _parts(
@@ -164,19 +221,14 @@ def _parts(
         limits = tuple(threshold * chance for threshold in THRESHOLDS)
     packs = type(ensemble.model).traits(config.model).pack_fields
     size = max(1, ensemble.rows // _PARTS) if packs else 1  # a trial that always runs alone has one replica a seed
-    seeds: dict[int, list[int]] = {}
-    for row, replica in enumerate(ensemble.replicas):
-        if ensemble.real[row]:
-            seeds.setdefault(replica.seed, []).append(row)
-    for seed, rows in seeds.items():
+    for seed, rows in _by_seed(ensemble).items():
         data = task_loss.data(stream, seed, size_of_all)
         sample = None
         if limits is not None:
             few, more = (task_loss.data(stream, seed, min(count, size_of_all)) for count in (FEW, MORE))
             sample = Sample(few, more, limits)
-        for start in range(0, len(rows), size):
-            own = rows[start : start + size]
-            yield own + own[:1] * (size - len(own)), ensemble.part(own, size), data, sample
+        for own, taken in _in_groups(rows, size):
+            yield taken, ensemble.part(own, size), data, sample
 
 
 def _sequences(data: object, ensemble: Ensemble, like: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from memsweep.outcome import Outcome
 from memsweep.stability.evaluation import evaluated_exactly
 from memsweep.stability.measure import Measurement
 from memsweep.stability.perturbation.error import radius_grid
+from memsweep.stability.rounding.error import NEAREST, ROUNDINGS, radii_of_bits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,15 +47,16 @@ def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> T
 
     size: dict[str, Any] = {"horizon": task.horizon, "width": getattr(config.model, "width", None)}
     zero_loss, memoryless = task.chance(), task.memoryless_loss()
-    radii = [0.0, *radius_grid(config.perturbation.radii).tolist()]
     perturbation = config.perturbation
+    of_ball, of_rounding = [0.0, *radius_grid(perturbation.radii).tolist()], radii_of_bits(perturbation.bits)
     curves = [
         size
-        | {"seed": m.trained.seed, "ball": ball, "norm": perturbation.norm, "method": perturbation.method}
-        | {"radius": radius, "error": error, "zero_loss": zero_loss, "exact": evaluated_exactly(config)}
+        | {"seed": m.trained.seed, "ball": ball, "radius": radius, "error": error, "zero_loss": zero_loss}
+        | _how(config, ball)
         | {"stronger": stronger}
         for m in measured
         for ball, errors in m.errors.items()
+        for radii in [of_rounding if ball in ROUNDINGS else of_ball]
         for radius, error, stronger in zip(radii, errors, m.stronger.get(ball, [math.nan] * len(radii)), strict=True)
     ]
     replicas = [
@@ -97,6 +99,15 @@ def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> T
         tables={name: pd.DataFrame(rows) for name, rows in tables.items()},
         weights={m.trained.seed: m.trained.weights for m in measured},
     )
+
+
+def _how(config: TrialConfig, ball: str) -> dict[str, Any]:
+    """How the errors of a ball, or of a rounding, were measured."""
+    perturbation, rounding = config.perturbation, ROUNDINGS.get(ball)
+    if rounding is None:
+        return {"norm": perturbation.norm, "method": perturbation.method, "exact": evaluated_exactly(config)}
+    exact = bool(rounding.parts) and evaluated_exactly(config)
+    return {"norm": rounding.number, "method": NEAREST, "exact": exact}
 
 
 def _alignment_summary(compared: list[dict[str, Any]]) -> dict[str, float]:

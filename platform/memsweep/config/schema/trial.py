@@ -53,6 +53,10 @@ class RadiiConfig:
             yield f"from ({self.from_}) must be smaller than to ({self.to})"
 
 
+ROUNDINGS_OF_STATES = ("fixed_states", "feedback_states", "float_states")
+ROUNDINGS = ("fixed_recurrent", "float_recurrent", "fixed_weights", "float_weights", *ROUNDINGS_OF_STATES)
+
+
 @dataclass(frozen=True, kw_only=True)
 class PerturbationConfig:
     """How the perturbation error E_m(radius) of a trained model is measured."""
@@ -108,10 +112,27 @@ class PerturbationConfig:
         choices=("auto", "exact", "sampled"),
     )
     test_size: int = setting(12_800, "sequences of the fixed test set", at_least=1)
+    roundings: tuple[str, ...] = setting(
+        (),
+        "what is rounded to few bits, each by itself: the recurrent weights, all weights, or the states of a model "
+        "that is one recurrent layer, to fixed point with a scale for each tensor, or to floating point; "
+        "feedback_states adds a step's rounding error to the next step",
+        choices=ROUNDINGS,
+    )
+    bits: tuple[int, ...] = setting(
+        tuple(range(1, 17)),
+        "bits of a rounded number: 2^bits cells in fixed point, significant bits in floating point (bfloat16 has 8, "
+        "float16 11)",
+        at_least=1,
+        at_most=24,
+    )
 
     def problems(self) -> Iterable[str]:
-        if len(set(self.balls)) != len(self.balls):
-            yield f"balls names one ball twice: {', '.join(self.balls)}"
+        for name, values in (("balls", self.balls), ("roundings", self.roundings), ("bits", self.bits)):
+            if len(set(values)) != len(values):
+                yield f"{name} has a value twice: {', '.join(map(str, values))}"
+        if self.roundings and len(self.bits) < 2:
+            yield f"bits must have two values or more for a curve, got {', '.join(map(str, self.bits)) or 'none'}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +167,8 @@ def usual_training(task: TaskConfig, model: ModelConfig, perturbation: Perturbat
     traits = registry.get(registry.MODEL, model.name).traits(model)
     if traits.trains_plainly:
         return {"amplitude_penalty": 0.0, "clip": 0.0, "schedule": "constant"}
-    judged = registry.get(registry.TASK, task.name).functional and perturbation.balls
+    measured = perturbation.balls or perturbation.roundings
+    judged = registry.get(registry.TASK, task.name).functional and measured
     penalty = (LINEAR_PENALTY if traits.linear else NONLINEAR_PENALTY) if judged else 0.0
     return {"amplitude_penalty": penalty, "clip": CLIP, "schedule": SCHEDULE}
 
@@ -180,6 +202,7 @@ class TrialConfig:
         return self.has_closed_form and not registry.get(registry.RULE, self.training.rule).forward
 
     def problems(self) -> Iterable[str]:
+        yield from self._problems_of_states()
         for kind, part in ((registry.MODEL, self.model), (registry.TASK, self.task)):
             yield from registry.get(kind, part.name).problems(self)
         yield from registry.get(registry.RULE, self.training.rule).problems(self)
@@ -190,3 +213,16 @@ class TrialConfig:
             yield f"training.objective is population, but {pair}: use minibatch"
         if self.perturbation.error == "exact":
             yield f"perturbation.error is exact, but {pair}: use sampled, or auto"
+
+    def _problems_of_states(self) -> Iterable[str]:
+        of_states = [name for name in self.perturbation.roundings if name in ROUNDINGS_OF_STATES]
+        if not of_states:
+            return
+        named = f"perturbation.roundings has {', '.join(of_states)}"
+        if not registry.get(registry.MODEL, self.model.name).traits(self.model).layer:
+            yield (
+                f"{named}, but the model {self.model.name}, as it is set here, is not one recurrent layer computed "
+                "step by step (as diagonal_rnn and vanilla_rnn are): round its weights instead"
+            )
+        if registry.get(registry.TASK, self.task.name).carries_states:
+            yield f"{named}, but the task {self.task.name} carries states from batch to batch: round weights instead"

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import pandas as pd
 
+from memsweep.report.analysis.bits import BitsRow, bits_rows
 from memsweep.report.analysis.claims import compare_cells, compared_frame
 from memsweep.report.analysis.findings import Finding, judge_conditions
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
@@ -32,6 +33,7 @@ class Contents:
         searched: the search with its results; None for a study that searches nothing.
         grouping: the conditions of ``measured``.
         findings: all conditions and balls that were measured.
+        bits: that each condition needs, where weights or states were rounded.
         comparisons: with the published claims.
         compared: the tested claims that compare cells, of ``memsweep.report.analysis.claims.compared_frame``.
         trained: the losses of all conditions.
@@ -48,6 +50,7 @@ class Contents:
     grouping: Grouping
     labels: Labels
     findings: Sequence[Finding]
+    bits: Sequence[BitsRow]
     comparisons: Sequence[ClaimedVerdict]
     compared: pd.DataFrame
     trained: Sequence[LossRow]
@@ -88,7 +91,7 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
     findings = judge_conditions(measured, grouping, criteria)
     trained = loss_rows(measured, grouping)
     labels = Labels([*grouping.conditions.values()] if planned else [row.condition for row in trained])
-    rates = rate_studies(trained, labels)
+    rates, bits = rate_studies(trained, labels), bits_rows(measured, grouping)
     return Contents(
         study=study,
         measured=measured,
@@ -96,10 +99,11 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
         grouping=grouping,
         labels=labels,
         findings=findings,
+        bits=bits,
         comparisons=compare(study.claims, findings),
         compared=_compared(measured, searched),
         trained=trained,
-        losses=_answering(trained, findings, rates),
+        losses=_answering(trained, findings, bits, rates),
         rates=rates,
         scanned=_scanned(study, searched) if searched is not None else (),
         alignment=alignment_rows(trained, measured.tables["alignment"]),
@@ -107,12 +111,15 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
     )
 
 
-def _answering(rows: Sequence[LossRow], findings: Sequence[Finding], rates: Sequence[RateStudy]) -> list[LossRow]:
-    """The losses of tasks without a kernel or with a metric, and of trials without a verdict.
+def _answering(
+    rows: Sequence[LossRow], findings: Sequence[Finding], bits: Sequence[BitsRow], rates: Sequence[RateStudy]
+) -> list[LossRow]:
+    """The losses of tasks without a kernel or with a metric, and of trials without a verdict or bits.
 
     All of them where the study is one of learning rates.
     """
     judged = {finding.key for finding in findings if finding.needs_verdict}
+    judged |= {tuple(row.condition.values()) for row in bits}
     return [
         row
         for row in rows

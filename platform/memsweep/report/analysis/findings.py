@@ -146,7 +146,7 @@ def judge_conditions(study: Study, grouping: Grouping, criteria: Criteria = DEFA
     """
     memory = study.tables["memory"]
     curves, replicas = (grouping.attach(study.tables[name]) for name in ("curves", "replicas"))
-    curves = curves.dropna(subset=["width", "horizon"])
+    curves = curves[curves["ball"].isin(BALLS)].dropna(subset=["width", "horizon"])
     trained_by_condition = {tuple(values.values()): part for values, part in group(replicas, grouping.columns)}
     findings = []
     for condition, part in group(curves, grouping.columns):

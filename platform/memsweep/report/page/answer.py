@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from memsweep.report.analysis.bits import BitsRow
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS, Finding
 from memsweep.report.analysis.learning_rates import rate_of
@@ -19,6 +20,7 @@ from memsweep.report.naming.cells import is_number, last, settings_text
 from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import figure, joined, show
+from memsweep.report.rows.bits import ROUNDED, bits_text
 from memsweep.report.rows.claims import contradicted, counted
 from memsweep.report.rows.search import sentences
 from memsweep.stability.verdict.judgement import Verdict
@@ -44,6 +46,7 @@ class Kind(enum.StrEnum):
     STABILITY = "stability"
     SEARCH = "search"
     LOSSES = "losses"
+    BITS = "bits"
     CLAIMS = "claims"
     NOTHING = "nothing yet"
 
@@ -75,6 +78,8 @@ def answer_of(contents: Contents) -> StudyAnswer:
         if claims:
             return StudyAnswer(Kind.CLAIMS, claims[0], (*claims[1:], stable), decide)
         return StudyAnswer(Kind.STABILITY, stable, (), decide)
+    if contents.bits:
+        return StudyAnswer(Kind.BITS, _bits(contents.bits, contents.labels), claims)
     if contents.rates and (found := _rates(contents)):
         return StudyAnswer(Kind.LOSSES, found, claims)
     if contents.losses:
@@ -91,6 +96,19 @@ def _decide(contents: Contents) -> str:
     """The advice that most undecided verdicts share."""
     advice = [override for finding in contents.verdicts for override in finding.judgement.extend]
     return f"memsweep extend {shlex.quote(contents.study.name)} {max(advice, key=advice.count)}" if advice else ""
+
+
+def _bits(rows: Sequence[BitsRow], labels: Labels) -> str:
+    """``Bits at the longest horizon (states, fixed point): polynomial needs 11 under direct and 5 under exp.``"""
+    by_memory: dict[str, list[str]] = {}
+    for row in rows:
+        if row.rounding == rows[0].rounding:
+            needed = bits_text(row.bits[max(row.bits)].middle, row)
+            by_memory.setdefault(labels.memory(row.condition), []).append(
+                f"{needed} under {labels.machine(row.condition)}"
+            )
+    clauses = [f"{memory} needs {joined(bits)}" for memory, bits in by_memory.items()]
+    return f"Bits at the longest horizon ({ROUNDED[rows[0].rounding]}): {'; '.join(clauses)}."
 
 
 # --- stability

@@ -27,6 +27,7 @@ from memsweep.report.page.grid import grids
 from memsweep.report.page.live import Live
 from memsweep.report.page.trials import Trials
 from memsweep.report.read.study import Study, not_measured
+from memsweep.report.rows.bits import BITS_MEAN
 from memsweep.report.rows.claims import counted
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
@@ -106,6 +107,7 @@ def render(
         ),
         not_asked=NOT_ASKED,
         lower=any(finding.bound for finding in contents.verdicts),
+        bits_mean=BITS_MEAN,
         baseline=BASELINE if has_baseline(contents.losses) else "",
         scanned=bool(contents.scanned),
         counted=counted(contents.compared) if not contents.compared.empty else "",
@@ -149,6 +151,8 @@ def _meaning(kind: Kind, contents: Contents, *, asked: bool) -> tuple[str, str]:
         return "What was searched:", sentences(contents.searched)[0].removeprefix("Searched ")
     if kind is Kind.LOSSES:
         return "What is compared:", "trained models without perturbation, each by the median over its seeds."
+    if kind is Kind.BITS:
+        return "Bits:", BITS_MEAN.removeprefix("Bits: ")
     if kind is Kind.CLAIMS and not contents.compared.empty:
         return "What “supported” means:", SUPPORTED_MEANS
     if asked:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.rows import claims, losses, provenance, published, search, verdicts
+from memsweep.report.rows import bits, claims, losses, provenance, published, search, verdicts
 from memsweep.report.rows.table import Table
 
 
@@ -29,6 +29,7 @@ class Tables:
     alignment: Table[Any]
     published: tuple[Table[Any], ...]
     claims: Table[Any]
+    bits: Table[Any]
     winners: Table[Any] | None
     missing: Table[Any]
     unusual: Table[Any]
@@ -48,10 +49,17 @@ def tables_of(contents: Contents) -> Tables:
     slopes = verdicts.slope_table(judged, names, labels)
     loss_table = losses.loss_table(contents.losses, names, labels)
     alignment = losses.alignment_table(contents.alignment, names, labels)
+    bits_table = bits.bits_table(contents.bits, names, labels)
     searched = contents.searched
     winners = search.winner_table(searched) if searched is not None else None
     several = max((sum(f.ball == ball for f in judged) for ball in {f.ball for f in judged}), default=0)
-    optional = (slopes, loss_table, alignment, published.published_export(contents.comparisons, names, labels))
+    optional = (
+        slopes,
+        bits_table,
+        loss_table,
+        alignment,
+        published.published_export(contents.comparisons, names, labels),
+    )
     return Tables(
         verdicts=verdict_table,
         overviews=tuple(verdicts.overviews(judged, labels)) if several > verdicts.MANY else (),
@@ -61,6 +69,7 @@ def tables_of(contents: Contents) -> Tables:
         alignment=alignment,
         published=tuple(published.published_tables(contents.comparisons, names, labels)),
         claims=claims.claim_table(contents.compared),
+        bits=bits_table,
         winners=winners,
         missing=provenance.missing_table(contents.study),
         unusual=provenance.unusual_table(contents.measured),

@@ -100,8 +100,9 @@ def evaluations(trial: TrialConfig) -> float:
     from memsweep.stability.perturbation.search import ANCHORS, READ
 
     moved, closed, radii = trial.perturbation, trial.has_closed_form, trial.perturbation.radii.count
+    total = float(len(moved.roundings) * (len(moved.bits) + 1))
     if moved.method != "worst_case":
-        return float(len(moved.balls) * radii * moved.repeats)
+        return total + len(moved.balls) * radii * moved.repeats
     few, more = (1.0 if closed else min(1.0, size / moved.test_size) for size in (FEW, MORE))
     anchors = len({*range(0, radii, ANCHORS), radii - 1})
     climbed = radii if closed else min(radii, READ)
@@ -110,7 +111,6 @@ def evaluations(trial: TrialConfig) -> float:
     path = 4 * radii + climbed * half  # four candidates at each radius, then the ascents
     usual, share = type(moved)(), 1.0 / moved.stronger_every if moved.stronger_every else 0.0
     longer = 3 * STRONGER * max(usual.ascent_steps, moved.ascent_steps) + 1
-    total = 0.0
     for ball in moved.balls:
         pushes = 2 if ball == "recurrent" else 4
         starts = pushes + moved.starts * (CLOSED if closed else 1)

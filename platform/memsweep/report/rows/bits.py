@@ -1,0 +1,85 @@
+"""Bits to hold as a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from memsweep.report.analysis.bits import BitsRow
+from memsweep.report.analysis.losses import Spread
+from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.numbers import percent
+from memsweep.report.rows.table import NOTHING, SHOWN, Cell, Column, Table, condition_columns
+from memsweep.stability.verdict.radius import THRESHOLD
+
+ROUNDED = {
+    "fixed_recurrent": "recurrent weights, fixed point",
+    "float_recurrent": "recurrent weights, floating point",
+    "fixed_weights": "all weights, fixed point",
+    "float_weights": "all weights, floating point",
+    "fixed_states": "states, fixed point",
+    "feedback_states": "states, fixed point with error feedback",
+    "float_states": "states, floating point",
+}
+"""What is rounded, and to which numbers."""
+BITS_MEAN = (
+    f"Bits: the least at which rounding to nearest, there and with more bits, keeps the error at {percent(THRESHOLD)} "
+    "of L₀; median over the seeds that fit [least, most]. It is measured for these weights and sequences, and no bound "
+    "for others. Slope: bits for each doubling of the horizon, 95 % over seeds."
+)
+
+
+def bits_table(rows: Sequence[BitsRow], names: Sequence[str], labels: Labels) -> Table[BitsRow]:
+    """Bits by horizon, and their slope; the CSV file has a row per seed."""
+    horizons = sorted({horizon for row in rows for horizon in row.bits})
+
+    def at(horizon: int) -> Column[BitsRow]:
+        return Column(f"T = {horizon}", lambda row: None, cell=lambda row: _cell(row, horizon), views=SHOWN)
+
+    columns: list[Column[BitsRow]] = [
+        *condition_columns(names, labels),
+        Column("width", lambda row: row.width, varies=True),
+        *map(at, horizons),
+        Column("slope", lambda row: row.slope, unit="bits a doubling"),
+        Column("enough", lambda row: ", ".join(row.holding), optional=True, views=SHOWN),
+    ]
+    return Table(
+        "bits", "Bits to hold", rows, columns, group=lambda row: ROUNDED[row.rounding], stored=_frame(rows, names)
+    )
+
+
+def _cell(row: BitsRow, horizon: int) -> Cell:
+    bits = row.bits.get(horizon, Spread(math.nan, math.nan, math.nan))
+    if math.isnan(bits.middle):
+        return Cell(NOTHING)
+    middle, low, high = (bits_text(value, row) for value in (bits.middle, bits.low, bits.high))
+    return Cell(middle if low == high else f"{middle} [{low}, {high}]", shorter=(middle,))
+
+
+def bits_text(value: float, row: BitsRow) -> str:
+    """A number of bits, and what lies beyond the measured ones as that."""
+    if value <= row.fewest:
+        return f"≤{row.fewest}"
+    return f">{row.most}" if math.isinf(value) else f"{value:g}"
+
+
+def _frame(rows: Sequence[BitsRow], names: Sequence[str]) -> pd.DataFrame:
+    parts = [
+        row.radii.assign(
+            **{name: row.condition[name] for name in names},
+            rounding=row.rounding,
+            bits=np.ceil(-np.log2(row.radii["radius_low"].replace(0.0, np.nan)) - 1e-9),
+            fewest=row.fewest,
+            most=row.most,
+            slope=row.slope.estimate,
+            slope_low=row.slope.low,
+            slope_high=row.slope.high,
+        )
+        for row in rows
+    ]
+    measured = ["rounding", "width", "horizon", "seed", "threshold", "bits", "fewest", "most", "valid"]
+    columns = [*names, *measured, "slope", "slope_low", "slope_high"]
+    return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)

@@ -1,0 +1,60 @@
+"""Bits to hold in a report: numbers and slopes as constructed, in table, CSV file and headline."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+
+from memsweep import report
+from memsweep.stability.rounding.error import radii_of_bits
+from report_study import HORIZONS, SEEDS, ZERO_LOSS, Condition, exported, write_study
+
+TRUTH = (
+    Condition(kernel="polynomial", parameterization="direct", base=0.5, slope_horizon=-1.0),
+    Condition(kernel="polynomial", parameterization="exp", base=0.5),
+)
+BITS = range(3, 9)
+
+
+def reach_of(condition: Condition, horizon: int, seed: int) -> float:
+    """Slopes differ between seeds by steps of 0.02."""
+    return condition.base * (horizon / 50) ** (condition.slope_horizon + 0.02 * (seed - 2))
+
+
+def at_whole_bits(conditions: tuple[Condition, ...]) -> Callable[[int, dict[str, pd.DataFrame]], None]:
+    """Replaces the curves of a study by errors at whole bits: L0 (1e-3 + (radius / reach)^2)."""
+
+    def complete(index: int, tables: dict[str, pd.DataFrame]) -> None:
+        condition = conditions[index // len(HORIZONS)]
+        curves = tables["curves"]
+        rows = []
+        for _, curve in curves.groupby(["seed", "ball"]):
+            first = curve.iloc[0]
+            reach = reach_of(condition, first["horizon"], first["seed"])
+            for radius in radii_of_bits(BITS):
+                rows.append({**first, "radius": radius, "error": ZERO_LOSS * (1e-3 + (radius / reach) ** 2)})
+        tables["curves"] = pd.DataFrame(rows)
+
+    return complete
+
+
+def test_bits_and_their_slopes_are_those_of_the_curves(tmp_path: Path) -> None:
+    balls, complete = ["fixed_recurrent"], at_whole_bits(TRUTH)
+    write_study(tmp_path, TRUTH, widths=[4], balls=balls, memory=False, complete=complete)
+    paths = report.build(tmp_path)
+    table = exported(paths, "bits")
+    assert len(table) == len(TRUTH) * len(HORIZONS) * SEEDS
+    for condition in TRUTH:
+        own = table[table["model.parameterization"] == condition.parameterization]
+        for row in own.to_dict("records"):
+            needed = math.ceil(-math.log2(math.sqrt(0.01 - 1e-3) * reach_of(condition, row["horizon"], row["seed"])))
+            assert row["bits"] == needed
+    text = re.sub(r"\s+", " ", report.table_text(paths, width=200))
+    assert "direct 5 6 7 8 +1.00 [+0.96, +1.04]" in text  # Student's interval of five seeds
+    assert "exp 5 5 5 5 0.00 [−0.04, +0.04]" in text
+    assert "polynomial needs 8 under direct and 5 under exp" in paths.page.read_text()
+    assert "inconclusive" not in text  # a rounding is no question of stability

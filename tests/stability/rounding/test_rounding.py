@@ -1,0 +1,162 @@
+"""Rounding against torch's own formats, against the laws of a single mode, and against the plain models."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from engine import model_config, stacked, task_config
+from memsweep import registry
+from memsweep.config.schema import trial as schema
+from memsweep.learning.loss.sampled import SampledLoss
+from memsweep.recurrence.layer import Layer
+from memsweep.recurrence.layer_outputs import plain_outputs
+from memsweep.stability.rounding.error import (
+    ROUNDINGS,
+    radii_of_bits,
+    rounded_states_error,
+    rounded_weights_error,
+)
+from memsweep.stability.rounding.numbers import FIXED, SIGNIFICANT, fixed, significant
+from memsweep.stability.rounding.states import largest_states, rounded_outputs
+from memsweep.streams import TEST, Stream
+
+VALUES = torch.from_numpy(np.random.default_rng(0).standard_normal(4000))
+
+
+def one_mode(rate: float) -> Layer:
+    """h_t = rate h_{t-1} + x_t, y = h."""
+    ones = {name: torch.ones(1, 1, 1, dtype=torch.float64) for name in ("encoder", "readout")}
+    zeros = {name: torch.zeros(1, 1, dtype=torch.float64) for name in ("bias", "offset")}
+    return Layer(matrix=torch.full((1, 1), rate, dtype=torch.float64), **ones, **zeros)
+
+
+def test_a_study_can_name_every_rounding() -> None:
+    assert tuple(ROUNDINGS) == schema.ROUNDINGS
+    assert tuple(name for name, rounding in ROUNDINGS.items() if not rounding.parts) == schema.ROUNDINGS_OF_STATES
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("float16", torch.float16),
+        ("bfloat16", torch.bfloat16),
+        ("float8_e4m3", torch.float8_e4m3fn),
+        ("float8_e5m2", torch.float8_e5m2),
+    ],
+)
+def test_significant_bits_are_those_of_torchs_formats(name: str, dtype: torch.dtype) -> None:
+    values = VALUES.float()
+    values = values[values.abs() >= 0.02]  # normal numbers of every format
+    assert torch.equal(significant(values, SIGNIFICANT[name]), values.to(dtype).float())
+
+
+@pytest.mark.parametrize("bits", [2, 5, 11])
+def test_a_rounding_moves_a_number_by_no_more_than_its_radius(bits: int) -> None:
+    largest = VALUES.abs().max()
+    cells = fixed(VALUES, bits, largest) / (2.0 * largest * 2.0**-bits)
+    assert torch.allclose(cells, cells.round(), atol=1e-9)
+    assert (fixed(VALUES, bits, largest) - VALUES).abs().max() <= 2.0**-bits * largest * (1 + 1e-12)
+    assert (significant(VALUES, bits) / VALUES - 1).abs().max() <= 2.0**-bits
+    assert torch.equal(fixed(torch.zeros(3), bits, torch.tensor(0.0)), torch.zeros(3))
+    assert fixed(2 * VALUES, bits, largest).abs().max() == largest  # beyond the grid, its ends
+
+
+def bits_of_a_mode(scale: int, *, feedback: bool) -> int:
+    """The least bits that keep the impulse response of a mode of this time scale within 0.05, there and with more."""
+    horizon, rate = 10 * scale, math.exp(-1.0 / scale)
+    impulse = torch.zeros(1, horizon, 1, dtype=torch.float64)
+    impulse[0, 0] = 1.0
+    layer, bits = one_mode(rate), torch.arange(20, 1, -1, dtype=torch.float64)
+    answers = rounded_outputs(layer, impulse, bits, largest_states(layer, impulse), FIXED, feedback)[0, :, 0, :, 0]
+    wrong = (answers - rate ** torch.arange(horizon, dtype=torch.float64)).abs().amax(1)
+    return int(bits[int((wrong <= 0.05).int().cumprod(0).sum()) - 1])
+
+
+@pytest.mark.parametrize(
+    ("scale", "nearest"), [(8, 8), (32, 10), (128, 12), pytest.param(512, 14, marks=pytest.mark.more)]
+)
+def test_a_state_rounded_to_nearest_needs_a_bit_for_each_doubling_of_its_time_scale(scale: int, nearest: int) -> None:
+    """Decay ends in the dead band, where a step is smaller than half a cell; with error feedback it goes on."""
+    assert bits_of_a_mode(scale, feedback=False) == nearest
+    assert bits_of_a_mode(scale, feedback=True) == 5
+
+
+def test_bfloat16_keeps_a_slow_mode_that_is_stored_as_a_rate_and_not_one_that_is_stored_as_itself() -> None:
+    bits = SIGNIFICANT["bfloat16"]
+    directly = torch.tensor([math.exp(-1 / 256), math.exp(-1 / 512)], dtype=torch.float64)
+    assert significant(directly, bits)[0] < 1.0
+    assert significant(directly, bits)[1] == 1.0  # it never forgets
+    weight = torch.tensor([math.log(1 / 65_536)], dtype=torch.float64)  # of the eigenvalue exp(-exp(weight))
+    assert abs(float(torch.exp(significant(weight, bits) - weight)) - 1.0) < 0.03
+
+
+def test_states_that_are_not_rounded_are_those_of_the_layer() -> None:
+    draws = torch.from_numpy(np.random.default_rng(1).standard_normal((2, 6, 6))) / 4
+    layer = Layer(
+        encoder=draws[:, :, :2].contiguous(),
+        bias=draws[:, :, 2],
+        matrix=draws,
+        readout=draws[:, :3].contiguous(),
+        offset=draws[:, 0, :3].contiguous(),
+        activation="tanh",
+        leak=1.0,
+        gain=0.1,
+    )
+    inputs = torch.from_numpy(np.random.default_rng(2).standard_normal((5, 9, 2)))
+    none = torch.tensor([math.inf], dtype=torch.float64)
+    for rounding in ROUNDINGS.values():
+        answers = rounded_outputs(
+            layer, inputs, none, largest_states(layer, inputs), rounding.number, rounding.feedback
+        )
+        assert torch.allclose(answers[:, 0], plain_outputs(layer, inputs), atol=1e-12)
+
+
+@pytest.mark.parametrize("activation", ["linear", "tanh"])
+def test_the_error_of_rounded_states_begins_at_that_of_the_model(activation: str) -> None:
+    """In closed form on the same sequences, and by the kernels of a sampled loss."""
+    task = task_config(horizon=20, kernel="polynomial")
+    (ensemble,), task_loss = stacked([model_config("exp", width=3, activation=activation)], task=task)
+    if activation == "tanh":
+        task_loss = SampledLoss(registry.get(registry.TASK, task.name)(task), torch.float64)
+    stream, targets = Stream(0, TEST), ensemble.spread([task_loss.target(r.trial) for r in ensemble.replicas])
+    batch = task_loss.draw(stream, 0, 16)
+    own = task_loss.loss(ensemble.model, ensemble.layout.named(ensemble.initial), task_loss.prepare(batch), targets)
+    errors = rounded_states_error(
+        ensemble, task_loss, batch, ensemble.initial, targets, ROUNDINGS["fixed_states"], [3, 20]
+    )
+    assert torch.allclose(errors[:1, 0], own[:1].double(), rtol=1e-9)
+    assert torch.allclose(errors[:1, 1], own[:1].double(), rtol=1e-4)
+    assert errors[0, 2] > 1.001 * errors[0, 0]
+
+
+def test_the_error_of_rounded_weights_is_that_of_a_model_with_these_weights() -> None:
+    (ensemble,), task_loss = stacked([model_config("exp", width=3), model_config("direct", width=5)])
+    data, targets = task_loss.population(), ensemble.spread([task_loss.target(r.trial) for r in ensemble.replicas])
+    bits = [3, 6]
+    for name in ("fixed_recurrent", "float_weights"):
+        rounding = ROUNDINGS[name]
+        errors = rounded_weights_error(ensemble, task_loss, data, ensemble.initial, targets, rounding, bits)
+        assert errors.shape[1] == len(radii_of_bits(bits))
+        for row in range(2):
+            state = ensemble.weights_of(ensemble.initial, row)  # without padding: no padding decides a scale
+            for place, count in ((1, 6), (2, 3)):
+                moved = {
+                    key: (
+                        fixed(value, count, value.abs().max())
+                        if rounding.number == FIXED
+                        else significant(value, count)
+                    )
+                    if name == "float_weights" or key == "recurrent_weight"
+                    else value
+                    for key, value in state.items()
+                }
+                flat = ensemble.initial.clone()
+                flat[row] = ensemble.with_weights(flat[row], row, moved)
+                alone = task_loss.loss(ensemble.model, ensemble.layout.named(flat), data, targets)[row]
+                assert errors[row, place] == pytest.approx(
+                    float(torch.maximum(alone, errors[row, place - 1])), rel=1e-9
+                )
