@@ -151,7 +151,9 @@ def test_mlflow_has_one_experiment_one_parent_and_a_child_for_each_trial(
         assert run.data.params["task.horizon"] == str(record["config"]["task"]["horizon"])
         assert run.data.metrics["final/error"] == pytest.approx(record["summary"]["error"])
         assert run.data.tags["memsweep.host"] == socket.gethostname()
-        assert "memsweep.version.torch" in run.data.tags
+        assert "torch " in run.data.tags["memsweep.versions"]
+        assert run.data.tags["ball_recurrent/verdict"] == "inconclusive"
+        assert run.data.metrics.get("ball_recurrent/radius", 1.0) > 0
         steps = [point.step for point in client.get_metric_history(run.info.run_id, "validation_loss")]
         assert steps == [0, 10, 20]
         files = {item.path for item in client.list_artifacts(run.info.run_id)}

@@ -102,7 +102,8 @@ def print_ending(ending: Ending, results: Location) -> None:
     if ending.report is not None:
         _print_results(ending, ending.report)
     if ending.tracking is not None:
-        _print_tracking(*ending.tracking, results)
+        uri, _, page = ending.tracking
+        _print_tracking(uri, page, results)
     if (why := stopped(ending)) != "":
         say(why, file=sys.stderr if ending.summary.outage or ending.summary.lost else None)
     if ending.complaint:
@@ -147,9 +148,8 @@ def profile_text(profile: Profile) -> str:
     return f"time: work {100 - idle} %{f' ({parts})' if parts else ''}, scheduling and idle {idle} %"
 
 
-def _print_tracking(uri: str, experiment: str | None, results: Location) -> None:
+def _print_tracking(uri: str, page: str, results: Location) -> None:
     """Prints how to open the runs in MLflow."""
-    page = f"/#/experiments/{experiment}/runs" if experiment else ""
     if not uri.startswith("sqlite"):
         say(f"MLflow:    {uri.rstrip('/') + page if uri.startswith('http') else uri}")
         return

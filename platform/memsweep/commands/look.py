@@ -80,6 +80,7 @@ def status(args: argparse.Namespace) -> Answer:
 def sync(args: argparse.Namespace) -> Answer:
     """Writes to MLflow every stored result that it lacks; exit code 1 where something is still missing."""
     from memsweep import report as reports
+    from memsweep.report.by_trial import verdicts_of
     from memsweep.sweep.store.lease import hold_lease
     from memsweep.sweep.tracking import sync as bring_up
 
@@ -87,13 +88,15 @@ def sync(args: argparse.Namespace) -> Answer:
     registry.discover(Path(args.workspace))
     made = stored_plan(store)
     with hold_lease(store.location, lambda: None):
+        ended, report = _ending(store, made), reports.build(store.location)
         complaint = bring_up(
             store.location.parent,
             made.study,
             made.rows,
             {**made.tracking, "description": made.description},
-            _ending(store, made),
-            reports.build(store.location).folder,
+            ended,
+            report.folder,
+            verdicts_of(report.contents) if ended != "interrupted" else {},
         )
     document = {"study": made.study, "complete": not complaint, "lacks": complaint or None}
     if complaint:

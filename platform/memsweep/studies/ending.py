@@ -23,7 +23,7 @@ class Ending:
         summary: of the run.
         report: None where the storage is away and gave nothing to report.
         seconds: how long the run took.
-        tracking: address and experiment of the runs in MLflow; None where the storage is away.
+        tracking: MLflow's address, the experiment, and the path of its page of runs; None where the storage is away.
         complaint: what MLflow lacks, in words; empty where it lacks nothing.
     """
 
@@ -35,5 +35,5 @@ class Ending:
     summary: RunSummary
     report: ReportPaths | None
     seconds: float
-    tracking: tuple[str, str | None] | None
+    tracking: tuple[str, str | None, str] | None
     complaint: str

@@ -224,6 +224,7 @@ class Run:
         for identity, failure in store.failures().items():
             if identity in configs:
                 self._tracker.log_failure(identity, failure, to_dict(configs[identity]))
+        self._note_runs_page()
         return summary
 
     def _on_progress(self, snapshot: Snapshot) -> None:
@@ -233,6 +234,13 @@ class Run:
         self._view.update(snapshot)
         left = f"{duration(snapshot.eta)} left" if snapshot.eta else ""
         self._page.update(fraction=round(snapshot.fraction, 4), left=left, note=snapshot.note)
+
+    def _note_runs_page(self) -> None:
+        """Adds to the plan where MLflow shows the runs, for the report."""
+        page = self._tracker.address
+        if page and self._provenance.get("runs_page") != page:
+            self._provenance["runs_page"] = page
+            self._write_plan()
 
     def _on_result(self, record: Record, tables: dict[str, pd.DataFrame]) -> None:
         """A trial has finished: called by the result listener, in its thread."""
@@ -262,18 +270,24 @@ class Run:
 
     def _conclude(self, summary: RunSummary, paths: ReportPaths, seconds: float) -> Ending:
         """Ends the sweep's run in MLflow, and says how the run ended."""
+        from memsweep.report.by_trial import verdicts_of
         from memsweep.sweep.driver.limits import LIMIT_REACHED
 
         trials, tracker = self._trials, self._tracker
-        tracker.log_report(paths.folder)
         ended = ending(read_statuses(self._store.location), {trial.identity for trial in trials.all})
-        complaint = tracker.finish("interrupted" if ended == "done" and not trials.complete else ended)
+        ended = "interrupted" if ended == "done" and not trials.complete else ended
+        if ended != "interrupted":
+            tracker.log_verdicts(verdicts_of(paths.contents))
+        tracker.log_report(paths.folder)
+        complaint = tracker.finish(ended)
         code = 1 if summary.lost or summary.failed or trials.gave_up else 0
         if summary.limit:
             code = LIMIT_REACHED
         elif summary.interrupted and not summary.lost:
             code = INTERRUPTED
-        return self._ending(code, summary, paths, seconds, (tracker.uri, tracker.experiment_id), complaint)
+        return self._ending(
+            code, summary, paths, seconds, (tracker.uri, tracker.experiment_id, tracker.page), complaint
+        )
 
     def _ending(
         self,
@@ -281,7 +295,7 @@ class Run:
         summary: RunSummary,
         paths: ReportPaths | None,
         seconds: float,
-        tracking: tuple[str, str | None] | None,
+        tracking: tuple[str, str | None, str] | None,
         complaint: str,
     ) -> Ending:
         names, stored = {trial.identity for trial in self._trials.all}, self._trials.stored
@@ -297,11 +311,18 @@ def _kept(before: StoredPlan | None, sweep: SweepConfig) -> tuple[str, ...]:
 
 
 def _varied(sweep: SweepConfig) -> list[str]:
-    """The fields that a study varies, by its grid or by its search."""
+    """The fields that name a study's runs: what its grid varies, its search and the confirmation of its winners."""
     from memsweep.config.schema.canonical import to_dict
     from memsweep.sweep.tracking.run_content import varied_fields
 
-    return [*varied_fields(map(to_dict, sweep.rows)), *(sweep.search.space if sweep.search is not None else ())]
+    varied = varied_fields(map(to_dict, sweep.rows))
+    if (search := sweep.search) is not None:
+        varied = [*search.space, *(path for path in varied if path not in search.space)]
+        varied += ["training.until"] if search.settings.scheduler.name != "none" else []
+    if (confirm := sweep.confirm) is not None:
+        fresh = confirm.seeds == sweep.rows[0].training.seeds
+        varied += ["training.first_seed" if fresh else "training.seeds"]
+    return varied
 
 
 def _sweep_params(sweep: SweepConfig) -> dict[str, Any]:

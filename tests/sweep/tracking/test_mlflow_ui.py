@@ -1,4 +1,4 @@
-"""What a person sees: the real MLflow page, in a real browser, opens a sweep to its trials."""
+"""What a person sees: MLflow's real page, in a real browser, at the address that a sweep prints."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ from memsweep.sweep.tracking import Tracker
 
 pytestmark = pytest.mark.browser
 
-NAMES = [f"width={width} exp" for width in (2, 3, 4)]
+NAMES = [f"exp m={width}" for width in (2, 3, 4)]
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 
 
 @pytest.fixture
-def page_address(tmp_path: Path) -> Iterator[str]:
-    """The runs page of an experiment with one parent and three children, served by ``mlflow ui`` on loopback."""
+def sweep_in_mlflow(tmp_path: Path) -> Iterator[tuple[str, Tracker]]:
+    """The address of ``mlflow ui`` on loopback, and the tracker of a sweep with three trials and a report."""
     results = tmp_path / "results"
     about = "Which parameterization holds a long memory?"
     varied = ["model.parameterization", "model.width"]
     tracker = Tracker(None, results, "quickstart", about, {"seeds": 5}, varied=varied)
     for width in (2, 3, 4):
         tracker.log_stored(store_trial(results, width, "quickstart"))
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "index.html").write_text("<p>polynomial memory is unstable</p>")
+    tracker.log_report(tmp_path / "report")
     assert tracker.finish() == ""
 
     with socket.socket() as probe:
@@ -46,7 +49,7 @@ def page_address(tmp_path: Path) -> Iterator[str]:
         process = subprocess.Popen(command, env=env, stdout=sink, stderr=sink, cwd=tmp_path, start_new_session=True)
     try:
         wait_until_healthy(f"http://127.0.0.1:{port}/health", process, log)
-        yield f"http://127.0.0.1:{port}/#/experiments/{tracker.experiment_id}/runs"
+        yield f"http://127.0.0.1:{port}", tracker
     finally:
         os.killpg(process.pid, signal.SIGKILL)  # the server and its worker
         process.wait(timeout=10)
@@ -65,24 +68,31 @@ def wait_until_healthy(address: str, process: subprocess.Popen[bytes], log: Path
 
 
 @pytest.mark.more
-def test_the_parent_run_opens_to_its_children(page_address: str, chromium: str, tmp_path: Path) -> None:
+def test_the_printed_page_has_charts_of_the_trials_and_leads_to_the_report(
+    sweep_in_mlflow: tuple[str, Tracker], chromium: str, tmp_path: Path
+) -> None:
     from playwright.sync_api import expect, sync_playwright
 
+    address, tracker = sweep_in_mlflow
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        page = browser.new_page(viewport={"width": 1280, "height": 800})
-        page.goto(page_address)
-        parent = page.get_by_role("gridcell").filter(has=page.get_by_role("link", name="quickstart", exact=True))
-        expect(parent).to_be_visible(timeout=60_000)
+        page = browser.new_page(viewport={"width": 1280, "height": 800})  # without a mode chosen before
+        page.goto(address + tracker.page)
         for name in NAMES:
-            expect(page.get_by_role("link", name=name, exact=True)).to_have_count(0)
-        parent.get_by_role("button").first.click()  # the plus sign in front of the name
-        for name in NAMES:
-            expect(page.get_by_role("link", name=name, exact=True)).to_be_visible(timeout=20_000)
-        page.screenshot(path=tmp_path / "open.png")
+            expect(page.get_by_role("link", name=name, exact=True)).to_be_visible(timeout=60_000)
+        expect(page.get_by_role("link", name="Agent versions")).to_have_count(0)  # of the mode for language models
+        expect(page.locator(".js-plotly-plot .bars path").first).to_be_visible(timeout=20_000)
+        page.screenshot(path=tmp_path / "charts.png")
 
         page.get_by_role("link", name=NAMES[0], exact=True).click()
         expect(page.get_by_text("model.parameterization", exact=True)).to_be_visible(timeout=20_000)
         expect(page.get_by_text("validation_loss", exact=True).first).to_be_visible()
         page.screenshot(path=tmp_path / "child.png")
+
+        page.goto(f"{address}/#/experiments/{tracker.experiment_id}/runs/{tracker.run_id}")
+        with page.expect_popup() as opened:
+            page.get_by_role("link", name="The report with its verdicts").click(timeout=20_000)
+        report = opened.value.frame_locator("iframe").get_by_text("polynomial memory is unstable")
+        expect(report).to_be_visible(timeout=20_000)
+        opened.value.screenshot(path=tmp_path / "report.png")
         browser.close()

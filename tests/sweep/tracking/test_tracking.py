@@ -66,7 +66,9 @@ def test_a_sweep_is_one_parent_run_with_a_child_for_each_trial(results: Path, tm
     parent = client.get_run(tracker.run_id)
     assert (parent.info.run_name, parent.info.status) == ("s", "FINISHED")
     assert parent.data.params == {"grid.model.width": "2, 3"}
-    assert parent.data.tags["mlflow.note.content"] == "what is asked"
+    note = parent.data.tags["mlflow.note.content"]
+    assert note.startswith("what is asked\n\n[The report")
+    assert f"/runs/{tracker.run_id}/artifacts/report/index.html" in note
     assert {file.path for file in client.list_artifacts(tracker.run_id, "report")} == {
         "report/index.html",
         "report/figures",
@@ -75,16 +77,16 @@ def test_a_sweep_is_one_parent_run_with_a_child_for_each_trial(results: Path, tm
     runs = runs_of(uri, tracker)
     assert set(runs) == {identity_of(2), identity_of(3)}
     child = runs[identity_of(3)]
-    assert (child.info.run_name, child.info.status) == ("width=3", "FINISHED")
+    assert (child.info.run_name, child.info.status) == ("m=3", "FINISHED")
     assert child.info.end_time - child.info.start_time == 2500
     assert child.data.params["model.width"] == "3"
     assert child.data.params["task.exponent"] == "1.1"
-    assert child.data.params["perturbation.balls"] == "recurrent, all"
+    assert "perturbation.balls" not in child.data.params  # as by default: record.json has it
     assert "memsweep.nonfinite" not in child.data.tags
     tags = child.data.tags
     assert tags["memsweep.outcome"] == "done"
     assert tags["memsweep.code_revision"] == "abc1234"
-    assert tags["memsweep.version.torch"] == "2.13.0"
+    assert tags["memsweep.versions"] == "torch 2.13.0, memsweep 0.1"
     assert tags["memsweep.host"] == "h"
     assert tags["memsweep.method"] == "worst_case"
     assert child.data.metrics["final/error"] == 0.25
@@ -128,8 +130,12 @@ def test_runs_are_named_by_what_the_study_varies() -> None:
     other["model"]["parameterization"] = {"name": "softplus"}
     other["training"]["learning_rate"] = 0.1
     varied = run_content.varied_fields([one, other])
-    assert varied == ["model.parameterization", "model.width", "training.learning_rate"]
-    assert run_content.run_name(other, varied) == "width=4 softplus learning_rate=0.1"
+    assert varied == ["model.width", "model.parameterization"]  # the rate follows from them
+    assert run_content.run_name(other, varied) == "m=4 softplus"
+    again = make_config(4) | {"training": {"seeds": 5, "steps": 2500, "learning_rate": 0.123456}}
+    varied = run_content.varied_fields([one, other, make_config(4), again])
+    assert varied == ["model.width", "model.parameterization", "training.learning_rate"]
+    assert run_content.run_name(again, varied) == "m=4 exp lr=0.1235"
     assert run_content.run_name(other, ()) == "diagonal_rnn linear_functional"
 
 

@@ -17,12 +17,16 @@ from tracking_state import differences, duplicates, state_of
 
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.tracking import Tracker, run_content, sync
+from memsweep.sweep.tracking import Tracker, Verdicts, run_content, sync
 from memsweep.sweep.tracking.uri import artifact_location, home, tracking_uri
 from processes import no_hang
 from sweeping import ready
 
 NUMBERS = (2, 3, 4)
+VERDICTS = {
+    identity_of(number): Verdicts({"ball_all/radius": 0.1 * number}, {"ball_all/verdict": "stable"}, 1_800_000_000_000)
+    for number in NUMBERS
+}
 FAILURE = {"outcome": "failed", "error": "ValueError: no", "traceback": "T", "time": "2026-01-02T03:05:00+00:00"}
 
 
@@ -39,7 +43,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def synced(results: Path) -> str:
     configs = {identity_of(number): make_config(number) for number in (*NUMBERS, 9)}
-    return sync(results, "s", configs, {"params": {"a": 1}, "tags": {"b": 2}}, "failed", report_of(results))
+    return sync(results, "s", configs, {"params": {"a": 1}, "tags": {"b": 2}}, "failed", report_of(results), VERDICTS)
 
 
 def report_of(results: Path) -> Path:
@@ -52,6 +56,7 @@ def undisturbed(results: Path, uri: str) -> dict[str, Any]:
     tracker = Tracker(uri, results, "s", params={"a": 1}, tags={"b": 2})
     tracker.log_stored(map(identity_of, NUMBERS))
     tracker.log_failure(identity_of(9), FAILURE, make_config(9))
+    tracker.log_verdicts(VERDICTS)
     tracker.log_report(report_of(results))
     assert tracker.finish("failed") == ""
     return state_of(uri, "s")
@@ -67,6 +72,19 @@ def test_sync_alone_is_as_good_as_an_undisturbed_sweep_and_repeats_nothing(resul
     assert synced(results) == ""
     assert differences(expected, state_of(uri, "s")) == []
     assert run_ids(uri) == ids
+
+
+def test_a_verdict_that_changes_takes_the_place_of_the_old_one(results: Path) -> None:
+    assert synced(results) == ""
+    uri, name = tracking_uri(None, results), identity_of(2)
+    for radius, verdict in ((0.05, "unstable"), (0.05, "unstable")):  # a second time nothing is written
+        live = Tracker(None, results, "s", params={"a": 1}, tags={"b": 2})
+        later = VERDICTS[name].time + 1
+        live.log_verdicts({name: Verdicts({"ball_all/radius": radius}, {"ball_all/verdict": verdict}, later)})
+        assert live.finish("failed") == ""
+    run = runs_of(uri, live)[name]
+    assert (run.data.metrics["ball_all/radius"], run.data.tags["ball_all/verdict"]) == (0.05, "unstable")
+    assert len(client_of(uri).get_metric_history(run.info.run_id, "ball_all/radius")) == 2
 
 
 def run_ids(uri: str) -> set[str]:

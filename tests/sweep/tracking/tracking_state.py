@@ -61,7 +61,7 @@ def _content(client: Any, run: Any, own: bool) -> dict[str, Any]:
         "status": run.info.status,
         "times": None if own else (run.info.start_time, run.info.end_time),
         "params": dict(run.data.params),
-        "tags": {key: value for key, value in run.data.tags.items() if key != PARENT},
+        "tags": {key: _plain(run, value) for key, value in run.data.tags.items() if key != PARENT},
         "metrics": {
             # As text: a NaN is equal to itself here.
             key: sorted(repr((point.step, point.timestamp, point.value)) for point in _history(client, run, key))
@@ -69,6 +69,11 @@ def _content(client: Any, run: Any, own: bool) -> dict[str, Any]:
         },
         "artifacts": _artifacts(client, run.info.run_id, ""),
     }
+
+
+def _plain(run: Any, text: str) -> str:
+    """A tag without the ids that the report's address has."""
+    return text.replace(f"experiments/{run.info.experiment_id}/runs/{run.info.run_id}/", "")
 
 
 def _history(client: Any, run: Any, key: str) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from memsweep.documents.keys.runs import MeasuredItem, ReportItem, RunDocument
+from memsweep.documents.keys.runs import MeasuredItem, ReportItem, RunDocument, TrackingItem
 from memsweep.studies.wording import stopped
 
 if TYPE_CHECKING:
@@ -43,10 +43,14 @@ def run_document(ending: Ending, measured: Sequence[MeasuredItem] = ()) -> RunDo
         "seconds": ending.seconds,
         "time": {"seconds": profile.makespan, "slots": profile.slots, "phases": dict(profile.seconds)},
         "report": None if ending.report is None else report_item(ending.report),
-        "tracking": None if ending.tracking is None else {"uri": ending.tracking[0], "experiment": ending.tracking[1]},
+        "tracking": None if ending.tracking is None else _tracking(*ending.tracking),
         "tracking_lacks": ending.complaint or None,
         "measured": list(measured),
     }
+
+
+def _tracking(uri: str, experiment: str | None, page: str) -> TrackingItem:
+    return {"uri": uri, "experiment": experiment, "page": page or None}
 
 
 def report_item(paths: ReportPaths) -> ReportItem:

@@ -85,6 +85,7 @@ class TrackingItem(TypedDict):
 
     uri: Annotated[str, "of the server or database"]
     experiment: Annotated[str | None, "id of the study's experiment"]
+    page: Annotated[str | None, "what to append to the address of MLflow's pages for the runs in charts"]
 
 
 class MeasuredRadiusItem(TypedDict):

@@ -35,6 +35,7 @@ def page_data(contents: Contents, answer: StudyAnswer, trials: Trials) -> str:
     content = {
         "kind": answer.kind,
         "study": contents.study.name,
+        "runs_page": contents.study.runs_page,
         "limit": contents.criteria.slope_limit,
         "thresholds": contents.criteria.thresholds,
         "balls": {finding.ball: MOVES[finding.ball] for finding in contents.verdicts},

@@ -437,7 +437,7 @@
     byId("trial").replaceChildren(
       make("h3", {}, `Trial ${trial.id.slice(0, 8)}: ${trialName(trial) || data.study}`),
       make("p", { class: "small" }, make("span", { class: "id" }, trial.id), " ", copyButton(trial.id), ` · records/${trial.id}.json in the study's folder · in MLflow, search the runs for `,
-        make("span", { class: "id" }, query), " ", copyButton(query)),
+        data.runs_page ? make("a", { href: data.runs_page.replace(/searchFilter=[^&]*/, `searchFilter=${encodeURIComponent(query)}`) }, query) : make("span", { class: "id" }, query), " ", copyButton(query)),
       curves,
       tableOf("Seeds of this trial", ["seed", "outcome", "test loss", ...(metric ? ["metric"] : []), "best step"],
         trial.seeds.map(([seed, outcome, loss, m, step]) => [String(seed), outcome, num(loss), ...(metric ? [num(m)] : []), num(step, 6)])),

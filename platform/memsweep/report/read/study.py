@@ -61,6 +61,7 @@ class Study:
         command: that computed it last; empty where the plan does not say.
         overrides: in which that command differs from the study file.
         rows: identity -> config of every planned trial.
+        runs_page: address of MLflow's page of its runs; empty where no server has them.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Study:
     command: str = ""
     overrides: tuple[str, ...] = ()
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    runs_page: str = ""
 
     @property
     def damaged(self) -> int:
@@ -139,6 +141,7 @@ def load_study(where: Location | Path, known: dict[str, tuple[Record, dict[str, 
         command=str(plan.provenance.get("command") or ""),
         overrides=tuple(map(str, plan.provenance.get("overrides") or ())),
         rows=plan.rows,
+        runs_page=page if (page := str(plan.provenance.get("runs_page"))).startswith(("http://", "https://")) else "",
     )
 
 

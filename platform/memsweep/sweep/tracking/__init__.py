@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memsweep.sweep.tracking.run_content import Verdicts
 from memsweep.sweep.tracking.tracker import Tracker, sync
 
-__all__ = ["Tracker", "sync"]
+__all__ = ["Tracker", "Verdicts", "sync"]

@@ -6,10 +6,12 @@ import datetime
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from memsweep.config.schema.canonical import flatten
+from memsweep.config.core.reflect import config_of, default, keys
+from memsweep.config.schema.canonical import flatten, plain
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.outcome import Outcome
 from memsweep.sweep.store import record as records_json
 from memsweep.sweep.store.tables import ALIGNMENT, CURVES, HISTORY, MEMORY, SIZE
@@ -22,7 +24,10 @@ POINTS = 100
 
 IDENTITY, OUTCOME, NONFINITE = "memsweep.identity", "memsweep.outcome", "memsweep.nonfinite"
 NOTE = "mlflow.note.content"  # MLflow shows this tag as the run's description
-_FIRST = ("model.width", "task.horizon")
+_SIZES = ("model.width", "task.horizon")
+_SHORT = {"model.width": "m", "task.horizon": "T", "training.learning_rate": "lr"}
+"""Letters of the report's figures, and a usual abbreviation: MLflow's page shows some twenty characters of a name."""
+_PARTS = ("model", "model.parameterization", "task", "task.kernel", "training.rule")
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,21 @@ class Stamp:
 
 
 @dataclass(frozen=True)
+class Verdicts:
+    """What a study says about one of its trials once it is finished: its radii, and the verdicts that rest on it.
+
+    Attributes:
+        metrics: as ``ball_recurrent/radius``.
+        tags: as ``ball_recurrent/verdict``.
+        time: Unix time in milliseconds of the newest result behind them; MLflow shows the newest value of a metric.
+    """
+
+    metrics: Mapping[str, float]
+    tags: Mapping[str, str]
+    time: int
+
+
+@dataclass(frozen=True)
 class ChildRun:
     """The content of the run of one trial; it depends only on the stored result or failure.
 
@@ -69,18 +89,19 @@ class ChildRun:
 def stamp_of_result(record: Mapping[str, Any]) -> Stamp:
     """The stamp of a stored result."""
     provenance = record["provenance"]
-    ended = _milliseconds(provenance["finished"])
+    ended = milliseconds(provenance["finished"])
     return Stamp(record["outcome"], "FINISHED", ended - int(1000 * float(provenance.get("seconds", 0.0))), ended)
 
 
 def stamp_of_failure(failure: Mapping[str, Any]) -> Stamp:
     """The stamp of a stored failure; one whose file is damaged has no time, and gets 1970."""
     outcome = str(failure["outcome"])
-    when = _milliseconds(failure["time"]) if "time" in failure else 1
+    when = milliseconds(failure["time"]) if "time" in failure else 1
     return Stamp(outcome, "KILLED" if outcome == Outcome.PREEMPTED else "FAILED", when, when)
 
 
-def _milliseconds(time: str) -> int:
+def milliseconds(time: str) -> int:
+    """Unix time of a record's time."""
     return int(datetime.datetime.fromisoformat(time).timestamp() * 1000)
 
 
@@ -104,7 +125,7 @@ def finished_run(
         identity=record["identity"],
         name=run_name(record["config"], varied),
         stamp=stamp_of_result(record),
-        params=parameters(record["config"]),
+        params=parameters(record["config"], varied),
         # MLflow stores an infinity as the largest float: the tag keeps the truth.
         tags=texts | _tags(record) | ({NONFINITE: nonfinite} if nonfinite else {}),
         metrics=metrics,
@@ -127,7 +148,7 @@ def failed_run(
         identity=identity,
         name=run_name(config, varied),
         stamp=stamp,
-        params=parameters(config),
+        params=parameters(config, varied),
         tags={
             IDENTITY: identity,
             OUTCOME: stamp.outcome,
@@ -137,38 +158,86 @@ def failed_run(
     )
 
 
-def parameters(config: Mapping[str, Any]) -> dict[str, str]:
-    """Dotted path -> text for a canonical config; floats in full, lists as ``a, b``."""
+def parameters(config: Mapping[str, Any], varied: Collection[str] = ()) -> dict[str, str]:
+    """Dotted path -> text of what differs from the defaults, of the sizes and of what names the run.
+
+    ``record.json`` among the artifacts has the whole config. Floats are in full, lists as ``a, b``.
+    """
+    flat, shown = flatten(config), {*_SIZES, *varied}
+    changed = flatten(_changed(config, TrialConfig, None))
     return {
         path: ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-        for path, value in flatten(config).items()
+        for path, value in flat.items()
+        if path in changed or path.removesuffix(".name") in shown
     }
 
 
-def run_name(config: Mapping[str, Any], varied: Collection[str]) -> str:
-    """The name of a run in a list, by what the study varies: ``width=4 horizon=100 exp polynomial``.
+def _changed(data: Mapping[str, Any], cls: type | None, standard: Any) -> dict[str, Any]:
+    """The part of a canonical config that differs from the defaults.
 
-    Width and horizon come first, because MLflow's page shows about fifteen characters of a name.
+    Args:
+        data: the config.
+        cls: its class; None where it is not known: nothing is a default then.
+        standard: the instance that it has by default; None: the defaults of its class.
     """
-    flat = flatten(config)
-    paths = dict.fromkeys([*(path for path in _FIRST if path in varied), *sorted(varied)])
-    words = [_word(path, flat[path]) for path in paths if isinstance(flat.get(path), str | int | float)]
-    return " ".join(words) or f"{flat['model.name']} {flat['task.name']}"
+    kept = {}
+    for key, value in data.items():
+        field = keys(cls).get(key)
+        if cls is None or field is None:  # a part's name, or arguments, whose names are not the engine's
+            if key != "name" or standard is None or standard.name != value:
+                kept[key] = value
+            continue
+        usual = default(field) if standard is None else getattr(standard, field.name)
+        if not isinstance(value, Mapping):
+            kept |= {key: value} if usual is MISSING or plain(usual) != value else {}
+            continue
+        below = config_of(cls, field, value)
+        same = isinstance(usual, below) if below is not None else False
+        inner = _changed(value, below, usual if same else None)
+        kept |= {key: inner} if inner else {}
+    return kept
+
+
+def run_name(config: Mapping[str, Any], varied: Collection[str]) -> str:
+    """The name of a run in a list, by what the study varies: ``m=4 T=100 exp polynomial``.
+
+    Args:
+        config: of the trial.
+        varied: of ``varied_fields``, in the order of the words.
+    """
+    flat = _fields(config)
+    words = [_word(path, flat[path]) for path in varied if isinstance(flat.get(path), str | int | float)]
+    return " ".join(words) or f"{flat['model']} {flat['task']}"
 
 
 def _word(path: str, value: Any) -> str:
     if isinstance(value, str):
         return value
-    return f"{path.rpartition('.')[2]}={value:g}" if isinstance(value, float) else f"{path.rpartition('.')[2]}={value}"
+    name = _SHORT.get(path, path.rpartition(".")[2])
+    return f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
 
 
 def varied_fields(configs: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Dotted paths of the fields that differ between canonical configs, sorted."""
-    values: dict[str, set[str]] = {}
-    flat = [flatten(config) for config in configs]
-    for path in {path for each in flat for path in each}:
-        values[path] = {str(each.get(path)) for each in flat}
-    return sorted(path for path, different in values.items() if len(different) > 1)
+    """Dotted paths of the fields that tell canonical configs apart, without those that follow from the others.
+
+    Width and horizon come first, then the names of parts, then what else is needed, texts before numbers.
+    """
+    flat = [_fields(config) for config in configs]
+    values = {path: [str(each.get(path)) for each in flat] for path in {path for each in flat for path in each}}
+    differ = {path for path, texts in values.items() if len(set(texts)) > 1}
+    chosen = [path for path in (*_SIZES, *_PARTS) if path in differ]
+    rest = sorted(differ.difference(chosen), key=lambda p: (not any(isinstance(e.get(p), str) for e in flat), p))
+    groups = [tuple(values[path][row] for path in chosen) for row in range(len(flat))]
+    for path in rest:
+        finer = [(*group, text) for group, text in zip(groups, values[path], strict=True)]
+        if len(set(finer)) > len(set(groups)):
+            chosen, groups = [*chosen, path], finer
+    return chosen
+
+
+def _fields(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted path -> value; the name of a part stands at the part's own path."""
+    return {path.removesuffix(".name"): value for path, value in flatten(config).items()}
 
 
 def _tags(record: Mapping[str, Any]) -> dict[str, str]:
@@ -177,8 +246,8 @@ def _tags(record: Mapping[str, Any]) -> dict[str, str]:
     for key in ("code_revision", "code_fingerprint", "host", "device"):
         if provenance.get(key):
             tags[f"memsweep.{key}"] = str(provenance[key])
-    for package, version in provenance.get("versions", {}).items():
-        tags[f"memsweep.version.{package}"] = str(version)
+    if versions := provenance.get("versions"):
+        tags["memsweep.versions"] = ", ".join(f"{package} {version}" for package, version in versions.items())
     if outcome is not Outcome.DONE:
         tags[NOTE] = outcome.explanation
     return tags

@@ -20,7 +20,8 @@ from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store, folder_name
 from memsweep.sweep.tracking import run_content
-from memsweep.sweep.tracking.uri import SERVERS, prepare_environment, tracking_uri
+from memsweep.sweep.tracking.run_content import Verdicts
+from memsweep.sweep.tracking.uri import SERVERS, prepare_environment, runs_page, tracking_uri
 
 if TYPE_CHECKING:
     from memsweep.sweep.tracking.writer import Writer
@@ -110,6 +111,18 @@ class Tracker:
         return self._writer.parent_id if self._writer else None
 
     @property
+    def page(self) -> str:
+        """The path of MLflow's page of the sweep's runs; empty while the sweep's own run does not exist."""
+        writer = self._writer
+        return runs_page(writer.experiment_id, writer.parent_id) if writer else ""
+
+    @property
+    def address(self) -> str:
+        """The address of that page; empty where there is no server, or its address must not be written down."""
+        known = self.uri.rstrip("/") == self._full_uri.rstrip("/") and self.uri.partition(":")[0].lower() in SERVERS
+        return f"{self.uri.rstrip('/')}{self.page}" if known and self.page else ""
+
+    @property
     def waiting(self) -> int:
         """How many jobs are not written yet."""
         return len(self._jobs)
@@ -132,6 +145,12 @@ class Tracker:
         self._put(
             identity, lambda writer: writer.write(run_content.failed_run(identity, failure, config, self._varied))
         )
+
+    def log_verdicts(self, verdicts: Mapping[str, Verdicts]) -> None:
+        """Queue what a finished study says about its trials, by identity, whose results are stored."""
+        for identity, about in verdicts.items():
+            self._trials.add(identity)
+            self._put(identity, partial(self._write_stored, identity, verdicts=about))
 
     def log_report(self, folder: Path) -> None:
         """Queue the report's files, which become artifacts of the parent run. They must stay until ``finish``."""
@@ -196,10 +215,12 @@ class Tracker:
             self._lost.pop(name, None)
             self._changed.notify_all()
 
-    def _write_stored(self, identity: str, writer: Writer) -> None:
+    def _write_stored(self, identity: str, writer: Writer, verdicts: Verdicts | None = None) -> None:
         record = self._store.record(identity)
         if not writer.holds(identity, run_content.stamp_of_result(record)):
             writer.write(run_content.finished_run(record, self._store.tables(identity), self._varied))
+        if verdicts is not None:
+            writer.write_verdicts(identity, verdicts)
 
     def _work(self) -> None:
         while (name := self._next()) is not None:
@@ -258,6 +279,7 @@ def sync(
     tracking: Mapping[str, Any],
     ended: str,
     report_folder: Path,
+    verdicts: Mapping[str, Verdicts] | None = None,
     uri: str | None = None,
 ) -> str:
     """Bring MLflow to the state after an undisturbed sweep, which depends only on the store and the plan.
@@ -272,6 +294,7 @@ def sync(
         tracking: ``description``, ``params``, ``tags`` and ``varied``, as the sweep's tracker had them.
         ended: how the sweep ended: done, failed or interrupted.
         report_folder: the report's files.
+        verdicts: of a finished study, by identity.
         uri: as for ``Tracker``.
 
     Returns:
@@ -288,5 +311,6 @@ def sync(
     tracker.log_stored(stored)
     for name, failure in failures.items():
         tracker.log_failure(name, failure, configs[name])
+    tracker.log_verdicts({name: about for name, about in (verdicts or {}).items() if name in stored})
     tracker.log_report(report_folder)
     return tracker.finish(ended, keep=[*stored, *failures], patience=_LONGEST_END)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import urllib.parse
 from pathlib import Path
 
 from memsweep.errors import ConfigError, one_of
@@ -14,6 +15,7 @@ from memsweep.sweep.store.results import MLFLOW_ARTIFACTS, MLFLOW_DATABASE
 SERVERS = ("http", "https")
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 
+_MODE = "workflowType=machine_learning"
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_CONFIGURE_LOGGING": "false",  # it would write to the terminal
@@ -72,3 +74,26 @@ def artifact_location(uri: str, results: Location | Path) -> str | None:
     if uri.partition(":")[0].lower() in SERVERS:
         return None
     return (home(results) / MLFLOW_ARTIFACTS).as_uri()
+
+
+def runs_page(experiment: str, run: str) -> str:
+    """The path of MLflow's page that shows the trials' runs of a sweep in charts.
+
+    Without the mode it opens for language models, whatever the experiment's kind. With a filter alone, or in the order
+    of time, the trials' runs are folded below the sweep's own, and the charts are empty.
+
+    Args:
+        experiment: its id.
+        run: the id of the sweep's own run.
+    """
+    trials = urllib.parse.quote(f"tags.mlflow.parentRunId = '{run}'", safe="")
+    order = urllib.parse.quote("metrics.`final/error`", safe="")
+    return (
+        f"/#/experiments/{experiment}/runs?{_MODE}&compareRunsMode=CHART&searchFilter={trials}"
+        f"&orderByKey={order}&orderByAsc=true"
+    )
+
+
+def run_page(experiment: str, run: str, artifact: str = "") -> str:
+    """The path of MLflow's page of one run, or of one of its artifacts."""
+    return f"/#/experiments/{experiment}/runs/{run}{f'/artifacts/{artifact}' if artifact else ''}?{_MODE}"

@@ -11,7 +11,7 @@ import logging
 import re
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,12 @@ from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag, ViewType
 from mlflow.exceptions import MlflowException
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.tracking.run_content import IDENTITY, NOTE, OUTCOME, ChildRun, Stamp, sweep_key
-from memsweep.sweep.tracking.uri import SERVERS, artifact_location, home
+from memsweep.sweep.tracking.run_content import IDENTITY, NOTE, OUTCOME, ChildRun, Stamp, Verdicts, sweep_key
+from memsweep.sweep.tracking.uri import SERVERS, artifact_location, home, run_page
 
 logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # its warnings would fill the terminal
 
@@ -45,11 +46,14 @@ class _Known:
 
     run_id: str
     stamp: Stamp
+    artifacts: str
+    values: dict[str, float | str] = field(default_factory=dict)  # metrics and tags
 
     @classmethod
     def of(cls, run: Run) -> _Known:
-        info, outcome = run.info, run.data.tags.get(OUTCOME, "")
-        return cls(info.run_id, Stamp(outcome, info.status, info.start_time or 0, info.end_time or 0))
+        info, data = run.info, run.data
+        stamp = Stamp(data.tags.get(OUTCOME, ""), info.status, info.start_time or 0, info.end_time or 0)
+        return cls(info.run_id, stamp, str(info.artifact_uri), {**data.metrics, **data.tags})
 
 
 class Writer:
@@ -80,6 +84,7 @@ class Writer:
         key = sweep_key(study, own_params, own_tags)
         own_tags |= {SWEEP: key, "mlflow.source.name": f"memsweep sweep {study}"}
         note = {NOTE: description} if description else {}
+        self._uri, self._description = uri, description
         self._own = f"tags.`{SWEEP}` = '{key}'"  # the children do not have this tag
         self._children: dict[str, _Known] = {}
         with _alone(uri, results):
@@ -95,19 +100,30 @@ class Writer:
         """Write the run of a trial, in place of one that shows another result; does nothing if it exists."""
         if self.holds(child.identity, child.stamp):
             return
-        run_id = self._run_of(child)
+        begun = self._run_of(child)
         self._client.log_batch(
-            run_id,
+            begun.run_id,
             metrics=[Metric(point.key, point.value, child.stamp.ended, point.step) for point in child.metrics],
             params=[Param(key, value) for key, value in child.params.items()],
-            tags=[RunTag(key, value) for key, value in child.tags.items()],
+            tags=[RunTag(key, value) for key, value in child.tags.items() if begun.values.get(key) != value],
         )
         with tempfile.TemporaryDirectory(prefix="memsweep-") as folder:
             for name, data in child.artifacts.items():
                 (Path(folder) / name).write_bytes(data)
-            self._client.log_artifacts(run_id, folder)
-        self._client.set_terminated(run_id, child.stamp.status, child.stamp.ended)
-        self._children[child.identity] = _Known(run_id, child.stamp)
+            # not the client's log_artifacts, which asks for the run once more
+            get_artifact_repository(begun.artifacts, tracking_uri=self._uri).log_artifacts(folder)
+        self._client.set_terminated(begun.run_id, child.stamp.status, child.stamp.ended)
+        self._children[child.identity] = replace(begun, stamp=child.stamp)
+
+    def write_verdicts(self, identity: str, verdicts: Verdicts) -> None:
+        """Add to the run of a trial what its finished study says about it; does nothing if that is there."""
+        known = self._children[identity]
+        values: dict[str, float | str] = {**verdicts.metrics, **verdicts.tags}
+        if values.items() <= known.values.items():
+            return
+        metrics = [Metric(key, value, verdicts.time, 0) for key, value in verdicts.metrics.items()]
+        self._client.log_batch(known.run_id, metrics, tags=[RunTag(*tag) for tag in verdicts.tags.items()])
+        known.values.update(values)
 
     def write_report(self, folder: Path) -> None:
         """Copy a folder to the artifacts of the parent run, as ``report/``.
@@ -118,6 +134,9 @@ class Writer:
         if not folder.is_dir():
             raise FileNotFoundError(f"there is no report in {folder}")
         self._client.log_artifacts(self.parent_id, str(folder), "report")
+        page = run_page(self.experiment_id, self.parent_id, "report/index.html")
+        note = f"{self._description}\n\n[The report with its verdicts]({page[1:]})".strip()
+        self._client.set_tag(self.parent_id, NOTE, note)
 
     def close(self, status: str, keep: Collection[str] | None) -> None:
         """End the parent run (FINISHED, FAILED or KILLED), after the duplicates are deleted.
@@ -131,19 +150,19 @@ class Writer:
             self._delete(self._children.pop(identity).run_id)
         self._client.set_terminated(self.parent_id, status)
 
-    def _run_of(self, child: ChildRun) -> str:
+    def _run_of(self, child: ChildRun) -> _Known:
         """The run of a trial to write to; a new one if there is none that was begun for this result."""
         known = self._children.get(child.identity)
         begun = replace(child.stamp, status="RUNNING", ended=0)
         if known is not None and known.stamp == begun:
-            return known.run_id
+            return known
         if known is not None:  # its start and its artifacts cannot be changed
             self._delete(known.run_id)
             del self._children[child.identity]
         tags = child.tags | {PARENT: self.parent_id}
         run = self._client.create_run(self.experiment_id, child.stamp.started, tags, run_name=child.name)
-        self._children[child.identity] = _Known.of(run)
-        return str(run.info.run_id)
+        self._children[child.identity] = known = _Known.of(run)
+        return known
 
     def _experiment(self, study: str, note: Mapping[str, str], artifacts: str | None) -> str:
         found = self._client.get_experiment_by_name(study)

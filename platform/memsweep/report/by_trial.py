@@ -1,0 +1,54 @@
+"""What a report says about each trial, as named values: for a tracking server, which knows runs and no conditions."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from memsweep.report.analysis.findings import Finding
+from memsweep.report.figures.radius import medians
+from memsweep.sweep.tracking.run_content import Verdicts, milliseconds
+
+if TYPE_CHECKING:
+    from memsweep.report.analysis.contents import Contents
+
+
+def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
+    """The verdicts behind which a trial stands, and its radii at their thresholds.
+
+    Returns:
+        identity -> by ball, as far as they exist, ``ball_recurrent/radius`` (the median over the seeds with a valid
+        fit) and ``slope``, ``slope_low`` and ``slope_high`` as metrics; ``ball_recurrent/verdict``, ``deciding`` (the
+        axis of the slope) and ``threshold`` as tags. A radius beyond the measured ones is a bound, which a tag
+        ``ball_recurrent/radius`` says.
+    """
+    finished = [record["provenance"]["finished"] for record in contents.study.records.values()]
+    time = max(map(milliseconds, finished), default=0)
+    metrics, tags = dict[str, dict[str, float]](), dict[str, dict[str, str]]()
+    for finding in contents.verdicts:
+        of_all, words = _of_all(finding)
+        at = finding.radii[finding.radii["threshold"] == finding.judgement.threshold]
+        for identity, rows in at.groupby("identity"):
+            name = str(identity)
+            metrics.setdefault(name, {}).update(of_all)
+            tags.setdefault(name, {}).update(words)
+            valid = rows[rows["valid"].astype(bool)]
+            if valid.empty:
+                continue
+            middle = medians(valid, "horizon").iloc[0]
+            metrics[name][f"ball_{finding.ball}/radius"] = float(middle["edge"])
+            if middle["censored"]:
+                tags[name][f"ball_{finding.ball}/radius"] = f"{middle['censored']} {middle['edge']:g}"
+    return {name: Verdicts(metrics[name], tags[name], time) for name in metrics}
+
+
+def _of_all(finding: Finding) -> tuple[dict[str, float], dict[str, str]]:
+    """The metrics and tags that all trials of a condition share."""
+    axis, slope = finding.deciding
+    judgement, ball = finding.judgement, finding.ball
+    values = {"slope": slope.estimate, "slope_low": slope.low, "slope_high": slope.high} if slope.available else {}
+    words = {"verdict": judgement.verdict.value, "threshold": f"{judgement.threshold:g}", "deciding": axis}
+    return (
+        {f"ball_{ball}/{name}": float(value) for name, value in values.items() if math.isfinite(value)},
+        {f"ball_{ball}/{name}": word for name, word in words.items()},
+    )
