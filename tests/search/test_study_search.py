@@ -13,6 +13,7 @@ from search_study import Remembered, finish, loss, study, table
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.suggestion import config_of
 from memsweep.errors import ConfigError, MemsweepError
+from memsweep.search.round_log import RoundLog
 from memsweep.search.study_search import StudySearch
 from memsweep.search.suggestions import SuggestionState
 from memsweep.sweep.planning.identity import identity
@@ -270,9 +271,21 @@ def test_a_population_hands_on_its_lineage(tmp_path: Path) -> None:
     )
 
 
-def test_states_say_how_suggestions_ended(tmp_path: Path) -> None:
-    from memsweep.search.round_log import RoundLog
+def test_a_round_in_the_place_of_another_is_decided_again(tmp_path: Path) -> None:
+    sweep = study(tmp_path, "search.trials=4", "search.batch=2")
+    whole = table(finish(sweep, Remembered(tmp_path / "r")))
+    one, other = (path / "000000.json" for path in sorted((tmp_path / "r" / "search").iterdir()))
+    texts = one.read_bytes(), other.read_bytes()
+    one.write_bytes(texts[1])
+    other.write_bytes(texts[0])
+    one.with_name("000001.json").write_bytes(texts[0])
+    log = RoundLog(Location.at(tmp_path / "r"), one.parent.name)
+    assert (log.read(0), log.read(1)) == (None, None)
+    assert table(finish(sweep, Remembered(tmp_path / "r"))) == whole
+    assert (one.read_bytes(), other.read_bytes()) == texts
 
+
+def test_states_say_how_suggestions_ended(tmp_path: Path) -> None:
     sweep = study(tmp_path, *SCHEDULERS["asha"], "search.trials=9", "search.batch=9", "~grid.model.width")
     finish(sweep, Remembered(tmp_path / "r"), failing={4})
     (folder,) = (tmp_path / "r" / "search").iterdir()

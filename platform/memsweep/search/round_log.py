@@ -21,7 +21,7 @@ from memsweep.sweep.store.retry import through_outages
 from memsweep.sweep.store.shape import require
 
 FOLDER = "search"
-_SCHEMA = 3
+_SCHEMA = 4
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class RoundLog:
         self._place, self._folder = place, f"{FOLDER}/{key}"
 
     def read(self, number: int) -> Round | None:
-        """A round; None where it is missing or damaged: then it is decided again from the same observations.
+        """A round; None where it is missing, damaged or another one: then it is decided from the same observations.
 
         Raises:
             StoreError: the storage cannot be read.
@@ -116,7 +116,7 @@ class RoundLog:
         name = self._name(number)
         try:
             with storage_errors("read", f"{self._place}/{name}"):
-                return _round(self._place.read(name), f"{self._place}/{name}")
+                return _round(self._place.read(name), self.key, number, f"{self._place}/{name}")
         except StoreError as error:
             if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError):
                 raise
@@ -140,7 +140,7 @@ class RoundLog:
             StoreError: the storage cannot be written.
         """
         name = self._name(number)
-        data = {"schema": _SCHEMA, "round": number, **json.loads(json.dumps(content.to_json()))}
+        data = {"schema": _SCHEMA, "search": self.key, "round": number, **json.loads(json.dumps(content.to_json()))}
         through_outages(lambda: self._replace(name, to_json(sealed(data), "a round of the search")))
 
     def _replace(self, name: str, data: bytes) -> None:
@@ -154,9 +154,12 @@ class RoundLog:
         return f"{self._folder}/{number:06d}.json"
 
 
-def _round(data: bytes, where: str) -> Round:
+def _round(data: bytes, key: str, number: int, where: str) -> Round:
     content = of_schema(from_json(data, where), _SCHEMA, where)
     try:
+        # first rounds follow from no observations, so nothing else tells those of two searches apart
+        if (content["search"], content["round"]) != (key, number):
+            raise ValueError(f"it is round {content['round']} of the search {content['search']}")
         found = Round(
             observations=tuple(
                 Observation(one["number"], one["steps"], _numbers(one["values"])) for one in content["observations"]
