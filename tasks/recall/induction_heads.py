@@ -40,11 +40,11 @@ class InductionHeads(MarkedSequences):
     def outputs(self) -> int:
         return self.config.symbols
 
-    def sequences(self, rng: np.random.Generator, size: int) -> tuple[np.ndarray, np.ndarray]:
+    def sequences(self, rng: np.random.Generator, size: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
         mark = self.config.symbols
-        read_BT = rng.integers(0, mark, (size, self.horizon))
-        first_B1 = rng.integers(0, self.horizon - 2, (size, 1))
-        asked_BT = np.full((size, self.horizon), NOTHING)
+        read_BT = rng.integers(0, mark, (size, steps))
+        first_B1 = rng.integers(0, steps - 2, (size, 1))
+        asked_BT = np.full((size, steps), NOTHING)
         asked_BT[:, -1:] = np.take_along_axis(read_BT, first_B1 + 1, 1)
         np.put_along_axis(read_BT, first_B1, mark, 1)
         read_BT[:, -1] = mark

@@ -62,17 +62,17 @@ class MQAR(MarkedSequences):
     def outputs(self) -> int:
         return self.config.vocabulary // 2
 
-    def sequences(self, rng: np.random.Generator, size: int) -> tuple[np.ndarray, np.ndarray]:
+    def sequences(self, rng: np.random.Generator, size: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
         pairs, values = self.config.pairs, self.outputs
         keys_BP = 1 + _distinct(rng, size, values - 1, pairs)
         values_BP = _distinct(rng, size, values, pairs)
-        read_BT = np.full((size, self.horizon), BLANK)
-        asked_BT = np.full((size, self.horizon), NOTHING)
+        read_BT = np.full((size, steps), BLANK)
+        asked_BT = np.full((size, steps), NOTHING)
         if self.config.filler == "values":
             read_BT[:] = values + rng.integers(0, values, read_BT.shape)
         read_BT[:, 0 : 2 * pairs : 2] = keys_BP
         read_BT[:, 1 : 2 * pairs : 2] = values + values_BP
-        places = np.arange(1, self.horizon // 2 - pairs + 1, dtype=np.float64)
+        places = np.arange(1, steps // 2 - pairs + 1, dtype=np.float64)
         steps_BP = 2 * pairs + 2 * _weighted(rng, size, places ** (self.config.power - 1.0), pairs)
         np.put_along_axis(read_BT, steps_BP, keys_BP, 1)
         np.put_along_axis(asked_BT, steps_BP, values_BP, 1)

@@ -48,14 +48,14 @@ class SelectiveCopying(MarkedSequences):
     def outputs(self) -> int:
         return self.config.symbols
 
-    def sequences(self, rng: np.random.Generator, size: int) -> tuple[np.ndarray, np.ndarray]:
+    def sequences(self, rng: np.random.Generator, size: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
         length, before = self.config.length, self.config.noise + self.config.length
         labels_BL = rng.integers(0, self.outputs, (size, length))
         steps_BL = np.sort(rng.permuted(np.tile(np.arange(before), (size, 1)), axis=1)[:, :length], axis=1)
-        read_BT = np.full((size, self.horizon), NOISE)
+        read_BT = np.full((size, steps), NOISE)
         np.put_along_axis(read_BT, steps_BL, 1 + labels_BL, 1)
         read_BT[:, before:] = self.config.symbols + 1
-        asked_BT = np.full((size, self.horizon), NOTHING)
+        asked_BT = np.full((size, steps), NOTHING)
         asked_BT[:, before:] = labels_BL
         return read_BT, asked_BT
 

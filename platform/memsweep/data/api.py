@@ -4,7 +4,7 @@
 memory function (``KernelTask``, ``LinearFunctionalTask``), images read as sequences (``SequentialImages``), in the
 published permutation (``PermutedImages``), texts (``TextTask``), sequences of symbols with a class
 (``LabelledSequences``), such as expressions (``ExpressionLaw``), and with answers at marked steps
-(``MarkedSequences``).
+(``MarkedSequences``), such as states that every symbol changes (``TrackedStates``).
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ from memsweep.data.sequences.list_operations import ExpressionLaw as ExpressionL
 from memsweep.data.sequences.list_operations import expression_numbers as expression_numbers
 from memsweep.data.sequences.list_operations import expression_value as expression_value
 from memsweep.data.sequences.marked import MarkedSequences as MarkedSequences
+from memsweep.data.sequences.marked import TrackedStates as TrackedStates
 from memsweep.data.sequences.text import Characters as Characters
 from memsweep.data.sequences.text import Corpus as Corpus
 from memsweep.data.sequences.text import TextTask as TextTask
