@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from memsweep import registry, trial
+from memsweep.config.schema.batch_loss import trains_by_convolution
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.api import LinearFunctionalTask
@@ -18,6 +19,7 @@ from memsweep.learning import loop
 from memsweep.learning.loss.base import TaskLoss
 from memsweep.learning.loss.batch_sharding import ShardedBatch
 from memsweep.learning.loss.carried import task_loss_for
+from memsweep.learning.loss.convolved import ConvolvedLoss
 from memsweep.learning.training.learner import Learner
 from memsweep.models.base import Model, Signature
 from memsweep.recurrence.freed_memory import keep_freed_memory
@@ -92,7 +94,10 @@ class Pack:
         keep_freed_memory()
         (task,), groups = trial._tasks_and_ensembles([config], padded=True)
         assert isinstance(task, LinearFunctionalTask)
-        task_loss = task_loss_for([task], config.has_closed_form, getattr(torch, config.training.dtype))
+        dtype = getattr(torch, config.training.dtype)
+        task_loss = task_loss_for([task], config.trains_in_closed_form, dtype)
+        if trains_by_convolution(config):
+            task_loss = ConvolvedLoss([task], dtype)
         population = task_loss.population() if config.training.objective == "population" else None
         learners = [Learner.start(group, task_loss, config.training) for group in groups]
         drawn = task_loss.draw(Stream(config.training.data_seed, TRAIN), 0, config.training.batch_size)

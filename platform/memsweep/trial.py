@@ -14,15 +14,17 @@ from typing import Any
 import torch
 
 from memsweep import registry
+from memsweep.config.schema.batch_loss import CONVOLUTION, SEQUENCES, trains_by_convolution, trains_over_sequences
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.data.api import Task
+from memsweep.data.api import LinearFunctionalTask, Task
 from memsweep.learning.ensemble import flat_layout
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
 from memsweep.learning.loss.base import TaskLoss
 from memsweep.learning.loss.batch_sharding import BatchSharding
 from memsweep.learning.loss.carried import task_loss_for
+from memsweep.learning.loss.convolved import ConvolvedLoss
 from memsweep.learning.parallel.process_group import ProcessGroup
 from memsweep.learning.parallel.replica_shards import restrict, shard_replicas
 from memsweep.learning.state.checkpoint import Checkpoint, ProcessGroupSlot, Slot
@@ -155,6 +157,10 @@ def program(config: TrialConfig) -> str:
         }
         for section, names in loose.items():
             data[section] = {key: value for key, value in data[section].items() if key not in names}
+        if trains_over_sequences(config):
+            data["way"] = SEQUENCES
+        if trains_by_convolution(config):
+            data["way"] = CONVOLUTION
     return json.dumps(data, sort_keys=True)
 
 
@@ -245,6 +251,9 @@ def train_replicas(configs: Sequence[TrialConfig], options: RunOptions = DEFAULT
     with _default_device(options.device):
         with phase("data"):
             loss = task_loss_for(tasks, first.trains_in_closed_form, getattr(torch, first.training.dtype))
+            if trains_by_convolution(first):
+                functionals = [task for task in tasks if isinstance(task, LinearFunctionalTask)]
+                loss = ConvolvedLoss(functionals, getattr(torch, first.training.dtype))
         if worker.group is None:
             ensembles = [restrict(ensembles[index], rows) for index, rows in own]
         with phase("training"):

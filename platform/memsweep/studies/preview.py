@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -235,12 +236,16 @@ class Preview:
 
     def _objectives(self) -> Iterator[str]:
         """What the trials are trained on: nothing that is added to the loss is left out."""
+        from memsweep.config.schema.batch_loss import way_of
         from memsweep.config.schema.objective import objectives
         from memsweep.config.schema.protocols import MATCHED
 
         if self.study.protocol != MATCHED and self.study.search is None:
             yield f"protocol: {self.study.protocol}, under the study's own settings"
         yield from (f"trained on: {text}" for text in objectives(self.configs))
+        if ways := Counter(way for trial in self.study.rows if (way := way_of(trial))):
+            shares = ", ".join(f"{way} ({counted(count, 'trial')})" for way, count in ways.items())
+            yield f"linear models' loss on a batch, in closed form by: {shares}"
         yield from (f"note: {text}" for text in notes(self.study)[:_MOST_NOTES])
 
     def __repr__(self) -> str:

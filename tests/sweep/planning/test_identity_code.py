@@ -21,6 +21,7 @@ from flips import bases
 import memsweep
 from engine import trial
 from memsweep import registry
+from memsweep.config.schema.batch_loss import CONVOLUTION, SEQUENCES, STATISTICS, way_of
 from memsweep.config.schema.trial import ChainConfig, PerturbationConfig, TrialConfig
 from memsweep.sweep.planning import fingerprint
 from memsweep.sweep.planning.fingerprint import (
@@ -253,6 +254,39 @@ def test_every_changed_operator_moves_exactly_the_trials_that_run_it(
     inside = in_closures(trials)
     assert check_mutants(inside, 3, rewritten, trials) > 100
     assert check_mutants([path for path in sources() if path not in inside], 20, rewritten, trials) > 15
+
+
+def of_every_way() -> dict[str, TrialConfig]:
+    configs = {}
+    for way, width, horizon in ((STATISTICS, 8, 100), (CONVOLUTION, 64, 520), (SEQUENCES, 8, 520)):
+        config = shortened(trial(task={"horizon": horizon}, model={"width": width}))
+        configs[way] = dataclasses.replace(config, perturbation=PerturbationConfig(balls=(), test_size=4))
+        assert way_of(config) == way
+    return configs
+
+
+def test_a_long_trial_executes_what_is_in_its_closure() -> None:
+    for config in of_every_way().values():
+        ran = executed(functools.partial(run_pack, [config])) - code_closure(config)
+        assert {each for each in ran if not each[0].startswith(NOT_OF_A_TRIAL)} == set()
+
+
+def test_a_branch_moves_the_trials_that_take_it(rewritten: dict[Path, bytes]) -> None:
+    configs, path = of_every_way(), PACKAGE / "trial.py"
+    before, content = {way: code_fingerprint(config) for way, config in configs.items()}, path.read_bytes()
+    for text, other, moved in (
+        (b'data["way"] = SEQUENCES', b'data["way"] = "other"', {SEQUENCES}),
+        (b'data["way"] = CONVOLUTION', b'data["way"] = "other"', {CONVOLUTION}),
+        (b"loss = ConvolvedLoss(", b"loss = ExactLoss(", {CONVOLUTION}),
+        (b"if trains_by_convolution(first):", b"if True:", set(configs)),
+        (b"model_class: type[Model] =", b"model_class = 1 +", set(configs)),
+    ):
+        assert content.count(text) == 1
+        rewritten[path] = content.replace(text, other)
+        forget("memsweep.trial")
+        assert {way for way, config in configs.items() if code_fingerprint(config) != before[way]} == moved, text
+    rewritten.clear()
+    forget("memsweep.trial")
 
 
 def reworded(path: Path) -> bytes:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from memsweep import registry
 from memsweep.config.core.fields import setting
+from memsweep.config.schema.batch_loss import trains_over_sequences
 from memsweep.config.schema.training import CLIP, LINEAR_PENALTY, NONLINEAR_PENALTY, SCHEDULE, TrainingConfig
 
 
@@ -198,7 +199,9 @@ class TrialConfig:
 
     @property
     def trains_in_closed_form(self) -> bool:
-        """Whether batches enter training by statistics alone: a rule that goes forward in time needs each step."""
+        """Whether models enter training by their responses: a rule that goes forward in time needs each step."""
+        if trains_over_sequences(self):
+            return False
         return self.has_closed_form and not registry.get(registry.RULE, self.training.rule).forward
 
     def problems(self) -> Iterable[str]:

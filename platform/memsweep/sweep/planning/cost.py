@@ -14,12 +14,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
+from memsweep.config.schema.batch_loss import CONVOLUTION, SEQUENCES, STATISTICS, way_of
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
 
 _STEP = 5e-4  # of any optimizer step: the calls, and the optimizer
 _STATISTICS = 2.5e-11  # of a batch's second moments, by multiplication
+_CONVOLVED, _LINEAR_STATE = 1e-8, 3.5e-10  # of a step of time of a sequence by convolution, of a state of it by kernels
 _RESPONSE, _RESPONSE_MOVED = 3e-8, 7e-9  # of a state and a step of time of a response, in training and in an ascent
 _SEQUENCES = 1.2e-3  # of an optimizer step over sequences: the calls, and the data
 _STATE, _STATE_MOVED = 3e-9, 2e-9  # of a state and a step of time of a sequence by compiled kernels
@@ -51,7 +53,7 @@ def shared(trial: TrialConfig) -> float:
         return training.end * _deep_step(trial)
     if not trial.has_closed_form:
         return training.end * (_SEQUENCES if _compiled(trial) else _PLAIN_CALL * horizon)
-    products = horizon**2 * (training.batch_size + horizon) if training.objective == "minibatch" else 0.0
+    products = horizon**2 * (training.batch_size + horizon) if way_of(trial) == STATISTICS else 0.0
     return training.end * (_STEP + _STATISTICS * products)
 
 
@@ -66,7 +68,13 @@ def _by_response(trials: Sequence[TrialConfig]) -> float:
     padded = [slots(width, SLOTS) * width * math.ceil(count / slots(width, SLOTS)) for width, count in replicas.items()]
     states = sum(padded) * _horizon(first)
     moved = evaluations(first)
-    return first.training.end * _RESPONSE * states + moved * (_MOVED * len(padded) + _RESPONSE_MOVED * states)
+    step = _RESPONSE * states
+    sequences, way = first.training.batch_size * _horizon(first), way_of(first)
+    if way == CONVOLUTION:
+        step += _CONVOLVED * sequences * replicas.total()
+    if way == SEQUENCES:
+        step = _LINEAR_STATE * sequences * sum(trial.training.seeds * max(8, _width(trial)) for trial in trials)
+    return first.training.end * step + moved * (_MOVED * len(padded) + _RESPONSE_MOVED * states)
 
 
 def _by_sequences(trials: Sequence[TrialConfig]) -> float:

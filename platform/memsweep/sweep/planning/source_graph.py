@@ -3,7 +3,9 @@
 A definition is a function, a class or a variable at the top of a module. Its text is its syntax tree without the parts
 that cannot change a number: comments, docstrings, annotations, messages of errors and logs, functions that yield
 sentences alone (``_SENTENCES``), and fields declared by ``setting`` (their values are in a trial's identity). The name
-of its module is not part of its text, so code may move from file to file.
+of its module is not part of its text, so code may move from file to file. A branch for some trials alone
+(``_BRANCHES``) is a text of its own beside that of its definition: it counts for the trials whose closure holds its
+condition.
 
 Modules outside of memsweep count as a whole, because foreign code may find its own parts in any way.
 """
@@ -22,6 +24,8 @@ WHOLE = "*"
 """In place of a name: all definitions of a module."""
 _SENTENCES = frozenset({"problems", "problems_of_code", "notes_of_code"})
 """Names of functions that say what is wrong with a trial before it runs, and do nothing in one."""
+_BRANCHES = frozenset({"trains_by_convolution", "trains_over_sequences"})
+"""Names of functions of a trial. A statement ``if name(...):`` without else is a branch of the trials they hold for."""
 _EFFECTS = ""
 """In place of a name: statements that define nothing. They run whenever the module is imported."""
 OTHER_CODE = frozenset({".pyx", ".so", ".pyd", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".cuh"})
@@ -42,12 +46,14 @@ class Module:
     Attributes:
         texts: name of a definition -> hash of its text.
         references: name of a definition -> {spelling in its text: the definition it stands for}.
+        branches: name of a definition -> the condition, hash and references of each of its branches.
         imports: name that an import at the top binds -> the definition it stands for.
         outside: top names of all modules that the file imports.
     """
 
     texts: dict[str, str] = field(default_factory=dict)
     references: dict[str, dict[str, Definition]] = field(default_factory=dict)
+    branches: dict[str, list[tuple[Definition, str, dict[str, Definition]]]] = field(default_factory=dict)
     imports: dict[str, Definition] = field(default_factory=dict)
     outside: set[str] = field(default_factory=set)
 
@@ -78,7 +84,7 @@ class SourceGraph:
             if definition in reached or cut(definition):
                 continue
             reached.add(definition)
-            for _, references in self._parts(definition):
+            for _, references in self._parts(definition, cut):
                 waiting += map(self._resolve, references.values())
         return frozenset(reached)
 
@@ -123,18 +129,21 @@ class SourceGraph:
             definition = module.imports[word]
         return definition[0], WHOLE
 
-    def _parts(self, definition: Definition) -> Iterator[tuple[str, dict[str, Definition]]]:
+    def _parts(self, definition: Definition, cut: Cut) -> Iterator[tuple[str, dict[str, Definition]]]:
         """Hash and references of everything that counts with a definition."""
         name, word = definition
         module = self._module(name)
         for each in module.texts if word == WHOLE else (word, _EFFECTS):
             if each in module.texts:
                 yield module.texts[each], module.references[each]
+            for condition, text, references in module.branches.get(each, ()):
+                if not cut(self._resolve(condition)):
+                    yield text, references
 
     def _lines(self, definition: Definition, cut: Cut) -> Iterator[str]:
-        for text, references in self._parts(definition):
+        for text, references in self._parts(definition, cut):
             meanings = {
-                spelling: "" if cut(target) else [text for text, _ in self._parts(target)]
+                spelling: "" if cut(target) else [text for text, _ in self._parts(target, cut)]
                 for spelling, target in ((spelling, self._resolve(given)) for spelling, given in references.items())
             }
             yield f"{text} {sorted(meanings.items())}"
@@ -163,10 +172,11 @@ class SourceGraph:
             if isinstance(node, ast.Import | ast.ImportFrom) or _is_text(node):
                 continue
             known = defined | module.imports | imports.bound_by(ast.walk(node))
-            text, references = _plain(node, known)
+            text, references, branches = _plain(node, known)
             for word in _defines(node) or [_EFFECTS]:
                 texts.setdefault(word, []).append(text)
                 module.references.setdefault(word, {}).update(references)
+                module.branches.setdefault(word, []).extend(branches)
         module.texts = {word: _hash("\n".join(parts).encode()) for word, parts in texts.items()}
         return module
 
@@ -208,12 +218,17 @@ class _Imports:
 
 
 class _Stripper(ast.NodeTransformer):
-    """Removes from a statement the parts that cannot change a number."""
+    """Removes from a statement the parts that cannot change a number, and its branches, which it keeps."""
+
+    def __init__(self) -> None:
+        self.branches: list[ast.If] = []
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         super().generic_visit(node)
         if isinstance(getattr(node, "body", None), list):  # of a block; a lambda's body is an expression
             kept = [each for each in node.body if not _is_removable(each)]  # type: ignore[attr-defined]
+            self.branches += [each for each in kept if _is_branch(each)]
+            kept = [each for each in kept if not _is_branch(each)]
             node.body = kept or [ast.Pass()]  # type: ignore[attr-defined]
         return node
 
@@ -255,6 +270,15 @@ def _is_type_only(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and _is_named(node.test, {"TYPE_CHECKING"})
 
 
+def _is_branch(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.If)
+        and not node.orelse
+        and isinstance(node.test, ast.Call)
+        and _is_named(node.test.func, _BRANCHES)
+    )
+
+
 def _is_log(node: ast.AST) -> bool:
     call = node.value if isinstance(node, ast.Expr) else None
     function = call.func if isinstance(call, ast.Call) else None
@@ -275,12 +299,21 @@ def _defines(node: ast.stmt) -> list[str]:
     return []
 
 
-def _plain(node: ast.stmt, known: dict[str, Definition]) -> tuple[str, dict[str, Definition]]:
-    """The text of a statement, which is stripped, and by spelling the definitions that its names stand for.
+def _plain(
+    node: ast.stmt, known: dict[str, Definition]
+) -> tuple[str, dict[str, Definition], list[tuple[Definition, str, dict[str, Definition]]]]:
+    """The text of a statement, which is stripped, by spelling the definitions that its names stand for, and the same
+    of its branches, after the condition of each.
 
     A local variable with a known name counts as a reference, too: one too many moves an identity, and loses no change.
     """
-    stripped = _Stripper().visit(node)
+    stripper = _Stripper()
+    stripped = stripper.visit(node)
+    branches = [(known[branch.test.func.id], *_read_text(branch, known)) for branch in stripper.branches]  # type: ignore[attr-defined]
+    return *_read_text(stripped, known), branches
+
+
+def _read_text(stripped: ast.AST, known: dict[str, Definition]) -> tuple[str, dict[str, Definition]]:
     references: dict[str, Definition] = {}
     for each in ast.walk(stripped):  # an attribute comes before the name that it belongs to
         if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name):
