@@ -95,7 +95,7 @@ class Finding:
             by_horizon = horizon.available and not (width.available and width.low < horizon.low)
         return ("horizon", horizon) if by_horizon else ("width", width)
 
-    @property
+    @cached_property
     def distance_bound(self) -> float:
         """What the target holds beyond the reach of these weights, relative to all it holds; median over replicas.
 
@@ -105,9 +105,9 @@ class Finding:
         if self.memory.empty or not self.curves["exact"].all():
             return math.nan
         rows = self.replicas[(self.replicas["horizon"] == self.horizon) & (self.replicas["width"] == self.width)]
-        values = []
+        values, memory = [], self.memory[self.memory["identity"].isin(rows["identity"])]
         for row in rows.to_dict("records"):
-            mine = self.memory[(self.memory["identity"] == row["identity"]) & (self.memory["seed"] == row["seed"])]
+            mine = memory[(memory["identity"] == row["identity"]) & (memory["seed"] == row["seed"])]
             target = mine.sort_values("lag")["target"].to_numpy(float)
             if target.size and np.isfinite(target).all():
                 rate = float(np.clip(row["slowest_rate"], _SLOWEST, _FASTEST))

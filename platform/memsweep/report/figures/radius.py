@@ -188,11 +188,22 @@ def medians(valid: pd.DataFrame, axis: str) -> pd.DataFrame:
     Returns:
         Columns median (infinite or 0 beyond the grid), edge (a number in any case) and censored.
     """
-    radius = valid["radius"].astype(float)
-    radius = radius.mask(valid["censored"] == "above", math.inf).mask(valid["censored"] == "below", 0.0)
-    table = valid.assign(known=radius).groupby(axis).agg(median=("known", "median"), edge=("radius", "median"))
-    table["censored"] = np.where(np.isinf(table["median"]), "above", np.where(table["median"] == 0, "below", ""))
-    return table
+    at, radii, sides = valid[axis].to_numpy(), valid["radius"].to_numpy(float), valid["censored"].to_numpy()
+    places = np.unique(at)
+    rows = [median_radius(radii[at == place], sides[at == place]) for place in places]
+    return pd.DataFrame(rows, columns=["median", "edge", "censored"], index=pd.Index(places, name=axis))
+
+
+def median_radius(radii: np.ndarray, sides: np.ndarray) -> tuple[float, float, str]:
+    """One row of ``medians``, from the radii and what censors them."""
+    median = _median(np.where(sides == "above", math.inf, np.where(sides == "below", 0.0, radii)))
+    return median, _median(radii), "above" if math.isinf(median) else "below" if median == 0 else ""
+
+
+def _median(values: np.ndarray) -> float:
+    """The median of those that are known."""
+    values = values[~np.isnan(values)]
+    return float(np.median(values)) if values.size else math.nan
 
 
 def _fit(ax: Axes, middle: pd.DataFrame, slope: Slope, style: LineStyle, shift: float) -> None:

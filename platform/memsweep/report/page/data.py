@@ -15,7 +15,7 @@ from memsweep.report.analysis.losses import LossRow, by_accuracy, largest, ranke
 from memsweep.report.analysis.search.searched import Searched
 from memsweep.report.analysis.search.winners import last_row
 from memsweep.report.analysis.summary import MOVES
-from memsweep.report.figures.radius import deciding_threshold, medians
+from memsweep.report.figures.radius import deciding_threshold, median_radius
 from memsweep.report.naming.cells import is_number, last, settings_text
 from memsweep.report.naming.numbers import show
 from memsweep.report.page.answer import StudyAnswer, first_ball
@@ -96,22 +96,19 @@ def _points(finding: Finding, trials: Trials, *, whole: bool) -> Iterator[list[A
     for (width, horizon), part in finding.radii.groupby(["width", "horizon"]):
         if not whole and width != finding.width and horizon != finding.horizon:
             continue
-        identities = finding.curves.loc[
-            (finding.curves["width"] == width) & (finding.curves["horizon"] == horizon), "identity"
-        ].unique()
         by_threshold = dict(tuple(part.groupby("threshold", sort=True)))
         one, *_ = by_threshold.values()
         at = [_radius(rows) for rows in by_threshold.values()]
-        yield [width, horizon, trials.place(identities[0]), len(one), int(one["valid"].sum()), at]
+        yield [width, horizon, trials.place(part["identity"].iloc[0]), len(one), int(one["valid"].sum()), at]
 
 
 def _radius(rows: pd.DataFrame) -> list[Any] | None:
     valid = rows[rows["valid"].astype(bool)]
     if valid.empty:
         return None
-    middle = medians(valid, "horizon").iloc[0]
-    value = middle["edge"] if middle["censored"] else middle["median"]
-    return [value, valid["radius"].min(), valid["radius"].max(), middle["censored"]]
+    radii = valid["radius"].to_numpy(float)
+    median, edge, censored = median_radius(radii, valid["censored"].to_numpy())
+    return [edge if censored else median, radii.min(), radii.max(), censored]
 
 
 def _ranking(contents: Contents, trials: Trials) -> list[dict[str, Any]]:

@@ -111,10 +111,18 @@ def _loss(row: Mapping[Any, Any]) -> float:
 
 def _curve(rows: pd.DataFrame, along: str, value: str, *, geometric: bool = False) -> list[Any]:
     """``[places, medians, smallest, largest]`` over the seeds, at few places."""
-    table = rows.groupby(along)[value].agg(["median", "min", "max"])
-    count, space = len(table), np.geomspace if geometric else np.linspace
+    ordered = rows.sort_values([along, value])
+    at, values = ordered[along].to_numpy(), ordered[value].to_numpy(float)
+    places, starts = np.unique(at, return_index=True)
+    count, space = len(places), np.geomspace if geometric else np.linspace
     if not count:
         return []
     chosen = np.unique(np.round(space(1, count, min(count, _PLACES))).astype(int) - 1)
-    table = table.iloc[chosen]
-    return [[*table.index], [*table["median"]], [*table["min"]], [*table["max"]]]
+    parts = [part[~np.isnan(part)] for part in np.split(values, starts[1:])]
+    known = [parts[place] if parts[place].size else np.array([math.nan]) for place in chosen]
+    return [
+        places[chosen].tolist(),
+        [float(np.median(part)) for part in known],
+        [float(part[0]) for part in known],
+        [float(part[-1]) for part in known],
+    ]

@@ -82,11 +82,17 @@ def stability_radii(curves: pd.DataFrame, thresholds: Sequence[float] = THRESHOL
     """
     import pandas as pd
 
+    keys = ["width", "horizon", "seed"]
+    ordered = curves.dropna(subset=keys).sort_values([*keys, "radius"])
+    new = (ordered[keys].to_numpy(float)[1:] != ordered[keys].to_numpy(float)[:-1]).any(axis=1)
+    starts = np.flatnonzero(np.append(len(ordered) > 0, new))
+    replicas = zip(*(ordered[name].to_numpy()[starts] for name in keys), strict=True)
+    parts = zip(
+        *(np.split(ordered[name].to_numpy(float), starts[1:]) for name in ("radius", "error", "zero_loss")), strict=True
+    )
     rows = []
-    for (width, horizon, seed), curve in curves.groupby(["width", "horizon", "seed"], sort=True):
-        ordered = curve.sort_values("radius")
-        radii, errors = ordered["radius"].to_numpy(float), ordered["error"].to_numpy(float)
-        zero_loss = float(ordered["zero_loss"].iloc[0])
+    for (width, horizon, seed), (radii, errors, zero_losses) in zip(replicas, parts, strict=False):
+        zero_loss = float(zero_losses[0])
         valid = bool(errors[0] <= VALID_ERROR * zero_loss)
         for threshold in thresholds:
             at = crossing(radii, errors, threshold * zero_loss)
