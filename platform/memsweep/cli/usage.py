@@ -67,9 +67,9 @@ COMMANDS = {
         "show what a sweep would run, and how long it would take",
         "Check a study and list its trials: which are done, which share results with other studies, and how the "
         "rest is\npacked. Every mistake in the study file and the overrides is reported at once (exit code 2).\n\n"
-        "Then a probe runs a few steps of the costliest programs, for at most 20 s and outside of any results, and "
-        "says\nhow many hours, how much memory and how much disk the study will take on this machine, and how sure "
-        "that is.",
+        "Then a probe runs a few steps of the costliest programs, outside of any results, for at most 20 s of a\n"
+        "processor (longer by the clock where other programs use it, too), and says how many hours, how much memory\n"
+        "and how much disk the study will take on this machine, and how sure that is.",
         f"""\
 examples:
   memsweep plan quickstart

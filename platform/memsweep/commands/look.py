@@ -37,7 +37,9 @@ def plan(args: argparse.Namespace) -> Answer:
     if any(wave.packs for wave in made.waves):
         seconds = 0.0 if args.no_probe else BENCHMARK_SECONDS
         if seconds and sys.stderr.isatty():
-            print(f"measuring, at most {seconds:.0f} s (--no-probe leaves it out) ...", file=sys.stderr)
+            print(
+                f"measuring, at most {seconds:.0f} s of the processor (--no-probe leaves it out) ...", file=sys.stderr
+            )
         sys.stdout.flush()
         guess, stored = made.estimate(seconds, args.workspace), _bytes_of_a_trial(store_of(results, study.name))
         document["expected"] = expected_item(study, guess, stored, probed=seconds > 0)

@@ -7,12 +7,14 @@ between the last two runs gives the seconds of one step and of one evaluation of
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import os
+import resource
 import signal
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 _LEVELS = ((4, 2, 1), (16, 2, 4), (64, 4, 8), (256, 8, 16), (1024, 32, 32))
 """Training steps, radii and ascent steps of each run."""
+_PATIENCE = 10  # on CPUs, times the seconds of the processor that may pass: other programs use it, too
 _GROWTH = 5.0  # a run of the next level takes at most about so many times the seconds of this one
 
 _Timing = tuple[float, float]  # a count and its seconds
@@ -93,15 +96,17 @@ def benchmark(
         arithmetic: where they are computed.
         threads: threads of the process.
         workspace: folder whose ``tasks/`` they need.
-        seconds: for all of it, the start of the process included.
+        seconds: of the processor for each thread, or of the clock where a GPU computes; for all of it, the start of
+            the process included. A busy machine so gives the same measurements, later.
         keep: what of a trained trial is kept beside its tables.
     """
-    result, end = Benchmark(), time.monotonic() + seconds
+    result = Benchmark()
+    end = time.monotonic() + seconds * (_PATIENCE if arithmetic.device == "cpu" else 1)
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     with tempfile.TemporaryDirectory(prefix="memsweep-benchmark-") as folder:
         plain = {name: [to_dict(config) for config in configs] for name, configs in programs.items()}
-        work = (sender, Path(folder), plain, arithmetic, threads, str(workspace), end, keep)
+        work = (sender, Path(folder), plain, arithmetic, threads, str(workspace), seconds, keep)
         process = context.Process(target=_measure_all, args=work, daemon=True)
         began = time.monotonic()
         process.start()
@@ -132,11 +137,16 @@ def _measure_all(
     arithmetic: Arithmetic,
     threads: int,
     workspace: str,
-    end: float,
+    seconds: float,
     keep: str,
 ) -> None:
     """The measuring process; its messages are a program's name with its cost or with an error."""
     os.setsid()
+    clock, end = time.monotonic, time.monotonic() + seconds
+    if arithmetic.device == "cpu":
+        end = seconds * threads
+        clock = time.process_time
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(end), math.ceil(end) + 1))  # a first run may be too long
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
@@ -145,10 +155,11 @@ def _measure_all(
     registry.discover(Path(workspace))
     sender.send((None, time.monotonic()))
     for position, (name, plain) in enumerate(programs.items()):
-        last = time.monotonic() + (end - time.monotonic()) / (len(programs) - position)
+        last = clock() + (end - clock()) / (len(programs) - position)
         try:
             configs = [trial_from_dict(config) for config in plain]
-            for measured in measure(configs, arithmetic, threads, workspace, folder / str(position), last, keep):
+            place = folder / str(position)
+            for measured in measure(configs, arithmetic, threads, workspace, place, last, keep, clock):
                 sender.send((name, measured))
         except Exception as error:  # raised by a task or a model: the other programs are measured all the same
             sender.send((name, f"{type(error).__name__}: {error}"[:300]))
@@ -162,6 +173,7 @@ def measure(
     folder: Path,
     end: float,
     keep: str = WEIGHTS,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Measured]:
     """Measure one program in this process; gives its cost again after every level.
 
@@ -169,7 +181,8 @@ def measure(
         configs: trials that run as one program.
         arithmetic, threads, workspace, keep: see ``benchmark``.
         folder: of the results, new.
-        end: time (``time.monotonic``) that no run but the first may be expected to exceed.
+        end: time of the clock that no run but the first may be expected to exceed.
+        clock: tells the time.
 
     Raises:
         RuntimeError: the trials fail.
@@ -178,7 +191,7 @@ def measure(
     bare = peak_memory()
     trained, moved = [(0.0, 0.0)], [(0.0, 0.0)]
     for number, level in enumerate(_LEVELS, 1):
-        began = time.monotonic()
+        began = clock()
         cut = [shortened(config, *level) for config in configs]
         members = {identity(config, arithmetic): to_dict(config) for config in cut}
         job = PackJob(
@@ -200,7 +213,7 @@ def measure(
         weights = sum(size for path, size in sizes.items() if path.parent.name == WEIGHTS) / len(cut)
         fixed = begin + shared + sum(seconds.values())
         yield Measured(fixed, step, evaluation, disk, weights, _memory(bare, arithmetic.device), number)
-        if time.monotonic() + _GROWTH * (time.monotonic() - began) > end:
+        if clock() + _GROWTH * (clock() - began) > end:
             return
 
 
