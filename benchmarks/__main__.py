@@ -13,6 +13,7 @@ from pathlib import Path
 from benchmarks import harness
 
 NAMES = (
+    "waiting",
     "peak",
     "step",
     "matrix_step",
