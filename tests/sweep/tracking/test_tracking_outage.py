@@ -73,7 +73,7 @@ class Sweep:
     def sync(self, uri: str | None) -> str:
         configs = {identity_of(number): make_config(number) for number in (*NUMBERS, FAILED)}
         about = {"params": PARAMS, "tags": TAGS, "description": "what is asked"}
-        return sync(self.results, STUDY, configs, about, "failed", self.report, uri)
+        return sync(self.results, STUDY, configs, about, "failed", self.report, uri=uri)
 
     def lost(self) -> int:
         """Stored results that are not there whole any more."""
