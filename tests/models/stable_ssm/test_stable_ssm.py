@@ -16,7 +16,7 @@ from memsweep import registry
 from memsweep.models.base import Signature
 from memsweep.models.parameterizations.base import build
 from memsweep.models.parameterizations.maps import Best, Direct, Relu
-from memsweep.models.stable_ssm.layer import causal_convolution, discretized, kernel, layer_norm
+from memsweep.models.stable_ssm.layer import _CausalConvolution, causal_convolution, discretized, kernel, layer_norm
 from memsweep.models.stable_ssm.model import StableSSM
 from memsweep.testing import ModelSuite
 from paths import ROOT
@@ -139,6 +139,25 @@ def test_the_past_keeps_its_bits_when_the_future_changes(first: int) -> None:
     before, after = causal_convolution(x, response), causal_convolution(changed, response)
     assert torch.equal(before[:, :first], after[:, :first])
     assert not torch.equal(before[:, first], after[:, first])
+
+
+@pytest.mark.parametrize("steps", [3999, 4000, 4096, 4500])
+def test_long_convolutions_agree_with_products(steps: int) -> None:
+    """On both sides of the border, where transforms lead from block to block; the past keeps its bits there, too."""
+    x, response = noise(2, steps, 3).requires_grad_(), noise(2, steps, seed=8).requires_grad_()
+    upstream = noise(2, steps, 3, seed=9)
+    found = causal_convolution(x, response)
+    expected = _CausalConvolution.apply(x, response, 64)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    for one, other in zip(
+        torch.autograd.grad(found, (x, response), upstream),
+        torch.autograd.grad(expected, (x, response), upstream),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+    changed = x.detach().clone()
+    changed[:, 3500:] += 1e6
+    assert torch.equal(causal_convolution(changed, response)[:, :3500], found[:, :3500])
 
 
 def test_convolution_and_discretization_differentiate() -> None:

@@ -21,6 +21,8 @@ STATISTICS, CONVOLUTION, SEQUENCES = "statistics", "convolution", "sequences"
 _REPLICAS = 5
 _LONG = 512
 """The shortest horizon that may leave the statistics: below, packs gain more by them than one model loses."""
+_BLOCKS = 4000
+"""The fewest steps of a convolution that is computed by blocks."""
 # nanoseconds for each sequence and step of time, of one core of a 2023 server, in float64
 _LAG = 0.025
 _CONVOLVED = 10.0
@@ -53,6 +55,11 @@ def fastest(horizon: int, batch: int, width: int | None) -> str:
         SEQUENCES: _REPLICAS * _STATE * states + _TARGETS,
     }
     return min(cost, key=cost.__getitem__)
+
+
+def transforms_blocks(steps: int) -> bool:
+    """Whether a convolution over so many steps of time takes Fourier transforms from block to block."""
+    return steps >= _BLOCKS
 
 
 def trains_by_convolution(trial: Any) -> bool:

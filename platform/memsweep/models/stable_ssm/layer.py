@@ -6,7 +6,8 @@ A mode of a channel obeys dh/dt = A h + x, A = -rate + i frequency, with the inp
 The convolution y_t = sum_{s <= t} K_{t-s} x_s is a product with a lower triangular Toeplitz matrix. Time is cut into
 chunks of equal size: the blocks at one distance d between chunks are equal, so that there is one matrix product for
 each distance. A Fourier transform takes fewer operations from some hundred steps on, but spreads rounding errors of the
-future over the past; with gradients the products are about as fast up to a thousand steps.
+future over the past; with gradients the products are about as fast up to a thousand steps. From 4,000 steps on,
+transforms lead from blocks to later blocks alone, and products stay inside of the blocks.
 
 Letters: N replicas and copies, M channels (width), S modes of a channel, B batch, T time; P rows (N M), L steps of a
 chunk, D chunks.
@@ -18,8 +19,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
+from memsweep.config.schema.batch_loss import transforms_blocks
 from memsweep.recurrence.linear.impulse import diagonal_response
 
 _SMALL = 1e-4  # below, four terms of the series are exact in float64
@@ -133,5 +136,60 @@ def causal_convolution(x_PTB: Tensor, kernel_PT: Tensor, most: int = CHUNK) -> T
     Returns:
         Tensor ``[P, T, B]``.
     """
+    if transforms_blocks(x_PTB.shape[1]):
+        return _by_blocks(x_PTB, kernel_PT)
     result: Tensor = _CausalConvolution.apply(x_PTB, kernel_PT, most)
     return result
+
+
+_LONGEST = 1024
+"""Steps of a block."""
+
+
+def _by_blocks(x_PTB: Tensor, kernel_PT: Tensor) -> Tensor:
+    """``causal_convolution`` of long sequences: products inside of blocks, Fourier transforms to later blocks.
+
+    So the rounding errors of a transform stay within one block's answer to blocks before it.
+    """
+    steps, batch = x_PTB.shape[1:]
+    blocks = -(-steps // _LONGEST)
+    columns = _columns(x_PTB, blocks, _LONGEST)
+    kernel = pad(kernel_PT, (0, blocks * _LONGEST - steps))
+    inside = _CausalConvolution.apply(columns, kernel[:, :_LONGEST], CHUNK)
+    earlier: Tensor = _FromEarlier.apply(columns.unflatten(-1, (blocks, batch)), kernel)
+    return _over_time(inside + earlier.flatten(2), batch, steps)
+
+
+class _FromEarlier(torch.autograd.Function):
+    """What blocks of L steps answer to the blocks before them, from inputs ``[P, L, D, B]`` and K ``[P, D L]``."""
+
+    @staticmethod
+    def forward(ctx: Any, x_PLDB: Tensor, kernel_PT: Tensor) -> Tensor:
+        size, blocks = x_PLDB.shape[1:3]
+        spectra = torch.fft.rfft(x_PLDB, 2 * size, dim=1)
+        # lags (d - 1) L ... (d + 1) L - 1 lead from a block to the one d blocks later
+        kernels = torch.fft.rfft(kernel_PT.unfold(-1, 2 * size, size), dim=-1)
+        answers = torch.zeros_like(spectra)
+        for distance in range(1, blocks):
+            later, earlier = answers[:, :, distance:], spectra[:, :, : blocks - distance]
+            later.addcmul_(earlier, kernels[:, distance - 1, :, None, None])
+        ctx.save_for_backward(spectra, kernels)
+        return torch.fft.irfft(answers, 2 * size, dim=1)[:, size:]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, Tensor]:
+        (grad_PLDB,) = grads
+        spectra, kernels = ctx.saved_tensors
+        size, blocks = grad_PLDB.shape[1:3]
+        grads_of_answers = torch.fft.rfft(pad(grad_PLDB, (0, 0, 0, 0, size, 0)), dim=1)
+        of_spectra, of_kernels = torch.zeros_like(spectra), torch.zeros_like(kernels)
+        mirrored = spectra.conj().resolve_conj()
+        for distance in range(1, blocks):
+            later, kept = grads_of_answers[:, :, distance:], blocks - distance
+            of_spectra[:, :, :kept].addcmul_(later, kernels[:, distance - 1, :, None, None].conj().resolve_conj())
+            of_kernels[:, distance - 1] = (later * mirrored[:, :, :kept]).sum((2, 3))
+        of_x = torch.fft.irfft(of_spectra, 2 * size, dim=1)[:, :size]
+        of_lags = torch.fft.irfft(of_kernels, 2 * size, dim=-1)
+        of_kernel = pad(of_lags[..., :size].flatten(1), (0, size)) + pad(of_lags[..., size:].flatten(1), (size, 0))
+        return of_x, of_kernel

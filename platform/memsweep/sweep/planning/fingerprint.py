@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
-from memsweep.config.schema.batch_loss import trains_by_convolution, trains_over_sequences
+from memsweep.config.schema.batch_loss import trains_by_convolution, trains_over_sequences, transforms_blocks
 from memsweep.sweep.planning.source_graph import WHOLE, Definition, SourceGraph
 
 if TYPE_CHECKING:
@@ -53,6 +53,9 @@ EXEMPT = {
 Condition = Callable[["TrialConfig", str], bool]
 CONDITIONAL: dict[str, Condition] = {
     "memsweep.config.schema.batch_loss.trains_by_convolution": lambda config, kernels: trains_by_convolution(config),
+    "memsweep.config.schema.batch_loss.transforms_blocks": lambda config, kernels: (
+        config.model.name == "stable_ssm" and transforms_blocks(_task(config)(config.task).horizon)
+    ),
     "memsweep.config.schema.batch_loss.trains_over_sequences": lambda config, kernels: trains_over_sequences(config),
     "memsweep.learning.loss.exact": lambda config, kernels: config.has_closed_form,
     "memsweep.learning.loss.sampled": lambda config, kernels: not config.trains_in_closed_form,
