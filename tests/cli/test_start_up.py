@@ -65,7 +65,15 @@ def test_a_plan_of_many_trials_is_twenty_lines_and_all_lists_them(
     assert re.search(r"model\.width +2, 3, 4, 6, 8 *\n", short)
     assert "120 trials, 0 done or reused, 120 to run" in short
     assert "--all" in short
+    assert "--inline" not in short  # minutes of work
     assert main([*words, "--all"]) == 0
     whole = capsys.readouterr().out
     assert len(re.findall(r"^ ?[0-9a-f]{12} .* to run, pack ", whole, re.MULTILINE)) == 120
     assert "--all" not in whole
+
+
+def test_a_plan_of_seconds_of_work_names_the_way_without_ray(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "stable_ssm_lr", "--no-probe", "--results", str(tmp_path)]) == 0
+    assert "s for Ray and its workers to start; --inline needs neither" in capsys.readouterr().out

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from memsweep.sweep.store.filesystem import Location
     from memsweep.sweep.worker.timing import Profile
 
+_SHORT = 120.0
+"""Seconds of work below which starting Ray and its workers is a large part of a sweep."""
+
 
 def say(text: str, file: TextIO | None = None) -> None:
     """Prints a text that may hold names, paths and errors of others, without their control characters."""
@@ -61,7 +64,8 @@ def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool)
     else:
         at_once = f"{counted(made.slots, 'pack')} at once"
         say(f"expected on this machine, {at_once}: {duration(made.seconds)} ({alone})")
-        say(f"  and some {10 + made.starting:.0f} s for Ray and its workers to start")
+        alone_here = "; --inline needs neither and gives the same numbers" if made.work < _SHORT else ""
+        say(f"  and some {10 + made.starting:.0f} s for Ray and its workers to start{alone_here}")
     kinds, measured = made.kinds
     if measured:
         others = "" if measured == kinds else f", {made.measured:.0%} of the work; the others by the cost model"
