@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from memsweep.report.figures.memory import gradient_gallery
 from memsweep.report.figures.training import training_gallery
 from memsweep.report.naming.labels import Labels
 from memsweep.report.read.study import Study, load_study
-from report_study import SEEDS, Condition, drawn, exported, write_study
+from report_study import SEEDS, Condition, charts, drawn, exported, write_study
 
 BASELINE, HORIZON = 0.26, 100
 ROWS: list[tuple[str, dict[str, Any], float, float]] = [
@@ -122,12 +120,10 @@ def test_the_terminal_says_losses_ranges_and_the_baseline(built: report.ReportPa
 
 def test_training_is_drawn_with_the_baseline(built: report.ReportPaths) -> None:
     assert drawn(built) == ["gradients", "training"]
-    page = built.page.read_text()
-    section = page[page.index('id="training"') : page.index('id="gradients"')]
-    (figure,) = section.split("<figure>")[1:]
-    text = base64.b64decode(re.findall(r"base64,([^\"]+)", figure)[0]).decode()
-    assert "memoryless" in text
-    assert "training step" in text
+    (chart,) = charts(built, "training")
+    assert chart["x"] == "training step"
+    assert [words for _, words in chart["levels"]] == ["memoryless"]
+    assert charts(built, "gradients")
 
 
 def test_many_models_share_panels_evenly(tmp_path: Path) -> None:
@@ -139,10 +135,8 @@ def test_many_models_share_panels_evenly(tmp_path: Path) -> None:
 
 
 def test_gradients_are_drawn_where_they_are_known(tmp_path: Path, built: report.ReportPaths) -> None:
-    page = built.page.read_text()
-    section = page[page.index('id="gradients"') :]
     names = ("exp_rnn", "nn_rnn", "exp_rnn · stair alpha")
-    assert re.findall('alt="([^"]*)"', section) == ["; ".join(f"copying_memory, {name}" for name in names)]
+    assert [chart["title"] for chart in charts(built, "gradients")] == [f"copying_memory, {name}" for name in names]
     study, labels, rows = labels_and_rows(a_study(tmp_path, gradients=False))
     assert gradient_gallery(rows, study.tables["memory"], labels, "gradients").panels == []
 

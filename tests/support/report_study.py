@@ -129,6 +129,15 @@ def exported(paths: ReportPaths, name: str, **options: Any) -> pd.DataFrame:
     return pd.read_csv(paths.folder / f"{name}.csv", **options)
 
 
+def charts(paths: ReportPaths, section: str) -> list[dict[str, Any]]:
+    """The charts that the page's script draws in a section."""
+    page = paths.page.read_text(encoding="utf-8")
+    assert f'data-charts="{section}"' in page
+    data = page.split('id="data">')[1].split("</script>")[0]
+    found: list[dict[str, Any]] = json.loads(data)["charts"][section]
+    return found
+
+
 def drawn(paths: ReportPaths) -> list[str]:
     """Names of a report's pictures."""
     return sorted(path.stem for path in (paths.folder / "figures").iterdir())

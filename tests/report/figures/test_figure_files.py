@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import math
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from memsweep import report
+from memsweep.report.figures.claims import claim_gallery
+from memsweep.report.figures.panels import embedded
 from memsweep.report.formats import FIGURES
 from memsweep.stability.verdict.judgement import Criteria
 from report_study import THEORY, write_study
@@ -40,3 +45,43 @@ def test_a_report_by_other_criteria_leaves_the_studys_own_as_it_is(tmp_path: Pat
     for text in (other.page.read_text(), " ".join(report.table_text(other).split())):
         assert "at thresholds of 2 % and 20 % and a slope limit of −0.3" in text
         assert "chosen after the results were seen" in text
+
+
+def test_claims_have_a_picture_of_effects_with_their_intervals() -> None:
+    rows = [
+        {
+            "claim": "error(exp) < error(direct)",
+            "cells": "width 8",
+            "scale": "ratio",
+            "effect": 0.5,
+            "low": 0.4,
+            "high": 0.7,
+        },
+        {"claim": "error(a) < error(b)", "cells": None, "scale": "ratio", "effect": 1.2, "low": 0.0, "high": math.inf},
+        {
+            "claim": "margin(a) > margin(b)",
+            "cells": "",
+            "scale": "difference",
+            "effect": -2.0,
+            "low": -3.0,
+            "high": -1.0,
+        },
+        {
+            "claim": "never measured",
+            "cells": "",
+            "scale": "ratio",
+            "effect": math.nan,
+            "low": math.nan,
+            "high": math.nan,
+        },
+    ]
+    gallery = claim_gallery(pd.DataFrame(rows).assign(seeds=5), "claims")
+    ((source, words),) = embedded(gallery).shown
+    text = base64.b64decode(source.partition(",")[2]).decode()
+    assert words == "claims, effect: ratio of the two cells; claims, effect: difference of the two cells"
+    assert ["error(exp) &lt; error(direct), width 8" in text, "margin(a)" in text, "never" in text] == [
+        True,
+        True,
+        False,
+    ]
+    assert not claim_gallery(pd.DataFrame(), "claims").panels

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from memsweep.report.analysis.losses import LossRow, Spread
+from memsweep.report.naming.cells import is_number
 
 ALL = "all"
 """In the stored table, in the place of a layer: all weights, including those that belong to no layer."""
@@ -50,6 +51,13 @@ def alignment_rows(rows: Sequence[LossRow], table: pd.DataFrame) -> list[Alignme
     """Those of the rows whose gradients were compared, from the results' table ``alignment``."""
     parts = ((row, table[table["identity"].isin(row.identities)]) for row in rows)
     return [AlignmentRow(row, part, _layers(part)) for row, part in parts if not part.empty]
+
+
+def varied(rows: Sequence[AlignmentRow]) -> list[str]:
+    """The numbers of the model that differ between the rows, beside its width: dotted paths."""
+    names = [name for name in rows[0].condition if name.startswith("model.")] if rows else []
+    found = {name: {row.condition[name] for row in rows} - {None} for name in names}
+    return [name for name, values in found.items() if len(values) > 1 and all(map(is_number, values))]
 
 
 def layer_name(layer: str) -> str:

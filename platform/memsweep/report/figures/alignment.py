@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -69,17 +69,6 @@ def alignment_along(rows: Sequence[AlignmentRow], labels: Labels, field: str, na
                 title = machine + _size(members[0], rows)
                 panels.append(_panel(memory, title, measure, lines, styles, field_name(field)))
     return _gallery(name, panels, styles)
-
-
-def varied(rows: Sequence[AlignmentRow]) -> list[str]:
-    """The numbers of the model that differ between the rows, beside its width: dotted paths."""
-    names = [name for name in rows[0].condition if name.startswith("model.")] if rows else []
-    found = {name: {row.condition[name] for row in rows} - {None} for name in names}
-    return [name for name, values in found.items() if len(values) > 1 and all(map(_is_number, values))]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _size(row: AlignmentRow, rows: Sequence[AlignmentRow]) -> str:

@@ -9,7 +9,9 @@ from dataclasses import replace
 from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS
-from memsweep.report.figures.alignment import alignment_along, alignment_gallery, varied
+from memsweep.report.analysis.gradient_alignment import varied
+from memsweep.report.figures.alignment import alignment_along, alignment_gallery
+from memsweep.report.figures.claims import claim_gallery
 from memsweep.report.figures.error import error_gallery
 from memsweep.report.figures.learning_rates import rate_gallery
 from memsweep.report.figures.memory import gradient_gallery, memory_gallery
@@ -19,8 +21,8 @@ from memsweep.report.figures.search import curve_gallery, field_gallery, front_g
 from memsweep.report.figures.training import training_gallery
 from memsweep.report.naming.labels import Labels
 
-RADIUS = "radius"
-"""Name of a comparison's picture."""
+RADIUS, CLAIMS = "radius", "claims"
+"""Names of a comparison's picture, and of the picture of claims."""
 _MOST_PANELS = 12  # of a comparison: one picture
 ALONG = "alignment-"
 """Before the name of the model's field that the alignment is drawn against."""
@@ -57,6 +59,7 @@ def galleries_of(contents: Contents) -> Iterator[Gallery]:
         file = re.sub(r"\W+", "-", field.removeprefix("model."))  # a name, whatever a stored config calls its fields
         yield alignment_along(contents.alignment, labels, field, ALONG + file)
     yield alignment_gallery(contents.alignment, labels, "alignment")
+    yield claim_gallery(contents.compared, CLAIMS)
     if contents.searched is not None:
         yield transfer_gallery(contents.searched, "search-transfer")
         yield front_gallery(contents.searched, "search-front")

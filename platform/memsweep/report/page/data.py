@@ -17,8 +17,9 @@ from memsweep.report.analysis.search.winners import last_row
 from memsweep.report.analysis.summary import MOVES
 from memsweep.report.figures.radius import deciding_threshold, median_radius
 from memsweep.report.naming.cells import is_number, last, settings_text
-from memsweep.report.naming.numbers import show
+from memsweep.report.naming.numbers import figure, interval, show, slope_text
 from memsweep.report.page.answer import StudyAnswer, first_ball
+from memsweep.report.page.charts import Charts
 from memsweep.report.page.compact import plain
 from memsweep.report.page.trials import Trials
 from memsweep.report.rows.claims import conclusion, contradicted
@@ -30,7 +31,7 @@ _POINTS = 600_000
 _DOTS = 3000  # suggestions in the figure of a search
 
 
-def page_data(contents: Contents, answer: StudyAnswer, trials: Trials) -> str:
+def page_data(contents: Contents, answer: StudyAnswer, trials: Trials, charts: Charts) -> str:
     """The data as text that stands in a script element: it holds no ``<``."""
     content = {
         "kind": answer.kind,
@@ -46,6 +47,8 @@ def page_data(contents: Contents, answer: StudyAnswer, trials: Trials) -> str:
         "ranking": _ranking(contents, trials),
         "search": _search(contents.searched, trials) if contents.searched is not None else None,
         "claims": _claims(contents.compared),
+        "charts": charts.sections,
+        "charts_left_out": charts.left_out,
         **trials.content(),
     }
     text = json.dumps(plain(content), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
@@ -87,12 +90,12 @@ def _finding(finding: Finding, contents: Contents, trials: Trials, *, whole: boo
     }
 
 
-def _ends(slope: Slope) -> tuple[float, float, float] | None:
-    return (slope.estimate, slope.low, slope.high) if slope.available else None
+def _ends(slope: Slope) -> tuple[float, float, float, str] | None:
+    return (slope.estimate, slope.low, slope.high, slope_text(slope)) if slope.available else None
 
 
 def _points(finding: Finding, trials: Trials, *, whole: bool) -> Iterator[list[Any]]:
-    """``[width, horizon, trial, seeds, valid seeds, [[median, low, high, censored] of each threshold]]``."""
+    """``[width, horizon, trial, seeds, valid seeds, [[median, low, high, censored, text] of each threshold]]``."""
     for (width, horizon), part in finding.radii.groupby(["width", "horizon"]):
         if not whole and width != finding.width and horizon != finding.horizon:
             continue
@@ -108,7 +111,9 @@ def _radius(rows: pd.DataFrame) -> list[Any] | None:
         return None
     radii = valid["radius"].to_numpy(float)
     median, edge, censored = median_radius(radii, valid["censored"].to_numpy())
-    return [edge if censored else median, radii.min(), radii.max(), censored]
+    value, low, high = edge if censored else median, float(radii.min()), float(radii.max())
+    text = interval(value, low, high) if low < high else figure(value)
+    return [value, low, high, censored, text]
 
 
 def _ranking(contents: Contents, trials: Trials) -> list[dict[str, Any]]:

@@ -30,12 +30,6 @@
       : String(Number(x.toPrecision(digits)));
     return text.replaceAll("-", "−");
   }
-  const slope = (v) => {
-    const x = value(v);
-    if (!Number.isFinite(x)) return num(x);
-    const text = x.toFixed(2);
-    return (Number(text) === 0 ? "0.00" : (x > 0 ? "+" : "") + text).replace("-", "−");
-  };
   const share = (v) => `${num(100 * v)} %`;
   const short = (text, most = 22) => (text.length <= most ? text : `…${text.slice(1 - most)}`);
   const distinct = (values) => [...new Set(values)];
@@ -140,9 +134,9 @@
       for (const [w, horizon, trial, seeds, valid, at] of finding.points) {
         const radius = at[state.threshold];
         if ((axis === "horizon" ? w !== width : horizon !== finding.horizon) || !radius) continue;
-        const [middle, low, high, beyond] = radius;
+        const [middle, low, high, beyond, text] = radius;
         lines.push({ finding, memory: finding.memory, machine: finding.machine, x: axis === "horizon" ? horizon : w,
-          w, horizon, y: middle, low, high, beyond, trial, seeds, valid, faint: state.chosen >= 0 && state.chosen !== finding.index });
+          w, horizon, y: middle, low, high, beyond, text, trial, seeds, valid, faint: state.chosen >= 0 && state.chosen !== finding.index });
       }
     }
     return lines;
@@ -203,8 +197,10 @@
       "Point at a mark for its value; click it, or a verdict, for the evidence.",
       data.unshown ? ` The evidence of ${data.unshown} verdicts is left out here to keep the page small: it is in radii.csv.` : "");
   }
+  const beyondSign = { above: "> ", below: "< " };
+  const within = ({ low, high }) => (num(low) === num(high) ? "" : ` [${num(low)}, ${num(high)}]`);
   const tipOf = (p) => `${p.machine}: ${SIGNS[p.finding.verdict]} ${p.finding.verdict}\n` +
-    `radius ${p.beyond === "above" ? "> " : p.beyond === "below" ? "< " : ""}${num(p.y)} [${num(p.low)}, ${num(p.high)}]\n` +
+    `radius ${beyondSign[p.beyond] ?? ""}${p.text}\n` +
     `horizon ${num(p.horizon)}, width ${num(p.w)}; ${p.valid} of ${p.seeds} seeds fit`;
   function altOf(ends, points) {
     const parts = ends.map((end) => {
@@ -359,6 +355,53 @@
     byId("caption").replaceChildren("Estimated effect of each claim, with its 95 % interval over seeds; a line across the whole picture: too few seeds for an interval.");
   }
 
+  // --- charts of the sections
+
+  function charts() {
+    for (const box of document.querySelectorAll("[data-charts]")) {
+      const all = (data.charts[box.dataset.charts] ?? []);
+      const hue = hueOf(distinct(all.flatMap((chart) => [...chart.lines, ...(chart.dots ?? [])].map(([name]) => name))));
+      box.replaceChildren(...all.map((chart) => make("figure", {}, make("figcaption", {}, chart.title), make("div"), chart.note && make("figcaption", {}, chart.note))));
+      all.forEach((chart, i) => sectionChart(box.children[i].querySelector("div"), chart, chart.roles ? roleHue : hue));
+      if (data.charts_left_out) box.append(make("p", { class: "note" }, `${data.charts_left_out} charts of this page are left out to keep it small: they are pictures under figures/.`));
+    }
+  }
+  const roleHue = (name) => (name.startsWith("the winner") ? "#d55e00" : name.startsWith("stopped") ? "#9aa3ad" : "#0072b2");
+  function sectionChart(target, chart, hue) {
+    const rows = ([name, points], kind) => points.map(([x, y, low, high]) => ({ name, kind, x: value(x), y: value(y), low: value(low ?? y), high: value(high ?? y) }))
+      .filter((p) => Number.isFinite(p.x) && Number.isFinite(p.y));
+    const lines = chart.lines.flatMap((line) => rows(line, "line")), dots = (chart.dots ?? []).flatMap((one) => rows(one, "dot"));
+    const all = [...lines, ...dots], levels = chart.levels ?? [], names = distinct(all.map((p) => p.name));
+    const positive = (key) => all.every((p) => p[key] > 0), spreads = (key) => d3.max(all, (p) => p[key]) > 8 * d3.min(all, (p) => p[key]);
+    const logX = chart.log.includes("x") && positive("x") && spreads("x");
+    const logY = (chart.log.includes("y") || spreads("y")) && all.some((p) => p.y > 0);
+    const fits = (p) => !logY || p.y > 0;
+    const ys = [...all.flatMap((p) => [p.y, p.low, p.high]), ...levels.map(([v]) => v)].filter((v) => Number.isFinite(v) && (!logY || v > 0));
+    if (!ys.length) return target.append(make("p", { class: "note" }, "Nothing finite to draw."));
+    const least = Math.max(d3.min(ys), d3.max(ys) * 1e-9), domain = logY ? logDomain(ys.filter((v) => v >= least), 0.8) : d3.extent(ys);
+    const clip = (v, other) => (Number.isFinite(v) ? Math.min(Math.max(v, domain[0]), domain[1]) : other);
+    const drawn = lines.filter(fits), few = names.length > 1 && !chart.roles;
+    show(target, {
+      width: 390, height: 250, marginLeft: 56, marginTop: 24, marginRight: 16, marginBottom: 42,
+      x: logX ? logAxis(logDomain(all.map((p) => p.x), 0.3), `${chart.x} →`) : { label: `${chart.x} →`, ticks: 5 },
+      y: logY ? logAxis(domain, `↑ ${chart.y}`) : { label: `↑ ${chart.y}`, domain, nice: true, ticks: 5 },
+      marks: [
+        Plot.gridY({ strokeOpacity: 0.12, ...(logY ? { ticks: logTicks(domain) } : {}) }),
+        Plot.ruleY(levels, { y: (l) => l[0], stroke: "var(--muted)", strokeDasharray: "3,3" }),
+        Plot.text(levels, { y: (l) => l[0], text: (l) => l[1], frameAnchor: "left", dy: -6, dx: 3, textAnchor: "start", fill: "var(--muted)", fontSize: 11 }),
+        Plot.areaY(drawn, { x: "x", y1: (p) => clip(p.low, domain[0]), y2: (p) => clip(p.high, domain[1]), z: "name", fill: (p) => hue(p.name), fillOpacity: chart.roles ? 0 : 0.13 }),
+        Plot.line(drawn, { x: "x", y: (p) => clip(p.y), z: "name", stroke: (p) => hue(p.name), strokeWidth: (p) => (chart.roles && !p.name.startsWith("the winner") ? 0.9 : 2) }),
+        Plot.ruleX(dots.filter((p) => p.high > p.low), { x: "x", y1: (p) => clip(p.low, domain[0]), y2: (p) => clip(p.high, domain[1]), stroke: (p) => hue(p.name) }),
+        Plot.dot(dots.filter(fits), { x: "x", y: (p) => clip(p.y), r: 3.5, fill: "var(--paper)", stroke: (p) => hue(p.name) }),
+        Plot.tip(all.filter(fits), Plot.pointer({ x: "x", y: (p) => clip(p.y), title: (p) => `${p.name}\n${chart.x} ${num(p.x)}: ${num(p.y)}${within(p)}` })),
+      ],
+    }, `${chart.title}: ${chart.y} against ${chart.x}. ` + names.slice(0, 12).map((name) => {
+      const part = all.filter((p) => p.name === name).sort((a, b) => a.x - b.x);
+      return `${name}: ${num(part[0].y)} at ${num(part[0].x)} to ${num(part.at(-1).y)} at ${num(part.at(-1).x)}`;
+    }).join("; ") + ".");
+    if (few) target.append(make("p", { class: "keys" }, names.map((name) => [make("i", { style: `background:${hue(name)}` }), `${name} `]).flat()));
+  }
+
   // --- evidence: of a verdict, and of a trial
 
   const trialName = (trial) => Object.entries(trial.fields).map(([path, v]) => `${path.split(".").pop()} ${v}`).join(", ");
@@ -379,7 +422,7 @@
       make("h3", {}, "The verdict under every threshold and range"), strip,
       make("details", { open: true }, make("summary", {}, `Its ${finding.points.length} points: radius, median over seeds [smallest, largest]`), points), detail);
     stripFigure(strip, finding);
-    const at = (radius) => !radius ? "no valid fit" : `${radius[3] === "above" ? "> " : radius[3] === "below" ? "< " : ""}${num(radius[0])} [${num(radius[1])}, ${num(radius[2])}]`;
+    const at = (radius) => !radius ? "no valid fit" : `${beyondSign[radius[3]] ?? ""}${radius[4]}`;
     points.append(tableOf("Points", ["width", "horizon", ...data.thresholds.map((t) => `at ${share(t)}`), "seeds that fit", "trial"],
       [...finding.points].sort((a, b) => (b[0] === finding.width) - (a[0] === finding.width)).map(([w, h, number, seeds, valid, radii]) => [num(w), num(h), ...radii.map(at), `${valid} of ${seeds}`, trialButton(number)])));
     enhance(points.querySelector("table"));
@@ -388,7 +431,7 @@
   function stripFigure(target, finding) {
     const names = ["limit slope in horizon", "slope in width", "slope over all horizons"];
     const rows = finding.slopes.flatMap((kinds, t) => kinds.map((ends, k) => ends && {
-      range: names[k], at: share(data.thresholds[t]), x: value(ends[0]), low: value(ends[1]), high: value(ends[2]) })).filter(Boolean);
+      range: names[k], at: share(data.thresholds[t]), x: value(ends[0]), low: value(ends[1]), high: value(ends[2]), text: ends[3] })).filter(Boolean);
     if (!rows.length) {
       target.append(make("p", { class: "note" }, "There is too little data for a slope at any threshold."));
       return;
@@ -407,11 +450,11 @@
         Plot.ruleX([0], { stroke: "currentColor", strokeOpacity: 0.25 }),
         Plot.ruleY(rows, { fx: "range", y: "at", x1: (r) => clip(r.low, domain[0]), x2: (r) => clip(r.high, domain[1]), stroke: (r) => TONES[says(r)], strokeWidth: 5, strokeOpacity: 0.5 }),
         Plot.dot(rows.filter((r) => Number.isFinite(r.x)), { fx: "range", x: "x", y: "at", r: 4.5, fill: (r) => TONES[says(r)], symbol: (r) => MARKS[says(r)] }),
-        Plot.tip(rows, Plot.pointer({ fx: "range", x: "x", y: "at", title: (r) => `${r.range} at ${r.at}: ${slope(r.x)} [${slope(r.low)}, ${slope(r.high)}]` })),
+        Plot.tip(rows, Plot.pointer({ fx: "range", x: "x", y: "at", title: (r) => `${r.range} at ${r.at}: ${r.text}` })),
       ],
       symbol: { type: "identity" },
     }, `Slopes of the radius; below ${num(data.limit)} it keeps shrinking. ` +
-      rows.map((r) => `${r.range} at ${r.at}: ${slope(r.x)} [${slope(r.low)}, ${slope(r.high)}]`).join("; ") + ".");
+      rows.map((r) => `${r.range} at ${r.at}: ${r.text}`).join("; ") + ".");
   }
   function evidence(...parts) {
     const panel = byId("evidence");
@@ -470,7 +513,7 @@
         Plot.line(rows.filter((r) => fits(r.target)), { x: "x", y: "target", stroke: "var(--muted)", strokeWidth: 5, strokeOpacity: 0.45 }),
         Plot.areaY(drawn, { x: "x", y1: (r) => inside(r.low), y2: (r) => inside(r.high), fill: "var(--link)", fillOpacity: 0.18 }),
         Plot.line(drawn, { x: "x", y: "y", stroke: "var(--link)", strokeWidth: 2 }),
-        Plot.tip(drawn, Plot.pointerX({ x: "x", y: "y", title: (r) => `${xLabel} ${num(r.x)}: ${num(r.y)} [${num(r.low)}, ${num(r.high)}]` })),
+        Plot.tip(drawn, Plot.pointerX({ x: "x", y: "y", title: (r) => `${xLabel} ${num(r.x)}: ${num(r.y)}${within(r)}` })),
       ],
     }, `${title}: ${yLabel} from ${num(drawn[0].y)} at ${num(drawn[0].x)} to ${num(drawn.at(-1).y)} at ${num(drawn.at(-1).x)}` +
       (lost ? `, and beyond ${num(most)} after that.` : "."));
@@ -555,6 +598,7 @@
     document.querySelectorAll("table.data").forEach(enhance);
     trialsTable();
     figure();
+    charts();
   }
   begin();
   document.addEventListener("click", (event) => {

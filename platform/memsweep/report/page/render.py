@@ -17,11 +17,12 @@ from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS
 from memsweep.report.analysis.summary import NOT_ASKED, judged
-from memsweep.report.figures.galleries import ALONG, RADIUS
+from memsweep.report.figures.galleries import CLAIMS, RADIUS
 from memsweep.report.figures.panels import Pictures
 from memsweep.report.naming.labels import field_name
 from memsweep.report.naming.numbers import joined, limit, number, percent, show
 from memsweep.report.page.answer import STABLE_MEANS, SUPPORTED_MEANS, Kind, answer_of, first_ball
+from memsweep.report.page.charts import charts_of
 from memsweep.report.page.data import page_data
 from memsweep.report.page.grid import grids
 from memsweep.report.page.live import Live
@@ -75,6 +76,7 @@ def render(
     study, searched, labels = contents.study, contents.searched, contents.labels
     shown = live.grids if live is not None else grids(contents.verdicts, labels)
     answer = live.answer if live is not None else answer_of(contents)
+    charts = charts_of(contents)
     scripts = {name: _text(HERE / name) for name in SCRIPTS}
     return environment.get_template("page.html.j2").render(
         study=study,
@@ -86,11 +88,11 @@ def render(
         grids=shown,
         picture=_static(answer.kind, contents, pictures),
         about=about(study.description),
-        data=page_data(contents, answer, Trials(contents)),
+        data=page_data(contents, answer, Trials(contents), charts),
+        charted=charts.sections,
         scripts=scripts,
         policy=_policy(scripts.values(), connects=live is not None and not live.every),
         balls={ball: moving(ball) for ball in BALLS},
-        along={name.removeprefix(ALONG): name for name in pictures if name.startswith(ALONG)},
         replicas=len(study.tables["replicas"]),
         fixed={field_name(name): show(value) for name, value in contents.grouping.fixed.items()},
         settings=labels.settings(),
@@ -135,9 +137,8 @@ def render_comparison(comparison: StudyComparison, tables: ComparisonTables, pic
 
 
 def on_page(contents: Contents) -> Callable[[str], bool]:
-    """Whether the page shows a gallery as a picture: not what its script draws from data, but for the answer itself."""
-    answer = f"radius-{first_ball(contents.verdicts)}"
-    return lambda name: name == answer or not name.startswith(("error-", "radius-", "memory"))
+    """Whether the page holds a gallery as a picture: the answer's alone, for browsers without scripts."""
+    return _pictured(answer_of(contents).kind, contents).__contains__
 
 
 def about(description: str) -> list[str]:
@@ -160,13 +161,16 @@ def _meaning(kind: Kind, contents: Contents, *, asked: bool) -> tuple[str, str]:
     return "", ""
 
 
+def _pictured(kind: Kind, contents: Contents) -> Sequence[str]:
+    """The galleries that may show the answer, the best first."""
+    names = {Kind.SEARCH: ("search-transfer", "search-fields"), Kind.LOSSES: ("learning-rates", "training")}
+    return names.get(kind, (f"{RADIUS}-{first_ball(contents.verdicts)}", CLAIMS))
+
+
 def _static(kind: Kind, contents: Contents, pictures: Mapping[str, Pictures]) -> tuple[str, str] | None:
     """The picture of the answer that stands in the page where scripts are off: address and words."""
-    names = {Kind.SEARCH: ("search-transfer", "search-fields"), Kind.LOSSES: ("learning-rates", "training")}
-    for name in names.get(kind, (f"radius-{first_ball(contents.verdicts)}",)):
-        if name in pictures and pictures[name].shown:
-            return pictures[name].shown[0]
-    return None
+    shown = [pictures[name].shown for name in _pictured(kind, contents) if name in pictures]
+    return next((picture for picture, *_ in filter(None, shown)), None)
 
 
 def _finished(study: Study) -> str:
