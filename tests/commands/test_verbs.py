@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -231,6 +232,28 @@ def test_status_counts_rows_as_a_new_driver_would_find_them(results: Path, capsy
         assert "another driver is at work" in capsys.readouterr().err
     shutil.rmtree(results / STUDY / "lease")
     assert snapshot(results) == before
+
+
+def test_status_watches_until_nobody_runs_the_study(
+    results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    naps, running = list[float](), contextlib.ExitStack()
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 2:
+            running.close()
+
+    with running:
+        running.enter_context(hold_lease(Store(results / STUDY).location, lambda: None))
+        monkeypatch.setattr("memsweep.commands.look.time.sleep", nap)
+        assert verb("status", results, STUDY, "--watch") == 0
+    shown = capsys.readouterr().out
+    assert len(naps) == 2
+    assert shown.count("running: process") == 1  # what has not changed is not printed again
+    assert shown.rstrip().endswith("not running")
+    assert verb("status", results, STUDY, "--watch", "--json") == 1
+    assert "leave one of them out" in capsys.readouterr().err
 
 
 def test_an_unknown_study_is_refused_with_those_that_are_there(

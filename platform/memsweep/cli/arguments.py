@@ -300,7 +300,10 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
         *_LAUNCH,
         ("--force", _FLAG | {"help": "also trials that failed three times in the same way"}),
     ),
-    "status": _STORED,
+    "status": (
+        *_STORED,
+        ("--watch", {"action": "store_true", "help": "show it again every 2 s, as long as a process runs the study"}),
+    ),
     "report": (
         *_STORED[:1],
         ("others", {"metavar": "STUDY|FOLDER", "nargs": "*", "help": "studies to compare with the first"}),

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memsweep import registry
 from memsweep.commands import console
 from memsweep.documents import Answer
+from memsweep.errors import MemsweepError
 from memsweep.studies.locations import find_study, store_of, stored_plan
 from memsweep.sweep.store.filesystem import Location
 
 if TYPE_CHECKING:
+    from memsweep.documents.keys.plans import StatusDocument
     from memsweep.sweep.planning.plan_file import StoredPlan
     from memsweep.sweep.store.results import Store
+
+WATCH_SECONDS = 2.0
+CLEAR = "\x1b[H\x1b[2J"
+"""Takes a terminal's cursor home and empties its screen."""
 
 
 def plan(args: argparse.Namespace) -> Answer:
@@ -59,8 +68,31 @@ def _bytes_of_a_trial(store: Store) -> tuple[float, float]:
 
 
 def status(args: argparse.Namespace) -> Answer:
-    """Says the state of every trial of a study, and which process runs it. Writes nothing."""
-    from memsweep.commands.answers.status import print_status, status_document
+    """Says the state of every trial of a study, and which process runs it; with --watch until none does."""
+    from memsweep.commands.answers.status import print_status
+
+    if args.watch and args.json:
+        raise MemsweepError("--watch is for readers at a terminal, --json for programs: leave one of them out.")
+    shown = ""
+    while True:
+        document = _status(args)
+        if not args.json:
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                print_status(document)
+            text = printed.getvalue()
+            if text != shown:
+                print(CLEAR + text if args.watch and sys.stdout.isatty() else text, end="", flush=True)
+                shown = text
+        if not args.watch or document["running"] is None:
+            return Answer(document)
+        try:
+            time.sleep(WATCH_SECONDS)
+        except KeyboardInterrupt:
+            return Answer(document)
+
+
+def _status(args: argparse.Namespace) -> StatusDocument:
+    from memsweep.commands.answers.status import status_document
     from memsweep.search import history
     from memsweep.sweep.store.journal import read_statuses, recovered_statuses
     from memsweep.sweep.store.lease import holder
@@ -73,10 +105,7 @@ def status(args: argparse.Namespace) -> Answer:
     statuses, who = read_statuses(store.location), holder(store.location)
     if who is None:  # trials that a dead driver left running do not run
         statuses = recovered_statuses(statuses, made.rows, outcomes, failures)
-    document = status_document(made, statuses, who, failures, damaged, history.read(store.location, made))
-    if not args.json:
-        print_status(document)
-    return Answer(document)
+    return status_document(made, statuses, who, failures, damaged, history.read(store.location, made))
 
 
 def sync(args: argparse.Namespace) -> Answer:

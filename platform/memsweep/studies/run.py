@@ -18,6 +18,7 @@ from memsweep.studies.extension import refuse_to_drop
 from memsweep.studies.locations import Place, join_cluster, refuse_lost, store_of, stored_plan
 from memsweep.studies.trials import GridTrials, Request, SearchTrials, Trials
 from memsweep.studies.wording import differences
+from memsweep.sweep.driver.progress_view import phase, write_line
 from memsweep.sweep.store.journal import ending, read_statuses
 
 if TYPE_CHECKING:
@@ -66,11 +67,14 @@ class Run:
             KeyboardInterrupt: Ctrl-C came before trials ran, or after.
         """
         from memsweep.sweep.signals import terminate_like_ctrl_c
+        from memsweep.sweep.stopping import announced
         from memsweep.sweep.store.lease import hold_lease
 
-        self._check()
+        with phase("checking the study and this machine", self._stream):
+            self._check()
         ended = None
-        with terminate_like_ctrl_c(), hold_lease(self._store.location, self._on_lease_lost):
+        held = hold_lease(self._store.location, self._on_lease_lost)
+        with terminate_like_ctrl_c(), announced(self._say_stopping), held:
             try:
                 ended = self._run()
             except KeyboardInterrupt:
@@ -82,6 +86,13 @@ class Run:
                 f"stored; see: memsweep status {self._sweep.name}"
             )
         return ended
+
+    def _say_stopping(self) -> None:
+        words = "stopping: what has finished is kept, and resume goes on with the rest"
+        if (view := getattr(self, "_view", None)) is not None:
+            view.say(words)
+        else:
+            write_line(self._stream, words)
 
     def _on_lease_lost(self) -> None:
         self._lease_lost = True
@@ -99,7 +110,8 @@ class Run:
                 if summary.outage:
                     return self._conclude_outage(summary, time.monotonic() - began)
                 self._page.update(left="", note="writing the report")
-                paths = report.build(self._store.location)
+                with phase("writing the report", self._stream):
+                    paths = report.build(self._store.location)
                 self._page.close(paths.page)
             except BaseException as error:  # the sweep's own run must not look as if it were still running
                 interrupted = isinstance(error, KeyboardInterrupt)
@@ -158,10 +170,9 @@ class Run:
         statuses = read_statuses(store.location)
         retry_all = request.retry_all or request.no_reuse
         failed_often = frozenset(name for name, status in statuses.items() if status.given_up and not retry_all)
-        if self._sweep.search is None:
-            self._trials = GridTrials(request, store, self._results, failed_often)
-        else:
-            self._trials = SearchTrials(request, store, self._results, failed_often)
+        kind: type[Trials] = GridTrials if self._sweep.search is None else SearchTrials
+        with phase("planning the trials", self._stream):
+            self._trials = kind(request, store, self._results, failed_often)
         for line in differences(self._trials, statuses):
             self._stream.write(f"{printable(line)}\n")
         revision = code_revision(self._workspace)
@@ -203,7 +214,8 @@ class Run:
 
         store, plan = self._store, self._trials.plan
         self._tracker.log_stored(trial.identity for trial in plan.trials if trial.identity in plan.done)
-        with open_view(self._sweep.name, self._stream) as self._view:
+        starting = "starting" if self._place.launch.inline else "starting Ray"
+        with open_view(self._sweep.name, self._stream, starting) as self._view:
             summary = run(
                 plan,
                 workspace=self._workspace,
@@ -229,11 +241,10 @@ class Run:
 
     def _on_progress(self, snapshot: Snapshot) -> None:
         """The run has got further: called in its thread, about once a second per running pack."""
-        from memsweep.sweep.driver.progress_view import duration
+        from memsweep.sweep.driver.progress_view import time_left
 
         self._view.update(snapshot)
-        left = f"{duration(snapshot.eta)} left" if snapshot.eta else ""
-        self._page.update(fraction=round(snapshot.fraction, 4), left=left, note=snapshot.note)
+        self._page.update(fraction=round(snapshot.fraction, 4), left=time_left(snapshot), note=snapshot.note)
 
     def _note_runs_page(self) -> None:
         """Adds to the plan where MLflow shows the runs, for the report."""

@@ -6,8 +6,18 @@ import io
 
 import pytest
 
+from memsweep.sweep.driver import progress_view
 from memsweep.sweep.driver.progress import Snapshot, WorkCounter
-from memsweep.sweep.driver.progress_view import PLAIN_INTERVAL, LiveView, PlainView, describe, duration, open_view
+from memsweep.sweep.driver.progress_view import (
+    PLAIN_INTERVAL,
+    LiveView,
+    PlainView,
+    describe,
+    duration,
+    open_view,
+    phase,
+    time_left,
+)
 from memsweep.sweep.worker.timing import report_interval, throttled
 
 
@@ -57,8 +67,10 @@ def test_a_failed_pack_gives_its_work_back_and_a_settled_trial_keeps_its_share()
     ledger = WorkCounter(total=4, reused=0, work=4.0, clock=Clock())
     ledger.started("pack", 4.0)
     ledger.advanced("pack", 0.9)
+    before = ledger.snapshot()
     ledger.ended("pack")
-    assert ledger.snapshot().fraction == 0.0
+    assert ledger.snapshot().fraction == before.fraction == 0.9  # a bar never runs back
+    assert ledger.snapshot().eta is None
     for failed in (False, False, False, True):
         ledger.settled(1.0, failed=failed)
     end = ledger.snapshot()
@@ -74,6 +86,49 @@ def test_a_fraction_never_goes_back_nor_above_one() -> None:
         seen.append(ledger.snapshot().fraction)
     assert seen == [0.5, 0.5, 1.0]
     ledger.advanced("never started", 0.5)  # a late report of a pack that is over
+
+
+def test_a_bar_does_not_run_back_when_a_search_suggests_more_trials() -> None:
+    clock = Clock()
+    ledger = WorkCounter(total=10, reused=0, work=10.0, expected=40, clock=clock)
+    ledger.started("first round", 10.0)
+    clock.now += 10.0
+    seen = []
+    for rounds in range(1, 5):
+        for _ in range(10):
+            ledger.settled(1.0)
+            seen.append(ledger.snapshot())
+        ledger.ended("first round")
+        ledger.grow(10 * (rounds + 1), 0, 10.0)
+    assert {each.total for each in seen} == {40}
+    fractions = [each.fraction for each in seen]
+    assert fractions == sorted(fractions)
+    assert fractions[9] == pytest.approx(0.25)  # after the first of four rounds
+    assert seen[9].eta == pytest.approx(30.0)
+
+
+def test_the_time_left_is_a_range_that_narrows() -> None:
+    words = [time_left(snapshot(finished=count, failed=0, eta=600.0)) for count in (0, 3, 15, 99)]
+    assert words == ["5 to 20 min left", "6 to 15 min left", "8 to 13 min left", "10 min 0 s left"]
+    assert time_left(snapshot(finished=0, failed=0, eta=20.0)) == "10 to 40 s left"
+    assert time_left(snapshot(finished=0, failed=0, eta=9000.0)) == "1 to 5 h left"
+    assert time_left(snapshot(eta=None)) == time_left(snapshot(eta=0.0)) == ""
+
+
+def test_a_phase_stands_on_a_terminal_while_it_lasts_and_in_a_log_if_it_was_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    live, plain = Terminal(), io.StringIO()
+    with phase("planning", live):
+        assert live.getvalue() == "\rplanning …\x1b[K"
+    assert live.getvalue().endswith("\r\x1b[K")
+    with phase("planning", plain):
+        pass
+    assert plain.getvalue() == ""
+    monkeypatch.setattr(progress_view, "SHORT", 0.0)
+    with phase("planning", plain):
+        pass
+    assert plain.getvalue() == "planning: 0 s\n"
 
 
 def test_words_for_a_person() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+
+SURE = 1.15
+"""A time left that is known within this factor is one number."""
 
 
 @dataclass(frozen=True)
@@ -12,7 +16,7 @@ class Snapshot:
     """The state of a run at one moment.
 
     Attributes:
-        total: trials of the plan, reused ones included.
+        total: trials of the plan, reused ones included; of a search, all that it may suggest and confirm.
         finished: trials that this run finished, diverged ones included.
         reused: trials whose result was there before the run.
         failed: trials that failed for good.
@@ -31,6 +35,18 @@ class Snapshot:
     eta: float | None
     note: str = ""
 
+    @property
+    def left(self) -> tuple[float, float] | None:
+        """Seconds until the end, at least and at most.
+
+        It is a guess that narrows as trials end, and no interval of known coverage. Both are equal when enough trials
+        have ended; None while nothing is known yet, and at the end.
+        """
+        if not self.eta:
+            return None
+        factor = 1.0 + 1.0 / math.sqrt(1.0 + self.finished + self.failed)
+        return (self.eta / factor, self.eta * factor) if factor > SURE else (self.eta, self.eta)
+
 
 class WorkCounter:
     """Counts the work of a run; costs are in any one unit, only their ratios matter.
@@ -39,11 +55,21 @@ class WorkCounter:
         total: trials of the plan.
         reused: trials that need no work.
         work: cost of everything that is left to do.
+        expected: trials that a plan which grows may have in the end; their costs are taken as those of the trials so
+            far. 0: the plan does not grow.
         clock: monotonic seconds.
     """
 
-    def __init__(self, total: int, reused: int, work: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._total, self._reused, self._work = total, reused, max(work, 1e-12)
+    def __init__(
+        self,
+        total: int,
+        reused: int,
+        work: float,
+        expected: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._total, self._reused, self._known, self._expected = total, reused, max(work, 1e-12), expected
+        self._shown = 0.0  # the largest fraction so far: trials may turn out more, and a bar must not run back
         self._clock = clock
         self._began: float | None = None
         self._running: dict[str, _Running] = {}
@@ -53,7 +79,13 @@ class WorkCounter:
 
     def grow(self, total: int, reused: int, work: float) -> None:
         """The plan has grown: its trials and reused trials now, and the cost of the added ones."""
-        self._total, self._reused, self._work = total, reused, self._work + work
+        self._total, self._reused, self._known = total, reused, self._known + work
+
+    @property
+    def _work(self) -> float:
+        """All work of the run, that of trials to come included."""
+        fresh = max(1, self._total - self._reused)
+        return self._known * max(1.0, (self._expected - self._reused) / fresh)
 
     def started(self, job: str, cost: float) -> None:
         """A job has been given to a worker."""
@@ -82,13 +114,14 @@ class WorkCounter:
     def snapshot(self) -> Snapshot:
         """The state now."""
         done = self._settled + sum(running.fraction * running.cost for running in self._running.values())
+        self._shown = max(self._shown, min(done / self._work, 1.0))
         return Snapshot(
-            total=self._total,
+            total=max(self._total, self._expected),
             finished=self._finished,
             reused=self._reused,
             failed=self._failed,
             running=len(self._running),
-            fraction=min(done / self._work, 1.0),
+            fraction=self._shown,
             eta=self._eta(done),
             note=self.note,
         )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
@@ -15,6 +16,9 @@ from memsweep.sweep.driver.progress import Snapshot
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+_UNITS = ((3600, "h"), (60, "min"), (1, "s"))
+SHORT = 1.0
+"""Seconds: a shorter phase leaves no line."""
 PLAIN_INTERVAL = 30.0  # seconds between lines where no terminal is
 
 
@@ -34,18 +38,48 @@ class View(Protocol):
         """Show one line that stays, such as the last verdict."""
 
 
-def open_view(title: str, stream: TextIO | None = None) -> View:
-    """The view that suits the stream (standard output when None): live on a terminal, plain otherwise."""
+def open_view(title: str, stream: TextIO | None = None, starting: str = "starting") -> View:
+    """The view that suits the stream (standard output when None): live on a terminal, plain otherwise.
+
+    ``starting``: what a live view says before the first snapshot.
+    """
     stream = stream if stream is not None else sys.stdout
-    return LiveView(title, stream) if stream.isatty() else PlainView(title, stream)
+    return LiveView(title, stream, starting) if stream.isatty() else PlainView(title, stream)
+
+
+@contextlib.contextmanager
+def phase(words: str, stream: TextIO) -> Iterator[None]:
+    """Says what a command is doing: on a terminal while it lasts, elsewhere afterwards, if it took a second or more."""
+    began, live = time.monotonic(), stream.isatty()
+    if live:
+        _write(stream, f"\r{words} …\x1b[K")
+    try:
+        yield
+    finally:
+        if live:
+            _write(stream, "\r\x1b[K")
+    took = time.monotonic() - began
+    if not live and took >= SHORT:
+        write_line(stream, f"{words}: {duration(took)}")
+
+
+def write_line(stream: TextIO, line: str) -> None:
+    """A line without control characters; nothing where the reader of a pipe has ended, because a sweep must go on."""
+    _write(stream, f"{printable(line)}\n")
+
+
+def _write(stream: TextIO, text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        stream.write(text)
+        stream.flush()
 
 
 def describe(snapshot: Snapshot) -> str:
-    """A snapshot in words, the most important first: ``61/120 trials, 1 min 3 s left, 1 failed, 2 packs running``."""
+    """A snapshot in words, the most important first: ``61/120 trials, 2 to 5 min left, 1 failed, 2 packs running``."""
     settled = snapshot.finished + snapshot.reused + snapshot.failed
     words = [f"{settled}/{snapshot.total} trials"]
-    if snapshot.eta:
-        words.append(f"{duration(snapshot.eta)} left")
+    if left := time_left(snapshot):
+        words.append(left)
     words.append(f"{snapshot.failed} failed")
     words.append(f"{snapshot.running} pack{'s' if snapshot.running != 1 else ''} running")
     if snapshot.reused:
@@ -53,6 +87,18 @@ def describe(snapshot: Snapshot) -> str:
     if snapshot.note:
         words.append(snapshot.note)
     return ", ".join(words)
+
+
+def time_left(snapshot: Snapshot) -> str:
+    """``2 to 5 min left``, or ``1 min 3 s left`` where enough trials have ended; empty where nothing is known."""
+    if snapshot.left is None:
+        return ""
+    low, high = snapshot.left
+    if low == high:
+        return f"{duration(low)} left"
+    unit, name = next(known for known in _UNITS if high >= 2 * known[0] or known is _UNITS[-1])
+    least, most = max(1, math.floor(low / unit)), math.ceil(high / unit)
+    return f"{least} to {most} {name} left" if least < most else f"{most} {name} left"
 
 
 def duration(seconds: float) -> str:
@@ -91,9 +137,7 @@ class PlainView:
             self.say(f"{self._title}: {describe(snapshot)}")
 
     def say(self, line: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # the reader of a pipe may have ended: the sweep must go on
-            self._stream.write(f"{printable(line)}\n")
-            self._stream.flush()
+        write_line(self._stream, line)
 
 
 class LiveView:
@@ -102,9 +146,10 @@ class LiveView:
     Args:
         title: the study's name.
         stream: a terminal.
+        starting: what it says before the first snapshot.
     """
 
-    def __init__(self, title: str, stream: TextIO) -> None:
+    def __init__(self, title: str, stream: TextIO, starting: str = "starting") -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
         from rich.table import Column
@@ -119,7 +164,7 @@ class LiveView:
             expand=True,
             refresh_per_second=4,
         )
-        self._task = self._progress.add_task(title, total=1.0, words="starting")
+        self._task = self._progress.add_task(title, total=1.0, words=starting)
 
     def __enter__(self) -> LiveView:
         self._progress.start()

@@ -1,0 +1,45 @@
+"""A run says at once that it is being stopped, whoever handles the signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from memsweep.sweep.signals import interrupts_held, terminate_like_ctrl_c
+from memsweep.sweep.stopping import announced
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_is_said_once_while_the_signal_is_still_held_back(number: signal.Signals) -> None:
+    said, heard = list[str](), threading.Event()
+
+    def say() -> None:
+        said.append("stopping")
+        heard.set()
+
+    def interrupt() -> None:
+        with interrupts_held():
+            os.kill(os.getpid(), number)
+            assert heard.wait(30.0)  # the interrupt itself comes at the end of this block
+
+    with terminate_like_ctrl_c(), announced(say), pytest.raises(KeyboardInterrupt):
+        interrupt()
+    assert said == ["stopping"]
+    assert signal.set_wakeup_fd(-1) == -1  # as it was before
+
+
+def test_other_signals_and_other_threads_say_nothing() -> None:
+    said = list[str]()
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        with announced(lambda: said.append("stopping")):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            inner = threading.Thread(target=lambda: announced(lambda: said.append("inner")).__enter__())
+            inner.start()
+            inner.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert said == []
