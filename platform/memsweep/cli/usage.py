@@ -142,7 +142,7 @@ examples:
         """\
 examples:
   memsweep status quickstart
-  memsweep status quickstart --watch            again and again, until the run is over
+  memsweep status quickstart --watch
   memsweep status quickstart --results s3://bucket/results""",
     ),
     "sync": Text(
