@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -93,7 +94,8 @@ def _list(args: argparse.Namespace) -> Answer:
     else:
         _say_replaced(args)
     items = listing(LISTED[args.what], args.workspace)
-    return Answer({"what": args.what, "items": items}, text=listing_text(items))
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None  # a pipe gets one line for each
+    return Answer({"what": args.what, "items": items}, text=listing_text(items, columns))
 
 
 def _describe(args: argparse.Namespace) -> Answer:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -29,6 +31,18 @@ def say(text: str, file: TextIO | None = None) -> None:
     print(printable(text), file=file)
 
 
+def say_sentence(text: str) -> None:
+    """Prints a sentence; on a terminal broken between words, later lines further in. A long path stays in one piece."""
+    if sys.stdout.isatty():
+        width, inner = shutil.get_terminal_size().columns, " " * (len(text) - len(text.lstrip()) + 2)
+        lines = textwrap.wrap(
+            printable(text), width, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False
+        )
+        print("\n".join(lines))
+    else:
+        say(text)
+
+
 def print_plan(preview: Preview, *, verbose: bool = False, whole: bool = False) -> None:
     """Prints the trials, then the work that is left and why it is left.
 
@@ -42,9 +56,9 @@ def print_plan(preview: Preview, *, verbose: bool = False, whole: bool = False) 
     if (table := preview.table(whole=whole)) is not None:
         Console(markup=False, width=None if sys.stdout.isatty() else 160).print(table)
     for line in preview.lines(verbose=verbose):
-        say(line)
+        say_sentence(line)
     if preview.is_long and not whole:
-        say("each trial and its state: --all")
+        say_sentence("each trial and its state: --all")
 
 
 def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool) -> None:
@@ -60,40 +74,42 @@ def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool)
     gib, mib, kib = 2**30, 2**20, 2**10
     alone = f"{duration(made.work)} of one pack after the other"
     if made.seconds is None:
-        say(f"expected: {alone}; this machine cannot hold a pack, so its hours follow from the cluster's")
+        say_sentence(f"expected: {alone}; this machine cannot hold a pack, so its hours follow from the cluster's")
     else:
         at_once = f"{counted(made.slots, 'pack')} at once"
-        say(f"expected on this machine, {at_once}: {duration(made.seconds)} ({alone})")
+        say_sentence(f"expected on this machine, {at_once}: {duration(made.seconds)} ({alone})")
         alone_here = "; --inline needs neither and gives the same numbers" if made.work < _SHORT else ""
-        say(f"  and some {10 + made.starting:.0f} s for Ray and its workers to start{alone_here}")
+        say_sentence(f"  and some {10 + made.starting:.0f} s for Ray and its workers to start{alone_here}")
     kinds, measured = made.kinds
     if measured:
         others = "" if measured == kinds else f", {made.measured:.0%} of the work; the others by the cost model"
-        say(f"  measured on {measured} of {counted(kinds, 'kind')} of programs{others}")
-        say(f"  right within a factor of {made.factor:g}, where nothing else runs and no training ends early")
+        say_sentence(f"  measured on {measured} of {counted(kinds, 'kind')} of programs{others}")
+        say_sentence(f"  right within a factor of {made.factor:g}, where nothing else runs and no training ends early")
     else:
         why = "nothing was measured" if probed else "nothing was measured (--no-probe)"
         near = (
             f"within a factor of {made.factor:g} for models of one recurrent layer and residual_stack, ten times too "
             "short for other deep ones"
         )
-        say(f"  by the cost model alone, which is right {near}: {why}")
+        say_sentence(f"  by the cost model alone, which is right {near}: {why}")
     for sentence in made.why_not:
-        say(f"  {sentence}")
+        say_sentence(f"  {sentence}")
     if made.memory:
         together = f", {made.slots} at once {made.slots * made.memory / gib:.2f} GiB" if made.slots > 1 else ""
-        say(f"memory: {made.memory / mib:.0f} MiB for the largest pack beyond its bare process{together} (measured)")
+        say_sentence(
+            f"memory: {made.memory / mib:.0f} MiB for the largest pack beyond its bare process{together} (measured)"
+        )
     else:
-        say("memory: not measured")
+        say_sentence("memory: not measured")
     disk, weights = stored if stored[0] else (made.disk, made.weights)
     how = "as its stored trials" if stored[0] else "measured on trials of full size"
     if disk:
         total = disk * made.rows
         size = f"{total / gib:.2f} GiB" if total >= gib else f"{total / mib:.1f} MiB"
         each = f"{disk / kib:.0f} KiB a trial, {weights / kib:.1f} KiB of them weights"
-        say(f"disk: {size}, {each} ({how}); MLflow's copy and the report not counted")
+        say_sentence(f"disk: {size}, {each} ({how}); MLflow's copy and the report not counted")
     else:
-        say("disk: not measured")
+        say_sentence("disk: not measured")
 
 
 def print_ending(ending: Ending, results: Location) -> None:

@@ -23,6 +23,7 @@ def describe_module(args: argparse.Namespace) -> Answer:
         ModuleError: the module cannot be built or run.
     """
     from memsweep.config.core.build import config_from
+    from memsweep.config.describe import wrapped
     from memsweep.models.base import Signature
     from memsweep.models.module.anatomy import anatomy, findings
     from memsweep.models.module.config import ModuleConfig
@@ -52,19 +53,20 @@ def describe_module(args: argparse.Namespace) -> Answer:
     }
     count = sum(math.prod(each["shape"]) for each in item["tensors"])
     guessed = sum(each["guessed"] for each in item["tensors"])
+    size = f"inputs {args.inputs}, outputs {args.outputs}, horizon {args.horizon}, width {args.width}"
     lines = [
-        f"{args.name}: {count:,} numbers in {len(item['tensors'])} tensors (inputs {args.inputs}, outputs "
-        f"{args.outputs}, horizon {args.horizon}, width {args.width})",
+        wrapped(f"{args.name}: {count:,} numbers in {len(item['tensors'])} tensors ({size})"),
         "",
-        *table(list(about.tensors)),
+        *(wrapped(line, " " * 4) for line in table(list(about.tensors))),
         "",
     ]
     if guessed:
-        lines.append(
+        guesses = (
             f"{guessed} of the roles are guessed. The ball recurrent moves what is recurrent, the ball weights all but "
             'the biases. Correct a role in the study, model.roles.recurrent: ["PATTERN"].'
         )
-    lines += [f"{text}." for text in (*item["refusals"], *item["notes"])]
+        lines.append(wrapped(guesses))
+    lines += [wrapped(f"{text}.") for text in (*item["refusals"], *item["notes"])]
     return Answer({"name": args.name, "described": [item]}, text="\n".join(lines).rstrip())
 
 

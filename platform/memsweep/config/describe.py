@@ -47,10 +47,13 @@ def listing(kind: str, workspace: Path) -> list[ListItem]:
     return [{"name": name, "description": next(iter(text.splitlines()), "")} for name, text in texts.items()]
 
 
-def listing_text(items: Sequence[ListItem]) -> str:
-    """One line for each item."""
+def listing_text(items: Sequence[ListItem], columns: int | None) -> str:
+    """One line for each item, or in so many columns, the description broken between words."""
     width = max((len(item["name"]) for item in items), default=0)
-    return "\n".join(f"{item['name']:<{width}}  {item['description']}".rstrip() for item in items)
+    lines = (f"{item['name']:<{width}}  {item['description']}".rstrip() for item in items)
+    if columns is not None:
+        lines = (textwrap.fill(line, columns, subsequent_indent=" " * (width + 2)) for line in lines)
+    return "\n".join(lines)
 
 
 def describe(name: str, workspace: Path) -> list[DescribedItem]:
@@ -114,7 +117,7 @@ def _described(kind: str, config: type | None, meaning: str, file: Path | None =
 
 
 def _text(name: str, item: DescribedItem) -> str:
-    lines = [f"{item['kind']} {name}", *(_wrapped(text) for text in item["meaning"].splitlines())]
+    lines = [f"{item['kind']} {name}", *(wrapped(text) for text in item["meaning"].splitlines())]
     if item["kind"] == STUDY:
         return "\n".join([*lines, f"{item['file']}", f"Its trials: memsweep plan {name}"])
     rows = [(field["path"], field["type"], _default_text(field), _meaning_text(field)) for field in item["fields"]]
@@ -125,7 +128,7 @@ def _text(name: str, item: DescribedItem) -> str:
     for *cells, text in rows:
         head = "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
         lines += [
-            f"  {head}".rstrip(),
+            wrapped(f"  {head}".rstrip(), _INDENT),
             textwrap.fill(text, _columns(), initial_indent=_INDENT, subsequent_indent=_INDENT),
         ]
     return "\n".join(lines)
@@ -135,8 +138,9 @@ def _columns() -> int:
     return min(max(shutil.get_terminal_size().columns, 60), 110)
 
 
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, _columns())
+def wrapped(text: str, indent: str = "") -> str:
+    """A text in the columns of the terminal, its later lines indented; a long path stays whole."""
+    return textwrap.fill(text, _columns(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _fields(config: type, prefix: str) -> Iterator[FieldItem]:
