@@ -39,7 +39,7 @@ _INDENT = "  "
 _GAP, _LEAST = 2, 5  # between columns; letters that a name keeps
 _FORMS = ((0, False), (0, True), (1, True), (2, True))  # of the cells, longest first; whether headings are broken
 _MOST_ROWS, _MOST_REASONS, _LONGEST_REASON = 60, 6, 330
-_STYLES = {
+STYLES = {
     **{"stable": "bold green", "unstable": "bold red", "inconclusive": "bold yellow", "bad": "bold red"},
     **{"agrees": "bold green", "disagrees": "bold red", "undecided": "bold yellow"},
     "apart": "bold",
@@ -185,7 +185,7 @@ def _grid(view: View, widths: Sequence[int], rows: Sequence[Sequence[Text]]) -> 
 
 def _texts(line: Line, level: int, indent: str) -> list[Text]:
     """The cells of a line in their colours."""
-    texts = [Text(clean(cell.form(level)), style=_STYLES.get(cell.tone, "")) for cell in line]
+    texts = [Text(clean(cell.form(level)), style=STYLES.get(cell.tone, "")) for cell in line]
     return [Text(indent).append_text(texts[0]), *texts[1:]]
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from memsweep.config.schema.study import SweepConfig
     from memsweep.report import ReportPaths
+    from memsweep.report.early import EarlyVerdicts
     from memsweep.report.live.process import LivePage
     from memsweep.sweep.driver.progress import Snapshot
     from memsweep.sweep.driver.progress_view import View
@@ -51,6 +52,7 @@ class Run:
     _trials: Trials
     _tracker: Tracker
     _view: View
+    _early: EarlyVerdicts | None
 
     def __init__(self, request: Request, place: Place, stream: TextIO | None = None) -> None:
         self._request, self._sweep, self._place, self._results = request, request.sweep, place, place.results
@@ -209,11 +211,16 @@ class Run:
     def _compute(self) -> RunSummary:
         """Trains and measures the trials."""
         from memsweep.config.schema.canonical import to_dict
+        from memsweep.report.early import EarlyVerdicts
         from memsweep.sweep.driver.progress_view import open_view
         from memsweep.sweep.driver.runner import run
 
         store, plan = self._store, self._trials.plan
         self._tracker.log_stored(trial.identity for trial in plan.trials if trial.identity in plan.done)
+        self._early = None
+        if self._sweep.search is None and plan.packs:
+            rows = {trial.identity: to_dict(trial.config) for trial in plan.trials}
+            self._early = EarlyVerdicts(store, rows, frozenset(plan.done))
         starting = "starting" if self._place.launch.inline else "starting Ray"
         with open_view(self._sweep.name, self._stream, starting) as self._view:
             summary = run(
@@ -256,6 +263,9 @@ class Run:
     def _on_result(self, record: Record, tables: dict[str, pd.DataFrame]) -> None:
         """A trial has finished: called by the result listener, in its thread."""
         self._tracker.log_stored([record["identity"]])
+        if self._early is not None:
+            for line, style in self._early.ended(record["identity"]):
+                self._view.say(line, style)
 
     def _next_plan(self, summary: RunSummary) -> Plan | None:
         """The plan of a search's next round; it is written before its trials run."""

@@ -34,8 +34,8 @@ class View(Protocol):
     def update(self, snapshot: Snapshot) -> None:
         """Show the state of the run; cheap enough to call on every report."""
 
-    def say(self, line: str) -> None:
-        """Show one line that stays, such as the last verdict."""
+    def say(self, line: str, style: str = "") -> None:
+        """Show one line that stays, such as a verdict, in a style of rich's where there are colours."""
 
 
 def open_view(title: str, stream: TextIO | None = None, starting: str = "starting") -> View:
@@ -136,7 +136,7 @@ class PlainView:
             self._started, self._last = True, self._clock()
             self.say(f"{self._title}: {describe(snapshot)}")
 
-    def say(self, line: str) -> None:
+    def say(self, line: str, style: str = "") -> None:
         write_line(self._stream, line)
 
 
@@ -178,5 +178,5 @@ class LiveView:
     def update(self, snapshot: Snapshot) -> None:
         self._progress.update(self._task, completed=snapshot.fraction, words=describe(snapshot))
 
-    def say(self, line: str) -> None:
-        self._progress.console.print(printable(line), markup=False, highlight=False)
+    def say(self, line: str, style: str = "") -> None:
+        self._progress.console.print(printable(line), style=style, markup=False, highlight=False)
