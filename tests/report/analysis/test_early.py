@@ -33,5 +33,5 @@ def test_a_verdict_is_said_when_the_last_trial_of_its_condition_ends(tmp_path: P
     for line in lines:
         word, ball = line.split()[1].rstrip("†"), line.rsplit("(", 1)[1].rstrip(")")
         assert (word, ball) in verdicts
-    assert lines[0].startswith("▲ unstable† T −0.6")
+    assert lines[0].startswith("▲ unstable† T −0.59 [")
     assert lines[0].endswith("polynomial, direct (recurrent)")
