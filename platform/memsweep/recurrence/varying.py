@@ -62,6 +62,31 @@ def varying_scan(slope_NBTM: Tensor, drive_NBTM: Tensor) -> Tensor:
     return series
 
 
+def selective_scan(slope_NBTM: Tensor, drive_NBTM: Tensor) -> Tensor:
+    """``varying_scan``, differentiable by the coefficients d, too: dL/dd_t = g_t conj(h_{t-1})."""
+    shape = [*drive_NBTM.shape[:3], drive_NBTM.shape[-1]]
+    require_fit(drive_NBTM.dtype, drive=(drive_NBTM, [shape]), slope=(slope_NBTM, [shape]))
+    series: Tensor = _SelectiveScan.apply(slope_NBTM, drive_NBTM)
+    return series
+
+
+class _SelectiveScan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, slope_NBTM: Tensor, drive_NBTM: Tensor) -> Tensor:
+        states_NBTM = _run(slope_NBTM, drive_NBTM)
+        ctx.save_for_backward(slope_NBTM, states_NBTM)
+        return states_NBTM
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
+        slope_NBTM, states_NBTM = ctx.saved_tensors
+        of_drive_NBTM = _without_subnormals(_run(slope_NBTM, outer[0], backward=True))
+        of_slope_NBTM = torch.zeros_like(of_drive_NBTM)  # step 0 has no state before it
+        torch.mul(of_drive_NBTM[:, :, 1:], states_NBTM[:, :, :-1].conj(), out=of_slope_NBTM[:, :, 1:])
+        return of_slope_NBTM, of_drive_NBTM
+
+
 class _VaryingScan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, slope_NBTM: Tensor, drive_NBTM: Tensor) -> Tensor:
