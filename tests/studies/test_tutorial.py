@@ -1,0 +1,41 @@
+"""docs/tutorial.md: its study, its commands and its code, in an empty folder; verdicts and slopes as printed there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memsweep.cli import main
+from paths import ROOT
+
+PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.more
+def test_every_step_of_the_tutorial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tables, names = list[str](), dict[str, Any]()
+    for language, text in BLOCKS:
+        if language == "yaml":
+            (tmp_path / "memory.yaml").write_text(text, encoding="utf-8")
+        elif language == "bash":
+            assert main(shlex.split(text)[1:]) == 0
+            tables.append(capsys.readouterr().out)
+        elif language == "python":
+            exec(compile(text, "docs/tutorial.md", "exec"), names)
+    assert (tmp_path / "results" / "memory" / "report" / "index.html").is_file()
+    swept, extended = tables[1], tables[2]
+    assert swept.count("◇ inconclusive†  not available") == 2
+    assert "to decide: memsweep extend STUDY task.horizon=200" in swept
+    assert re.search(r"direct  ▲ unstable†  −0\.6[0-4]", extended)
+    assert re.search(r"exp     ● stable†    [−+]?0\.0[0-3]", extended)
+    median = names["radii"].groupby(["model.parameterization", "horizon"])["radius"].median()
+    assert median["direct", 25] > 3 * median["direct", 200]
+    assert median["exp", 200] > 50 * median["direct", 200]
