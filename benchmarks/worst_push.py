@@ -44,6 +44,12 @@ FAMILIES: Final[dict[str, dict[str, Any]]] = {
     "two LRU layers": {"name": "residual_stack", "layers": 2, "mixing": "none", "norm": "none"},
     "minGRU": MIN_GRU,
 }
+_MATRIX: Final = {"activation": "linear", "initialization": "random_orthogonal", "width": 32}
+ORTHOGONAL_MEMORY: Final[dict[str, dict[str, Any]]] = {
+    "free matrix": {"name": "rnn", **_MATRIX},
+    "nnRNN": {"name": "nn_rnn", **_MATRIX},
+}
+"""Of the study orthogonal_memory, with its task and its few radii."""
 PROBE: Final = 120.0
 """Seconds of the clock for the measurement of a few steps; `memsweep plan` takes 20, on a machine that is not busy."""
 STARTS, STEPS = 10, 20
@@ -54,7 +60,7 @@ def run(options: Options) -> None:
     """Measure both tables."""
     harness.one_thread()
     registry.discover(ROOT)
-    rows = [_found(name, model, options.quick) for name, model in FAMILIES.items()]
+    rows = [_found(name, model, options.quick) for name, model in (FAMILIES | ORTHOGONAL_MEMORY).items()]
     rows.append(_trial(options.quick))
     harness.publish("worst_push", {"starts": 6 * STARTS, "steps": 3 * STEPS}, rows, options)
 
@@ -67,6 +73,10 @@ def _config(model: dict[str, Any], quick: bool, **training: Any) -> TrialConfig:
         "model": model,
         "training": training,
     }
+    if model in ORTHOGONAL_MEMORY.values():
+        study["task"] |= {"rate": 1.0, "horizon": 8 if quick else 24}
+        study["training"] |= {"batch_size": 32, "validation_size": 256}
+        study["perturbation"] = {"radii": {"from": 0.001, "to": 1, "count": 9}}
     if quick:
         study["perturbation"] = {"radii": {"count": 3}, "starts": 0, "ascent_steps": 1, "test_size": 8}
     (config,) = study_of(study, (), ROOT, "").rows
@@ -75,8 +85,7 @@ def _config(model: dict[str, Any], quick: bool, **training: Any) -> TrialConfig:
 
 def _found(name: str, model: dict[str, Any], quick: bool) -> Row:
     """What the usual search found of the worst error, for one seed and the recurrent weights."""
-    width = 2 if quick else 8
-    config = _config({"width": width, **model}, quick, seeds=1, steps=4 if quick else 400)
+    config = _config({"width": 2 if quick else 8, **model}, quick, seeds=1, steps=4 if quick else 400)
     trained = trial.train_replicas([config])
     ((_, _, pack),) = trained.ensembles
     loss = pack.split(trained.loss)
@@ -92,7 +101,7 @@ def _found(name: str, model: dict[str, Any], quick: bool) -> Row:
     stronger = stronger_error(part, loss, data, *own, effort, usual, limits, sample)
     seconds, more = between - began, time.process_time() - between
     shares = (usual / stronger)[0]
-    row: Row = {"table": "found", "model": name, "width": width}
+    row: Row = {"table": "found", "model": name, "width": config.model.width}
     row |= {"unperturbed": float(usual[0, 0]) / chance, "found": float(shares[~shares.isnan()].min())}
     row |= {"seconds": seconds, "stronger_seconds": more}
     harness.tell(row)

@@ -19,6 +19,7 @@ from memsweep.learning.loss.exact import ExactLoss
 from memsweep.models.base import LinearModel, Model, Part, Role, Weights
 from memsweep.stability.perturbation.ball import Ball
 from memsweep.stability.perturbation.error import perturbation_error, radius_grid
+from memsweep.stability.perturbation.search import APART, CLOSED_APART, anchored
 from memsweep.trial import RunOptions, run_trial
 
 
@@ -165,6 +166,40 @@ def test_the_default_search_finds_what_a_search_of_many_times_its_effort_finds(f
     read = (share > 0.01) & (share < 0.1)
     assert read.groupby(found["ball"]).any().all()
     assert (found["error"] >= 0.97 * best["error"])[read].all()
+
+
+@pytest.mark.more
+def test_the_search_finds_the_worst_push_of_a_non_normal_matrix_on_the_few_radii_of_its_study():
+    """Its error has another worst push at every radius of a coarse grid, and grows a thousandfold between two radii."""
+    task = task_config(horizon=24, kernel="polynomial", rate=3.2, exponent=1.1)
+    model = registry.get(registry.MODEL, "nn_rnn").Config(
+        width=32, activation="linear", initialization="random_orthogonal"
+    )
+    config = TrialConfig(
+        task=task,
+        model=model,
+        training=TrainingConfig(seeds=1, steps=400, batch_size=32, validation_size=256),
+        perturbation=PerturbationConfig(radii=RadiiConfig(from_=1e-3, to=1.0, count=9), balls=("all",), test_size=64),
+    )
+    curves = run_trial(config, RunOptions(padded=False)).tables["curves"]
+    shares = (curves["error"] / curves["stronger"]).dropna()
+    assert len(shares) == 2
+    assert (shares >= 0.95).all()
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize(
+    "grid", [RadiiConfig(), GRID, RadiiConfig(from_=1e-3, to=1.0, count=9), RadiiConfig(count=300)]
+)
+def test_all_starts_are_climbed_at_radii_that_lie_near_one_another_on_any_grid(grid, closed):
+    radii = radius_grid(grid)
+    growth = float(radii[1] / radii[0])
+    anchors = anchored(grid.count, growth, closed)
+    ratios = radii[anchors][1:] / radii[anchors][:-1]
+    apart = CLOSED_APART if closed else APART
+    assert (anchors[0], anchors[-1]) == (0, grid.count - 1)
+    assert (ratios <= max(apart, growth) * 1.001).all()
+    assert len(anchors) <= max(2.0, 2.0 + math.log(grid.to / grid.from_) / math.log(max(growth, apart**0.5)))
 
 
 @pytest.mark.more

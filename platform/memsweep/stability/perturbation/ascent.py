@@ -18,6 +18,8 @@ FIRST_STEP, LAST_STEP = 2.0, 0.05
 """Ascent steps in units of the radius: the first crosses the ball, the last ones converge."""
 NEAR_STEP = 0.5
 """The first step from a shift that is near a maximum already."""
+FAR_STEP = 0.3
+"""The last step of an ascent from a start in closed form, of which those along the path take the small steps."""
 BUDGETS = {"cpu": 16 << 20, "cuda": 1 << 30}
 """Bytes of tensors that a slice may hold, by type of device.
 
@@ -43,14 +45,17 @@ class Ascent:
     ball: Ball
     size: int
 
-    def climb(self, shifts: Tensor, radii: Tensor, steps: int, first_step: float = FIRST_STEP) -> tuple[Tensor, Tensor]:
-        """Ascend from shifts ``[P, K, S]`` in balls of the copies' radii ``[P, K]``.
+    def climb(
+        self, shifts: Tensor, radii: Tensor, steps: int, first_step: float = FIRST_STEP, last_step: float = LAST_STEP
+    ) -> tuple[Tensor, Tensor]:
+        """Ascend from shifts ``[P, K, S]`` in balls of the copies' radii ``[P, K]``; the steps are those of ``ascend``.
 
         Returns:
             The largest loss of each ascent, ``[P, K]``, and its shift, ``[P, K, S]``.
         """
         slices = zip(shifts.split(self.size, 1), radii.split(self.size, 1), strict=True)
-        ascents = [ascend(self.loss, self.ball, start, radius, steps, first_step) for start, radius in slices]
+        lengths = (first_step, last_step)
+        ascents = [ascend(self.loss, self.ball, start, radius, steps, *lengths) for start, radius in slices]
         values, reached = zip(*ascents, strict=True)
         return torch.cat(values, 1), torch.cat(reached, 1)
 
@@ -89,7 +94,13 @@ def slice_size(work: Callable[[int], object], device: torch.device, budget: int 
 
 
 def ascend(
-    loss: Loss, ball: Ball, shift: Tensor, radius: Tensor, steps: int, first_step: float = FIRST_STEP
+    loss: Loss,
+    ball: Ball,
+    shift: Tensor,
+    radius: Tensor,
+    steps: int,
+    first_step: float = FIRST_STEP,
+    last_step: float = LAST_STEP,
 ) -> tuple[Tensor, Tensor]:
     """Ascend from shifts ``[P, K, S]`` in balls of the copies' radii ``[P, K]``.
 
@@ -97,7 +108,7 @@ def ascend(
         loss, ball: as of an ascent.
         shift, radius: of the copies.
         steps: of each ascent.
-        first_step: in units of the radius; the others shrink geometrically down to LAST_STEP.
+        first_step, last_step: in units of the radius; those between shrink geometrically.
 
     Returns:
         The largest loss of each ascent, ``[P, K]``, inf where one was not finite, and its shift, ``[P, K, S]``.
@@ -113,7 +124,7 @@ def ascend(
         best, best_shift = torch.where(better, reached, best), torch.where(better.unsqueeze(-1), shift, best_shift)
         if climbing:
             (gradient,) = torch.autograd.grad(value.sum(), here)
-            length = radius * first_step * (LAST_STEP / first_step) ** (step / max(1, steps - 1))
+            length = radius * first_step * (last_step / first_step) ** (step / max(1, steps - 1))
             shift = ball.project(shift + length.unsqueeze(-1) * ball.steepest(gradient), radius)
     return best, best_shift
 

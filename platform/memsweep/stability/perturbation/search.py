@@ -18,10 +18,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from memsweep.stability.perturbation.ascent import FIRST_STEP, NEAR_STEP, Ascent
+from memsweep.stability.perturbation.ascent import FAR_STEP, FIRST_STEP, LAST_STEP, NEAR_STEP, Ascent
 
-ANCHORS = 4
-"""Ascents from all starts run at every so many radii."""
+APART, CLOSED_APART = 4.2, 2.1
+"""Ascents from all starts run at radii that are at most so many times as large as the one before: over sequences, and
+where the loss costs little. A non-normal matrix has another worst push at 0.07 than at 0.02, and no path leads there.
+"""
 READ = 8
 """Radii around the crossings of the limits: the two beside each of three limits, and two more for a smaller radius."""
 _SMALL = 0.5  # the growth of the error with width is read at this share of the smallest limit's radius
@@ -36,7 +38,8 @@ class Search:
         passes: the ascents along the path, in their order; the first of them also climbs from the starts.
         judge: of the loss that counts.
         steps: of an ascent from a start; one along the path takes half of them.
-        limits: errors at whose crossings a radius is read; None: all radii are climbed.
+        limits: errors at whose crossings a radius is read; None: all radii are climbed, because the loss is a closed
+            form.
     """
 
     radii: Tensor
@@ -61,10 +64,12 @@ class Search:
     def _from_starts(self, starts: Tensor) -> Tensor:
         """Shifts in units of the radius, ``[P, R, S]``, from the nearest radii at which all starts are climbed."""
         places = torch.arange(len(self.radii), device=starts.device)
-        anchors = torch.unique(torch.cat([places[::ANCHORS], places[-1:]]))
+        growth = float(self.radii[1] / self.radii[0])
+        closed = self.limits is None
+        anchors = torch.tensor(anchored(len(places), growth, closed), device=starts.device)
         radii = self.radii[anchors].repeat_interleave(starts.shape[1]).expand(len(starts), -1)
         tried = starts.repeat(1, len(anchors), 1) * radii.unsqueeze(-1)
-        values, reached = self.passes[0].climb(tried, radii, self.steps)
+        values, reached = self.passes[0].climb(tried, radii, self.steps, last_step=FAR_STEP if closed else LAST_STEP)
         units = (reached / radii.unsqueeze(-1)).unflatten(1, (len(anchors), -1))
         worst = _taken(units, values.unflatten(1, (len(anchors), -1)).argmax(2))
         below = torch.searchsorted(anchors, places, right=True) - 1
@@ -108,6 +113,17 @@ class Search:
         distances.append((places - small).abs() + 0.5)
         nearest = torch.stack(distances).amin(0).sort(dim=1, stable=True).indices[:, :READ]
         return nearest.sort(1).values
+
+
+def anchored(count: int, growth: float, closed: bool) -> list[int]:
+    """Which of ``count`` radii, each ``growth`` times the one before, all starts are climbed at.
+
+    Args:
+        count, growth: of the grid.
+        closed: the loss is a closed form.
+    """
+    every = max(1, int(math.log(CLOSED_APART if closed else APART) / math.log(growth)))
+    return sorted({*range(0, count, every), count - 1})
 
 
 def _taken(values: Tensor, which: Tensor) -> Tensor:

@@ -105,14 +105,14 @@ def evaluations(trial: TrialConfig) -> float:
     """
     from memsweep.stability.evaluation import FEW, MORE
     from memsweep.stability.perturbation.error import CLOSED, FINALISTS, STRONGER
-    from memsweep.stability.perturbation.search import ANCHORS, READ
+    from memsweep.stability.perturbation.search import READ, anchored
 
-    moved, closed, radii = trial.perturbation, trial.has_closed_form, trial.perturbation.radii.count
-    total = float(len(moved.roundings) * (len(moved.bits) + 1))
+    moved, closed, grid = trial.perturbation, trial.has_closed_form, trial.perturbation.radii
+    radii, total = grid.count, float(len(moved.roundings) * (len(moved.bits) + 1))
     if moved.method != "worst_case":
         return total + len(moved.balls) * radii * moved.repeats
     few, more = (1.0 if closed else min(1.0, size / moved.test_size) for size in (FEW, MORE))
-    anchors = len({*range(0, radii, ANCHORS), radii - 1})
+    anchors = len(anchored(radii, (grid.to / grid.from_) ** (1.0 / (radii - 1)), closed))
     climbed = radii if closed else min(radii, READ)
     # an ascent evaluates its start, and a gradient for each step
     whole, half = 3 * moved.ascent_steps + 1, 3 * ((moved.ascent_steps + 1) // 2) + 1
