@@ -38,7 +38,7 @@ def test_the_list_names_what_the_command_takes(place: Path, capsys: pytest.Captu
     assert run(place, "weights", "mine") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[1] for line in lines[:2]] == ["seeds 0-1", "seeds 0-1"]
-    assert {line.split()[-1] for line in lines[:2]} == {"width=2", "width=3"}
+    assert {line.split()[-1] for line in lines[:2]} == {"m=2", "m=3"}  # as MLflow names the runs
     # the file may stand behind the flags, as a person writes it
     out = str(place / "first.safetensors")
     assert run(place, "weights", "mine", lines[0].split()[0], "--seed", "1", out) == 0

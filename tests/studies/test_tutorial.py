@@ -30,6 +30,13 @@ def test_every_step_of_the_tutorial(
             tables.append(capsys.readouterr().out)
         elif language == "python":
             exec(compile(text, "docs/tutorial.md", "exec"), names)
+    further = [shlex.split(words)[1:] for words in re.findall(r"`(memsweep sweep [^`]*)`", PAGE)]
+    assert len(further) == 2
+    study = (tmp_path / "memory.yaml").read_text(encoding="utf-8")
+    (tmp_path / "memory.yaml").write_text(study.replace("[25, 50, 100]", "[25, 50, 100, 200]"), encoding="utf-8")
+    for words in further:
+        assert main([*words, "training.steps=50"] if "task.kernel=exponential" in words else words) == 0
+    assert "▲ unstable†" in capsys.readouterr().out.rsplit("When all weights move", 1)[1].split("exp", 1)[1]
     assert (tmp_path / "results" / "memory" / "report" / "index.html").is_file()
     swept, extended = tables[1], tables[2]
     assert swept.count("◇ inconclusive†  not available") == 2

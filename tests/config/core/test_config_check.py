@@ -97,7 +97,7 @@ def test_lists_are_checked_item_by_item_and_as_a_whole() -> None:
     with pytest.raises(ConfigError) as caught:
         config_from(PerturbationConfig, {"balls": ["all", "recurent", 3]}, "it")
     assert [problem.split(":")[0] for problem in caught.value.problems] == ["balls[1]", "balls[2]"]
-    with pytest.raises(ConfigError, match="names one ball twice"):
+    with pytest.raises(ConfigError, match="balls has a value twice"):
         config_from(PerturbationConfig, {"balls": ["all", "all"]}, "it")
     with pytest.raises(ConfigError, match=r"balls: must be a list"):
         config_from(PerturbationConfig, {"balls": "all"}, "it")

@@ -106,15 +106,16 @@ def test_a_value_wins_over_a_swept_part(tmp_path: Path) -> None:
 
 
 def test_all_wrong_words_are_told_together(tmp_path: Path) -> None:
-    words = ["name=<x>", "steps", "hydra.run.dir=x", "a=interval(0,1)", "training.stps=3", "nope=1", "grid=3"]
-    found = problems(tmp_path, STUDY, *words)
-    assert len(found) == 7
+    readable = ["training.stps=3", "nope=1"]
+    found = problems(tmp_path, STUDY, "name=<x>", "steps", "hydra.run.dir=x", "a=interval(0,1)", *readable, "grid=3")
+    assert len(found) == 5  # words that cannot be read are told first: what a study says without them is a guess
     assert all("cannot be read" in line and "key=value" in line for line in found[:2])
     assert "sets Hydra itself" in found[2]
     assert "does not list its values" in found[3]
     assert "gives no axes" in found[4]
-    assert "no section 'nope'" in found[5]
-    assert "Did you mean 'steps'?" in found[6]
+    section, field = problems(tmp_path, STUDY, *readable)
+    assert "no section 'nope'" in section
+    assert "Did you mean 'steps'?" in field
 
 
 def test_groups_and_interpolations_work(tmp_path: Path) -> None:
@@ -142,9 +143,8 @@ def test_groups_and_interpolations_work(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_cannot_be_read_is_told_in_words(tmp_path: Path, text: str, words: str) -> None:
-    first, second = problems(tmp_path, text, "no equals sign")
-    assert "cannot be read" in first
-    assert words in second
+    assert words in only(problems(tmp_path, text))
+    assert "cannot be read" in problems(tmp_path, text, "no equals sign")[0]
 
 
 def test_bytes_that_are_no_text_are_told_in_words(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from memsweep import registry
 from memsweep.cli import main
 from memsweep.cli.arguments import _OPTIONS, parse
 from memsweep.commands.submit import checked_job, report_end
@@ -183,7 +184,7 @@ def test_a_module_outside_of_the_workspace_is_refused(workspace: Path, tmp_path:
     """Ray uploads the workspace: a module from elsewhere would be missed on the cluster."""
     net = "from torch import nn\nclass Net(nn.GRU):\n    pass\n"
     sizes = "inputs_argument: input_size, width_argument: hidden_size, arguments: {batch_first: true}"
-    args = parse(["submit", "own", "--workspace", str(workspace)], dict.fromkeys(_OPTIONS))
+    args = parsed("own", "--workspace", str(workspace))
     (tmp_path / "out_net.py").write_text(net)
     (workspace / "in_net.py").write_text(net)
     for place, said in (
@@ -296,7 +297,14 @@ def test_other_pins_make_another_environment(workspace: Path) -> None:
 
 
 def job_of(*words: str) -> Job:
-    return checked_job(parse(["submit", *words], dict.fromkeys(_OPTIONS)))
+    return checked_job(parsed(*words))
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    """The arguments of ``memsweep submit``, as the command line gives them to the command."""
+    args = parse(["submit", *words], dict.fromkeys(_OPTIONS))
+    args.discover = registry.discover
+    return args
 
 
 def test_the_job_is_the_command_that_was_given(workspace: Path) -> None:
