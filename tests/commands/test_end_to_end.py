@@ -165,15 +165,22 @@ def test_mlflow_has_one_experiment_one_parent_and_a_child_for_each_trial(
 # the second time
 
 
-def test_the_same_command_again_trains_nothing(
+def test_the_same_command_again_writes_nothing(
     on_ray: tuple[Path, CompletedProcess[str]], study_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    results, _ = on_ray
-    folder = results / folder_name(NAME)
-    before = {name: snapshot(folder / name) for name in ("records", *TABLES)}
+    results, first = on_ray
+    before = snapshot(results)
     assert sweep(study_file, results) == 0
-    assert "4/4 done, 4 of them reused" in capsys.readouterr().out
-    assert {name: snapshot(folder / name) for name in ("records", *TABLES)} == before
+    told = capsys.readouterr().out
+    assert "4/4 done, 4 of them reused" in told
+    after = snapshot(results)
+    leased = {name for name in after if Path(name).name.startswith("lease")}
+    assert {name: after[name] for name in after.keys() - leased} == {
+        name: before[name] for name in before.keys() - leased
+    }
+    ended = [line for line in first.stdout.splitlines() if line.startswith(("report: ", "MLflow"))]
+    assert ended
+    assert all(line in told for line in ended)
     _, parents, children = runs_of(results)
     assert (len(parents), len(children)) == (1, 4)
     assert parents[0].info.status == "FINISHED"

@@ -91,6 +91,32 @@ def test_resume_of_a_finished_study_trains_nothing(results: Path, capsys: pytest
     assert snapshot(results / STUDY / "records") == before
 
 
+@pytest.mark.parametrize("lost", ["report/index.html", "mlflow.db", "a page of mlflow.db", "the description"])
+def test_what_a_complete_study_lacks_is_made_again(tmp_path: Path, lost: str) -> None:
+    """A run notes that the study is complete; the next run does nothing only where all of that is still there."""
+    study, results = tmp_path / f"{STUDY}.yaml", ready(tmp_path / "results")
+    text = f"# One small trial.\n{BASE}grid: {{model.width: [2]}}\n"
+    study.write_text(text)
+    assert sweep(study, results, "--inline") == 0
+    page, database = results / STUDY / "report/index.html", results / "mlflow.db"
+    written = page.stat().st_mtime_ns
+    match lost:
+        case "report/index.html":
+            page.unlink()
+        case "mlflow.db":
+            database.unlink()
+        case "a page of mlflow.db":
+            data = bytearray(database.read_bytes())
+            data[100:4096] = bytes(3996)
+            database.write_bytes(data)
+        case _:
+            study.write_text(text.replace("One", "A"))
+    assert sweep(study, results, "--inline") == 0
+    assert page.stat().st_mtime_ns > written
+    if lost == "mlflow.db":
+        assert len(runs_of(results)[2]) == 1
+
+
 def test_resume_with_other_code_is_refused(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("plan.json", "plan.copy.json"):
         path = results / STUDY / name

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memsweep.report.formats import FIGURES
+from memsweep.report.formats import FIGURES, REPORT
 
 if TYPE_CHECKING:
     from memsweep.report.analysis.comparison import StudyComparison
@@ -75,6 +75,14 @@ def build(
 
     location = Location.at(where)
     return report_on(load_study(location), location, apart=apart, criteria=criteria, formats=formats)
+
+
+def standing(folder: Path) -> ReportPaths:
+    """The report that was written into a study's folder, read again for the terminal; see ``build``."""
+    from memsweep.report.rows.report import tables_of
+
+    contents = judge(folder)
+    return ReportPaths(folder / REPORT, str(folder / REPORT), contents, tables_of(contents))
 
 
 def report_on(

@@ -15,7 +15,7 @@ from memsweep.report.analysis.contents import Contents
 from memsweep.report.export import write_csv
 from memsweep.report.figures.galleries import RADIUS, comparison_gallery, galleries_of
 from memsweep.report.figures.panels import draw, embedded
-from memsweep.report.formats import FIGURES
+from memsweep.report.formats import FIGURES, PAGE, REPORT
 from memsweep.report.page.render import on_page, render, render_comparison
 from memsweep.report.read.settings import with_settings
 from memsweep.report.rows.comparison import ComparisonTables
@@ -24,10 +24,6 @@ from memsweep.report.rows.verdicts import radii_table
 from memsweep.stability.verdict.judgement import DEFAULT, Criteria
 from memsweep.sweep.store.filesystem import Location, storage_errors
 
-REPORT = "report"
-"""The report's folder within its study's."""
-PAGE = "index.html"
-"""The page in it."""
 JUDGED = "judged"
 """The folder of reports by other criteria."""
 

@@ -1,9 +1,18 @@
-"""How a run ended, for whoever shows it."""
+"""How a run ended, for whoever shows it; and what it notes in the plan, so that the next run has nothing to do."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from memsweep import __version__
+from memsweep.redaction import redacted
+from memsweep.report.formats import PAGE, REPORT
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.shape import mismatch
+from memsweep.sweep.tracking.uri import is_whole, tracking_uri
 
 if TYPE_CHECKING:
     from memsweep.report import ReportPaths
@@ -37,3 +46,58 @@ class Ending:
     seconds: float
     tracking: tuple[str, str | None, str] | None
     complaint: str
+
+
+_COMPLETE = "complete"
+"""The key in the provenance of the plan."""
+
+
+class _Note(TypedDict):
+    """In the plan's provenance."""
+
+    version: str
+    uri: str
+    experiment: str
+    page: str
+
+
+@dataclass(frozen=True)
+class Complete:
+    """A study whose report holds all results and whose runs are all in MLflow.
+
+    Attributes:
+        folder: the study's.
+        tracking: MLflow's address, the experiment, and the path of its page of runs.
+    """
+
+    folder: Path
+    tracking: tuple[str, str | None, str]
+
+
+def note(tracking: tuple[str, str | None, str]) -> dict[str, _Note]:
+    """What goes into the plan's provenance.
+
+    Args:
+        tracking: as of ``Complete``.
+    """
+    uri, experiment, page = tracking
+    return {_COMPLETE: {"version": __version__, "uri": uri, "experiment": experiment or "", "page": page}}
+
+
+def noted(provenance: Mapping[str, Any], folder: Path, results: Location) -> Complete | None:
+    """What was noted; None where it does not hold here: another version, another MLflow, no report.
+
+    A server of MLflow is not asked whether it still has the runs: ``memsweep sync`` does that.
+
+    Args:
+        provenance: the plan's.
+        folder: the study's.
+        results: the folder of all studies.
+    """
+    found: Any = provenance.get(_COMPLETE)
+    if mismatch(found, _Note):
+        return None
+    uri = tracking_uri(None, results)
+    same = found["version"] == __version__ and found["uri"] == redacted(uri) and is_whole(uri)
+    there = same and (folder / REPORT / PAGE).is_file()
+    return Complete(folder, (found["uri"], found["experiment"], found["page"])) if there else None

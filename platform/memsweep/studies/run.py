@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from memsweep.errors import MemsweepError, StoreError, printable
 from memsweep.redaction import without_secrets
-from memsweep.studies.ending import Ending
+from memsweep.studies.ending import Complete, Ending, note, noted
 from memsweep.studies.extension import refuse_to_drop
 from memsweep.studies.locations import Place, join_cluster, refuse_lost, store_of, stored_plan
 from memsweep.studies.trials import GridTrials, Request, SearchTrials, Trials
@@ -53,6 +53,7 @@ class Run:
     _tracker: Tracker
     _view: View
     _early: EarlyVerdicts | None
+    _complete: Complete | None
 
     def __init__(self, request: Request, place: Place, stream: TextIO | None = None) -> None:
         self._request, self._sweep, self._place, self._results = request, request.sweep, place, place.results
@@ -102,10 +103,15 @@ class Run:
 
     def _run(self) -> Ending:
         from memsweep import report
+        from memsweep.sweep.driver.runner import RunSummary
 
         began = time.monotonic()
         with self._open_page():
             self._plan()
+            if self._complete is not None:
+                paths = report.standing(self._complete.folder)
+                self._page.close(paths.page)
+                return self._ending(0, RunSummary(), paths, time.monotonic() - began, self._complete.tracking, "")
             self._open_tracker()
             try:
                 summary = self._compute()
@@ -185,8 +191,23 @@ class Run:
             "varied": _varied(self._sweep),
         }
         self._tracking = request.tracking or new
-        self._write_plan()
-        self._trials.prepare_folder()
+        self._complete = self._found_complete(before)
+        if self._complete is None:
+            self._write_plan()
+            self._trials.prepare_folder()
+
+    def _found_complete(self, before: StoredPlan | None) -> Complete | None:
+        """What an earlier run noted when it completed the study, where this run would change nothing of it."""
+        from memsweep.sweep.planning.plan_file import is_stored
+
+        trials, folder = self._trials, self._store.location.local
+        if before is None or folder is None or self._place.page.write or self._request.no_reuse or trials.gave_up:
+            return None
+        found = noted(before.provenance, folder, self._results)
+        if found is None or not (trials.complete and trials.ended(trials.stored)) or not trials.reuse.is_whole:
+            return None
+        same = before.provenance.get("overrides") == self._called()["overrides"]
+        return found if same and is_stored(before, trials.plan, self._tracking, self._extended) else None
 
     def _called(self) -> dict[str, Any]:
         """The command, and in what the study differs from its file; a continued study keeps the latter."""
@@ -301,6 +322,9 @@ class Run:
             tracker.log_verdicts(verdicts_of(paths.contents))
         tracker.log_report(paths.folder)
         complaint = tracker.finish(ended)
+        if ended == "done" and not complaint:
+            self._provenance |= note((tracker.uri, tracker.experiment_id, tracker.page))
+            self._write_plan()
         code = 1 if summary.lost or summary.failed or trials.gave_up else 0
         if summary.limit:
             code = LIMIT_REACHED

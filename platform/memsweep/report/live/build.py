@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from memsweep.errors import StoreError
 from memsweep.report.analysis.contents import analyse
+from memsweep.report.formats import PAGE, REPORT
 from memsweep.report.page.grid import LiveCell, live_cells
 from memsweep.report.page.live import live_state
 from memsweep.report.page.render import render
-from memsweep.report.publish import PAGE, REPORT
 from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.report import tables_of
 from memsweep.sweep.store.filesystem import Location

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from memsweep.config.claims.types import claims_from_dict
 from memsweep.config.core.build import config_from
@@ -106,10 +106,28 @@ def write_plan(
     Raises:
         StoreError: the storage cannot take it.
     """
-    location, sweep = Location.at(location), plan.sweep
+    location = Location.at(location)
+    content = {**_content(plan, tracking, extended), "serial": _next_serial(location), "provenance": provenance}
+    data = to_json(sealed(_json(content)), "the plan")
+    with storage_errors("write", location):
+        for name in FILES:
+            location.write(name, data)
+
+
+def is_stored(
+    before: StoredPlan, plan: Plan, tracking: Mapping[str, Any] | None = None, extended: Sequence[str] = ()
+) -> bool:
+    """Whether ``write_plan`` would change nothing but serial and provenance of the stored plan."""
+    content = {**_content(plan, tracking, extended), "serial": before.serial, "provenance": before.provenance}
+    new = _plan(sealed(_json(content)), "the plan")
+    return new == before and [*new.rows] == [*before.rows]
+
+
+def _content(plan: Plan, tracking: Mapping[str, Any] | None, extended: Sequence[str]) -> dict[str, Any]:
+    """Everything but serial and provenance."""
+    sweep = plan.sweep
     content = {
         "schema": SCHEMA,
-        "serial": _next_serial(location),
         "study": sweep.name,
         "description": sweep.description,
         "trials": [{"identity": trial.identity, "config": to_dict(trial.config)} for trial in plan.trials],
@@ -119,7 +137,6 @@ def write_plan(
         "grid": sweep.grid,
         "resources": to_dict(sweep.resources),
         "tracking": tracking or {},
-        "provenance": provenance,
         "extended": list(extended),
     }
     if sweep.search is not None:
@@ -128,10 +145,12 @@ def write_plan(
             "confirm": to_dict(sweep.confirm) if sweep.confirm is not None else None,
             "cells": [to_dict(cell) for cell in sweep.rows],
         }
-    data = to_json(sealed(json.loads(json.dumps(content, default=_plain))), "the plan")
-    with storage_errors("write", location):
-        for name in FILES:
-            location.write(name, data)
+    return content
+
+
+def _json(content: Mapping[str, Any]) -> dict[str, Any]:
+    """As it will be read."""
+    return cast("dict[str, Any]", json.loads(json.dumps(content, default=_plain)))
 
 
 def _next_serial(location: Location) -> int:

@@ -43,6 +43,11 @@ class Reuse:
         """Every identity that needs no work."""
         return self.here | self.elsewhere.keys()
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the study itself holds every one of them."""
+        return not self.elsewhere and not self.damaged
+
     def __or__(self, other: Reuse) -> Reuse:
         return Reuse(self.here | other.here, {**self.elsewhere, **other.elsewhere}, {**self.damaged, **other.damaged})
 

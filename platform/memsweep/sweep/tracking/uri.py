@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import sqlite3
 import urllib.parse
 from pathlib import Path
 
@@ -67,6 +69,18 @@ def tracking_uri(uri: str | None, results: Location | Path) -> str:
             "the tracking URI",
         )
     return chosen
+
+
+def is_whole(uri: str) -> bool:
+    """False for an SQLite database that is lost, damaged or locked; true for all others, which are not asked."""
+    scheme, _, path = uri.partition(":///")
+    if scheme.partition("+")[0].lower() != "sqlite":
+        return True
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{urllib.parse.quote(path)}?mode=ro", uri=True)) as database:
+            return bool(database.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
+    except sqlite3.Error:
+        return False
 
 
 def artifact_location(uri: str, results: Location | Path) -> str | None:
