@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import torch
@@ -24,8 +23,9 @@ from torch.autograd.function import once_differentiable
 from memsweep import registry
 from memsweep.errors import one_of
 from memsweep.models.base import Weights
-from memsweep.models.deep.unit import DeepModel, Parts, Unit
+from memsweep.models.deep.unit import DeepModel, OnlineUnit, Parts, rest
 from memsweep.rules.base import Rule, detached, learning
+from memsweep.rules.batched import Batched
 
 
 class Online:
@@ -110,7 +110,7 @@ class _Past:
     traces: dict[str, Tensor]
 
 
-class Stepping:
+class Stepping(Batched):
     """The recurrence of models that learn by a rule and read one step (T = 1) at each call of ``outputs``.
 
     Args:
@@ -118,7 +118,7 @@ class Stepping:
     """
 
     def __init__(self, rule: Rule) -> None:
-        self.rule = rule
+        super().__init__(rule)
         self._pasts: dict[int, _Past] = {}
         self._sum: Tensor | None = None
         self._averaged = 0
@@ -129,11 +129,10 @@ class Stepping:
         found._pasts, found._sum, found._averaged = dict(self._pasts), self._sum, self._averaged
         return found
 
-    def states(self, layer: int, unit: Unit, parts: Parts, x_NBTF: Tensor) -> Tensor:
+    def states(self, layer: int, unit: OnlineUnit, parts: Parts, x_NBTF: Tensor) -> Tensor:
         traced = {name: part for name, part in parts.items() if name in self.rule.traced(unit)}
         past = self._pasts.get(layer)
-        before_NBM = self._rest(unit, parts, x_NBTF) if past is None else past.states
-        before_NBTM = before_NBM.unsqueeze(2)
+        before_NBTM = rest(unit, parts, x_NBTF) if past is None else past.states.unsqueeze(2)
         step_NBTM = unit.advance(detached(parts, traced), x_NBTF, before_NBTM, self.rule.recurrent)
         if not self.rule.trains_layers:
             step_NBTM = step_NBTM.detach()
@@ -145,9 +144,6 @@ class Stepping:
         self._pasts[layer] = _Past(step_NBTM.detach().squeeze(2), traces)
         return step_NBTM
 
-    def features(self, x_NBTF: Tensor) -> Tensor:
-        return x_NBTF if self.rule.trains_layers else x_NBTF.detach()
-
     def average(self, x_NBTF: Tensor) -> Tensor:
         now = x_NBTF.detach()
         self._sum = now if self._sum is None else self._sum + now
@@ -155,14 +151,8 @@ class Stepping:
         return self._sum / self._averaged
 
     @staticmethod
-    def _rest(unit: Unit, parts: Parts, x_NBTF: Tensor) -> Tensor:
-        """The states before the first step: zeros."""
-        dtype = reduce(torch.promote_types, (part.dtype for part in parts.values()), x_NBTF.dtype)
-        return x_NBTF.new_zeros((*x_NBTF.shape[:2], unit.width), dtype=dtype)
-
-    @staticmethod
     def _traces(
-        unit: Unit, parts: Parts, traced: frozenset[str], x_NBTF: Tensor, before_NBTM: Tensor, past: _Past | None
+        unit: OnlineUnit, parts: Parts, traced: frozenset[str], x_NBTF: Tensor, before_NBTM: Tensor, past: _Past | None
     ) -> dict[str, Tensor]:
         found = unit.immediate(parts, x_NBTF.squeeze(2), before_NBTM.squeeze(2))
         if past is None:

@@ -14,7 +14,7 @@ from memsweep.config.core.fields import setting
 from memsweep.data.api import Task
 from memsweep.errors import RegistryError
 from memsweep.models.base import Model
-from memsweep.models.deep.unit import DeepModel, Unit
+from memsweep.models.deep.unit import DeepModel, OnlineUnit, Unit
 from memsweep.models.deep.unit_lru import LRUUnit
 from memsweep.models.modal.diagonal_rnn import DiagonalRNN
 from memsweep.models.parameterizations.base import Parameterization
@@ -64,8 +64,8 @@ def deep(**attributes: Any) -> type:
 
 
 def nameless_unit() -> type:
-    names = Unit.__abstractmethods__
-    return heir("Nameless", Unit, Config=Empty, **{name: lambda *_: None for name in names})
+    names = OnlineUnit.__abstractmethods__
+    return heir("Nameless", OnlineUnit, Config=Empty, **{name: lambda *_: None for name in names})
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def nameless_unit() -> type:
         (registry.register_model, lambda: None, r"is not a subclass of Model"),
         (registry.register_model, heir("Bare", Model, Config=Width), r"lacks forward, initial, roles: define each"),
         (registry.register_task, heir("Bare", Task, Config=Empty), r"lacks .*draw.*loss.*memsweep.data.api.Task say"),
-        (registry.register_unit, heir("Bare", Unit, Config=Empty), r"lacks .*immediate.*slope"),
+        (registry.register_unit, heir("Bare", Unit, Config=Empty), r"lacks initial, roles, run, step: define each"),
         (registry.register_parameterization, heir("Bare", Parameterization, Config=Empty), r"lacks .*rate.*raw"),
         (registry.register_model, heir("Heir", DiagonalRNN), r"has no Config of its own: write inside the class"),
         (registry.register_model, heir("Soft", DiagonalRNN, Config=Melting), r"has no Config of its own"),

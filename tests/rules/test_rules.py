@@ -16,9 +16,9 @@ from memsweep import registry
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.models.deep.residual_stack import ResidualStack
-from memsweep.models.deep.unit import Parts, Recurrence, Unit
+from memsweep.models.deep.unit import OnlineUnit, Parts, Recurrence
 from memsweep.models.deep.unit_lru import LRUUnit
-from memsweep.rules.base import learning
+from memsweep.rules.base import learning, online_units
 from memsweep.rules.batched import Batched, learning_by
 
 EXACT = 1e-10
@@ -31,12 +31,12 @@ def rule(name: str) -> Any:
     return registry.get(registry.RULE, name)()
 
 
-def of_batch(name: str, unit: Unit, parts: Parts, x_NBTF: Tensor) -> Tensor:
+def of_batch(name: str, unit: OnlineUnit, parts: Parts, x_NBTF: Tensor) -> Tensor:
     """States of a whole sequence."""
-    return (Batched(rule(name)) if rule(name).forward else Recurrence()).states(0, unit, parts, x_NBTF)
+    return Batched(rule(name)).states(0, unit, parts, x_NBTF) if rule(name).forward else unit.states(parts, x_NBTF)
 
 
-def of_steps(name: str, unit: Unit, parts: Parts, x_NBTF: Tensor) -> Tensor:
+def of_steps(name: str, unit: OnlineUnit, parts: Parts, x_NBTF: Tensor) -> Tensor:
     """The same states, one after the other."""
     recurrence = Stepping(rule(name))
     return torch.cat([recurrence.states(0, unit, parts, x_NBTF[:, :, t : t + 1]) for t in range(x_NBTF.shape[2])], 2)
@@ -158,7 +158,7 @@ def test_a_reservoir_learns_behind_its_last_layer_alone() -> None:
         assert relative(gradient, true[name]) < 1e-14 or not learns, name
 
 
-@pytest.mark.parametrize("unit", registry.names(registry.UNIT))
+@pytest.mark.parametrize("unit", online_units())
 def test_snap_1_is_exact_where_a_steps_jacobian_is_its_diagonal(unit: str) -> None:
     stack = case(unit_config(unit), replicas=2, layers=1)
     dense = not registry.get(registry.UNIT, unit).elementwise
@@ -173,7 +173,7 @@ def test_snap_1_is_exact_where_a_steps_jacobian_is_its_diagonal(unit: str) -> No
     assert relative(flat(found, names), flat(true, names)) < EXACT
 
 
-@pytest.mark.parametrize("unit", registry.names(registry.UNIT))
+@pytest.mark.parametrize("unit", online_units())
 def test_values_do_not_depend_on_the_rule(unit: str) -> None:
     stack = case(unit_config(unit), replicas=2, layers=2, pooling="running_mean")
     loss, outputs, _ = stack.batched("bptt")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.small_stacks import Endless, case, fits, flat, forward_rules, relative, unit_config
-from memsweep import registry
+from memsweep.rules.base import online_units
 
 STACKS: dict[str, dict[str, Any]] = {
     "prenorm": {},
@@ -18,7 +18,7 @@ STACKS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("fields", STACKS.values(), ids=STACKS)
 @pytest.mark.parametrize("name", forward_rules())
-@pytest.mark.parametrize("unit", registry.names(registry.UNIT))
+@pytest.mark.parametrize("unit", online_units())
 def test_steps_add_up_to_the_gradient_of_the_whole_sequence(unit: str, name: str, fields: dict[str, Any]) -> None:
     stack = case(unit_config(unit), replicas=2, layers=2, **fields)
     if not fits(name, stack.model.config):

@@ -10,7 +10,8 @@ from arena_files import write_arena
 from engine import usual_model
 from image_files import write_cifar, write_mnist
 from memsweep import registry
-from memsweep.testing import ModelSuite, TaskSuite, UnitSuite
+from memsweep.rules.base import online_units
+from memsweep.testing import ModelSuite, OnlineUnitSuite, TaskSuite, UnitSuite
 from paths import ROOT
 from text_files import write_ptb, write_text
 
@@ -38,5 +39,6 @@ for _name in registry.names(registry.MODEL):
         f"TestModel_{_name}", (ModelSuite,), {"model": _name, "config": usual_model(_name)}
     )
 for _name in registry.names(registry.UNIT):
-    globals()[f"TestUnit_{_name}"] = type(f"TestUnit_{_name}", (UnitSuite,), {"unit": _name})
-del TaskSuite, ModelSuite, UnitSuite  # pytest would collect the bare suites too
+    _suite = OnlineUnitSuite if _name in online_units() else UnitSuite
+    globals()[f"TestUnit_{_name}"] = type(f"TestUnit_{_name}", (_suite,), {"unit": _name})
+del TaskSuite, ModelSuite, OnlineUnitSuite, UnitSuite, _suite  # pytest would collect the bare suites too

@@ -12,7 +12,7 @@ from torch import Tensor
 from memsweep import registry
 from memsweep.errors import one_of
 from memsweep.models.base import Model
-from memsweep.models.deep.unit import DeepModel, Parts, Recurrence, Unit
+from memsweep.models.deep.unit import DeepModel, OnlineUnit, Parts, Recurrence
 from memsweep.models.registered import fitting_rules
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Rule(ABC):
     exact: ClassVar[bool] = False
     trains_layers: ClassVar[bool] = True
 
-    def traced(self, unit: Unit) -> frozenset[str]:
+    def traced(self, unit: OnlineUnit) -> frozenset[str]:
         """The parts of a unit whose sensitivities are carried from step to step; none by default.
 
         The other parts learn from single steps.
@@ -50,7 +50,13 @@ class Rule(ABC):
             return None
         if not issubclass(model, DeepModel):
             return f"the model {config.name} has no recurrent unit for which rules are defined (residual_stack has)"
-        if cls.exact and not registry.get(registry.UNIT, config.unit.name).elementwise:
+        unit = registry.get(registry.UNIT, config.unit.name)
+        if not issubclass(unit, OnlineUnit):
+            return (
+                f"the unit {config.unit.name} does not give the derivatives of its steps, by which rules go forward in "
+                f"time. Units that do: {one_of(online_units())}"
+            )
+        if cls.exact and not unit.elementwise:
             return (
                 f"it carries exact sensitivities, and in the unit {config.unit.name} every state feels all others, so "
                 "that there would be width times as many of them as weights"
@@ -75,6 +81,12 @@ class Rule(ABC):
                 f"training.objective is population, but the rule {training.rule} goes through sequences step by step: "
                 "use minibatch, or the rule bptt"
             )
+
+
+def online_units() -> list[str]:
+    """Names of the units that rules can train forward in time."""
+    units = registry.names(registry.UNIT)
+    return [name for name in units if issubclass(registry.get(registry.UNIT, name), OnlineUnit)]
 
 
 def detached(parts: Parts, names: Iterable[str]) -> dict[str, Tensor]:

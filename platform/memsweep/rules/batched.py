@@ -21,8 +21,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from memsweep import registry
-from memsweep.models.base import Model
-from memsweep.models.deep.unit import DeepModel, Parts, Recurrence, Unit, before
+from memsweep.models.base import Model, Weights
+from memsweep.models.deep.unit import DeepModel, OnlineUnit, Parts, Recurrence, Unit, before
 from memsweep.recurrence.varying import varying_scan
 from memsweep.rules.base import Rule, detached, learning
 
@@ -42,7 +42,12 @@ class Batched(Recurrence):
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
 
-    def states(self, layer: int, unit: Unit, parts: Parts, x_NBTF: Tensor) -> Tensor:
+    def answers(self, layer: int, unit: Unit, weights: Weights, x_NBTF: Tensor) -> Tensor:
+        assert isinstance(unit, OnlineUnit), "please report this: a rule for a unit that says no derivatives"
+        return unit.answers(weights, self.states(layer, unit, unit.parts(weights), x_NBTF), x_NBTF)
+
+    def states(self, layer: int, unit: OnlineUnit, parts: Parts, x_NBTF: Tensor) -> Tensor:
+        """States of a layer, ``[N, B, T, M]``, with the derivatives of the rule."""
         del layer
         traced = self.rule.traced(unit)
         if traced and unit.elementwise:
@@ -61,7 +66,9 @@ class Batched(Recurrence):
     def features(self, x_NBTF: Tensor) -> Tensor:
         return x_NBTF if self.rule.trains_layers else x_NBTF.detach()
 
-    def _carried(self, unit: Unit, parts: Parts, traced: frozenset[str], x_NBTF: Tensor, states_NBTM: Tensor) -> Tensor:
+    def _carried(
+        self, unit: OnlineUnit, parts: Parts, traced: frozenset[str], x_NBTF: Tensor, states_NBTM: Tensor
+    ) -> Tensor:
         """A tensor with the derivative sum_s D_t ... D_{s+1} df_s/dparts; its value is not used.
 
         D is the diagonal of a step's Jacobian.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memsweep.models.deep.unit import Unit
+from memsweep.models.deep.unit import OnlineUnit
 from memsweep.registry import register_rule
 from memsweep.rules.base import Rule
 
@@ -33,7 +33,7 @@ class OnlineFull(Rule):
 
     exact = True
 
-    def traced(self, unit: Unit) -> frozenset[str]:
+    def traced(self, unit: OnlineUnit) -> frozenset[str]:
         return unit.part_names
 
 
@@ -43,7 +43,7 @@ class OnlineFullRec(Rule):
 
     exact = True
 
-    def traced(self, unit: Unit) -> frozenset[str]:
+    def traced(self, unit: OnlineUnit) -> frozenset[str]:
         return unit.forgetting
 
 
@@ -56,7 +56,7 @@ class OnlineFullRecSimpleB(OnlineFullRec):
 class OnlineSnAp1(Rule):
     """SnAp-1 (arXiv 2006.07232): of a step's Jacobian the diagonal alone; exact for elementwise units."""
 
-    def traced(self, unit: Unit) -> frozenset[str]:
+    def traced(self, unit: OnlineUnit) -> frozenset[str]:
         return unit.part_names
 
 

@@ -10,6 +10,6 @@ In a plugin's tests::
 
 from memsweep.testing.models import ModelSuite
 from memsweep.testing.tasks import TaskSuite
-from memsweep.testing.units import UnitSuite
+from memsweep.testing.units import OnlineUnitSuite, UnitSuite
 
-__all__ = ["ModelSuite", "TaskSuite", "UnitSuite"]
+__all__ = ["ModelSuite", "OnlineUnitSuite", "TaskSuite", "UnitSuite"]

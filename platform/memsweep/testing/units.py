@@ -1,10 +1,11 @@
-"""What every recurrent unit must do: the claims on which deep models and learning rules stand."""
+"""What every unit must do, and what units must do that learn forward in time: deep models and rules stand on it."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from memsweep import registry
 from memsweep.config.schema.canonical import to_dict
-from memsweep.models.deep.unit import Unit, before
+from memsweep.models.deep.unit import OnlineUnit, State, Unit, before
 
 REPLICAS, BATCH, HORIZON, WIDTH = 2, 3, 6, 4
 
@@ -46,9 +47,8 @@ class UnitSuite:
             result[name] = torch.from_numpy(values + 0.1 * noise.standard_normal(values.shape))
         return result
 
-    def live_parts(self, unit: Unit) -> dict[str, Tensor]:
-        """Parts that can be differentiated by, apart from the weights."""
-        return {name: part.detach().requires_grad_() for name, part in unit.parts(self.weights(unit)).items()}
+    def live_weights(self, unit: Unit) -> dict[str, Tensor]:
+        return {name: weight.requires_grad_() for name, weight in self.weights(unit).items()}
 
     def inputs(self, unit: Unit) -> Tensor:
         rng = np.random.default_rng(7)
@@ -72,22 +72,71 @@ class UnitSuite:
         assert all(np.array_equal(first[name], again[name]) for name in first)
         assert any(not np.array_equal(first[name], other[name]) for name in first)
 
+    def test_gradients_are_finite_and_reach_every_weight(self) -> None:
+        unit, x_NBTF = self.build(), self.inputs(self.build())
+        weights = self.live_weights(unit)
+        unit.run(weights, x_NBTF).square().sum().backward()
+        for name, weight in weights.items():
+            assert weight.grad is not None, f"no gradient reaches {name}"
+            assert torch.isfinite(weight.grad).all(), f"the gradient of {name} is not finite"
+            assert not silent(weight.grad), f"the gradient of {name} is zero"
+
+    def test_answers_are_real_and_those_of_steps_one_after_the_other(self) -> None:
+        """Values, and gradients by all weights and inputs: backpropagation through time."""
+        unit, outcomes = self.build(), []
+        for run in (unit.run, partial(run_by_steps, unit)):
+            weights, x_NBTF = self.live_weights(unit), self.inputs(unit).requires_grad_()
+            answers = run(weights, x_NBTF)
+            assert answers.shape == x_NBTF.shape
+            assert answers.dtype == x_NBTF.dtype
+            found = torch.autograd.grad(answers, [*weights.values(), x_NBTF], some(answers))
+            outcomes.append([answers, *found])
+        for result, expected in zip(*outcomes, strict=True):
+            torch.testing.assert_close(result, expected, rtol=1e-10, atol=1e-10)
+
+    def test_replicas_and_sequences_do_not_mix(self) -> None:
+        unit, x_NBTF = self.build(), self.inputs(self.build())
+        weights = self.weights(unit)
+        alone = unit.run({name: weight[1:] for name, weight in weights.items()}, x_NBTF[1:, 2:])
+        torch.testing.assert_close(unit.run(weights, x_NBTF)[1:, 2:], alone, rtol=1e-12, atol=1e-12)
+
+    def test_a_replica_has_the_same_bits_alone(self) -> None:
+        """Answers and gradients: a pack computes what a single trial does."""
+        unit, x_NBTF, outcomes = self.build(), self.inputs(self.build()), []
+        for rows in (slice(None), slice(1, 2)):
+            weights = {name: weight[rows].detach().requires_grad_() for name, weight in self.weights(unit).items()}
+            answers = unit.run(weights, x_NBTF[rows])
+            found = torch.autograd.grad(answers.square().sum(), list(weights.values()))
+            outcomes.append([value[-1] for value in (answers, *found)])
+        assert all(map(torch.equal, *outcomes))
+
+    def test_causality(self) -> None:
+        unit, x_NBTF = self.build(), self.inputs(self.build())
+        weights, changed = self.weights(unit), x_NBTF.clone()
+        changed[:, :, 4:] += 1.0
+        first, second = unit.run(weights, x_NBTF), unit.run(weights, changed)
+        assert torch.equal(first[:, :, :4], second[:, :, :4])
+        assert not torch.allclose(first[:, :, 4:], second[:, :, 4:])
+
+
+class OnlineUnitSuite(UnitSuite):
+    """The same, of a unit that learns forward in time: its states, parts and derivatives besides."""
+
+    def build(self) -> OnlineUnit:
+        unit = super().build()
+        assert isinstance(unit, OnlineUnit)
+        return unit
+
+    def live_parts(self, unit: OnlineUnit) -> dict[str, Tensor]:
+        """Parts that can be differentiated by, apart from the weights."""
+        return {name: part.detach().requires_grad_() for name, part in unit.parts(self.weights(unit)).items()}
+
     def test_parts_have_a_row_for_every_state(self) -> None:
         unit = self.build()
         parts = unit.parts(self.weights(unit))
         assert set(parts) == unit.part_names
         assert unit.forgetting <= unit.part_names
         assert all(part.shape[:2] == (REPLICAS, unit.width) for part in parts.values())
-
-    def test_gradients_are_finite_and_reach_every_weight(self) -> None:
-        unit, x_NBTF = self.build(), self.inputs(self.build())
-        weights = {name: weight.requires_grad_() for name, weight in self.weights(unit).items()}
-        answers = unit.answers(weights, unit.states(unit.parts(weights), x_NBTF), x_NBTF)
-        answers.square().sum().backward()
-        for name, weight in weights.items():
-            assert weight.grad is not None, f"no gradient reaches {name}"
-            assert torch.isfinite(weight.grad).all(), f"the gradient of {name} is not finite"
-            assert not silent(weight.grad), f"the gradient of {name} is zero"
 
     def test_states_are_steps_one_after_the_other(self) -> None:
         """Values, and gradients by all parts and inputs: backpropagation through time."""
@@ -106,20 +155,6 @@ class UnitSuite:
         parts = self.live_parts(unit)
         states = unit.states(parts, x_NBTF)
         torch.testing.assert_close(unit.advance(parts, x_NBTF, before(states)), states, rtol=1e-12, atol=1e-12)
-
-    def test_replicas_and_sequences_do_not_mix(self) -> None:
-        unit, x_NBTF = self.build(), self.inputs(self.build())
-        parts = self.live_parts(unit)
-        alone = unit.states({name: part[1:] for name, part in parts.items()}, x_NBTF[1:, 2:])
-        torch.testing.assert_close(unit.states(parts, x_NBTF)[1:, 2:], alone, rtol=1e-12, atol=1e-12)
-
-    def test_causality(self) -> None:
-        unit, x_NBTF = self.build(), self.inputs(self.build())
-        parts, changed = self.live_parts(unit), x_NBTF.clone()
-        changed[:, :, 4:] += 1.0
-        first, second = unit.states(parts, x_NBTF), unit.states(parts, changed)
-        assert torch.equal(first[:, :, :4], second[:, :, :4])
-        assert not torch.allclose(first[:, :, 4:], second[:, :, 4:])
 
     def test_slope_is_the_diagonal_of_the_jacobian(self) -> None:
         unit, x_NBTF, states, parts = self.step()
@@ -172,13 +207,11 @@ class UnitSuite:
         assert "before" in held
         assert held - {"before"} <= unit.forgetting  # what acts through the state alone is inside the recurrence
 
-    def test_answers_are_real_and_know_their_own_step_alone(self) -> None:
+    def test_answers_know_their_own_step_alone(self) -> None:
         unit, x_NBTF = self.build(), self.inputs(self.build())
         weights = self.weights(unit)
         states = unit.states(unit.parts(weights), x_NBTF)
         answers = unit.answers(weights, states, x_NBTF)
-        assert answers.shape == x_NBTF.shape
-        assert answers.dtype == x_NBTF.dtype
         one = unit.answers(weights, states[:, :, 2:3], x_NBTF[:, :, 2:3])
         torch.testing.assert_close(answers[:, :, 2:3], one, rtol=1e-12, atol=1e-12)
 
@@ -197,14 +230,24 @@ class UnitSuite:
         assert float(distance.amin(-1).max()) < 1e-7
         assert float(distance.amin(-2).max()) < 1e-7
 
-    def step(self) -> tuple[Unit, Tensor, Tensor, dict[str, Tensor]]:
+    def step(self) -> tuple[OnlineUnit, Tensor, Tensor, dict[str, Tensor]]:
         """A unit, the input of one step ``[N, B, 1, F]``, states before it ``[N, B, 1, M]``, and parts."""
         unit = self.build()
         x_NBTF, parts = self.inputs(unit), self.live_parts(unit)
         return unit, x_NBTF[:, :, 4:5], unit.states(parts, x_NBTF)[:, :, 3:4].detach(), parts
 
 
-def stepped(unit: Unit, parts: Mapping[str, Tensor], x_NBTF: Tensor) -> Tensor:
+def run_by_steps(unit: Unit, weights: Mapping[str, Tensor], x_NBTF: Tensor) -> Tensor:
+    """Answers, one step after the other."""
+    state: State | None = None
+    answers = []
+    for x_NBF in x_NBTF.unbind(2):
+        answer, state = unit.step(weights, x_NBF, state)
+        answers.append(answer)
+    return torch.stack(answers, 2)
+
+
+def stepped(unit: OnlineUnit, parts: Mapping[str, Tensor], x_NBTF: Tensor) -> Tensor:
     """States, one step after the other."""
     steps = [x_NBTF[:, :, index : index + 1] for index in range(x_NBTF.shape[2])]
     kind = unit.slope(parts, steps[0], x_NBTF.new_zeros(*steps[0].shape[:3], unit.width)).dtype
@@ -215,7 +258,7 @@ def stepped(unit: Unit, parts: Mapping[str, Tensor], x_NBTF: Tensor) -> Tensor:
     return torch.cat(states, 2)
 
 
-def state_jacobian(unit: Unit, parts: Mapping[str, Tensor], x_NBTF: Tensor, states: Tensor) -> Tensor:
+def state_jacobian(unit: OnlineUnit, parts: Mapping[str, Tensor], x_NBTF: Tensor, states: Tensor) -> Tensor:
     """dh_t / dh_{t-1} of every step, row i the derivative of state i: ``[N, B, T, M, M]``."""
     live = states.detach().requires_grad_()
     answer = unit.advance(parts, x_NBTF, live)

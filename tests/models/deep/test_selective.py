@@ -11,12 +11,12 @@ from torch import Tensor
 
 from memsweep.models.deep.unit_selective import MinGRUUnit, MinLSTMUnit, RGLRUUnit, SelectiveUnit
 from memsweep.recurrence.varying import selective_scan
-from memsweep.testing import UnitSuite
+from memsweep.testing import OnlineUnitSuite
 
 CHOICES = {"MinGruChrono": MinGRUUnit.Config(chrono=True), "MinLstmChrono": MinLSTMUnit.Config(chrono=True)}
 for _name, _config in CHOICES.items():
-    globals()[f"Test{_name}"] = type(f"Test{_name}", (UnitSuite,), {"unit": _config.name, "config": _config})
-del UnitSuite  # pytest would collect the bare suite too
+    globals()[f"Test{_name}"] = type(f"Test{_name}", (OnlineUnitSuite,), {"unit": _config.name, "config": _config})
+del OnlineUnitSuite  # pytest would collect the bare suite too
 
 Weights = dict[str, Tensor]
 

@@ -11,7 +11,7 @@ from memsweep.models.deep.unit_gru import GRUUnit
 from memsweep.models.deep.unit_lru import LRUUnit
 from memsweep.models.deep.unit_rnn import RNNUnit
 from memsweep.models.initialization import lecun_normal, truncated_normal
-from memsweep.testing import UnitSuite
+from memsweep.testing import OnlineUnitSuite
 
 CHOICES = {
     "RnnTanh": RNNUnit.Config(activation="tanh"),
@@ -20,8 +20,8 @@ CHOICES = {
     "LruPlain": LRUUnit.Config(normalize=False),
 }
 for _name, _config in CHOICES.items():
-    globals()[f"Test{_name}"] = type(f"Test{_name}", (UnitSuite,), {"unit": _config.name, "config": _config})
-del UnitSuite  # pytest would collect the bare suite too
+    globals()[f"Test{_name}"] = type(f"Test{_name}", (OnlineUnitSuite,), {"unit": _config.name, "config": _config})
+del OnlineUnitSuite  # pytest would collect the bare suite too
 
 
 def of(unit, seed=0, shift=0.0):

@@ -214,10 +214,8 @@ class ResidualStack(DeepModel, LinearModel):
     def _layer(self, weights: Weights, layer: int, x_NBTF: Tensor) -> Tensor:
         config, unit, norm = self.config, self.layer_unit, self._norms[layer]
         read = norm(weights, x_NBTF, self.training) if config.prenorm else x_NBTF
-        states = self.recurrence.states(layer, unit, unit.parts(weights), read)
-        answers = apply_gates(
-            config.mixing, weights, unit.answers(weights, states, read), partial(self._dropped, layer)
-        )
+        answers = self.recurrence.answers(layer, unit, weights, read)
+        answers = apply_gates(config.mixing, weights, answers, partial(self._dropped, layer))
         sum_NBTF = x_NBTF + answers if config.residual else answers
         return sum_NBTF if config.prenorm else norm(weights, sum_NBTF, self.training)
 

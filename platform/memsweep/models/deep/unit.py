@@ -1,9 +1,13 @@
-"""The base class of recurrent units, the layers' memory in a deep model, and the derivatives that learning rules use.
+"""The base classes of units, the layers' memory in a deep model, and the derivatives that learning rules use.
 
-A unit is one recurrence, h_t = f(x_t, h_{t-1}) with h_{-1} = 0, and a map from its states to the layer's answers.
-The tensors that multiply states and inputs inside f are its parts. They are functions of the weights, such as the
-eigenvalue exp(-exp(nu) + i exp(theta)) of an LRU. State i depends directly on row i of every part alone, so that the
-derivative of h_t by a part, kept for each state's own row, has the shape of the part.
+A unit answers the inputs of its layer, causally in time. It runs over whole sequences or goes from step to step with a
+state, and backpropagation through time trains any unit.
+
+An ``OnlineUnit`` can learn forward in time, too. It is one recurrence, h_t = f(x_t, h_{t-1}) with h_{-1} = 0, and a map
+from its states to the layer's answers. The tensors that multiply states and inputs inside f are its parts. They are
+functions of the weights, such as the eigenvalue exp(-exp(nu) + i exp(theta)) of an LRU. State i depends directly on
+row i of every part alone, so that the derivative of h_t by a part, kept for each state's own row, has the shape of the
+part.
 
 Complex derivatives follow torch's convention: the gradient of a real loss L by z = a + ib is dL/da + i dL/db. A
 sensitivity e = dh/dz of a holomorphic map gives the gradient conj(e) times that of h.
@@ -16,6 +20,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,36 +34,25 @@ Parts = Mapping[str, Tensor]
 """The tensors that multiply states and inputs, by name: ``[N, M, ...]`` each."""
 
 
-class Unit(ABC):
-    """One recurrence of a deep model, independent of the layers around it.
+State = dict[str, Tensor]
+"""What a unit carries from one step to the next, by name: ``[N, B, ...]`` each."""
 
-    A unit owns a frozen ``Config`` and registers itself by ``register_unit``; every deep model and every learning rule
-    can then use it.
+
+class Unit(ABC):
+    """One memory of a deep model, independent of the layers around it.
+
+    A unit owns a frozen ``Config`` and registers itself by ``register_unit``; every deep model can then use it.
 
     Args:
         config: of the unit.
-        width: M, size of the state (complex numbers count once).
+        width: M, size of the state (complex numbers count once), or of what makes it.
         features: F, size of the layer's input and of its answer.
     """
 
     Config: ClassVar[type]
-    elementwise: ClassVar[bool] = False
-    """Whether each state depends on its own past alone: dh_t/dh_{t-1} is diagonal, and exact sensitivities are of the
-    size of the weights."""
-    part_names: ClassVar[frozenset[str]]
-    """Names of all parts."""
-    forgetting: ClassVar[frozenset[str]] = frozenset()
-    """Parts inside the recurrence, and the scale of its input; the other parts bring the input to the states."""
 
     def __init__(self, config: Any, width: int, features: int) -> None:
         self.config, self.width, self.features = config, width, features
-
-    @classmethod
-    def registration_problem(cls) -> str | None:
-        """Why the registry refuses a class that defines all methods: the end of a sentence about it. None: nothing."""
-        if not hasattr(cls, "part_names"):
-            return "does not name its parts: write 'part_names = frozenset({...})', the keys of what parts() returns."
-        return None
 
     @classmethod
     def refusal(cls, config: Any, width: int, features: int) -> str | None:
@@ -77,6 +71,45 @@ class Unit(ABC):
     @abstractmethod
     def initial(self, horizon: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Initial weights, float64, one array for each entry of ``roles``."""
+
+    @abstractmethod
+    def run(self, weights: Weights, x_NBTF: Tensor) -> Tensor:
+        """The answers to whole sequences, ``[N, B, T, F]``, real and differentiable once."""
+
+    @abstractmethod
+    def step(self, weights: Weights, x_NBF: Tensor, state: State | None) -> tuple[Tensor, State]:
+        """The answers of one step, ``[N, B, F]``, and the state after it; None: before the first step."""
+
+    def balanced(self, weights: Weights) -> dict[str, Tensor]:
+        """The same unit with input and output weights of equal size; called for linear units only.
+
+        Args:
+            weights: ``[N..., *shape]``, any number of leading dimensions.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say how it is balanced")
+
+    def eigenvalues(self, weights: Weights) -> Tensor | None:
+        """Eigenvalues of the recurrence linearized at rest, ``[N, modes]``; None by default."""
+        return None
+
+
+class OnlineUnit(Unit):
+    """A recurrence that says the derivatives of its steps: every learning rule can train it."""
+
+    elementwise: ClassVar[bool] = False
+    """Whether each state depends on its own past alone: dh_t/dh_{t-1} is diagonal, and exact sensitivities are of the
+    size of the weights."""
+    part_names: ClassVar[frozenset[str]]
+    """Names of all parts."""
+    forgetting: ClassVar[frozenset[str]] = frozenset()
+    """Parts inside the recurrence, and the scale of its input; the other parts bring the input to the states."""
+
+    @classmethod
+    def registration_problem(cls) -> str | None:
+        """Why the registry refuses a class that defines all methods: the end of a sentence about it. None: nothing."""
+        if not hasattr(cls, "part_names"):
+            return "does not name its parts: write 'part_names = frozenset({...})', the keys of what parts() returns."
+        return None
 
     @abstractmethod
     def parts(self, weights: Weights) -> dict[str, Tensor]:
@@ -110,26 +143,23 @@ class Unit(ABC):
     def answers(self, weights: Weights, states_NBTM: Tensor, x_NBTF: Tensor) -> Tensor:
         """The answers of the unit to its layer, ``[N, B, T, F]``, real and differentiable."""
 
-    def balanced(self, weights: Weights) -> dict[str, Tensor]:
-        """The same unit with input and output weights of equal size; called for linear units only.
+    def run(self, weights: Weights, x_NBTF: Tensor) -> Tensor:
+        return self.answers(weights, self.states(self.parts(weights), x_NBTF), x_NBTF)
 
-        Args:
-            weights: ``[N..., *shape]``, any number of leading dimensions.
-        """
-        raise NotImplementedError(f"{type(self).__name__} does not say how it is balanced")
-
-    def eigenvalues(self, weights: Weights) -> Tensor | None:
-        """Eigenvalues of the recurrence linearized at rest, ``[N, modes]``; None by default."""
-        return None
+    def step(self, weights: Weights, x_NBF: Tensor, state: State | None) -> tuple[Tensor, State]:
+        parts, x_NB1F = self.parts(weights), x_NBF.unsqueeze(2)
+        before_NB1M = rest(self, parts, x_NB1F) if state is None else state["states"].unsqueeze(2)
+        states_NB1M = self.advance(parts, x_NB1F, before_NB1M)
+        return self.answers(weights, states_NB1M, x_NB1F).squeeze(2), {"states": states_NB1M.squeeze(2)}
 
 
 class Recurrence:
     """How the layers of a deep model run over time: backpropagation through time, unless a learning rule takes over."""
 
-    def states(self, layer: int, unit: Unit, parts: Parts, x_NBTF: Tensor) -> Tensor:
-        """States of a layer, ``[N, B, T, M]``: values never depend on the rule, gradients do."""
+    def answers(self, layer: int, unit: Unit, weights: Weights, x_NBTF: Tensor) -> Tensor:
+        """Answers of a layer's unit, ``[N, B, T, F]``: values never depend on the rule, gradients do."""
         del layer
-        return unit.states(parts, x_NBTF)
+        return unit.run(weights, x_NBTF)
 
     def features(self, x_NBTF: Tensor) -> Tensor:
         """The features that the readout reads, from the last layer's answers."""
@@ -139,6 +169,12 @@ class Recurrence:
         """Mean of the features of all steps up to each one, ``[N, B, T, F]``."""
         steps = torch.arange(1, x_NBTF.shape[2] + 1, dtype=x_NBTF.dtype, device=x_NBTF.device)
         return x_NBTF.cumsum(2) / steps[:, None]
+
+
+def rest(unit: OnlineUnit, parts: Parts, x_NB1F: Tensor) -> Tensor:
+    """The states before the first step: zeros, ``[N, B, 1, M]``."""
+    dtype = reduce(torch.promote_types, (part.dtype for part in parts.values()), x_NB1F.dtype)
+    return x_NB1F.new_zeros((*x_NB1F.shape[:3], unit.width), dtype=dtype)
 
 
 def before(states_NBTM: Tensor) -> Tensor:
@@ -160,7 +196,7 @@ class DeepModel(StackedModel):
     """A model that runs every recurrence by ``self.recurrence``; its Config has a field ``unit``, a unit's Config.
 
     Attributes:
-        recurrence: how its layers run over time. ``outputs`` calls ``recurrence.states`` once for each layer, from the
+        recurrence: how its layers run over time. ``outputs`` calls ``recurrence.answers`` once for each layer, from the
             first to the last, and lets the readout read ``recurrence.features``.
     """
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from memsweep.models import spectrum
 from memsweep.models.base import Group, Part, Role, Weights
-from memsweep.models.deep.unit import Parts, Unit, mapped
+from memsweep.models.deep.unit import OnlineUnit, Parts, mapped
 from memsweep.models.initialization import lecun_normal
 from memsweep.recurrence.gated import Gates, gated_scan
 from memsweep.registry import register_unit
@@ -35,7 +35,7 @@ _RECALLED = "bias_recalled"
 
 
 @register_unit("gru")
-class GRUUnit(Unit):
+class GRUUnit(OnlineUnit):
     """Gated recurrent unit: every state decides how much of it is renewed, and from how much of the past."""
 
     part_names = frozenset({*_MATRICES, *_ENCODERS, *_BIASES, _RECALLED})

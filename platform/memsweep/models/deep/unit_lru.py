@@ -21,14 +21,14 @@ from torch import Tensor
 
 from memsweep.config.core.fields import setting
 from memsweep.models.base import Group, Part, Role, Weights
-from memsweep.models.deep.unit import Parts, Unit, mapped
+from memsweep.models.deep.unit import OnlineUnit, Parts, mapped
 from memsweep.models.modal.lru import EXACT, TRAINED, RingConfig, balanced_modes, eigenvalue, log_gamma, ring_weights
 from memsweep.recurrence.scan import linear_scan
 from memsweep.registry import register_unit
 
 
 @register_unit("lru")
-class LRUUnit(Unit):
+class LRUUnit(OnlineUnit):
     """Linear recurrent unit: independent complex modes inside the unit circle."""
 
     elementwise = True

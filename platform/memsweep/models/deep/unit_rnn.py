@@ -23,7 +23,7 @@ from memsweep.config.core.fields import setting
 from memsweep.models import spectrum
 from memsweep.models.affine import balanced_as_a_whole
 from memsweep.models.base import Group, Part, Role, Weights
-from memsweep.models.deep.unit import Parts, Unit, before, mapped
+from memsweep.models.deep.unit import OnlineUnit, Parts, before, mapped
 from memsweep.models.initialization import truncated_normal
 from memsweep.recurrence.scan import scan
 from memsweep.registry import register_unit
@@ -32,7 +32,7 @@ LINEAR, TANH, RELU = "linear", "tanh", "relu"
 
 
 @register_unit("rnn")
-class RNNUnit(Unit):
+class RNNUnit(OnlineUnit):
     """Recurrent network with a dense matrix, linear or with an activation on the states that it reads."""
 
     part_names = frozenset({"matrix", "encoder"})

@@ -31,7 +31,7 @@ from torch.nn.functional import softplus
 
 from memsweep.config.core.fields import setting
 from memsweep.models.base import Group, Part, Role, Weights
-from memsweep.models.deep.unit import Parts, Unit, mapped
+from memsweep.models.deep.unit import OnlineUnit, Parts, mapped
 from memsweep.models.initialization import lecun_normal
 from memsweep.recurrence.varying import selective_scan
 from memsweep.registry import register_unit
@@ -43,7 +43,7 @@ LEAST, MOST = 0.9, 0.999
 """Between them an RG-LRU draws a^c at the start."""
 
 
-class SelectiveUnit(Unit):
+class SelectiveUnit(OnlineUnit):
     """Base of the units whose decay is a function of the input; a unit names its gates and computes a and b."""
 
     elementwise = True
