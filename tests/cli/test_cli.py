@@ -228,7 +228,7 @@ def test_describe(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
         return capsys.readouterr().out
 
     with scaled_parameterization():
-        task, part = told("linear_functional"), told("scaled")
+        task, part, slow = told("linear_functional"), told("scaled"), told("heavy_tail")
         model = told("diagonal_rnn")
     assert task.startswith("task linear_functional\nReproduce a linear functional")
     assert "= as kernel says" in task
@@ -237,7 +237,9 @@ def test_describe(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [words for line in part.splitlines() if (words := line.split())[:1] == ["scale"]] == [
         ["scale", "float", "=", "1.0"]
     ]
-    assert "exp, inverse, lru, relu, scaled, sigmoid, softplus]" in " ".join(model.split())
+    assert "exp, heavy_tail, inverse, lru, relu, scaled, sigmoid, softplus]" in " ".join(model.split())
+    assert "f(w)^2 of the rate f: 1/(1 + max(w, 0))^2." in " ".join(slow.split())
+    assert "Gradient" not in part  # exp has one, and this is another map
     assert "radii.from" in told("perturbation")
     assert "optimizer steps" in told("training")
     assert "CPU cores per process" in told("resources")

@@ -66,11 +66,7 @@ def describe(name: str, workspace: Path) -> list[DescribedItem]:
     Raises:
         ConfigError: nothing has this name; the message lists what can be described.
     """
-    found = [
-        _described(kind, registry.get(kind, name).Config, paragraph(registry.get(kind, name)))
-        for kind, known in parts()
-        if known == name
-    ]
+    found = [_described_part(kind, registry.get(kind, name)) for kind, known in parts() if known == name]
     found += _described_section(name)
     if name in study_files.names(workspace):
         found.append(_described_study(name, workspace))
@@ -88,6 +84,18 @@ def describe(name: str, workspace: Path) -> list[DescribedItem]:
 def description_text(name: str, described: Sequence[DescribedItem]) -> str:
     """What ``describe`` found, for a terminal."""
     return "\n\n".join(_text(name, item) for item in described)
+
+
+def _described_part(kind: str, part: Any) -> DescribedItem:
+    item = _described(kind, part.Config, paragraph(part))
+    # its own: those of a base class are of another map
+    if kind == registry.PARAMETERIZATION and "closed_forms" in vars(part):
+        forms = part.closed_forms()
+        item["notes"] = [
+            f"Gradient over weight |f'(w)| / f(w)^2 of the rate f: {forms[0]}. With the discretization discrete, where "
+            f"1 - eigenvalue takes the place of f: {forms[1]}."
+        ]
+    return item
 
 
 def _described_section(name: str) -> list[DescribedItem]:
@@ -117,7 +125,7 @@ def _described(kind: str, config: type | None, meaning: str, file: Path | None =
 
 
 def _text(name: str, item: DescribedItem) -> str:
-    lines = [f"{item['kind']} {name}", *(wrapped(text) for text in item["meaning"].splitlines())]
+    lines = [f"{item['kind']} {name}", *(wrapped(text) for text in [*item["meaning"].splitlines(), *item["notes"]])]
     if item["kind"] == STUDY:
         return "\n".join([*lines, f"{item['file']}", f"Its trials: memsweep plan {name}"])
     rows = [(field["path"], field["type"], _default_text(field), _meaning_text(field)) for field in item["fields"]]

@@ -17,7 +17,7 @@ from paths import ROOT
 
 registry.discover(ROOT)
 ALL = registry.names(registry.PARAMETERIZATION)
-STABLE = ["best", "exp", "lru", "sigmoid", "softplus"]
+STABLE = ["best", "exp", "heavy_tail", "lru", "sigmoid", "softplus"]
 BESTS = [{"a": 1.0, "b": 0.1}, {"a": 2.0, "b": 0.7}, {"a": 0.3, "b": 2.0}]
 CASES = [(name, {}) for name in ALL] + [("best", fields) for fields in BESTS]
 
@@ -60,7 +60,7 @@ def test_raw_inverts_rate(name, fields):
 @every_map
 def test_the_range_of_rates(name, fields):
     part = make(name, **fields)
-    rates = part.rate(torch.cat([torch.linspace(-40, 40, 8001), column([-1e-9, 0.0, 1e-9, -1e9, 1e9])]).double())
+    rates = part.rate(torch.cat([torch.linspace(-40, 40, 8001), column([-1e-9, 0.0, 1e-9, -1e13, 1e13])]).double())
     slowest, fastest = part.rates
     assert rates.min() >= slowest
     assert rates.max() <= fastest
@@ -105,6 +105,7 @@ def test_the_discrete_time_maps_as_published():
         "softplus": [math.exp(-math.log1p(math.exp(w))) for w in weights],
         "sigmoid": sigma,
         "best": [1 - 1 / (w * w + 0.5) for w in weights],
+        "heavy_tail": [math.exp(-1 - w) for w in weights],
         "inverse": [1 - 1 / w for w in weights],
     }
     for name, eigenvalues in published.items():
@@ -179,6 +180,21 @@ def test_modulus_is_the_supremum(name, fields, shift, discretization):
         assert worst > 0.999 * claimed
 
 
+@every_discretization
+@every_map
+def test_gradient_over_weight_is_the_gradient_of_the_map(name, fields, discretization):
+    """|df/dw| / f^2, the closed form that ``memsweep describe`` prints beside autograd's."""
+    part = make(name, **fields)
+    raw = torch.linspace(0.1 if name == "relu" else -6.3, 6.3, 64, dtype=torch.float64).requires_grad_()
+    f = decay(part, raw, discretization)
+    (slope,) = torch.autograd.grad(f.sum(), raw)
+    formula = part.closed_forms()[is_discrete(part, discretization)]
+    known = {name: getattr(torch, name) for name in ("exp", "log", "sinh", "abs", "sigmoid")} | {"max": torch.clamp_min}
+    known |= {"w": raw.detach(), "f": part.rate(raw.detach())} | vars(part.config)
+    found = torch.as_tensor(eval(formula.partition(" for ")[0].replace("^", "**"), known))
+    torch.testing.assert_close(found.expand_as(raw).double(), slope.abs() / f.detach().square(), rtol=1e-10, atol=0)
+
+
 def test_published_modulus_values():
     for name in ("exp", "softplus", "sigmoid", "lru"):
         assert make(name).modulus(0.1) == pytest.approx(0.105171, abs=1e-6)
@@ -222,9 +238,8 @@ def test_mixture_gives_each_replica_its_own_map_and_a_clean_gradient(discretizat
     mixed = Mixture(configs).eigenvalue(raw, 0.5, discretization)
     (gradient,) = torch.autograd.grad(mixed.sum(), raw)
     for row, config in enumerate(configs):
-        weights = raw[row : row + 1].detach().requires_grad_()
-        alone = Mixture([config]).eigenvalue(weights, 0.5, discretization)
-        (slope,) = torch.autograd.grad(alone.sum(), weights)
-        assert torch.equal(mixed[row], alone[0])
-        assert torch.equal(gradient[row], slope[0])
+        alone = Mixture([config]).eigenvalue(raw, 0.5, discretization)[row]  # of one shape, as ensembles compute it
+        (slope,) = torch.autograd.grad(alone.sum(), raw)
+        assert torch.equal(mixed[row], alone)
+        assert torch.equal(gradient[row], slope[row])
     assert torch.isfinite(gradient).all()

@@ -51,7 +51,7 @@ class DescribedItem(TypedDict):
     fields: Annotated[list[FieldItem], "what can be set"]
     tensors: Annotated[list[TensorItem], "of a module: its parameters and buffers"]
     refusals: Annotated[list[str], "of a module: why a study would refuse it"]
-    notes: Annotated[list[str], "of a module: what to know"]
+    notes: Annotated[list[str], "of a module or a parameterization: what to know"]
 
 
 class DescribeDocument(TypedDict):

@@ -15,6 +15,10 @@ modulus g of StableSSM (arXiv 2311.14495, Definition 3.4). Its integrand has one
 
 f the rate. For ``discrete`` sums over steps take the place of integrals over time, and f(w) is 1 - eigenvalue.
 ``euler`` and ``exact`` discretize the same modes, and have the same g.
+
+The gradient over weight G(w) = |f'(w)| / f(w)^2 is the factor by which a map scales the gradient of a loss by its raw
+weight: a mode's answer to an impulse changes with its rate like the integral of t exp(-f t), 1/f^2 (the same paper,
+Theorem 3.6). Under ``discrete`` f is 1 - eigenvalue here, too.
 """
 
 from __future__ import annotations
@@ -67,6 +71,15 @@ class Parameterization(ABC):
     def rates(self) -> tuple[float, float]:
         """Infimum and supremum of the rates over all raw weights."""
         return 0.0, math.inf
+
+    @classmethod
+    def closed_forms(cls) -> tuple[str, str]:
+        """G(w) and G(w) under ``discrete``, for people: of w, the rate f and the fields of the Config.
+
+        ``memsweep describe`` prints what a class itself defines. No number depends on it, so identities leave it out
+        (``memsweep.sweep.planning.source_graph``).
+        """
+        raise NotImplementedError(f"{cls.__name__} does not say its gradient over weight in closed form")
 
     def projection(self) -> Parameterization | None:
         """The same map without its clamp, None where there is none to take away.

@@ -1,19 +1,20 @@
-"""The parameterizations of the curse of memory (arXiv 2305.19190), StableSSM (2311.14495) and LRU (2303.06349).
+"""The parameterizations of the curse of memory (arXiv 2305.19190), StableSSM (2311.14495), LRU (2303.06349), Mamba-3.
 
 w is the raw weight, s a shift of it, and sigma the logistic function. The modulus is the same under the discretization
-``discrete`` but where ``Best`` says otherwise.
+``discrete`` but where ``Best`` and ``HeavyTail`` say otherwise.
 
-========  =============  =====================  ==============================
-name      rate f         eigenvalue (discrete)  modulus at s
-========  =============  =====================  ==============================
-direct    w              w                      inf
-relu      max(w, 0)      1 - f                  inf
-inverse   1/w            1 - f                  inf
-exp, lru  e^w            exp(-f)                e^s - 1
-softplus  log(1 + e^w)   exp(-f)                e^s - 1
-sigmoid   sigma(w)       sigma(w)               e^s - 1
-best      1/(a w^2 + b)  1 - f                  2 s / (sqrt(s^2 + 4 b/a) - s)
-========  =============  =====================  ==============================
+==========  ================  =====================  ==============================
+name        rate f            eigenvalue (discrete)  modulus at s
+==========  ================  =====================  ==============================
+direct      w                 w                      inf
+relu        max(w, 0)         1 - f                  inf
+inverse     1/w               1 - f                  inf
+exp, lru    e^w               exp(-f)                e^s - 1
+softplus    log(1 + e^w)      exp(-f)                e^s - 1
+sigmoid     sigma(w)          sigma(w)               e^s - 1
+heavy_tail  1 + w, 1/(1 - w)  exp(-f)                s + s^2/4
+best        1/(a w^2 + b)     1 - f                  2 s / (sqrt(s^2 + 4 b/a) - s)
+==========  ================  =====================  ==============================
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from memsweep.models.parameterizations.base import DISCRETE, EULER, EXACT, Param
 from memsweep.registry import register_parameterization
 
 _LARGEST_EXPONENT = 700.0  # e^709 is the largest that float64 holds
+_HALVINGS = 60
+"""Of an interval, until it has the width of a rounding."""
 
 
 def _exponential_modulus(shift: float) -> float:
@@ -60,6 +63,10 @@ class Direct(_AsItStands):
     ``discrete`` the raw weight is the eigenvalue.
     """
 
+    @classmethod
+    def closed_forms(cls) -> tuple[str, str]:
+        return "1/w^2", "1/(1 - w)^2"
+
     @property
     def rates(self) -> tuple[float, float]:
         return -math.inf, math.inf
@@ -86,6 +93,10 @@ class Relu(_AsItStands):
     this is: that code evaluates the rates it trained so under ``direct`` (see ``projection``).
     """
 
+    @classmethod
+    def closed_forms(cls) -> tuple[str, str]:
+        return "1/w^2 for w > 0, and no gradient below", "1/w^2 for w > 0, and no gradient below"
+
     def rate(self, raw: Tensor) -> Tensor:
         return torch.relu(raw)
 
@@ -103,6 +114,10 @@ class Inverse(_Unconstrained):
     Slow modes are safe, for their weights are far from 0. Fast ones are not: a push through 0 makes them grow. Under
     ``discrete``, 1 - 1/w leaves the unit circle at w = 1/2 already.
     """
+
+    @classmethod
+    def closed_forms(cls) -> tuple[str, str]:
+        return "1", "1"
 
     @property
     def rates(self) -> tuple[float, float]:
@@ -136,6 +151,10 @@ class _Exponential(Parameterization):
 class Exp(_Exponential):
     """Rate e^w (the continuous form of LRU's exp(-exp w)): a shift of w dilates time by a bounded factor."""
 
+    @classmethod
+    def closed_forms(cls) -> tuple[str, str]:
+        return "exp(-w)", "f/(4*sinh(f/2)^2)"
+
     def rate(self, raw: Tensor) -> Tensor:
         return torch.exp(raw)
 
@@ -147,6 +166,10 @@ class Exp(_Exponential):
 class LRU(Exp):
     """Rate e^w per time step: eigenvalue exp(-exp w), whatever dt and the discretization (LRU, arXiv 2303.06349)."""
 
+    @classmethod
+    def closed_forms(cls) -> tuple[str, str]:
+        return ("f/(4*sinh(f/2)^2)",) * 2
+
     def eigenvalue(self, raw: Tensor, dt: float, discretization: str) -> Tensor:
         return super().eigenvalue(raw, dt, DISCRETE)
 
@@ -157,6 +180,10 @@ class LRU(Exp):
 @register_parameterization("softplus")
 class Softplus(_Exponential):
     """Rate log(1 + e^w): like exp for slow modes, like direct for fast ones; stable."""
+
+    @classmethod
+    def closed_forms(cls) -> tuple[str, str]:
+        return "sigmoid(w)/log(1 + exp(w))^2", "exp(-w)"
 
     def rate(self, raw: Tensor) -> Tensor:
         return torch.logaddexp(raw, torch.zeros_like(raw))
@@ -172,6 +199,10 @@ class Sigmoid(Parameterization):
     Under ``discrete`` the eigenvalue is sigma(w), so that a larger weight forgets more slowly there. By the symmetry
     1 - sigma(w) = sigma(-w) the modulus is the same.
     """
+
+    @classmethod
+    def closed_forms(cls) -> tuple[str, str]:
+        return "exp(-w)", "exp(w)"
 
     @property
     def rates(self) -> tuple[float, float]:
@@ -193,6 +224,50 @@ class Sigmoid(Parameterization):
         return -decay - torch.log(-torch.expm1(-decay))
 
 
+@register_parameterization("heavy_tail")
+class HeavyTail(Parameterization):
+    """Rate 1 + w for w >= 0 and 1/(1 - w) below: slow modes move with |w|, not with e^w; stable (Mamba-3).
+
+    state-spaces/mamba, pull request 962: the map of the decay there since June 2026, in the place of softplus.
+    """
+
+    @classmethod
+    def closed_forms(cls) -> tuple[str, str]:
+        return "1/(1 + max(w, 0))^2", "(f/(2*sinh(f/2)*(1 + max(w, 0))))^2"
+
+    def rate(self, raw: Tensor) -> Tensor:
+        # the clamp keeps 1/(1 - w) and its gradient finite where the other branch is taken
+        return torch.where(raw < 0, (1.0 - raw.clamp(max=0.0)).reciprocal(), 1.0 + raw)
+
+    def raw(self, rate: Tensor) -> Tensor:
+        return torch.where(rate < 1.0, 1.0 - rate.reciprocal(), rate - 1.0)
+
+    def modulus(self, shift: float, discretization: str = EXACT) -> float:
+        """Largest for a shift from s/2 to -s/2: (1 + s/2)^2 - 1.
+
+        Under ``discrete`` f is F = 1 - exp(-f), and the largest ratio F(w) / F(w - s) lies between w = 0 and w = s.
+        There log F(w) rises by 1 / (e^(1 + w) - 1), which falls, and log F(w - s) by v^2 / (e^v - 1) with
+        v = 1 / (1 + s - w), which rises: they cross once.
+        """
+        if discretization != DISCRETE:
+            return shift + shift * shift / 4.0
+        low, high = 0.0, shift
+        for _ in range(_HALVINGS):
+            weight = 0.5 * (low + high)
+            slow = 1.0 / (1.0 + shift - weight)
+            if math.exp(-1.0 - weight) / -math.expm1(-1.0 - weight) > slow * slow / math.expm1(slow):
+                low = weight
+            else:
+                high = weight
+        return math.expm1(-1.0 - low) / math.expm1(-1.0 / (1.0 + shift - low)) - 1.0
+
+    def discrete(self, raw: Tensor) -> Tensor:
+        return torch.exp(-self.rate(raw))
+
+    def discrete_raw(self, decay: Tensor) -> Tensor:
+        return self.raw(decay)
+
+
 @register_parameterization("best")
 class Best(Parameterization):
     """Rate 1/(a w^2 + b): StableSSM's "best", whose gradient scale grows in proportion to the weight; stable.
@@ -212,6 +287,10 @@ class Best(Parameterization):
         b: float = setting(
             0.5, "1/b is the fastest rate; the discretization discrete is stable for b > 0.5 only", above=0.0
         )
+
+    @classmethod
+    def closed_forms(cls) -> tuple[str, str]:
+        return "2*a*abs(w)", "2*a*abs(w)"
 
     @property
     def rates(self) -> tuple[float, float]:
