@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from memsweep.recurrence.compiled.library import KERNELS
-from memsweep.recurrence.gated import gated_scan
+from memsweep.recurrence.gated.gru import gated_scan
 from memsweep.recurrence.varying import varying_scan
 
 SIZES = [(2, 3, 9, 5), (1, 40, 4, 13), (2, 1, 1, 1)]

@@ -82,3 +82,8 @@ def _deviation() -> float:
     """Of the truncated numbers: sqrt(1 - 2 c phi(c) / (Phi(c) - Phi(-c))) at the cut c."""
     inside = math.erf(_CUT / math.sqrt(2.0))
     return math.sqrt(1.0 - 2.0 * _CUT * math.exp(-0.5 * _CUT**2) / math.sqrt(2.0 * math.pi) / inside)
+
+
+def chrono_biases(width: int, horizon: int, rng: np.random.Generator) -> np.ndarray:
+    """log U(1, T - 1): biases of forget gates that spread time scales over 1 ... the horizon (arXiv 1804.11188)."""
+    return np.log(rng.uniform(1.0, max(2.0, horizon - 1.0), width))

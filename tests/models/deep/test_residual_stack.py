@@ -20,6 +20,7 @@ from memsweep.models.base import Signature, Traits
 from memsweep.models.deep.around_unit import Dropout
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.models.spectrum import eigenvalues
+from memsweep.rules.base import online_units
 from memsweep.stability.perturbation.error import perturbation_error
 from memsweep.testing import ModelSuite
 from memsweep.trial import program, run_trial
@@ -147,7 +148,7 @@ def test_masks_depend_neither_on_pieces_nor_on_length() -> None:
 # ---- what is measured on a stack
 
 
-@pytest.mark.parametrize("unit", registry.names(registry.UNIT))
+@pytest.mark.parametrize("unit", online_units())
 def test_eigenvalues_are_those_of_all_layers(unit: str) -> None:
     model, weights = built(config(unit, mixing="none", norm="none"), replicas=2)
     found = model.eigenvalues(weights)

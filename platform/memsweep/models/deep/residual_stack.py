@@ -58,7 +58,7 @@ MEAN, RUNNING_MEAN, NO_POOLING = "mean", "running_mean", "none"
 
 @register_model("residual_stack")
 class ResidualStack(DeepModel, LinearModel):
-    """Residual layers of recurrent units (LRU, RNN, GRU), with norms, gates, dropout and pooling.
+    """Residual layers of one unit each (``memsweep list units``), with norms, gates, dropout and pooling.
 
     Linear where its unit is, without mixing, norm, pooling and hidden readout.
     """

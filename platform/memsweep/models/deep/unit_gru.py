@@ -26,7 +26,7 @@ from memsweep.models import spectrum
 from memsweep.models.base import Group, Part, Role, Weights
 from memsweep.models.deep.unit import OnlineUnit, Parts, mapped
 from memsweep.models.initialization import lecun_normal
-from memsweep.recurrence.gated import Gates, gated_scan
+from memsweep.recurrence.gated.gru import Gates, gated_scan
 from memsweep.registry import register_unit
 
 _GATES = ("reset", "update", "candidate")

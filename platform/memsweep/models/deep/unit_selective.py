@@ -32,7 +32,7 @@ from torch.nn.functional import softplus
 from memsweep.config.core.fields import setting
 from memsweep.models.base import Group, Part, Role, Weights
 from memsweep.models.deep.unit import OnlineUnit, Parts, mapped
-from memsweep.models.initialization import lecun_normal
+from memsweep.models.initialization import chrono_biases, lecun_normal
 from memsweep.recurrence.varying import selective_scan
 from memsweep.registry import register_unit
 
@@ -142,8 +142,7 @@ class ChronoConfig:
 
 
 def _chrono(config: ChronoConfig, width: int, horizon: int, rng: np.random.Generator) -> np.ndarray:
-    """log U(1, T - 1), or zeros."""
-    return np.log(rng.uniform(1.0, max(2.0, horizon - 1.0), width)) if config.chrono else np.zeros(width)
+    return chrono_biases(width, horizon, rng) if config.chrono else np.zeros(width)
 
 
 @register_unit("min_gru")

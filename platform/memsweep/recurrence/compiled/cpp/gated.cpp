@@ -1,4 +1,4 @@
-// The gated recurrence (GRU), driven gate by gate, and its gradient; see memsweep/recurrence/gated.py.
+// The gated recurrence (GRU), driven gate by gate, and its gradient; see memsweep/recurrence/gated/gru.py.
 //
 // A block of sequences is [T][K][V]. The forward pass leaves gates where the drive was, r, z and n of a step one after
 // the other, and the backward pass gradients of the drive where they were.
@@ -118,7 +118,7 @@ template <class R> void run_gated(const GatedCall& call) {
     }
 }
 
-// What Python calls (gated.py), for some models. 0: done; 2: no memory.
+// What Python calls (gru.py), for some models. 0: done; 2: no memory.
 extern "C" int memsweep_gated(const GatedCall* call) try {
     run_gated<REAL>(*call);
     return 0;

@@ -1,0 +1,1 @@
+"""Gated recurrences, driven gate by gate: GRU and LSTM, with gradients written by hand."""
