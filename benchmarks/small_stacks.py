@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import torch
@@ -130,8 +131,10 @@ class Endless:
 
 
 def case(unit: Any, replicas: int = 1, batch: int = 2, steps: int = 5, seed: int = 3, **fields: Any) -> Case:
-    """A case of some unit's config; ``fields`` are the stack's."""
-    config = ResidualStack.Config(unit=unit, **{"width": FEATURES, "features": FEATURES} | fields)
+    """A case of some unit's config, of the least width from ``FEATURES`` on; ``fields`` are the stack's."""
+    kind = registry.get(registry.UNIT, unit.name)
+    width = next(width for width in count(FEATURES) if kind.refusal(unit, width, FEATURES) is None)
+    config = ResidualStack.Config(unit=unit, **{"width": width, "features": FEATURES} | fields)
     generator = Stream(seed, "small_stacks").generator(0)
 
     def drawn(*shape: int) -> Tensor:

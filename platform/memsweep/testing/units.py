@@ -60,11 +60,12 @@ class UnitSuite:
         json.dumps(to_dict(config), allow_nan=False)
 
     def test_every_weight_has_a_role_and_its_shape(self) -> None:
-        unit = self.build()
+        unit, initial = self.build(), self.build().initial(HORIZON, np.random.default_rng(0))
         sizes = {"width": unit.width, "feature": unit.features}
-        expected = {name: tuple(sizes[axis] for axis in role.axes) for name, role in unit.roles().items()}
-        initial = unit.initial(HORIZON, np.random.default_rng(0))
-        assert {name: weight.shape for name, weight in initial.items()} == expected
+        assert initial.keys() == unit.roles().keys()
+        for name, role in unit.roles().items():  # an axis of the unit's own has the same size in all weights
+            for axis, size in zip(role.axes, initial[name].shape, strict=True):
+                assert sizes.setdefault(axis, size) == size, f"{name} has {size} along its axis {axis}"
         assert all(weight.dtype == np.float64 for weight in initial.values())
 
     def test_initial_weights_are_a_function_of_the_generator(self) -> None:

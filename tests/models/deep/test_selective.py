@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from memsweep.models.deep.unit_selective import MinGRUUnit, MinLSTMUnit, RGLRUUnit, SelectiveUnit
+from memsweep.models.deep.unit_selective import HGRNUnit, MinGRUUnit, MinLSTMUnit, RGLRUUnit, SelectiveUnit
 from memsweep.recurrence.varying import selective_scan
 from memsweep.testing import OnlineUnitSuite
 
@@ -44,6 +44,18 @@ def min_lstm(w: Weights, x: Tensor) -> Tensor:
     return torch.stack(states, 1)
 
 
+def hgrn(w: Weights, x: Tensor) -> Tensor:
+    """Qin et al. 2023 (arXiv 2311.04823), section 3.1, with real states and one layer's own lower bound."""
+    state, states = torch.zeros(x.shape[0], w["decay"].shape[0], dtype=x.dtype), []
+    bound = torch.sigmoid(w["decay"])
+    for step in x.unbind(1):
+        forget = bound + (1 - bound) * torch.sigmoid(step @ w["encoder_forget"].T + w["bias_forget"])
+        candidate = step @ w["encoder_candidate"].T + w["bias_candidate"]
+        state = forget * state + (1 - forget) * candidate * torch.sigmoid(candidate)
+        states.append(state)
+    return torch.stack(states, 1)
+
+
 def rg_lru(w: Weights, x: Tensor) -> Tensor:
     """De et al. 2024 (arXiv 2402.19427), equations 1 to 4, on a linear map of the input."""
     state, states = torch.zeros(x.shape[0], w["decay"].shape[0], dtype=x.dtype), []
@@ -58,10 +70,10 @@ def rg_lru(w: Weights, x: Tensor) -> Tensor:
 
 
 LOOPS: list[tuple[type[SelectiveUnit], Callable[[Weights, Tensor], Tensor]]]
-LOOPS = [(MinGRUUnit, min_gru), (MinLSTMUnit, min_lstm), (RGLRUUnit, rg_lru)]
+LOOPS = [(MinGRUUnit, min_gru), (MinLSTMUnit, min_lstm), (RGLRUUnit, rg_lru), (HGRNUnit, hgrn)]
 
 
-@pytest.mark.parametrize(("kind", "loop"), LOOPS, ids=["min_gru", "min_lstm", "rg_lru"])
+@pytest.mark.parametrize(("kind", "loop"), LOOPS, ids=["min_gru", "min_lstm", "rg_lru", "hgrn"])
 def test_a_unit_is_its_papers_loop_with_all_gradients(
     kind: type[SelectiveUnit], loop: Callable[[Weights, Tensor], Tensor]
 ) -> None:

@@ -7,11 +7,14 @@ With u = W_u x_t + b_u, f = sigmoid(W_f x_t + b_f) and so on, which are as wide 
 - ``min_gru``: a = 1 - z, b = z u (arXiv 2410.01201, section 3.1, without the logarithmic form);
 - ``min_lstm``: a = f / (f + i), b = (1 - a) u (the same paper, section 3.2, normalized gates);
 - ``rg_lru``: log a = -c r softplus(-Lambda), c = 8, b = sqrt(1 - a^2) i u (arXiv 2402.19427, equations 1 to 4: there u
-  is the unit's input, here a linear map of it).
+  is the unit's input, here a linear map of it);
+- ``hgrn``: a = g + (1 - g) f, b = (1 - a) silu(u), g = sigmoid(Lambda) (arXiv 2311.04823, section 3.1, with real states
+  as in its authors' later code, and without its output gate: mixing has gates. Published bounds g rise from layer to
+  layer; here each layer has its own, which start spread over 0 ... 1).
 
 Parts are the weights: ``encoder_*`` W ``[N, M, F]`` and ``bias_*`` b ``[N, M]`` of the candidate u and of each gate,
 and ``decay`` Lambda ``[N, M]``. Gates count as recurrent weights, which the recurrent ball moves: they decide how fast
-a state forgets. C and D are as in the unit rnn.
+a state forgets. C and D are as in the unit rnn. ``memsweep.models.deep.unit_ssm`` has the units of Mamba.
 
 Letters: see memsweep.models.deep.unit.
 """
@@ -27,7 +30,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
+from torch.nn.functional import silu, softplus
 
 from memsweep.config.core.fields import setting
 from memsweep.models.base import Group, Part, Role, Weights
@@ -86,7 +89,7 @@ class SelectiveUnit(OnlineUnit):
         return selective_scan(*self.coefficients(self._drives(parts, x_NBTF)))
 
     def advance(self, parts: Parts, x_NBTF: Tensor, before_NBTM: Tensor, recurrent: bool = True) -> Tensor:
-        held = {} if recurrent or DECAY not in parts else {DECAY: parts[DECAY].detach()}
+        held = {} if recurrent else {name: parts[name].detach() for name in self.forgetting}
         decay_NBTM, added_NBTM = self.coefficients(self._drives({**parts, **held}, x_NBTF))
         return decay_NBTM * (before_NBTM if recurrent else before_NBTM.detach()) + added_NBTM
 
@@ -102,24 +105,24 @@ class SelectiveUnit(OnlineUnit):
             decay_NBM, added_NBM = self.coefficients(own)
             state = (decay_NBM * before_NBM.detach() + added_NBM).sum()
             slopes = dict(zip(own, torch.autograd.grad(state, [*own.values()]), strict=True))
-        found = {name: slope for name, slope in slopes.items() if name == DECAY}
+        found = {name if name == DECAY else f"bias_{name}": slope for name, slope in slopes.items()}
         for name in (*self.gates, CANDIDATE):
-            found[f"bias_{name}"] = slopes[name]
             found[f"encoder_{name}"] = slopes[name].unsqueeze(-1) * x_NBF.unsqueeze(2)
-        return found
+        return {name: found[name] for name in self.part_names}
 
     def answers(self, weights: Weights, states_NBTM: Tensor, x_NBTF: Tensor) -> Tensor:
         return mapped(weights["readout"], states_NBTM) + weights["skip"][:, None, None] * x_NBTF
 
     def eigenvalues(self, weights: Weights) -> Tensor:
         """a at input zero."""
-        still_N11F = torch.zeros_like(weights["skip"])[:, None, None]
-        return self.coefficients(self._drives(weights, still_N11F))[0][:, 0, 0]
+        parts = self.parts(weights)
+        still_N11F = torch.zeros_like(parts[f"encoder_{CANDIDATE}"][:, :1, None])
+        return self.coefficients(self._drives(parts, still_N11F))[0][:, 0, 0]
 
     def _drives(self, parts: Parts, x_NBTF: Tensor) -> dict[str, Tensor]:
         names = (*self.gates, CANDIDATE)
         encoder = torch.cat([parts[f"encoder_{name}"] for name in names], 1)
-        bias = torch.cat([parts[f"bias_{name}"] for name in names], 1)
+        bias = torch.cat([parts.get(f"bias_{name}", encoder.new_zeros(len(encoder), self.width)) for name in names], 1)
         drives = (mapped(encoder, x_NBTF) + bias[:, None, None]).chunk(len(names), -1)
         decay = {DECAY: parts[DECAY][:, None, None]} if DECAY in parts else {}
         return dict(zip(names, drives, strict=True)) | decay
@@ -183,6 +186,29 @@ class MinLSTMUnit(SelectiveUnit):
         forget, new = torch.sigmoid(drives["forget"]), torch.sigmoid(drives["input"])
         both = forget + new
         return forget / both, new / both * drives[CANDIDATE]
+
+
+@register_unit("hgrn")
+class HGRNUnit(SelectiveUnit):
+    """HGRN: a gate of the input alone, above a trained lower bound of the decay."""
+
+    gates = ("forget",)
+    part_names = _named(gates, DECAY)
+    forgetting = frozenset({DECAY})
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Nothing but its start."""
+
+    def biases(self, horizon: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        del horizon  # bounds are spread alike for all lengths
+        bound = (np.arange(self.width) + rng.uniform(size=self.width)) / self.width
+        return {DECAY: np.log(bound) - np.log1p(-bound)}
+
+    def coefficients(self, drives: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        # 1 - a = (1 - g) (1 - f), without the digits that 1 - a would lose
+        new = torch.sigmoid(-drives[DECAY]) * torch.sigmoid(-drives["forget"])
+        return 1.0 - new, new * silu(drives[CANDIDATE])
 
 
 @register_unit("rg_lru")

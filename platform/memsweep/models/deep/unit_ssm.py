@@ -1,0 +1,264 @@
+"""State-space layers with selection, as units of deep models: S6 (Mamba) and its successor SSD (Mamba-2).
+
+A channel x_t has S states, and forgets by a step size that is a function of the input:
+
+    h_t = exp(-Delta_t r) h_{t-1} + g_t B_t x_t,   y_t = C_t . h_t + D x_t,   Delta_t = softplus(W_Delta u_t + b_Delta)
+
+with u_t the unit's input, and x_t, B_t and C_t linear maps of u_t (arXiv 2312.00752, equations 1 to 4 and algorithm 2;
+arXiv 2405.21060, section 7). B_t and C_t are shared by all channels, Delta_t by the channels of a head. The rate r > 0
+is a parameterization's, of one raw weight for each state (``elementwise``, as in S6) or for each head (``headwise``, as
+in SSD). g_t is Delta_t (``euler``, as published) or (1 - exp(-Delta_t r)) / r (``exact``, zero-order hold).
+
+- ``s6``: heads of one channel, elementwise rates;
+- ``ssd``: heads of several channels with one rate each;
+- ``ssd_selective``: ssd, and the raw weight of the rate is a linear map of the input, too: the decay of Mamba-3
+  (state-spaces/mamba, mamba_ssm/modules/mamba3.py), for which pull request 962 there replaced ``softplus`` by
+  ``heavy_tail``. Mamba-3's rotation, trapezoidal rule, norms of B and C and its least rate are left out.
+
+The published blocks around the recurrence are not here: no short convolution, no activation of x, no gate; layers have
+a ``mixing`` of their own. Delta_t is a full linear map, where Mamba's has a low rank.
+
+Parts have a row for each state, so that every learning rule can train the unit: a pass costs 3 M F multiplications a
+step (4 M F with selective rates), where the maps without their repetitions would cost (H + S + D) F, and training keeps
+about 8 M numbers a step and sequence (12 M with selective rates, and 3 M more with ``exact``).
+
+Letters: see memsweep.models.deep.unit; S states of a channel, D channels, H heads, M = S D.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad, softplus
+
+from memsweep.config.core.fields import setting
+from memsweep.models.base import Group, Part, Role, Weights
+from memsweep.models.deep.unit import mapped
+from memsweep.models.deep.unit_selective import CANDIDATE, DECAY, SelectiveUnit
+from memsweep.models.parameterizations.base import EULER, EXACT, build
+from memsweep.models.parameterizations.maps import Exp, HeavyTail
+from memsweep.registry import register_unit
+
+ELEMENTWISE, HEADWISE = "elementwise", "headwise"
+STEP, RATE, INPUT, OUTPUT = "step", "rate", "input", "output"
+SHORTEST_STEP, LONGEST_STEP = 1e-3, 0.1
+"""Between them Delta is drawn at the start, log-uniform, at input zero."""
+SLOWEST_RATE, FASTEST_RATE = 1.0, 16.0
+"""Between them the rates of heads are drawn at the start; those of elementwise rates are 1, 2, ... S."""
+
+_STATES = "states of a channel (the papers have 16 in Mamba, 64 to 128 in Mamba-2); width counts those of all channels"
+_HEAD_DIM = "channels of a head, which share their step size (1 in Mamba, 64 in Mamba-2)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateSpaceConfig:
+    """The sizes, and how a state decays."""
+
+    states: int = setting(4, _STATES, at_least=1, at_most=1_000_000)
+    head_dim: int = setting(1, _HEAD_DIM, at_least=1, at_most=1_000_000)
+    decay: str = setting(
+        ELEMENTWISE,
+        "rates: elementwise (one for each state of each channel, as in Mamba) or headwise (one for each head, as in "
+        "Mamba-2)",
+        choices=(ELEMENTWISE, HEADWISE),
+    )
+    parameterization: Any = setting(
+        doc="map from the raw weights of the decay to rates", factory=Exp.Config, registered="parameterization"
+    )
+    discretization: str = setting(
+        EULER,
+        "scale of the input: euler, the step size, as published; or exact (zero-order hold), (1 - exp(-step rate)) / "
+        "rate; the decay is exp(-step rate) in both",
+        choices=(EULER, EXACT),
+    )
+
+
+class StateSpaceUnit(SelectiveUnit):
+    """Base of the selective state-space units; a unit says where its rates come from."""
+
+    gates: ClassVar[tuple[str, ...]] = (STEP, INPUT)
+    part_names = frozenset({f"encoder_{STEP}", f"bias_{STEP}", f"encoder_{INPUT}", f"encoder_{CANDIDATE}", DECAY})
+    forgetting = frozenset({DECAY})
+
+    def __init__(self, config: Any, width: int, features: int) -> None:
+        super().__init__(config, width, features)
+        self.channels = width // config.states
+        self.heads = self.channels // config.head_dim
+        self.parameterization = build(config.parameterization)
+
+    @classmethod
+    def refusal(cls, config: Any, width: int, features: int) -> str | None:
+        head = config.states * config.head_dim
+        if width % head == 0:
+            return None
+        return (
+            f"the unit {config.name} has heads of {config.head_dim} channels with {config.states} states each, so that "
+            f"width is a multiple of {head}, but width is {width}: give it {head * (width // head + 1)}, or the unit "
+            "other states or another head_dim"
+        )
+
+    def roles(self) -> Mapping[str, Role]:
+        recurrent, into = Group.RECURRENT, Group.INPUT
+        return self._rate_roles() | {
+            f"encoder_{STEP}": Role(Part.RECURRENT, ("head", "feature"), group=recurrent),
+            f"bias_{STEP}": Role(Part.BIAS, ("head",), group=recurrent),
+            f"encoder_{INPUT}": Role(Part.ENCODER, ("state", "feature"), group=into),
+            f"encoder_{CANDIDATE}": Role(Part.ENCODER, ("channel", "feature"), group=into),
+            f"encoder_{OUTPUT}": Role(Part.READOUT, ("state", "feature")),
+            "readout": Role(Part.READOUT, ("feature", "channel")),
+            "skip": Role(Part.GAIN, ("channel",)),
+        }
+
+    def initial(self, horizon: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """As published: maps as torch.nn.Linear draws them, step sizes log-uniform, rates as the module says."""
+        del horizon  # step sizes and rates are drawn alike for all lengths
+        step = np.exp(rng.uniform(np.log(SHORTEST_STEP), np.log(LONGEST_STEP), self.heads))
+        weights = {f"bias_{STEP}": step + np.log(-np.expm1(-step)), "skip": np.ones(self.channels)}
+        sizes = {STEP: self.heads, INPUT: self.config.states, CANDIDATE: self.channels, OUTPUT: self.config.states}
+        weights |= {f"encoder_{name}": _uniform(rng, size, self.features) for name, size in sizes.items()}
+        return weights | {"readout": _uniform(rng, self.features, self.channels)} | self._initial_rates(rng)
+
+    def parts(self, weights: Weights) -> dict[str, Tensor]:
+        return {name: self._expanded(name, weights[name]) for name in self.part_names}
+
+    def coefficients(self, drives: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        step = softplus(_apart(drives[STEP]))
+        rate = self.parameterization.rate(_apart(drives[DECAY if DECAY in drives else RATE]))
+        exponent = _apart(step * -rate)
+        gain = step if self.config.discretization == EULER else step * _MeanDecay.apply(exponent)
+        return torch.exp(exponent), gain * drives[INPUT] * drives[CANDIDATE]
+
+    def answers(self, weights: Weights, states_NBTM: Tensor, x_NBTF: Tensor) -> Tensor:
+        channel_NBTD = mapped(weights[f"encoder_{CANDIDATE}"], x_NBTF)
+        output_NBT1S = mapped(weights[f"encoder_{OUTPUT}"], x_NBTF).unsqueeze(-2)
+        read_NBTD = (states_NBTM.unflatten(-1, (self.channels, -1)) * output_NBT1S).sum(-1)
+        return mapped(weights["readout"], torch.addcmul(read_NBTD, weights["skip"][:, None, None], channel_NBTD))
+
+    def _rate_roles(self) -> dict[str, Role]:
+        axis = "width" if self.config.decay == ELEMENTWISE else "head"
+        return {DECAY: Role(Part.RECURRENT, (axis,), diagonal=True, rate=True, group=Group.RECURRENT)}
+
+    def _initial_rates(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        if self.config.decay == ELEMENTWISE:
+            rates = np.tile(np.arange(1.0, self.config.states + 1.0), self.channels)
+        else:
+            rates = rng.uniform(SLOWEST_RATE, FASTEST_RATE, self.heads)
+        return {DECAY: self._raw(rates)}
+
+    def _raw(self, rates: np.ndarray) -> np.ndarray:
+        """Raw weights of rates, or of the nearest that the parameterization reaches."""
+        return self.parameterization.raw_for(torch.from_numpy(rates), 1.0, EXACT).numpy()
+
+    def _expanded(self, name: str, weight: Tensor) -> Tensor:
+        """A row of the weight for each state, ``[N, M, ...]``: channel after channel, state after state."""
+        if name == f"encoder_{INPUT}":  # a row for each state of any channel
+            return weight.repeat(1, self.channels, 1)
+        return weight.repeat_interleave(self.width // weight.shape[1], 1)
+
+
+@register_unit("s6")
+class S6Unit(StateSpaceUnit):
+    """S6, the recurrence of Mamba: channels of several states, a step size from the input, one rate for each state."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(StateSpaceConfig):
+        """Channels of several states each; width counts all states."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadConfig(StateSpaceConfig):
+    """Heads of several channels with one decay."""
+
+    states: int = setting(2, _STATES, at_least=1, at_most=1_000_000)
+    head_dim: int = setting(2, _HEAD_DIM, at_least=1, at_most=1_000_000)
+    decay: str = setting(
+        HEADWISE,
+        "rates: headwise (one for each head, as in Mamba-2) or elementwise (one for each state of each channel)",
+        choices=(ELEMENTWISE, HEADWISE),
+    )
+
+
+@register_unit("ssd")
+class SSDUnit(StateSpaceUnit):
+    """SSD, the recurrence of Mamba-2: all states of a head decay alike, so that its state is a matrix."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(HeadConfig):
+        """Heads of channels of states; width counts all states."""
+
+
+@register_unit("ssd_selective")
+class SelectiveSSDUnit(StateSpaceUnit):
+    """SSD whose rate is a function of the input, beside its step size: the decay of Mamba-3."""
+
+    gates = (STEP, INPUT, RATE)
+    part_names = StateSpaceUnit.part_names - {DECAY} | {f"encoder_{RATE}", f"bias_{RATE}"}
+    forgetting = frozenset({f"encoder_{RATE}", f"bias_{RATE}"})
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(HeadConfig):
+        """Heads of channels of states; the decay starts with rate 1 at input zero."""
+
+        parameterization: Any = setting(
+            doc="map from a linear map of the input to rates", factory=HeavyTail.Config, registered="parameterization"
+        )
+
+    @property
+    def _rates(self) -> int:
+        return self.width if self.config.decay == ELEMENTWISE else self.heads
+
+    def _rate_roles(self) -> dict[str, Role]:
+        axis = "width" if self.config.decay == ELEMENTWISE else "head"
+        return {
+            f"encoder_{RATE}": Role(Part.RECURRENT, (axis, "feature"), group=Group.RECURRENT),
+            f"bias_{RATE}": Role(Part.BIAS, (axis,), group=Group.RECURRENT),
+        }
+
+    def _initial_rates(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        encoder = _uniform(rng, self._rates, self.features)
+        return {f"encoder_{RATE}": encoder, f"bias_{RATE}": self._raw(np.ones(self._rates))}
+
+
+def _uniform(rng: np.random.Generator, rows: int, columns: int) -> np.ndarray:
+    """A matrix as torch.nn.Linear draws it."""
+    return rng.uniform(-1.0, 1.0, (rows, columns)) / np.sqrt(columns)
+
+
+def _apart(values: Tensor) -> Tensor:
+    """A copy in which replicas do not touch, so that a function runs over each by itself.
+
+    The last bits of a function of many numbers depend on where among them a number stands: a processor computes most
+    of them in groups and the rest one by one. So a replica has the same bits in a pack and alone.
+    """
+    return pad(values.flatten(1), (0, 1))[:, :-1].view(values.shape)
+
+
+class _MeanDecay(torch.autograd.Function):
+    """(e^y - 1) / y, the mean of the decay over a step with exponent y; 1 at y = 0."""
+
+    @staticmethod
+    def forward(ctx: Any, exponent: Tensor) -> Tensor:
+        mean = torch.where(exponent == 0, 1.0, torch.expm1(exponent) / exponent)
+        ctx.save_for_backward(exponent, mean)
+        return mean
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *outer: Any) -> Tensor:
+        exponent, mean = ctx.saved_tensors
+        series = torch.zeros_like(exponent)  # sum over k from 1 of k y^(k - 1) / (k + 1)!
+        for order in range(_SERIES_TERMS, 0, -1):
+            series = series * exponent + order / math.factorial(order + 1)
+        slope = torch.where(exponent.abs() < _SERIES_BELOW, series, (torch.exp(exponent) - mean) / exponent)
+        return outer[0] * slope
+
+
+_SERIES_BELOW, _SERIES_TERMS = 0.02, 7
+"""Where the closed form of the gradient loses digits: the series is exact to 1e-14 there, the closed form beyond."""
