@@ -26,7 +26,7 @@ NAMES = (
     "sizes",
     "plain_module",
 )
-LONG = ("scale", "search", "worst_push")
+LONG = ("scale", "search", "worst_push", "test_sets")
 """Those that take long, or need servers: run when they are named."""
 
 

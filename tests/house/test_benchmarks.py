@@ -184,7 +184,7 @@ def test_every_target_has_its_row():
 
 @pytest.mark.more
 def test_benchmarks_run_and_write(tmp_path):
-    names = ["step", "matrix_step", "perturbation", "peak", "horizon", "plain_module", "worst_push"]
+    names = ["step", "matrix_step", "perturbation", "peak", "horizon", "plain_module", "worst_push", "test_sets"]
     command = [sys.executable, "-m", "benchmarks", *names, "--quick", "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 0, done.stderr
@@ -205,6 +205,8 @@ def test_benchmarks_run_and_write(tmp_path):
     *families, trial = results["worst_push"]["rows"]
     assert all(0 < row["found"] <= 1 for row in families), "a stronger search finds at least as much"
     assert trial["planned_over_taken"] > 0
+    few, more = (row for row in results["test_sets"]["rows"] if row["threshold"] == 0.1)
+    assert more["radius_sd_test_set"] < few["radius_sd_test_set"], "on twice as many sequences"
 
 
 def test_an_unknown_benchmark_is_named(monkeypatch, capsys):
