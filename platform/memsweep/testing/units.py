@@ -101,16 +101,6 @@ class UnitSuite:
         alone = unit.run({name: weight[1:] for name, weight in weights.items()}, x_NBTF[1:, 2:])
         torch.testing.assert_close(unit.run(weights, x_NBTF)[1:, 2:], alone, rtol=1e-12, atol=1e-12)
 
-    def test_a_replica_has_the_same_bits_alone(self) -> None:
-        """Answers and gradients: a pack computes what a single trial does."""
-        unit, x_NBTF, outcomes = self.build(), self.inputs(self.build()), []
-        for rows in (slice(None), slice(1, 2)):
-            weights = {name: weight[rows].detach().requires_grad_() for name, weight in self.weights(unit).items()}
-            answers = unit.run(weights, x_NBTF[rows])
-            found = torch.autograd.grad(answers.square().sum(), list(weights.values()))
-            outcomes.append([value[-1] for value in (answers, *found)])
-        assert all(map(torch.equal, *outcomes))
-
     def test_causality(self) -> None:
         unit, x_NBTF = self.build(), self.inputs(self.build())
         weights, changed = self.weights(unit), x_NBTF.clone()

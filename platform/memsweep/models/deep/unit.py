@@ -80,6 +80,10 @@ class Unit(ABC):
     def step(self, weights: Weights, x_NBF: Tensor, state: State | None) -> tuple[Tensor, State]:
         """The answers of one step, ``[N, B, F]``, and the state after it; None: before the first step."""
 
+    def products(self, horizon: int) -> int:
+        """Multiplications of one step of a sequence besides those by its weights, for estimates; 0 by default."""
+        return 0
+
     def balanced(self, weights: Weights) -> dict[str, Tensor]:
         """The same unit with input and output weights of equal size; called for linear units only.
 

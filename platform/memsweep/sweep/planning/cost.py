@@ -169,12 +169,12 @@ def _deep_step(trial: TrialConfig) -> float:
 
 def _deep_replica_step(trial: TrialConfig, horizon: float) -> float:
     """Seconds of an optimizer step that each replica costs on top."""
-    return _gradients(trial) * trial.training.batch_size * horizon * _of_a_step_of_time(trial)
+    return _gradients(trial) * trial.training.batch_size * horizon * _of_a_step_of_time(trial, horizon)
 
 
 def _deep_evaluation(trial: TrialConfig, sequences: int, horizon: float) -> float:
     """Seconds of one pass of one replica over so many sequences."""
-    return _EVALUATION * (_CALLS * _layers(trial.model) + sequences * horizon * _of_a_step_of_time(trial))
+    return _EVALUATION * (_CALLS * _layers(trial.model) + sequences * horizon * _of_a_step_of_time(trial, horizon))
 
 
 def _gradients(trial: TrialConfig) -> float:
@@ -185,10 +185,12 @@ def _gradients(trial: TrialConfig) -> float:
     return _FORWARD + (1.0 / training.alignment_every if training.alignment_every else 0.0)
 
 
-def _of_a_step_of_time(trial: TrialConfig) -> float:
-    model = trial.model
+def _of_a_step_of_time(trial: TrialConfig, horizon: float) -> float:
+    model: Any = trial.model
     roles = registry.get(registry.MODEL, model.name).roles(model).values()
     entries = sum(math.prod(_size(model, axis) for axis in role.axes) for role in roles if len(role.axes) > 1)
+    unit = registry.get(registry.UNIT, model.unit.name)(model.unit, _size(model, "width"), _size(model, "feature"))
+    entries += _layers(model) * unit.products(int(horizon))
     alone = _layers(model) * (_size(model, "feature") + _size(model, "width"))
     return (_ENTRY * entries + _FEATURE * alone) * (_DOUBLE if trial.training.dtype == "float64" else 1.0)
 

@@ -1,0 +1,101 @@
+"""A recurrence whose state is a matrix that holds values by their keys, in chunks of time: few products, none small.
+
+    S_t = S_{t-1} diag(a_t) + u_t k_t',   u_t = v_t   or, by the delta rule,   u_t = b_t (v_t - S_{t-1} diag(a_t) k_t),
+    y_t = S_t q_t
+
+Within a chunk, with G the sum of log a over its steps so far and S the state before it, the answers are
+
+    y_i = S (exp(G_i) q_i) + sum_{j <= i} (q_i' diag(exp(G_i - G_j)) k_j) u_j
+
+and the u of the delta rule solve a triangular system (the WY form: arXiv 2406.06484, equations 8 to 11; with decays
+arXiv 2412.06464, section 3.3). No exponent is ever above zero, so that nothing overflows, however fast a state forgets.
+
+Letters: X leading dimension (replicas, sequences and heads), C chunks, T time, L steps of a chunk, K size of keys and
+queries, V size of values.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+CHUNK = 32
+
+
+def matrix_states(
+    query_XTK: Tensor,
+    key_XTK: Tensor,
+    value_XTV: Tensor,
+    log_decay: Tensor | None = None,
+    rate_XT1: Tensor | None = None,
+    start_XVK: Tensor | None = None,
+    chunk: int = CHUNK,
+) -> tuple[Tensor, Tensor]:
+    """Answers to whole sequences and the state after them, differentiable.
+
+    Args:
+        query_XTK: q.
+        key_XTK: k; by the delta rule of length 1, for its eigenvalues to be 1 - b.
+        value_XTV: v.
+        log_decay: log a, at most zero: ``[X, T, K]``, or ``[X, T, 1]`` for all keys at once; None: a = 1.
+        rate_XT1: b of the delta rule; None: no delta rule.
+        start_XVK: the state before the first step; None: zero.
+        chunk: steps that are computed at once, a power of two; decides roundings alone.
+
+    Returns:
+        ``[X, T, V]`` and ``[X, V, K]``.
+    """
+    horizon = query_XTK.shape[1]
+    length = min(chunk, 1 << (horizon - 1).bit_length())
+
+    def cut(series: Tensor) -> Tensor:
+        """Chunks ``[X, C, L, ...]``; steps of zeros at the end change no state."""
+        padded = torch.nn.functional.pad(series, (0, 0, 0, -horizon % length))
+        return padded.unflatten(1, (-1, length))
+
+    query, key, value = cut(query_XTK), cut(key_XTK), cut(value_XTV)
+    total = None if log_decay is None else cut(log_decay).cumsum(2)  # G
+    faded = torch.ones_like(query[..., :1]) if total is None else total.exp()
+    left = torch.ones_like(faded) if total is None else (total[:, :, -1:] - total).exp()
+    shown, read, kept = _products(query, key, total), query * faded, key * left
+    seen = None
+    if rate_XT1 is not None:
+        rate = cut(rate_XT1)
+        given = torch.cat([value, key * faded], -1) * rate
+        system = _products(key, key, total).tril(-1) * rate
+        solved = torch.linalg.solve_triangular(system, given, upper=False, unitriangular=True)
+        value, seen = solved.split([value.shape[-1], key.shape[-1]], -1)
+    state, answers = start_XVK, []
+    for index in range(query.shape[1]):
+        new = value[:, index]
+        if state is not None and seen is not None:
+            new = new - seen[:, index] @ state.mT
+        answer, written = shown[:, index] @ new, new.mT @ kept[:, index]
+        answers.append(answer if state is None else answer + read[:, index] @ state.mT)
+        state = written if state is None else written + state * faded[:, index, -1:]
+    assert state is not None
+    return torch.cat(answers, 1)[:, :horizon], state
+
+
+def _products(query: Tensor, key: Tensor, total: Tensor | None) -> Tensor:
+    """q_i' diag(exp(G_i - G_j)) k_j for j <= i, and zero above the diagonal: ``[X, C, L, L]``."""
+    if total is None:
+        return (query @ key.mT).tril()
+    if total.shape[-1] == 1:
+        above = torch.ones(query.shape[2], query.shape[2], dtype=torch.bool, device=query.device).triu(1)
+        return (query @ key.mT) * (total - total.mT).masked_fill(above, -torch.inf).exp()
+    return _halved(query, key, total)
+
+
+def _halved(query: Tensor, key: Tensor, total: Tensor) -> Tensor:
+    """The same where every key fades by itself: of each two halves, the second reads the first across their border."""
+    steps = query.shape[-2]
+    if steps == 1:
+        return query @ key.mT
+    halves = [series.unflatten(-2, (2, steps // 2)) for series in (query, key, total)]
+    within = _halved(*halves)  # [..., 2, L/2, L/2]
+    (_, later), (earlier, _), (before, after) = (half.unbind(-3) for half in halves)
+    border = before[..., -1:, :]
+    across = (later * (after - border).exp()) @ (earlier * (border - before).exp()).mT
+    above = torch.cat([within[..., 0, :, :], torch.zeros_like(across)], -1)
+    return torch.cat([above, torch.cat([across, within[..., 1, :, :]], -1)], -2)
