@@ -6,7 +6,11 @@ Every message says what is wrong, what was got, what is allowed and what to do a
 from __future__ import annotations
 
 import difflib
+import re
+import shutil
+import textwrap
 from collections.abc import Iterable, Sequence
+from typing import TextIO
 
 
 class MemsweepError(Exception):
@@ -65,6 +69,25 @@ class RegistryError(MemsweepError):
 def printable(text: str) -> str:
     """A text without control characters: escapes move a terminal's cursor, half a surrogate pair is no UTF-8."""
     return "".join(sign if sign.isprintable() or sign in "\n\t" else repr(sign)[1:-1] for sign in text)
+
+
+def filled(text: str, stream: TextIO) -> str:
+    """A printable text whose lines, on a terminal, are broken between words; what goes on stands further in.
+
+    Paths, addresses and ``memsweep COMMAND STUDY`` stay in one piece, so that they can be copied.
+    """
+    text = printable(text)
+    if not stream.isatty():
+        return text
+    columns = shutil.get_terminal_size().columns
+    return "\n".join(_broken(line, columns) for line in text.split("\n"))
+
+
+def _broken(line: str, columns: int) -> str:
+    whole = re.sub(r"\bmemsweep [a-z]+ \S+", lambda command: command[0].replace(" ", "\xa0"), line)
+    hanging = " " * (len(line) - len(line.lstrip()) + 2)
+    filled = textwrap.fill(whole, columns, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
+    return filled.replace("\xa0", " ")
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

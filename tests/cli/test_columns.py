@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -16,14 +17,24 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from memsweep.commands import console
 from memsweep.config.describe import STUDY, listing, listing_text
+from memsweep.errors import filled
+from memsweep.studies.ending import Ending
+from memsweep.sweep.driver.runner import RunSummary
+from memsweep.sweep.store.filesystem import Location
 
 COLUMNS = 80
 ROOT = Path(__file__).parents[2]
 
 
-def shown(words: Sequence[str]) -> list[str]:
-    """The lines that a command writes to a terminal of 80 columns, without colours."""
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(words: Sequence[str], code: int = 0) -> list[str]:
+    """The lines that a command with this exit code writes to a terminal of 80 columns, without colours."""
     leader, follower = pty.openpty()
     fcntl.ioctl(leader, termios.TIOCSWINSZ, struct.pack("HHHH", 40, COLUMNS, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"TERM": "xterm-256color"}
@@ -37,7 +48,7 @@ def shown(words: Sequence[str]) -> list[str]:
                 read += part
         except OSError:  # Linux says so when the last writer has closed the terminal
             pass
-    assert child.wait() == 0, read.decode()
+    assert child.wait() == code, read.decode()
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", read.decode()).splitlines()
 
 
@@ -68,3 +79,37 @@ def test_a_pipe_gets_one_line_for_each_study() -> None:
     items = listing(STUDY, ROOT)
     assert len(listing_text(items, None).splitlines()) == len(items)
     assert max(map(len, listing_text(items, COLUMNS).splitlines())) <= COLUMNS
+
+
+def test_a_wrong_command_line_is_told_within_the_terminal() -> None:
+    lines = shown(["list"], code=2)
+    assert max(map(cell_len, lines)) <= COLUMNS
+    assert "units|rules|studies" in lines[-1]
+
+
+def test_a_text_is_broken_between_words_and_what_is_copied_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(COLUMNS))
+    path, command = f"/{'folder/' * 14}", "memsweep resume quickstart"
+    text = f"  stopped in {path} after a while, {'word ' * 5}and here one goes on: {command} --inline\nend"
+    first, *others = filled(text, Terminal()).split("\n")
+    assert first == "  stopped in"
+    assert (others[0].strip(), others[-1]) == (path, "end")
+    assert all(line.startswith("    ") and len(line) <= COLUMNS for line in others[1:-1])
+    assert any(command in line for line in others)
+    assert filled(text, io.StringIO()) == text
+
+
+def test_an_ending_fits_and_addresses_stand_on_lines_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(COLUMNS))
+    monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+    tracking = (f"sqlite:////{'folder/' * 9}mlflow.db", "1", f"/#/experiments/1/runs?searchFilter={'x' * 90}")
+    summary = RunSummary(interrupted=True, limit="4 trials of this run have a result (--max-trials 4)")
+    console.print_ending(
+        Ending(3, "quickstart", 9, 0, 5, summary, None, 3.0, tracking, ""), Location.at(Path("results"))
+    )
+    wide = [line for line in terminal.getvalue().splitlines() if cell_len(line) > COLUMNS]
+    assert [re.split(r"  +", line.strip())[-1].split()[0] for line in wide] == [
+        "mlflow",
+        f"http://127.0.0.1:5000{tracking[2]}",
+    ]
+    assert "memsweep resume quickstart" in terminal.getvalue()

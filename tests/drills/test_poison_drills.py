@@ -42,7 +42,7 @@ from poison_work import Site, counted, job_of, members, registry
 site = Site(Path(sys.argv[1]), Path(sys.argv[2]))
 registry.discover(site.workspace)
 job = job_of(site, members(sys.argv[3]), time_limit=3.0, inline=sys.argv[4] == "inline")
-counted(job, lambda fraction: None)
+counted(job, lambda *_: None)
 """
 
 

@@ -36,7 +36,7 @@ def part(kind: str, name: str, **wanted: object) -> object:
 def compute(folder: Path, *configs: TrialConfig, **options: str) -> list[str]:
     names = [identity(config) for config in configs]
     members = tuple((name, to_dict(config)) for name, config in zip(names, configs, strict=True))
-    report = execute_pack(PackJob("p", "s", str(folder), str(ROOT), members, **options), lambda fraction: None)  # type: ignore[arg-type]
+    report = execute_pack(PackJob("p", "s", str(folder), str(ROOT), members, **options), lambda *_: None)  # type: ignore[arg-type]
     assert not report.failed, report.failed
     return names
 

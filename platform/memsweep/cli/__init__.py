@@ -16,7 +16,7 @@ from typing import Any
 from memsweep.cli.arguments import STUDY_VERBS, WrongCommandLine, parse
 from memsweep.cli.usage import PLUS, STUDY_SCHEMA
 from memsweep.documents import Answer, error_document, to_json
-from memsweep.errors import MemsweepError, listed, printable
+from memsweep.errors import MemsweepError, filled, listed, printable
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # what a shell reports for a program that SIGINT or SIGPIPE ended
 _MOST_NAMED = 5
@@ -65,7 +65,7 @@ def _answer(args: argparse.Namespace, json: bool) -> Answer:
             return answer
     except MemsweepError as error:
         told = traceback.format_exc().rstrip("\n") if args.verbose else str(error)
-        sys.stderr.write(f"{printable(told)}\n")
+        sys.stderr.write(f"{printable(told) if args.verbose else filled(told, sys.stderr)}\n")
         return Answer(error_document(error), error.exit_code)
     except KeyboardInterrupt as error:
         return Answer(error_document(error), INTERRUPTED)
@@ -81,7 +81,7 @@ def _command(args: argparse.Namespace) -> Answer:
 
     args.discover = partial(_discover, args)
     if any(word.startswith("+") for word in getattr(args, "overrides", ())):
-        sys.stderr.write(f"note: {PLUS}.\n")
+        sys.stderr.write(filled(f"note: {PLUS}.\n", sys.stderr))
     answer: Answer = command(args.command)(args)
     return answer
 
@@ -141,7 +141,7 @@ def _discover(args: argparse.Namespace, workspace: Path) -> None:
     from memsweep import registry
 
     for sentence in registry.discover(workspace):
-        sys.stderr.write(f"warning: {sentence}\n")
+        sys.stderr.write(filled(f"warning: {sentence}\n", sys.stderr))
     _say_replaced(args)
 
 
@@ -159,4 +159,4 @@ def _say_replaced(args: argparse.Namespace) -> None:
     ]
     if parts:
         told = listed([f"{kind} {name!r} ({file.name})" for kind, name, file in parts], _MOST_NAMED)
-        sys.stderr.write(f"note: of this workspace, in the place of the built-in: {told}\n")
+        sys.stderr.write(filled(f"note: of this workspace, in the place of the built-in: {told}\n", sys.stderr))

@@ -17,7 +17,7 @@ from memsweep import __version__
 from memsweep.cli import usage
 from memsweep.documents import Answer
 from memsweep.documents.keys import DOCUMENTS
-from memsweep.errors import ConfigError, did_you_mean
+from memsweep.errors import ConfigError, did_you_mean, filled
 from memsweep.report.formats import FIGURES, TABLES
 from memsweep.studies import default_results
 
@@ -77,7 +77,7 @@ class _Parser(argparse.ArgumentParser):
 
     def refuse(self, message: str, command: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        self._print_message(f"{self.prog}: error: {message}\n", sys.stderr)
+        self._print_message(filled(f"{self.prog}: error: {message}\n", sys.stderr), sys.stderr)
         raise WrongCommandLine(command, message)
 
 

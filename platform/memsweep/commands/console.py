@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from memsweep import builtin
-from memsweep.errors import printable
+from memsweep.errors import filled, printable
 from memsweep.studies.wording import counted, failures, stopped
 
 if TYPE_CHECKING:
@@ -31,16 +29,9 @@ def say(text: str, file: TextIO | None = None) -> None:
     print(printable(text), file=file)
 
 
-def say_sentence(text: str) -> None:
-    """Prints a sentence; on a terminal broken between words, later lines further in. A long path stays in one piece."""
-    if sys.stdout.isatty():
-        width, inner = shutil.get_terminal_size().columns, " " * (len(text) - len(text.lstrip()) + 2)
-        lines = textwrap.wrap(
-            printable(text), width, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False
-        )
-        print("\n".join(lines))
-    else:
-        say(text)
+def say_sentence(text: str, file: TextIO | None = None) -> None:
+    """Prints a sentence as ``filled`` does."""
+    print(filled(text, file or sys.stdout), file=file)
 
 
 def print_plan(preview: Preview, *, verbose: bool = False, whole: bool = False) -> None:
@@ -125,9 +116,9 @@ def print_ending(ending: Ending, results: Location) -> None:
         uri, _, page = ending.tracking
         _print_tracking(uri, page, results)
     if (why := stopped(ending)) != "":
-        say(why, file=sys.stderr if ending.summary.outage or ending.summary.lost else None)
+        say_sentence(why, file=sys.stderr if ending.summary.outage or ending.summary.lost else None)
     if ending.complaint:
-        print(ending.complaint, file=sys.stderr)
+        say_sentence(ending.complaint, file=sys.stderr)
 
 
 def _print_results(ending: Ending, paths: ReportPaths) -> None:
@@ -138,13 +129,13 @@ def _print_results(ending: Ending, paths: ReportPaths) -> None:
     print()
     print(table_text(paths))
     of_them = f", {ending.reused} of them reused" if ending.reused else ""
-    say(f"{ending.reused + len(summary.finished)}/{ending.trials} done{of_them}; {duration(ending.seconds)}")
+    say_sentence(f"{ending.reused + len(summary.finished)}/{ending.trials} done{of_them}; {duration(ending.seconds)}")
     if summary.finished:
-        say(profile_text(summary.profile))
+        say_sentence(profile_text(summary.profile))
     if summary.diverged:
         say(f"{summary.diverged} diverged: their errors are inf in the report")
     for line, failure in zip(failures(ending), summary.failed.values(), strict=False):
-        say(line, file=sys.stderr)
+        say_sentence(line, file=sys.stderr)
         say(failure["traceback"], file=sys.stderr)
     if len(summary.failed) > 5:
         say(f"{len(summary.failed) - 5} more failed: the report has every traceback", file=sys.stderr)
@@ -171,17 +162,16 @@ def profile_text(profile: Profile) -> str:
 def _print_tracking(uri: str, page: str, results: Location) -> None:
     """Prints how to open the runs in MLflow."""
     if not uri.startswith("sqlite"):
-        say(f"MLflow:    {uri.rstrip('/') + page if uri.startswith('http') else uri}")
+        say_sentence(f"MLflow:    {uri.rstrip('/') + page if uri.startswith('http') else uri}")
         return
     here = results.local or Path("results").absolute()
     folder = "" if here == Path("results").absolute() else f" RESULTS={shlex.quote(shown(here))}"
     plain = f"mlflow ui --host 127.0.0.1 --workers 1 --backend-store-uri {uri}"
     if builtin.folder(builtin.TASKS).parent == Path.cwd():  # a checkout, with its Makefile
-        say(f"MLflow UI: make ui{folder}, then http://127.0.0.1:5000{page}")
-        say(f"           (or: {plain})")
+        say(f"MLflow UI: make ui{folder}\n  or:      {plain}")
     else:
-        say(f"MLflow UI: {plain}")
-        say(f"           then http://127.0.0.1:5000{page} (pip install 'memsweep[ui]' brings it)")
+        say(f"MLflow UI: {plain}\n  (pip install 'memsweep[ui]' brings it)")
+    say(f"  then:    http://127.0.0.1:5000{page}")
 
 
 def shown(path: Path) -> str:

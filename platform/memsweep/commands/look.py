@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from memsweep import registry
 from memsweep.commands import console
 from memsweep.documents import Answer
-from memsweep.errors import MemsweepError
+from memsweep.errors import MemsweepError, filled
 from memsweep.studies.locations import find_study, store_of, stored_plan
 from memsweep.sweep.store.filesystem import Location
 
@@ -46,9 +46,8 @@ def plan(args: argparse.Namespace) -> Answer:
     if any(wave.packs for wave in made.waves):
         seconds = 0.0 if args.no_probe else BENCHMARK_SECONDS
         if seconds and sys.stderr.isatty():
-            print(
-                f"measuring, at most {seconds:.0f} s of the processor (--no-probe leaves it out) ...", file=sys.stderr
-            )
+            told = f"measuring, at most {seconds:.0f} s of the processor (--no-probe leaves it out) ..."
+            console.say_sentence(told, file=sys.stderr)
         sys.stdout.flush()
         guess, stored = made.estimate(seconds, args.workspace), _bytes_of_a_trial(store_of(results, study.name))
         document["expected"] = expected_item(study, guess, stored, probed=seconds > 0)
@@ -79,7 +78,7 @@ def status(args: argparse.Namespace) -> Answer:
         if not args.json:
             with contextlib.redirect_stdout(io.StringIO()) as printed:
                 print_status(document)
-            text = printed.getvalue()
+            text = filled(printed.getvalue(), sys.stdout)
             if text != shown:
                 print(CLEAR + text if args.watch and sys.stdout.isatty() else text, end="", flush=True)
                 shown = text
@@ -131,7 +130,7 @@ def sync(args: argparse.Namespace) -> Answer:
         )
     document = {"study": made.study, "complete": not complaint, "lacks": complaint or None}
     if complaint:
-        print(complaint, file=sys.stderr)
+        console.say_sentence(complaint, file=sys.stderr)
         return Answer(document, 1)
     return Answer(document, text=f"MLflow has all that is stored of {made.study}")
 

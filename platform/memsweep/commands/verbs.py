@@ -68,7 +68,7 @@ def extend(args: argparse.Namespace) -> Answer:
     study = extend_search(before, wider) if before.search or wider.search else extend_grid(before, wider)
     trials = _trials(study)
     if note := more_steps(before.rows, [row for row in study.rows if row not in before.rows]):
-        print(note)
+        console.say_sentence(note)
     return run(Request(study, trials, plan=plan, extended=added(plan, trials)), args, results)
 
 

@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
-from memsweep.errors import MemsweepError, StoreError, printable
+from memsweep.errors import MemsweepError, StoreError
 from memsweep.redaction import without_secrets
 from memsweep.studies.ending import Complete, Ending, note, noted
 from memsweep.studies.extension import refuse_to_drop
@@ -117,7 +117,7 @@ class Run:
                 summary = self._compute()
                 if summary.outage:
                     return self._conclude_outage(summary, time.monotonic() - began)
-                self._page.update(left="", note="writing the report")
+                self._page.update(left="", doing="", note="writing the report")
                 with phase("writing the report", self._stream):
                     paths = report.build(self._store.location)
                 self._page.close(paths.page)
@@ -182,7 +182,7 @@ class Run:
         with phase("planning the trials", self._stream):
             self._trials = kind(request, store, self._results, failed_often)
         for line in differences(self._trials, statuses):
-            self._stream.write(f"{printable(line)}\n")
+            write_line(self._stream, line)
         revision = code_revision(self._workspace)
         self._provenance = {"started": now(), "code_revision": revision, **self._called()}
         new = {
@@ -272,7 +272,9 @@ class Run:
         from memsweep.sweep.driver.progress_view import time_left
 
         self._view.update(snapshot)
-        self._page.update(fraction=round(snapshot.fraction, 4), left=time_left(snapshot), note=snapshot.note)
+        self._page.update(
+            fraction=round(snapshot.fraction, 4), left=time_left(snapshot), doing=snapshot.doing, note=snapshot.note
+        )
 
     def _note_runs_page(self) -> None:
         """Adds to the plan where MLflow shows the runs, for the report."""

@@ -23,8 +23,8 @@ class Events(Protocol):
     def started(self, job: PackJob) -> None:
         """The job has been given to a worker."""
 
-    def advanced(self, job: PackJob, fraction: float) -> None:
-        """The job has done this fraction of its work."""
+    def advanced(self, job: PackJob, fraction: float, doing: str = "") -> None:
+        """The job has done this fraction of its work; what it does now, in words."""
 
     def finished(self, job: PackJob, report: PackReport) -> None:
         """The job ended, with results, failures or both."""

@@ -265,7 +265,7 @@ def test_jobs_keep_states_beside_the_results_and_go_on_from_them(tmp_path):
     """Rows that may go on and rows that begin share a job, not a program; the records are those of whole rows."""
     configs = linear()
     stopped = [until(config, 20) for config in configs[:2]]
-    execute_pack(_job(tmp_path, stopped), lambda fraction: None)
+    execute_pack(_job(tmp_path, stopped), lambda *_: None)
     states = tmp_path / "states"
     names = [identity(config) for config in stopped]
     assert sorted(path.stem for path in states.iterdir()) == sorted(names)
@@ -282,7 +282,7 @@ def test_jobs_keep_states_beside_the_results_and_go_on_from_them(tmp_path):
         seen.append((at_step, [slot is not None for slot in options.start_states]))
         return results
 
-    report = execute_pack(_job(tmp_path, later, after), lambda fraction: None, run=watched)
+    report = execute_pack(_job(tmp_path, later, after), lambda *_: None, run=watched)
     assert set(report.finished) == set(map(identity, later))
     assert seen == [(20, [True, True]), (0, [])]
     for config, whole in zip(later, run_pack(later), strict=True):
@@ -294,7 +294,7 @@ def test_jobs_keep_states_beside_the_results_and_go_on_from_them(tmp_path):
     store.forget_states([*names, "f" * 32])
     assert sorted(path.stem for path in states.iterdir()) == sorted(map(identity, later))
     ends = _job(tmp_path, configs[:3], dict(zip(map(identity, configs), map(identity, later), strict=False)))
-    execute_pack(ends, lambda fraction: None, run=watched)
+    execute_pack(ends, lambda *_: None, run=watched)
     assert seen[2:] == [(40, [True, True, True])]
     assert len(list(states.iterdir())) == 3  # whole rows keep none
     store.forget_states()

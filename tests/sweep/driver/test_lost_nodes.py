@@ -33,7 +33,7 @@ class Spot:
                 self.left -= 1
                 events.died(job, LOST)
             else:
-                events.finished(job, execute_pack(job, lambda fraction: None))
+                events.finished(job, execute_pack(job, lambda *_: None))
 
 
 def run(folder: Path, losses: int) -> tuple[scheduler.PackScheduler, Spot, Journal]:

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from memsweep.sweep.driver import progress_view
-from memsweep.sweep.driver.progress import Snapshot, WorkCounter
+from memsweep.sweep.driver.progress import LONG, Snapshot, WorkCounter
 from memsweep.sweep.driver.progress_view import (
     PLAIN_INTERVAL,
     LiveView,
@@ -131,10 +131,26 @@ def test_a_phase_stands_on_a_terminal_while_it_lasts_and_in_a_log_if_it_was_long
     assert plain.getvalue() == "planning: 0 s\n"
 
 
+def test_a_long_pack_says_its_step_and_a_short_one_does_not() -> None:
+    clock = Clock()
+    ledger = WorkCounter(total=3, reused=0, work=3.0, clock=clock)
+    ledger.started("long", 1.0)
+    clock.now += LONG - 0.1
+    ledger.advanced("long", 0.1, "step 100 of 1,000")
+    ledger.started("short", 1.0)
+    ledger.advanced("short", 0.5, "measuring")
+    assert ledger.snapshot().doing == ""
+    clock.now += 0.1
+    assert describe(ledger.snapshot()).endswith(" left, step 100 of 1,000, 2 packs running")
+    ledger.ended("long")
+    assert ledger.snapshot().doing == ""
+
+
 def test_words_for_a_person() -> None:
     assert describe(snapshot()) == "61/120 trials, 1 min 3 s left, 1 failed, 2 packs running, 6 reused"
     plain = snapshot(reused=0, running=1, eta=None, note="3 trials again")
     assert describe(plain) == "55/120 trials, 1 failed, 1 pack running, 3 trials again"
+    assert describe(snapshot(reused=0, failed=0, eta=None)) == "54/120 trials, 2 packs running"
     assert [duration(s) for s in (0.4, 59.4, 60, 3599, 7500)] == [
         "0 s",
         "59 s",

@@ -28,7 +28,7 @@ def deadly(job: PackJob, progress: Progress) -> PackReport:
     mark = Path(job.folder) / "killed"
     fatal = any(data["task"]["rate"] == FATAL_RATE for _, data in job.members)
 
-    def reached(fraction: float) -> None:
+    def reached(fraction: float, doing: str = "") -> None:
         if 3 in widths and fraction > widths.index(3) / len(widths) and (fatal or not mark.exists()):
             if not fatal:
                 mark.touch()

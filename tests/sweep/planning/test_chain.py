@@ -43,7 +43,7 @@ def job_of(plan: Plan, folder: Path, pack: int = 0) -> PackJob:
     return PackJob(chosen.identity, plan.sweep.name, str(folder), str(ROOT), members)
 
 
-def quiet(fraction: float) -> None:
+def quiet(fraction: float, doing: str = "") -> None:
     pass
 
 
@@ -199,7 +199,7 @@ def test_a_chain_gives_what_a_person_would_get_by_carrying_the_values(tmp_path: 
     sweep = load(tmp_path, STUDY)
     plan = plan_of(sweep)
     fractions: list[float] = []
-    report = execute_pack(job_of(plan, tmp_path / "s"), fractions.append)
+    report = execute_pack(job_of(plan, tmp_path / "s"), lambda fraction, doing: fractions.append(fraction))
     assert not report.failed
     assert (fractions[-1], fractions) == (1.0, sorted(fractions))
     store = Store(tmp_path / "s")
@@ -227,7 +227,7 @@ def test_a_stop_in_the_middle_loses_only_the_trial_in_progress(tmp_path: Path) -
     plan = plan_of(sweep)
     run(plan, workspace=ROOT, results=tmp_path / "whole", launch=INLINE)
 
-    def stop(fraction: float) -> None:
+    def stop(fraction: float, doing: str = "") -> None:
         if fraction > 0.5:
             raise KeyboardInterrupt
 
@@ -325,7 +325,7 @@ def test_a_chain_that_lacked_memory_beside_others_goes_on_alone(tmp_path: Path) 
     def hungry(job: PackJob, progress: Progress) -> PackReport:
         tries.append([data["model"]["width"] for _, data in job.members])
 
-        def reached(fraction: float) -> None:
+        def reached(fraction: float, doing: str = "") -> None:
             if len(tries) == 1 and 1 / 3 < fraction < 2 / 3:
                 raise MemoryError("4 TiB")
 

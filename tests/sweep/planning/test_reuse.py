@@ -37,7 +37,7 @@ def computed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
     members = tuple((identity(config), to_dict(config)) for config in rows_of(2, 3))
     job = PackJob("p", "old", str(folder / "old"), str(ROOT), members)
-    assert len(execute_pack(job, lambda fraction: None).finished) == 2
+    assert len(execute_pack(job, lambda *_: None).finished) == 2
     return folder
 
 

@@ -70,7 +70,7 @@ def compute(folder: Path | str, trials: tuple[PlannedTrial, ...], **options: Any
         trained={trial.identity: trial.trained for trial in trials if trial.trained[0]},
         **options,
     )
-    report = execute_pack(job, lambda fraction: None)
+    report = execute_pack(job, lambda *_: None)
     assert not report.failed, report.failed
     return Store(folder)
 

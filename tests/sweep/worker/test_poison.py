@@ -44,7 +44,7 @@ def test_whatever_is_raised_is_the_failure_of_its_trial_alone(site: Site) -> Non
     others = healthy(2)
     sick = {identity(poisoned(poison, place)): poison for poison in RAISED for place in ("init", "train")}
     members = [poisoned(poison, place) for poison in RAISED for place in ("init", "train")]
-    report = execute_pack(job_of(site, [others[0], *members, others[1]]), lambda fraction: None)
+    report = execute_pack(job_of(site, [others[0], *members, others[1]]), lambda *_: None)
     assert report.finished == dict.fromkeys(map(identity, others), "done")
     assert set(report.failed) == set(report.culprits) == set(sick)
     for name, failure in report.failed.items():
@@ -63,7 +63,7 @@ def test_whatever_is_raised_is_the_failure_of_its_trial_alone(site: Site) -> Non
 @pytest.mark.parametrize("place", ["property", "kernel"])
 def test_a_task_may_raise_wherever_it_is_asked(site: Site, place: str) -> None:
     """In a pack of one program, too, where the engine asks before any step."""
-    report = execute_pack(job_of(site, [poisoned("raise", place)]), lambda fraction: None)
+    report = execute_pack(job_of(site, [poisoned("raise", place)]), lambda *_: None)
     ((name, failure),) = report.failed.items()
     assert (report.culprits, failure["error"]) == ((name,), RAISED["raise"])
 
@@ -80,7 +80,7 @@ def test_what_is_not_finite_is_told_and_harms_no_other(site: Site, model: str) -
         for place in places
     }
     others = [replace(config, model=part) for config in healthy(2)]
-    report = execute_pack(job_of(site, [others[0], *sick.values(), others[1]]), lambda fraction: None)
+    report = execute_pack(job_of(site, [others[0], *sick.values(), others[1]]), lambda *_: None)
     assert report.failed == {}
     for (_, place), config in sick.items():
         name = identity(config)
@@ -97,7 +97,7 @@ def test_what_is_not_finite_is_told_and_harms_no_other(site: Site, model: str) -
 def test_python_that_never_ends_is_ended_at_its_limit(site: Site) -> None:
     others, sick = healthy(2), poisoned("spin")
     job = job_of(site, [others[0], sick, others[1]], time_limit=6, inline=True)
-    report = execute_pack(job, lambda fraction: None)
+    report = execute_pack(job, lambda *_: None)
     (failure,) = report.failed.values()
     assert report.culprits == (identity(sick),)
     assert (failure["outcome"], failure["cause"]) == ("failed", TIME_LIMIT)
@@ -113,7 +113,7 @@ def test_a_checkpoint_outlives_a_time_limit_and_no_fault_of_the_code(site: Site)
     for poison, kept in (("spin", True), ("raise", False)):
         often = replace(poisoned("none").training, checkpoint_every=1)
         job = job_of(site, [poisoned(poison, step=12, training=often)], time_limit=1.0)
-        assert len(execute_pack(job, lambda fraction: None).failed) == 1
+        assert len(execute_pack(job, lambda *_: None).failed) == 1
         folder = site.store.location / "checkpoints"
         assert bool(folder.names()) is kept, poison
         folder.delete_all()
@@ -125,7 +125,7 @@ def test_a_limit_that_is_kept_leaves_no_trace() -> None:
 
     for _ in range(20):
         with time_limit(30.0, 1, hung) as undisturbed:
-            undisturbed(lambda fraction: None)(0.5)
+            undisturbed(lambda *_: None)(0.5)
     for _ in range(20):  # at the very moment of the end: either it came or it did not
         with time_limit(0.01, 1, hung), contextlib.suppress(TimeLimitError):
             time.sleep(0.0099)

@@ -29,12 +29,17 @@ def job_for(folder: Path, *configs: object) -> PackJob:
 @pytest.mark.more
 def test_results_are_stored_with_where_they_come_from(tmp_path: Path) -> None:
     job = job_for(tmp_path, tiny(0), tiny(1))
-    fractions: list[float] = []
-    report = execute_pack(job, fractions.append)
+    told: list[tuple[float, str]] = []
+    report = execute_pack(job, lambda *words: told.append(words))
+    fractions = [fraction for fraction, _ in told]
     names = [name for name, _ in job.members]
     assert report == PackReport(finished=dict.fromkeys(names, "done"))
     assert fractions[-1] == 1.0
     assert fractions == sorted(fractions)
+    steps = job.members[0][1]["training"]["steps"]
+    every = job.members[0][1]["training"]["validate_every"]
+    doing = [f"step {done:,} of {steps:,}" for done in range(every, steps, every)]
+    assert [words for _, words in told] == [*doing, *["measuring"] * (len(told) - len(doing))]
     store = Store(tmp_path)
     for name, data in job.members:
         record = store.record(name)
@@ -55,10 +60,10 @@ def test_results_are_stored_with_where_they_come_from(tmp_path: Path) -> None:
 
 @pytest.mark.more
 def test_a_member_with_a_result_is_not_computed_again(tmp_path: Path) -> None:
-    execute_pack(job_for(tmp_path, tiny(0)), lambda fraction: None)
+    execute_pack(job_for(tmp_path, tiny(0)), lambda *_: None)
     store = Store(tmp_path)
     before = {name: store.record(name) for name in store.identities()}
-    report = execute_pack(job_for(tmp_path, tiny(0), tiny(1)), lambda fraction: None)
+    report = execute_pack(job_for(tmp_path, tiny(0), tiny(1)), lambda *_: None)
     assert len(report.finished) == 2
     assert all(store.record(name) == record for name, record in before.items())
 
@@ -66,7 +71,7 @@ def test_a_member_with_a_result_is_not_computed_again(tmp_path: Path) -> None:
 def test_other_code_in_a_worker_is_refused_and_the_others_of_the_pack_run(tmp_path: Path) -> None:
     job = job_for(tmp_path, tiny(0), tiny(1))
     (name, data), other = job.members
-    report = execute_pack(replace(job, members=(("0" * 32, data), other)), lambda fraction: None)
+    report = execute_pack(replace(job, members=(("0" * 32, data), other)), lambda *_: None)
     assert list(report.finished) == [other[0]]
     assert report.culprits == ("0" * 32,)
     assert "different code" in report.failed["0" * 32]["error"]
@@ -100,7 +105,7 @@ def test_a_task_that_raises_or_exits_is_a_failure_with_its_traceback(tmp_path: P
     for exits, words in ((False, "ZeroDivisionError: mind the kernel"), (True, "SystemExit: 3")):
         task = registry.get(registry.TASK, "runner_faulty").Config(exits=exits)
         job = job_for(tmp_path / "results", replace(tiny(0), task=task))
-        report = execute_pack(replace(job, workspace=str(tmp_path)), lambda fraction: None)
+        report = execute_pack(replace(job, workspace=str(tmp_path)), lambda *_: None)
         (failure,) = report.failed.values()
         assert (failure["outcome"], failure["error"]) == ("failed", words)
         assert "runner_faulty.py" in failure["traceback"]
@@ -121,12 +126,12 @@ def test_a_program_that_raises_costs_the_other_programs_of_its_pack_nothing(tmp_
         return run_pack(configs, options)
 
     fractions: list[float] = []
-    report = execute_pack(job, fractions.append, run)
+    report = execute_pack(job, lambda fraction, doing: fractions.append(fraction), run)
     assert set(report.finished) == set(alone)
     assert set(report.failed) == {job.members[1][0], job.members[3][0]}
     assert report.culprits == ()  # two that failed together: each is tried alone
     assert fractions == sorted(fractions)
-    execute_pack(job_for(tmp_path / "a", tiny(0), tiny(1)), lambda fraction: None)
+    execute_pack(job_for(tmp_path / "a", tiny(0), tiny(1)), lambda *_: None)
     for name in alone:
         ours, theirs = Store(tmp_path / "b").tables(name), Store(tmp_path / "a").tables(name)
         assert all(ours[table].equals(theirs[table]) for table in ours)
@@ -138,7 +143,7 @@ def test_a_task_file_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
     job = job_for(tmp_path / "results", tiny(0))
     ((name, data),) = job.members
     missing = {**data, "task": {**data["task"], "name": "only_in_the_broken_file"}}
-    report = execute_pack(replace(job, workspace=str(tmp_path), members=((name, missing),)), lambda fraction: None)
+    report = execute_pack(replace(job, workspace=str(tmp_path), members=((name, missing),)), lambda *_: None)
     assert "only_in_the_broken_file" in report.failed[name]["error"]
     assert "a_module_that_is_not_there" in report.failed[name]["error"]
 

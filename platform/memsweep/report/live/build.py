@@ -96,12 +96,12 @@ class LiveStudy:
 
 
 def _words(total: int, done: int, failed: int, running: int, told: dict[str, Any]) -> str:
-    """``17 of 80 trials done, 4 running, 58 queued, 1 failed; 3 to 5 min left``."""
+    """``17 of 80 trials done, 4 running, 58 queued, 1 failed; step 1,200 of 5,000; 3 to 5 min left``."""
     if not total:
         return "planning"
     words = [f"{done} of {total} trials done", f"{running} running", f"{total - done - failed - running} queued"]
     words += [f"{failed} failed"] if failed else []
-    more = [str(told[name]) for name in ("left", "note") if told.get(name)]
+    more = [str(told[name]) for name in ("doing", "left", "note") if told.get(name)]
     return "; ".join([", ".join(words), *more])
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 SURE = 1.15
 """A time left that is known within this factor is one number."""
+LONG = 10.0
+"""Seconds after which it is said what a pack does."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Snapshot:
         fraction: part of this run's work that is done, in [0, 1], weighted by estimated cost.
         eta: seconds until the end, or None while nothing is known yet.
         note: what is retried now, or an empty string.
+        doing: what the longest running pack does, such as ``step 1,200 of 5,000``; empty in its first seconds.
     """
 
     total: int
@@ -34,6 +37,7 @@ class Snapshot:
     fraction: float
     eta: float | None
     note: str = ""
+    doing: str = ""
 
     @property
     def left(self) -> tuple[float, float] | None:
@@ -93,11 +97,11 @@ class WorkCounter:
         self._began = now if self._began is None else self._began
         self._running[job] = _Running(cost, now)
 
-    def advanced(self, job: str, fraction: float) -> None:
-        """A running job has done this fraction of its work; it never goes back."""
+    def advanced(self, job: str, fraction: float, doing: str = "") -> None:
+        """A running job has done this fraction of its work, which never goes back; what it does now, in words."""
         running = self._running.get(job)
         if running is not None:
-            running.fraction = max(running.fraction, min(fraction, 1.0))
+            running.fraction, running.doing = max(running.fraction, min(fraction, 1.0)), doing
 
     def ended(self, job: str) -> None:
         """A job is over; ``settled`` counts its trials."""
@@ -124,7 +128,12 @@ class WorkCounter:
             fraction=self._shown,
             eta=self._eta(done),
             note=self.note,
+            doing=self._doing(),
         )
+
+    def _doing(self) -> str:
+        longest = min(self._running.values(), key=lambda running: running.began, default=None)
+        return longest.doing if longest is not None and self._clock() - longest.began >= LONG else ""
 
     def _eta(self, done: float) -> float | None:
         if self._work - done <= 1e-9 * self._work:
@@ -142,6 +151,7 @@ class _Running:
     cost: float
     began: float
     fraction: float = 0.0
+    doing: str = ""
 
     def left(self, now: float) -> float:
         return (now - self.began) * (1.0 - self.fraction) / self.fraction if self.fraction > 0 else 0.0

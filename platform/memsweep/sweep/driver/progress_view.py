@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from memsweep.errors import printable
+from memsweep.errors import filled, printable
 from memsweep.sweep.driver.progress import Snapshot
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ def phase(words: str, stream: TextIO) -> Iterator[None]:
 
 def write_line(stream: TextIO, line: str) -> None:
     """A line without control characters; nothing where the reader of a pipe has ended, because a sweep must go on."""
-    _write(stream, f"{printable(line)}\n")
+    with contextlib.suppress(OSError, ValueError):
+        _write(stream, f"{filled(line, stream)}\n")
 
 
 def _write(stream: TextIO, text: str) -> None:
@@ -80,7 +81,10 @@ def describe(snapshot: Snapshot) -> str:
     words = [f"{settled}/{snapshot.total} trials"]
     if left := time_left(snapshot):
         words.append(left)
-    words.append(f"{snapshot.failed} failed")
+    if snapshot.failed:
+        words.append(f"{snapshot.failed} failed")
+    if snapshot.doing:
+        words.append(snapshot.doing)
     words.append(f"{snapshot.running} pack{'s' if snapshot.running != 1 else ''} running")
     if snapshot.reused:
         words.append(f"{snapshot.reused} reused")

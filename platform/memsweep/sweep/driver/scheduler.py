@@ -217,8 +217,8 @@ class PackScheduler:
         self._journal.flush()  # a trial may take this process down
         self._show()
 
-    def advanced(self, job: PackJob, fraction: float) -> None:
-        self._work.advanced(job.pack, fraction)
+    def advanced(self, job: PackJob, fraction: float, doing: str = "") -> None:
+        self._work.advanced(job.pack, fraction, doing)
         self._journal.flush_if_due()
         self._offer()
         self._show()

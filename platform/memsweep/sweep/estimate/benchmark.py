@@ -220,7 +220,7 @@ def measure(
 def _phase_seconds(job: PackJob) -> dict[str, float]:
     """Run a job; its seconds by phase. Where one thread computes, these are the processor's: no other program's."""
     wall, processor = time.perf_counter(), time.process_time()
-    report = execute_pack(job, lambda fraction: None)
+    report = execute_pack(job, lambda fraction, doing="": None)
     busy = (time.process_time() - processor) / (time.perf_counter() - wall)
     if report.failed:
         raise RuntimeError(next(iter(report.failed.values()))["error"])

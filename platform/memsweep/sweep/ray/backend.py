@@ -162,10 +162,10 @@ def _run_job(config: dict[str, Any], jobs: JobTable, work: Work, resources: Reso
     job = jobs.job(config["pack"])
     group = WorkerGroup(job, resources) if job.workers > 1 else None
 
-    def report_progress(fraction: float) -> None:
+    def report_progress(fraction: float, doing: str = "") -> None:
         peak = group.peak_memory if group is not None else peak_memory()
         try:
-            tune.report({"fraction": float(fraction), "peak_memory": peak})
+            tune.report({"fraction": float(fraction), "doing": doing, "peak_memory": peak})
         except SystemExit as end:  # Tune ends a function so; one that a task raises is an error of the task
             raise StoppedError from end
 

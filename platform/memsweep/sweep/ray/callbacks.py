@@ -56,7 +56,7 @@ class RunnerCallback(Callback):
             self._events.finished(job, PackReport.from_json(result["report"]))
         else:
             self._peaks[job.pack] = int(result.get("peak_memory", 0))
-            self._events.advanced(job, result["fraction"])
+            self._events.advanced(job, result["fraction"], result["doing"])
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         job = self._job(trial)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,7 +14,7 @@ from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.sweep.ray.coordinator import Assignment, Coordinator, GroupState, WorkerResult
 from memsweep.sweep.ray.group_worker import run_assignments
-from memsweep.sweep.worker.execute import GroupFailedError, PackJob, Progress
+from memsweep.sweep.worker.execute import GroupFailedError, PackJob
 from memsweep.sweep.worker.failure import StoppedError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class WorkerGroup:
         self._end(done=error is None)
 
     def __call__(
-        self, names: Collection[str], configs: list[TrialConfig], progress: Progress, *, padded: bool
+        self, names: Collection[str], configs: list[TrialConfig], progress: Callable[[float], None], *, padded: bool
     ) -> tuple[list[TrialResult], dict[str, Any]]:
         """Trials of one program, computed by all workers together; see ``memsweep.sweep.worker.execute.Together``.
 
@@ -84,7 +84,7 @@ class WorkerGroup:
         measurements = [measurement for result in results for measurement in result.measurements]
         return results_of(configs, measurements), _joined_origin([result.origin for result in results])
 
-    def _results(self, assignment: Assignment, progress: Progress) -> list[WorkerResult]:
+    def _results(self, assignment: Assignment, progress: Callable[[float], None]) -> list[WorkerResult]:
         if self._run is None:
             self._run = _TrainRun(self._job, self._resources)
         run = self._run

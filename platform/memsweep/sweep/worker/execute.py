@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from memsweep import registry
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
@@ -44,7 +44,14 @@ _log = logging.getLogger("memsweep")
 
 __all__ = ["Failure", "PackJob", "PackReport", "Progress", "execute_pack", "failure_of", "is_memory"]
 
-Progress = Callable[[float], None]
+
+class Progress(Protocol):
+    """Called while a job runs."""
+
+    def __call__(self, fraction: float, doing: str = "") -> None:
+        """The job has done this fraction of its work; what it does now, in words."""
+
+
 RunPack = Callable[["list[TrialConfig]", "RunOptions"], "list[TrialResult]"]
 """``memsweep.trial.run_pack``, or a function with its signature."""
 Together = Callable[..., "tuple[list[TrialResult], dict[str, Any]]"]
@@ -106,7 +113,7 @@ def execute_pack(
 
     Args:
         job: the pack.
-        progress: called with the fraction done, in [0, 1].
+        progress: called with the fraction done, in [0, 1], and the step of the training.
         run: computes the results in this process (None: ``memsweep.trial.run_pack``).
         together: the group of workers that computes them instead.
     """
@@ -175,9 +182,10 @@ class _Worker:
         """
         programs = _by_program(todo, dict(self.job.after), self.job.trained)
         for position, members in enumerate(programs):
-            self._run_together(members, partial(_part, progress, position, len(programs)))
+            steps = next(iter(members.values())).training.end
+            self._run_together(members, partial(_part, progress, position, len(programs), steps))
 
-    def _run_together(self, todo: dict[str, TrialConfig], progress: Progress) -> None:
+    def _run_together(self, todo: dict[str, TrialConfig], progress: Callable[[float], None]) -> None:
         try:
             results, origin = self._computed(todo, list(todo.values()), progress, padded=True)
             self._store_results(dict(zip(todo, results, strict=True)), origin)
@@ -192,7 +200,7 @@ class _Worker:
         every failure is its own.
         """
         for position, (name, config) in enumerate(todo.items()):
-            share = partial(_part, progress, position, len(todo))
+            share = partial(_part, progress, position, len(todo), config.training.end)
             try:
                 self._link(name, config, share)
                 self._delete_checkpoints([name])
@@ -200,7 +208,7 @@ class _Worker:
                 self._fail([name], error)
             share(1.0)
 
-    def _link(self, name: str, config: TrialConfig, progress: Progress) -> None:
+    def _link(self, name: str, config: TrialConfig, progress: Callable[[float], None]) -> None:
         """Run one trial of a chain and store it under its own identity and config."""
         if (chain := config.chain) is None:
             raise RuntimeError(
@@ -212,7 +220,7 @@ class _Worker:
         self._store_results({name: replace(result, config=config, summary=summary)}, origin)
 
     def _computed(
-        self, names: Collection[str], configs: list[TrialConfig], progress: Progress, *, padded: bool
+        self, names: Collection[str], configs: list[TrialConfig], progress: Callable[[float], None], *, padded: bool
     ) -> tuple[list[TrialResult], dict[str, Any]]:
         """The results of trials that run together, and their provenance."""
         if self.together is not None:
@@ -365,8 +373,12 @@ def _by_program(
     return list(programs.values())
 
 
-def _part(progress: Progress, position: int, count: int, fraction: float) -> None:
-    progress((position + fraction) / count)
+def _part(progress: Progress, position: int, count: int, steps: int, fraction: float) -> None:
+    """Reports a fraction of one of the job's programs, which trains for so many steps."""
+    from memsweep.trial import TRAINING_SHARE
+
+    trained = fraction / TRAINING_SHARE
+    progress((position + fraction) / count, f"step {steps * trained:,.0f} of {steps:,}" if trained < 1 else "measuring")
 
 
 def _ends_job(error: BaseException) -> bool:

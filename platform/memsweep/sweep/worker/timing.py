@@ -6,9 +6,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import ParamSpec
 
 STARTING, STORING = "starting", "storing"
 """Phases that the job adds: imports, plugins and configs before the work, and the store."""
+
+_Words = ParamSpec("_Words")
 
 WORK = ("data", "training", "perturbation", "tables", STORING)
 """Phases that are work; the first four are ``memsweep.trial.run_pack``'s."""
@@ -84,18 +87,18 @@ def report_interval(packs: int) -> float:
 
 
 def throttled(
-    report: Callable[[float], None],
+    report: Callable[_Words, None],
     interval: float = REPORT_INTERVAL,
     clock: Callable[[], float] = time.monotonic,
-) -> Callable[[float], None]:
+) -> Callable[_Words, None]:
     """The same callback without the calls that come sooner than ``interval`` seconds after the last one."""
     last = clock()
 
-    def limited(fraction: float) -> None:
+    def limited(*words: _Words.args, **named: _Words.kwargs) -> None:
         nonlocal last
         now = clock()
         if now - last >= interval:
             last = now
-            report(fraction)
+            report(*words, **named)
 
     return limited
