@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ import pytest
 from memsweep import report
 from memsweep.report.analysis.learning_rates import RATE
 from memsweep.report.analysis.losses import Spread
-from memsweep.report.figures.panels import Pictures
 from memsweep.report.page.render import render
 from memsweep.report.rows.table import Column
 from memsweep.report.terminal import report_text
@@ -57,7 +55,7 @@ def test_a_number_is_one_column_that_page_terminal_and_csv_show(rates: report.Re
     tables = replace(tables, losses=replace(tables.losses, columns=[*tables.losses.columns, margin]))
     assert set(tables.losses.frame()["margin_low"]) == {0.1}
     for text in (
-        render(rates.contents, tables, defaultdict(lambda: Pictures((), 0))),
+        render(rates.contents, tables, {}),
         report_text(rates.contents, tables, width=200, colour=False),
     ):
         assert "margin (1/step)" in text

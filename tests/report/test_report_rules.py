@@ -57,7 +57,7 @@ def rows_of(folder: Path) -> tuple[list[AlignmentRow], Labels, Study]:
     """What a report makes of the table ``alignment``."""
     study = load_study(folder)
     losses = loss_rows(study, find_grouping(study.records, study.tables["replicas"]))
-    return alignment_rows(losses, study.tables["alignment"]), Labels([row.condition for row in losses]), study
+    return alignment_rows(losses, study), Labels([row.condition for row in losses]), study
 
 
 def lines_of(draw: Any) -> dict[str, tuple[list[float], list[float]]]:
@@ -284,7 +284,8 @@ grid: {training.rule: [bptt, online_full, online_spatial]}
     }
     records = {identity: {"config": to_dict(trial.config)} for identity, trial in trials.items()}
     grouping = find_grouping(records, found["replicas"])
-    rows = alignment_rows(loss_rows(Study("", "", 3, records, found, (), 0, None, ""), grouping), found["alignment"])
+    study = Study("", "", 3, records, found, (), 0, None, "")
+    rows = alignment_rows(loss_rows(study, grouping), study)
     assert [row.condition[RULE] for row in rows] == ["online_full", "online_spatial"]
     for row in rows:
         assert list(row.layers) == ["all", "0", "1"]

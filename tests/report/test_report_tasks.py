@@ -129,7 +129,7 @@ def test_training_is_drawn_with_the_baseline(built: report.ReportPaths) -> None:
 def test_many_models_share_panels_evenly(tmp_path: Path) -> None:
     study, labels, rows = labels_and_rows(a_study(tmp_path))
     many = [*rows, *rows]
-    gallery = training_gallery(many, study.tables["history"], labels, "training")
+    gallery = training_gallery(many, study, labels, "training")
     assert [panel.title for panel in gallery.panels] == ["5 conditions", "5 conditions"]
     assert [label for label, _ in gallery.legend] == [labels.machine(row.condition) for row in rows]
 
@@ -138,7 +138,7 @@ def test_gradients_are_drawn_where_they_are_known(tmp_path: Path, built: report.
     names = ("exp_rnn", "nn_rnn", "exp_rnn · stair alpha")
     assert [chart["title"] for chart in charts(built, "gradients")] == [f"copying_memory, {name}" for name in names]
     study, labels, rows = labels_and_rows(a_study(tmp_path, gradients=False))
-    assert gradient_gallery(rows, study.tables["memory"], labels, "gradients").panels == []
+    assert gradient_gallery(rows, study, labels, "gradients").panels == []
 
 
 def test_a_study_with_verdicts_draws_no_training(tmp_path: Path) -> None:

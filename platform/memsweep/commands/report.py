@@ -13,7 +13,7 @@ from memsweep.commands import console
 from memsweep.commands.answers.run import report_item, rows_of
 from memsweep.documents import Answer
 from memsweep.errors import ConfigError, MemsweepError, did_you_mean
-from memsweep.report.formats import FIGURES, TABLES
+from memsweep.report.formats import TABLES
 from memsweep.studies.locations import different, find_study
 from memsweep.sweep.store.filesystem import Location
 
@@ -37,7 +37,7 @@ def report(args: argparse.Namespace) -> Answer:
 
         contents = reports.judge(place, criteria)
         return _table(tables_of(contents).named, contents, args)
-    paths = reports.build(place, criteria=criteria, formats=args.figures or FIGURES[:1])
+    paths = reports.build(place, criteria=criteria, formats=args.figures)
     text = f"{reports.table_text(paths)}\nreport: {console.shown(paths.page)}"
     return Answer(_document(paths.contents, report=report_item(paths)), text=text)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memsweep.report.formats import FIGURES, REPORT
+from memsweep.report.formats import REPORT
 
 if TYPE_CHECKING:
     from memsweep.report.analysis.comparison import StudyComparison
@@ -52,7 +52,7 @@ def build(
     *,
     apart: bool = False,
     criteria: Criteria | None = None,
-    formats: Sequence[str] = FIGURES[:1],
+    formats: Sequence[str] | None = None,
 ) -> ReportPaths:
     """Write the report of a study into its folder, in place of an older one.
 
@@ -65,7 +65,8 @@ def build(
         apart: write it into a folder of this user on this machine, because the study's takes nothing.
         criteria: of the verdicts, as of ``judge``. A report by other criteria than the rule's own goes to a folder of
             its own, ``judged/thresholds=0.01,0.1_slope_limit=-0.3``, and leaves the study's report as it is.
-        formats: of the figure files: png, pdf, svg.
+        formats: of the figure files: png, pdf, svg. None: png, and of many conditions the first ones alone, because
+            drawing all of a thousand trials takes longer than everything else.
 
     Raises:
         StoreError: the folder does not exist or cannot be written, or its plan is missing or damaged.
@@ -91,7 +92,7 @@ def report_on(
     *,
     apart: bool = False,
     criteria: Criteria | None = None,
-    formats: Sequence[str] = FIGURES[:1],
+    formats: Sequence[str] | None = None,
 ) -> ReportPaths:
     """Write the report of a study that was read from a place; see ``build``."""
     from memsweep.report.analysis.contents import analyse

@@ -66,7 +66,7 @@ def audit_page(audit: Audit, about: About) -> str:
         for name, (title, second, _, _) in _PANELS.items()
         if (which := [curve for curve in curves if curve.panel == name and any(value > 0 for value in curve.y)])
     ]
-    pictures = embedded(Gallery("audit", panels, columns=3)).shown if panels else []
+    pictures = [embedded(Gallery("audit", panels, columns=3))] if panels else []
     return (
         templates()
         .get_template("audit.html.j2")

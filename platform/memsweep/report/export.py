@@ -105,14 +105,14 @@ def _in_latex(text: str) -> str:
     return "".join(_LATEX.get(sign, sign) for sign in text)
 
 
-def write_csv(table: pd.DataFrame, path: Path | TextIO) -> None:
+def write_csv(table: pd.DataFrame, path: Path | TextIO, *, headings: bool = True) -> None:
     """Write a table so that a spreadsheet reads its text as text.
 
     Text that begins with ``= + - @``, a tab or a carriage return would be run as a formula: it gets a leading
     apostrophe. Numbers stay numbers: infinities are ``inf`` and ``-inf``, and an empty cell is a null.
     """
     safe = table.astype(object).map(_as_text).rename(columns=_as_text)
-    safe.to_csv(path, index=False, encoding="utf-8", lineterminator="\n")
+    safe.to_csv(path, index=False, header=headings, encoding="utf-8", lineterminator="\n")
 
 
 def _as_text(cell: Any) -> Any:

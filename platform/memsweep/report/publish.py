@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from memsweep.errors import MemsweepError
 from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.export import write_csv
 from memsweep.report.figures.galleries import RADIUS, comparison_gallery, galleries_of
-from memsweep.report.figures.panels import draw, embedded
+from memsweep.report.figures.panels import Shown, draw, embedded, parts_of
 from memsweep.report.formats import FIGURES, PAGE, REPORT
 from memsweep.report.page.render import on_page, render, render_comparison
-from memsweep.report.read.settings import with_settings
+from memsweep.report.read.settings import typed, with_settings
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.verdicts import radii_table
@@ -26,12 +31,14 @@ from memsweep.sweep.store.filesystem import Location, storage_errors
 
 JUDGED = "judged"
 """The folder of reports by other criteria."""
+_ROWS = 50_000  # of a measured table that get their settings at once
+_MOST_DRAWN = 1  # picture of a gallery, 12 panels, where no formats are asked for: the page draws every condition
 
 _COMPARISON = frozenset({PAGE, "verdicts.csv", "losses.csv", "settings.csv", *(f"{RADIUS}.{form}" for form in FIGURES)})
 
 
 def publish(
-    contents: Contents, tables: Tables, place: Location, *, apart: bool = False, formats: Sequence[str] = FIGURES[:1]
+    contents: Contents, tables: Tables, place: Location, *, apart: bool = False, formats: Sequence[str] | None = None
 ) -> Path:
     """Write the report of the study in this place.
 
@@ -39,7 +46,7 @@ def publish(
         contents, tables: of the report.
         place: the study's folder.
         apart: the report stays in a folder of this user on this machine.
-        formats: of the figure files.
+        formats: of the figure files, as of ``memsweep.report.build``.
 
     Returns:
         Its folder on this machine; of a study in a bucket, that of a copy.
@@ -96,7 +103,7 @@ def publish_comparison(
         gallery = comparison_gallery(comparison)
         if formats and gallery.panels:
             draw(gallery, folder, formats)
-        text = render_comparison(comparison, tables, embedded(gallery))
+        text = render_comparison(comparison, tables, embedded(gallery) if gallery.panels else None)
         (folder / PAGE).write_text(text, encoding="utf-8", errors="replace")
     return folder / PAGE
 
@@ -109,20 +116,38 @@ def folder_of(criteria: Criteria) -> str:
     return f"{JUDGED}/thresholds={thresholds}_slope_limit={criteria.slope_limit:g}"
 
 
-def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[str]) -> None:
+def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[str] | None) -> None:
     (folder / "figures").mkdir()
-    shown = on_page(contents)
-    pictures = {g.name: draw(g, folder / "figures", formats, embed=shown(g.name)) for g in galleries_of(contents)}
+    shown, most = on_page(contents), _MOST_DRAWN if formats is None else None
+    formats, pictures, undrawn = FIGURES[:1] if formats is None else formats, dict[str, Shown](), 0
+    for gallery in galleries_of(contents):
+        picture = draw(gallery, folder / "figures", formats, most=most, embed=shown(gallery.name))
+        pictures |= {gallery.name: picture} if picture is not None else {}
+        undrawn += len([*parts_of(gallery)][most:]) if most else 0
     for table in tables.exported:
         write_csv(table.frame(), folder / f"{table.name}.csv")
     trials = contents.trials
-    write_csv(with_settings(radii_table(contents.findings), trials), folder / "radii.csv")
+    with (folder / "radii.csv").open("w", encoding="utf-8", newline="") as file:
+        for number, part in enumerate(_in_parts(radii_table(contents.findings), trials)):
+            write_csv(part, file, headings=number == 0)
     write_csv(trials, folder / "trials.csv")
     if not contents.compared.empty:
         write_csv(contents.compared, folder / "compared.csv")
-    curves = with_settings(contents.measured.tables["curves"], trials)
-    curves.to_parquet(folder / "curves.parquet", index=False)
-    (folder / PAGE).write_text(render(contents, tables, pictures, formats), encoding="utf-8", errors="replace")
+    with contextlib.ExitStack() as closing:
+        writer = None
+        for part in _in_parts(contents.measured.tables["curves"], trials):
+            rows = pa.Table.from_pandas(part, preserve_index=False)
+            writer = writer or closing.enter_context(pq.ParquetWriter(folder / "curves.parquet", rows.schema))
+            writer.write_table(rows)
+    text = render(contents, tables, pictures, formats, undrawn)
+    (folder / PAGE).write_text(text, encoding="utf-8", errors="replace")
+
+
+def _in_parts(table: pd.DataFrame, trials: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """A measured table with the settings of its trials, part by part: whole, it is several times as large."""
+    settings = typed(trials)
+    for at in range(0, max(len(table), 1), _ROWS):
+        yield with_settings(table.iloc[at : at + _ROWS], settings)
 
 
 def _copies(place: Location) -> Path:

@@ -76,7 +76,7 @@ def test_claims_have_a_picture_of_effects_with_their_intervals() -> None:
         },
     ]
     gallery = claim_gallery(pd.DataFrame(rows).assign(seeds=5), "claims")
-    ((source, words),) = embedded(gallery).shown
+    source, words = embedded(gallery)
     text = base64.b64decode(source.partition(",")[2]).decode()
     assert words == "claims, effect: ratio of the two cells; claims, effect: difference of the two cells"
     assert ["error(exp) &lt; error(direct), width 8" in text, "margin(a)" in text, "never" in text] == [

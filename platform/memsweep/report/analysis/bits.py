@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from memsweep.report.analysis.losses import Spread
-from memsweep.report.naming.conditions import Grouping, group
+from memsweep.report.naming.conditions import Grouping
 from memsweep.report.read.study import Study
 from memsweep.stability.rounding.error import ROUNDINGS
 from memsweep.stability.rounding.numbers import FLOAT, SIGNIFICANT
@@ -70,14 +70,12 @@ class BitsRow:
 
 def bits_rows(study: Study, grouping: Grouping) -> list[BitsRow]:
     """A row per condition and rounding that was measured, roundings in the order of ROUNDINGS."""
-    curves, replicas = (grouping.attach(study.tables[name]) for name in ("curves", "replicas"))
-    curves = curves[curves["ball"].isin([*ROUNDINGS])].dropna(subset=_SIZE)
-    trained = {tuple(values.values()): part for values, part in group(replicas, grouping.columns)}
     rows = []
-    for condition, part in group(curves, grouping.columns):
-        for rounding, curve in part.groupby("ball"):
+    for condition, identities in grouping.members():
+        curves, trained = (study.of(name, identities) for name in ("curves", "replicas"))
+        for rounding, curve in curves[curves["ball"].isin([*ROUNDINGS])].dropna(subset=_SIZE).groupby("ball"):
             bits = -np.log2(curve.loc[curve["radius"] > 0, "radius"])
-            judgement = judge(curve, trained[tuple(condition.values())])
+            judgement = judge(curve, trained)
             along = judgement.by_threshold[THRESHOLD].horizon
             rows.append(
                 BitsRow(

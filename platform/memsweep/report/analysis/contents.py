@@ -106,7 +106,7 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
         losses=_answering(trained, findings, bits, rates),
         rates=rates,
         scanned=_scanned(study, searched) if searched is not None else (),
-        alignment=alignment_rows(trained, measured.tables["alignment"]),
+        alignment=alignment_rows(trained, measured),
         criteria=criteria,
     )
 
@@ -140,4 +140,4 @@ def _compared(measured: Study, searched: Searched | None) -> pd.DataFrame:
     """The claims that compare cells; those of a search are tested on its retrained winners."""
     claims = measured.claims.compare if measured.claims is not None else ()
     chosen = searched.measured if searched is not None else None
-    return compared_frame(compare_cells(claims, measured.records, measured.tables, chosen))
+    return compared_frame(compare_cells(claims, measured.records, measured.tables, chosen) if claims else ())

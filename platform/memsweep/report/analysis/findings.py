@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 
 from memsweep.report.analysis.bounds import GOOD, bound_of, corrected, found_share
-from memsweep.report.naming.conditions import KERNEL, Grouping, group
+from memsweep.report.naming.conditions import KERNEL, Grouping
 from memsweep.report.read.settings import fields_of
 from memsweep.report.read.study import Study
 from memsweep.stability.verdict.evidence import analytic_modulus, distance_bound
 from memsweep.stability.verdict.judgement import DEFAULT, Criteria, Judgement, Verdict
 from memsweep.stability.verdict.radius import stability_radii
-from memsweep.stability.verdict.rule import judge, time_scale
+from memsweep.stability.verdict.rule import judge, thresholds_of, time_scale
 from memsweep.stability.verdict.trend import Slope
 
 BALLS = ("recurrent", "weights", "all")
@@ -144,22 +144,19 @@ def judge_conditions(study: Study, grouping: Grouping, criteria: Criteria = DEFA
     Returns:
         The recurrent ball's findings first, conditions in the order of the plan.
     """
-    memory = study.tables["memory"]
-    curves, replicas = (grouping.attach(study.tables[name]) for name in ("curves", "replicas"))
-    curves = curves[curves["ball"].isin(BALLS)].dropna(subset=["width", "horizon"])
-    trained_by_condition = {tuple(values.values()): part for values, part in group(replicas, grouping.columns)}
     findings = []
-    for condition, part in group(curves, grouping.columns):
-        trained = trained_by_condition[tuple(condition.values())]
+    for condition, identities in grouping.members():
+        curves, trained, remembered = (study.of(name, identities) for name in ("curves", "replicas", "memory"))
+        curves = curves[curves["ball"].isin(BALLS)].dropna(subset=["width", "horizon"])
         configs = [study.records[identity]["config"] for identity in trained["identity"].unique()]
         nonlinear = any(config["model"].get("activation") not in (None, "linear") for config in configs)
-        remembered = memory[memory["identity"].isin(trained["identity"])]
         # one target, cut at each trial's horizon
         target = remembered.drop_duplicates("lag").sort_values("lag")["target"]
         scale = time_scale(target.to_numpy(float))
-        for ball, curve in part.groupby("ball"):
+        for ball, curve in curves.groupby("ball"):
             known: dict[str, Any] = {"time_scale": scale, "nonlinear": nonlinear, "criteria": criteria}
-            judgement, radii = judge(curve, trained, **known), _radii(curve, criteria)
+            radii = stability_radii(curve, thresholds_of(criteria))
+            judgement, radii = judge(curve, trained, **known, radii=radii), _of_trials(radii, curve, criteria)
             otherwise = None
             if found_share(curve) < GOOD:
                 worse = judge(corrected(curve), trained, **known).verdict
@@ -169,6 +166,8 @@ def judge_conditions(study: Study, grouping: Grouping, criteria: Criteria = DEFA
     return sorted(findings, key=lambda finding: BALLS.index(finding.ball))
 
 
-def _radii(curve: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
-    identities = curve[["identity", *_SIZE]].drop_duplicates()
-    return stability_radii(curve, criteria.thresholds).merge(identities, on=list(_SIZE), how="left")
+def _of_trials(radii: pd.DataFrame, curve: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
+    """The radii at the thresholds of the criteria, with the identity of each one's trial."""
+    identities = curve[curve["radius"] == 0][["identity", *_SIZE]].drop_duplicates()
+    judged = radii[radii["threshold"].isin(criteria.thresholds)]
+    return judged.merge(identities, on=list(_SIZE), how="left")

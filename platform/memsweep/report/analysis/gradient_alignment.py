@@ -10,6 +10,7 @@ import pandas as pd
 
 from memsweep.report.analysis.losses import LossRow, Spread
 from memsweep.report.naming.cells import is_number
+from memsweep.report.read.study import Study
 
 ALL = "all"
 """In the stored table, in the place of a layer: all weights, including those that belong to no layer."""
@@ -47,9 +48,9 @@ class AlignmentRow:
         return int(self.table["step"].nunique())
 
 
-def alignment_rows(rows: Sequence[LossRow], table: pd.DataFrame) -> list[AlignmentRow]:
-    """Those of the rows whose gradients were compared, from the results' table ``alignment``."""
-    parts = ((row, table[table["identity"].isin(row.identities)]) for row in rows)
+def alignment_rows(rows: Sequence[LossRow], study: Study) -> list[AlignmentRow]:
+    """Those of the rows whose gradients were compared."""
+    parts = ((row, study.of("alignment", row.identities)) for row in rows)
     return [AlignmentRow(row, part, _layers(part)) for row, part in parts if not part.empty]
 
 

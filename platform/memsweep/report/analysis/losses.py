@@ -115,11 +115,10 @@ class LossRow:
 
 def loss_rows(study: Study, grouping: Grouping) -> list[LossRow]:
     """One row per condition, width and horizon, in the order of the plan."""
-    replicas = grouping.attach(study.tables["replicas"])
     return [
         LossRow(condition, size.get("width"), size.get("horizon"), seeds)
-        for condition, part in group(replicas, grouping.columns)
-        for size, seeds in group(part, ["width", "horizon"])
+        for condition, identities in grouping.members()
+        for size, seeds in group(study.of("replicas", identities), ["width", "horizon"])
     ]
 
 

@@ -44,7 +44,7 @@ def comparison_gallery(comparison: StudyComparison) -> Gallery:
 
 def galleries_of(contents: Contents) -> Iterator[Gallery]:
     """The galleries of a report, some without panels; nothing is drawn yet."""
-    labels, tables = contents.labels, contents.measured.tables
+    labels = contents.labels
     for ball in BALLS:
         part = [finding for finding in contents.findings if finding.ball == ball]
         yield error_gallery(part, labels, f"error-{ball}")
@@ -53,8 +53,8 @@ def galleries_of(contents: Contents) -> Iterator[Gallery]:
     yield rate_gallery([*contents.rates, *contents.scanned], "learning-rates")
     # Where the loss is the answer, and no curve over learning rates tells more, the training is drawn.
     trained = [] if contents.verdicts or contents.rates else contents.losses
-    yield training_gallery(trained, tables["history"], labels, "training")
-    yield gradient_gallery(contents.trained, tables["memory"], labels, "gradients")
+    yield training_gallery(trained, contents.measured, labels, "training")
+    yield gradient_gallery(contents.trained, contents.measured, labels, "gradients")
     for field in varied(contents.alignment):
         file = re.sub(r"\W+", "-", field.removeprefix("model."))  # a name, whatever a stored config calls its fields
         yield alignment_along(contents.alignment, labels, field, ALONG + file)

@@ -15,6 +15,7 @@ from memsweep.report.analysis.findings import Finding
 from memsweep.report.analysis.losses import LossRow, largest
 from memsweep.report.figures.panels import Gallery, Panel
 from memsweep.report.naming.labels import Labels
+from memsweep.report.read.study import Study
 from memsweep.report.style import LineStyle, log_axis
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ def memory_gallery(findings: Sequence[Finding], labels: Labels, name: str) -> Ga
     return Gallery(name, panels[::-1])
 
 
-def gradient_gallery(rows: Sequence[LossRow], memory: pd.DataFrame, labels: Labels, name: str) -> Gallery:
+def gradient_gallery(rows: Sequence[LossRow], study: Study, labels: Labels, name: str) -> Gallery:
     """A panel per condition: at its longest horizon, and there of the widest; none where no gradient was measured."""
-    parts = [(row, memory[memory["identity"].isin(row.identities)]) for row in largest(rows)]
+    parts = [(row, study.of("memory", row.identities)) for row in largest(rows)]
     panels = [
         Panel(*labels.names(row.condition), partial(_draw_gradient, part=part))
         for row, part in parts

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _LETTERS = 16.0  # of a title, per inch
 _PER_PICTURE = 12  # panels in one picture: what a page of a paper can hold
-_MOST_SHOWN = 3  # pictures of a gallery on the page: more are scrolled, not read
 _DPI = 200
 _WIDTHS = {1: 4.6, 2: 3.2, 3: 2.5}  # of axes, inches, by panels side by side
 _HIGH, _LEFT, _RIGHT, _ABOVE, _BELOW, _LINE = (
@@ -79,36 +78,40 @@ class Gallery:
     columns: int = 3
 
 
-@dataclass(frozen=True)
-class Pictures:
-    """What the page shows of a gallery: address and words of each picture, and how many more are files alone."""
+Shown = tuple[str, str]
+"""A picture on a page: its address and its words.
 
-    shown: Sequence[tuple[str, str]]
-    left_out: int
+The address is a ``data:`` address: an image of its own, whose text can run nothing there.
+"""
 
 
-def draw(gallery: Gallery, folder: Path, formats: Sequence[str] = FIGURES[:1], *, embed: bool = True) -> Pictures:
+def draw(
+    gallery: Gallery,
+    folder: Path,
+    formats: Sequence[str] = FIGURES[:1],
+    *,
+    most: int | None = None,
+    embed: bool = False,
+) -> Shown | None:
     """Write a gallery as pictures of at most 12 panels each: ``<name>.png``, ``<name>-2.png``, ...
-
-    A picture's address on the page is a ``data:`` address: an image of its own, whose text can run nothing there.
 
     Args:
         gallery: what to draw.
         folder: of the files.
         formats: of ``memsweep.report.formats.FIGURES``; each picture is a file in each of them.
-        embed: whether the page shows them; else they are files alone.
+        most: pictures that are drawn, the first ones; None: all.
+        embed: return the first picture for a page.
     """
-    shown: list[tuple[str, str]] = []
-    parts = parts_of(gallery)
-    for name, panels in parts.items():
+    shown = None
+    for name, panels in [*parts_of(gallery).items()][:most]:
         with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             figure = _picture(gallery, panels)
             for form in formats:
                 figure.savefig(folder / f"{name}.{form}", dpi=_DPI, metadata=_METADATA[form])
-            if embed and len(shown) < _MOST_SHOWN:
-                shown.append((_data_address(figure), "; ".join(f"{panel.group}, {panel.title}" for panel in panels)))
-    return Pictures(shown, len(parts) - len(shown) if embed else 0)
+            if embed and shown is None:
+                shown = _data_address(figure), _words(panels)
+    return shown
 
 
 def parts_of(gallery: Gallery) -> dict[str, Sequence[Panel]]:
@@ -138,12 +141,15 @@ class Picture(Figure):
         return buffer.getvalue()
 
 
-def embedded(gallery: Gallery) -> Pictures:
-    """The pictures of a gallery of at most 12 panels for a page alone, without files."""
+def embedded(gallery: Gallery) -> Shown:
+    """The picture of a gallery of at most 12 panels for a page alone, without files."""
     with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        words = "; ".join(f"{panel.group}, {panel.title}" for panel in gallery.panels)
-        return Pictures([(_data_address(_picture(gallery, gallery.panels)), words)], 0)
+        return _data_address(_picture(gallery, gallery.panels)), _words(gallery.panels)
+
+
+def _words(panels: Sequence[Panel]) -> str:
+    return "; ".join(f"{panel.group}, {panel.title}" for panel in panels)
 
 
 def _picture(gallery: Gallery, panels: Sequence[Panel]) -> Picture:

@@ -16,6 +16,7 @@ from memsweep.report.figures.error import BESIDE
 from memsweep.report.figures.panels import Gallery, Panel
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import show
+from memsweep.report.read.study import Study
 from memsweep.report.style import INK, MUTED, LineStyle, category_styles, log_axis
 
 if TYPE_CHECKING:
@@ -26,12 +27,12 @@ _ABOVE = 30.0  # a loss so many times the baseline is off the picture
 _MARKS = 10
 
 
-def training_gallery(rows: Sequence[LossRow], history: pd.DataFrame, labels: Labels, name: str) -> Gallery:
+def training_gallery(rows: Sequence[LossRow], study: Study, labels: Labels, name: str) -> Gallery:
     """A panel per task, width and horizon, of at most 8 conditions; their vertical axes agree.
 
     Lines are medians over seeds, and bands reach from the smallest to the largest.
     """
-    drawn = [row for row in rows if not _of(row, history).empty]
+    drawn = [row for row in rows if not _of(row, study).empty]
     styles = category_styles(list(dict.fromkeys(labels.machine(row.condition) for row in drawn)))
     sizes = {(row.width, row.horizon) for row in drawn}
     together: dict[tuple[str, float | None, float | None], list[LossRow]] = {}
@@ -40,7 +41,7 @@ def training_gallery(rows: Sequence[LossRow], history: pd.DataFrame, labels: Lab
     panels: list[Panel] = []
     for (memory, width, horizon), members in together.items():
         where = f"width {show(width)}, horizon {show(horizon)}" if len(sizes) > 1 else ""
-        draw = partial(_draw, history=history, labels=labels, styles=styles, limits=_limits(members, history))
+        draw = partial(_draw, study=study, labels=labels, styles=styles, limits=_limits(members, study))
         for part in np.array_split(np.arange(len(members)), math.ceil(len(members) / _TOGETHER)):
             lines = [members[index] for index in part]
             title = where or (labels.machine(lines[0].condition) if len(lines) == 1 else f"{len(lines)} conditions")
@@ -48,12 +49,12 @@ def training_gallery(rows: Sequence[LossRow], history: pd.DataFrame, labels: Lab
     return Gallery(name, panels, tuple(styles.items()), columns=2)
 
 
-def _of(row: LossRow, history: pd.DataFrame) -> pd.DataFrame:
-    return history[history["identity"].isin(row.identities)]
+def _of(row: LossRow, study: Study) -> pd.DataFrame:
+    return study.of("history", row.identities)
 
 
-def _limits(rows: Sequence[LossRow], history: pd.DataFrame) -> tuple[float, float]:
-    values = np.concatenate([_of(row, history)["validation_loss"].to_numpy(float) for row in rows])
+def _limits(rows: Sequence[LossRow], study: Study) -> tuple[float, float]:
+    values = np.concatenate([_of(row, study)["validation_loss"].to_numpy(float) for row in rows])
     values = values[np.isfinite(values) & (values > 0)]
     known = [row.memoryless for row in rows if row.memoryless > 0]
     low, high = (values.min(), values.max()) if values.size else (0.1, 1.0)
@@ -65,14 +66,14 @@ def _limits(rows: Sequence[LossRow], history: pd.DataFrame) -> tuple[float, floa
 def _draw(
     ax: Axes,
     rows: Sequence[LossRow],
-    history: pd.DataFrame,
+    study: Study,
     labels: Labels,
     styles: Mapping[str, LineStyle],
     limits: tuple[float, float],
 ) -> None:
     log_axis(ax, "y")
     for index, row in enumerate(rows):
-        seeds = _of(row, history).groupby("step")["validation_loss"]
+        seeds = _of(row, study).groupby("step")["validation_loss"]
         low, middle, high = seeds.min(), seeds.median(), seeds.max()
         step = low.index.to_numpy(float)
         every = max(1, math.ceil(len(step) / _MARKS))

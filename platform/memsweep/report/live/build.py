@@ -6,19 +6,16 @@ import time
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
 from memsweep.errors import StoreError
 from memsweep.report.analysis.contents import analyse
 from memsweep.report.formats import PAGE, REPORT
 from memsweep.report.page.grid import LiveCell, live_cells
 from memsweep.report.page.live import live_state
 from memsweep.report.page.render import render
-from memsweep.report.read.study import Study, load_study
+from memsweep.report.read.study import Known, Study, load_study
 from memsweep.report.rows.report import tables_of
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import State, read_statuses
-from memsweep.sweep.store.record import Record
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import TABLES, schema
 
@@ -41,7 +38,7 @@ class LiveStudy:
     def __init__(self, place: str, name: str, description: str, every: int) -> None:
         self._store, self._every = Store(Location.at(place)), every
         self._empty = _without_plan(name, description)
-        self._known: dict[str, tuple[Record, dict[str, pa.Table]]] = {}
+        self._known = Known()
         self._study, self._cells = self._empty, list[LiveCell]()
         self._told: dict[str, Any] = {}
         self._failed = frozenset[str]()

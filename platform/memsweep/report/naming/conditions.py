@@ -50,12 +50,13 @@ class Grouping:
     coupled: tuple[str, ...]
     fixed: Mapping[str, Any]
 
-    def attach(self, table: pd.DataFrame) -> pd.DataFrame:
-        """The table with a column per condition column."""
-        if table.empty:
-            return table
-        rows = [self.conditions[identity] for identity in table["identity"]]
-        return table.assign(**{name: [row[name] for row in rows] for name in self.columns})
+    def members(self) -> Iterator[tuple[Mapping[str, Any], list[str]]]:
+        """Every condition with the identities of its trials, in the order of the trials."""
+        together: dict[tuple[Any, ...], list[str]] = {}
+        for identity, values in self.conditions.items():
+            together.setdefault(tuple(values.values()), []).append(identity)
+        for identities in together.values():
+            yield self.conditions[identities[0]], identities
 
 
 def find_grouping(

@@ -24,7 +24,7 @@ from memsweep.report.naming.numbers import show
 from memsweep.report.page.compact import plain
 from memsweep.search.suggestions import SuggestionState
 
-_BYTES = 500_000
+_BYTES = 250_000
 """Of all charts; those beyond are pictures beside the page alone."""
 _PLACES = 40  # of a curve: finer than a small chart shows
 _CRITERION = CRITERIA[0]
@@ -100,11 +100,11 @@ def _rates(studies: Iterable[RateStudy]) -> Iterator[Chart]:
 
 
 def _training(rows: Sequence[LossRow], contents: Contents) -> Iterator[Chart]:
-    labels, history = contents.labels, contents.measured.tables["history"]
+    labels = contents.labels
     together: dict[tuple[Any, ...], dict[str, list[list[float]]]] = {}
     levels: dict[tuple[Any, ...], dict[float, str]] = {}
     for row in rows:
-        part = history[history["identity"].isin(row.identities)]
+        part = contents.measured.of("history", row.identities)
         if not part.empty:
             key = (labels.memory(row.condition), row.width, row.horizon)
             lines = together.setdefault(key, {})
@@ -154,9 +154,8 @@ def _measure(title: str, x: str, measure: str, lines: Mapping[str, Sequence[Any]
 
 
 def _gradients(contents: Contents) -> Iterator[Chart]:
-    memory = contents.measured.tables["memory"]
     for row in largest(contents.trained):
-        part = memory[memory["identity"].isin(row.identities)]
+        part = contents.measured.of("memory", row.identities)
         if not part["gradient"].notna().any():
             continue
         learned = part["learned"].abs()

@@ -26,7 +26,7 @@ from memsweep.report.rows.claims import conclusion, contradicted
 from memsweep.report.rows.verdicts import reasons
 from memsweep.stability.verdict.trend import Slope
 
-_POINTS = 600_000
+_POINTS = 550_000
 """Bytes of all findings; those beyond are in the tables and files alone."""
 _DOTS = 3000  # suggestions in the figure of a search
 
@@ -55,17 +55,23 @@ def page_data(contents: Contents, answer: StudyAnswer, trials: Trials, charts: C
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _findings(contents: Contents, trials: Trials) -> list[dict[str, Any]]:
+def _findings(contents: Contents, trials: Trials) -> list[Any]:
     """Those that have room, in their order: of many, with the points of their slopes alone."""
-    found = [_finding(finding, contents, trials, whole=True) for finding in contents.verdicts]
-    if _size(found) > _POINTS:
-        found = [_finding(finding, contents, trials, whole=False) for finding in contents.verdicts]
-    sizes = np.cumsum([_size(finding) for finding in found])
-    return found[: int((sizes <= _POINTS).sum())]
+    whole = _with_room(_finding(finding, contents, trials, whole=True) for finding in contents.verdicts)
+    if len(whole) == len(contents.verdicts):
+        return whole
+    return _with_room(_finding(finding, contents, trials, whole=False) for finding in contents.verdicts)
 
 
-def _size(content: Any) -> int:
-    return len(json.dumps(plain(content)))
+def _with_room(findings: Iterator[Any]) -> list[Any]:
+    """The first ones, as many as have room; none is made beyond that."""
+    room, found = _POINTS, []
+    for finding in map(plain, findings):
+        room -= len(json.dumps(finding))
+        if room < 0:
+            break
+        found.append(finding)
+    return found
 
 
 def _finding(finding: Finding, contents: Contents, trials: Trials, *, whole: bool) -> dict[str, Any]:
@@ -96,21 +102,26 @@ def _ends(slope: Slope) -> tuple[float, float, float, str] | None:
 
 def _points(finding: Finding, trials: Trials, *, whole: bool) -> Iterator[list[Any]]:
     """``[width, horizon, trial, seeds, valid seeds, [[median, low, high, censored, text] of each threshold]]``."""
-    for (width, horizon), part in finding.radii.groupby(["width", "horizon"]):
+    columns = {name: finding.radii[name].to_numpy() for name in _OF_A_POINT}
+    thresholds = np.unique(columns["threshold"])
+    for width, horizon in sorted(set(zip(columns["width"], columns["horizon"], strict=True))):
         if not whole and width != finding.width and horizon != finding.horizon:
             continue
-        by_threshold = dict(tuple(part.groupby("threshold", sort=True)))
-        one, *_ = by_threshold.values()
-        at = [_radius(rows) for rows in by_threshold.values()]
-        yield [width, horizon, trials.place(part["identity"].iloc[0]), len(one), int(one["valid"].sum()), at]
+        here = (columns["width"] == width) & (columns["horizon"] == horizon)
+        each = [here & (columns["threshold"] == threshold) for threshold in thresholds]
+        at = [_radius(columns["radius"][rows], columns["censored"][rows]) for rows in each & columns["valid"]]
+        one, place = each[0], trials.place(columns["identity"][here][0])
+        yield [width, horizon, place, one.sum(), (one & columns["valid"]).sum(), at]
 
 
-def _radius(rows: pd.DataFrame) -> list[Any] | None:
-    valid = rows[rows["valid"].astype(bool)]
-    if valid.empty:
+_OF_A_POINT = ("width", "horizon", "threshold", "radius", "censored", "valid", "identity")
+
+
+def _radius(radii: np.ndarray, at: np.ndarray) -> list[Any] | None:
+    """Of the valid seeds: their radii, and how those are censored."""
+    if not radii.size:
         return None
-    radii = valid["radius"].to_numpy(float)
-    median, edge, censored = median_radius(radii, valid["censored"].to_numpy())
+    median, edge, censored = median_radius(radii, at)
     value, low, high = edge if censored else median, float(radii.min()), float(radii.max())
     text = interval(value, low, high) if low < high else figure(value)
     return [value, low, high, censored, text]

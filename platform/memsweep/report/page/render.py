@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections import defaultdict
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS
 from memsweep.report.analysis.summary import NOT_ASKED, judged
 from memsweep.report.figures.galleries import CLAIMS, RADIUS
-from memsweep.report.figures.panels import Pictures
+from memsweep.report.figures.panels import Shown
 from memsweep.report.naming.labels import field_name
 from memsweep.report.naming.numbers import joined, limit, number, percent, show
 from memsweep.report.page.answer import STABLE_MEANS, SUPPORTED_MEANS, Kind, answer_of, first_ball
@@ -58,8 +58,9 @@ _COUNTS = re.compile(r"^(memsweep sweep|\d+ (trials|models|cells))\b")
 def render(
     contents: Contents,
     tables: Tables,
-    pictures: Mapping[str, Pictures],
+    pictures: Mapping[str, Shown],
     formats: Sequence[str] = ("png",),
+    undrawn: int = 0,
     live: Live | None = None,
 ) -> str:
     """The page as text.
@@ -68,11 +69,11 @@ def render(
         contents, tables: of the report.
         pictures: by the names of their galleries; none of a study that runs.
         formats: of the figure files.
+        undrawn: figures that were left out.
         live: the state of a study that runs; None for a report.
     """
     environment = templates()
     environment.globals["view"] = _view
-    environment.globals["pictures"] = defaultdict(lambda: Pictures((), 0), pictures)
     study, searched, labels = contents.study, contents.searched, contents.labels
     shown = live.grids if live is not None else grids(contents.verdicts, labels)
     answer = live.answer if live is not None else answer_of(contents)
@@ -118,21 +119,22 @@ def render(
         rule=_rule(contents.criteria),
         judged=judged(contents.criteria),
         formats=joined([form.upper() for form in formats]),
+        undrawn=undrawn,
+        redraw=f"memsweep report {shlex.quote(study.name)} --figures png",
     )
 
 
-def render_comparison(comparison: StudyComparison, tables: ComparisonTables, pictures: Pictures) -> str:
+def render_comparison(comparison: StudyComparison, tables: ComparisonTables, picture: Shown | None) -> str:
     """The page of a comparison as text.
 
     Args:
         comparison, tables: what it shows.
-        pictures: of the radii of all studies.
+        picture: of the radii of all studies.
     """
     environment = templates()
     environment.globals["view"] = _view
-    environment.globals["pictures"] = {RADIUS: pictures}
     return environment.get_template("comparison.html.j2").render(
-        comparison=comparison, tables=tables, sentences=sentences_of(comparison)
+        comparison=comparison, tables=tables, sentences=sentences_of(comparison), picture=picture
     )
 
 
@@ -167,10 +169,9 @@ def _pictured(kind: Kind, contents: Contents) -> Sequence[str]:
     return names.get(kind, (f"{RADIUS}-{first_ball(contents.verdicts)}", CLAIMS))
 
 
-def _static(kind: Kind, contents: Contents, pictures: Mapping[str, Pictures]) -> tuple[str, str] | None:
-    """The picture of the answer that stands in the page where scripts are off: address and words."""
-    shown = [pictures[name].shown for name in _pictured(kind, contents) if name in pictures]
-    return next((picture for picture, *_ in filter(None, shown)), None)
+def _static(kind: Kind, contents: Contents, pictures: Mapping[str, Shown]) -> Shown | None:
+    """The picture of the answer that stands in the page where scripts are off."""
+    return next((pictures[name] for name in _pictured(kind, contents) if name in pictures), None)
 
 
 def _finished(study: Study) -> str:

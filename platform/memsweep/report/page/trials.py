@@ -25,11 +25,7 @@ class Trials:
     """Collects the trials that figures and tables point to, in the order in which they are asked for."""
 
     def __init__(self, contents: Contents) -> None:
-        self._records = contents.study.records
-        self._tables = {
-            name: dict(tuple(table.groupby("identity", sort=False))) if not table.empty else {}
-            for name, table in contents.study.tables.items()
-        }
+        self._study, self._records = contents.study, contents.study.records
         self._fields = {identity: fields_of(record["config"]) for identity, record in self._records.items()}
         paths = dict.fromkeys(path for fields in self._fields.values() for path in fields)
         values = {path: {str(fields.get(path)) for fields in self._fields.values()} for path in paths}
@@ -77,19 +73,17 @@ class Trials:
         }
 
     def _seeds(self, identity: str) -> list[list[Any]]:
-        rows = self._tables["replicas"].get(identity, pd.DataFrame())
         return [
             [row["seed"], str(row["outcome"]).replace("_", " "), _loss(row), row["test_metric"], row["best_step"]]
-            for row in rows.to_dict("records")
+            for row in self._study.of("replicas", [identity]).to_dict("records")
         ]
 
     def _training(self, identity: str) -> list[Any]:
-        rows = self._tables["history"].get(identity)
-        return _curve(rows, "step", "validation_loss") if rows is not None else []
+        return _curve(self._study.of("history", [identity]), "step", "validation_loss")
 
     def _memory(self, identity: str) -> list[Any]:
-        rows = self._tables["memory"].get(identity)
-        if rows is None or rows["learned"].isna().all():
+        rows = self._study.of("memory", [identity])
+        if rows["learned"].isna().all():
             return []
         rows = rows.assign(learned=rows["learned"].abs(), target=rows["target"].abs())
         target = rows.groupby("lag")["target"].first()
@@ -97,9 +91,7 @@ class Trials:
         return [*curve, [target[lag] for lag in curve[0]]] if target.notna().any() else curve
 
     def _errors(self, identity: str) -> Mapping[str, list[Any]]:
-        rows = self._tables["curves"].get(identity)
-        if rows is None:
-            return {}
+        rows = self._study.of("curves", [identity])
         rows = rows[rows["radius"] > 0].assign(relative=lambda part: np.sqrt(part["error"] / part["zero_loss"]))
         return {str(ball): _curve(part, "radius", "relative") for ball, part in rows.groupby("ball")}
 

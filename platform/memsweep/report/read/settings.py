@@ -58,7 +58,8 @@ def with_settings(table: pd.DataFrame, trials: pd.DataFrame) -> pd.DataFrame:
     added = trials.drop(columns=[*constant, *({*trials.columns} & {*table.columns} - {"identity"})])
     added = typed(added)
     rest = [name for name in table.columns if name != "identity"]
-    return table.merge(added, on="identity", how="left")[[*added.columns, *rest]]
+    words = table.astype(dict.fromkeys(table.select_dtypes("category").columns, "str"))  # as every reader knows them
+    return words.merge(added, on="identity", how="left")[[*added.columns, *rest]]
 
 
 def typed(trials: pd.DataFrame) -> pd.DataFrame:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -24,6 +25,8 @@ from memsweep.sweep.store.record import Record
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import TABLES, schema
 
+_TOGETHER = 500  # results whose small tables become one
+_WORDS = {"identity", "ball", "norm", "method"}
 DAMAGED = "damaged"
 """In place of an outcome, for a result that is there and cannot be read."""
 
@@ -79,6 +82,22 @@ class Study:
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     runs_page: str = ""
 
+    def of(self, name: str, identities: Iterable[str]) -> pd.DataFrame:
+        """The rows of some trials in a table, in its order."""
+        places = [part for part in map(self._places[name].get, identities) if part is not None]
+        return self.tables[name].iloc[np.sort(np.concatenate(places)) if places else []]
+
+    @cached_property
+    def _places(self) -> dict[str, dict[str, np.ndarray]]:
+        """Table -> identity -> the places of its rows: to look for them row by row takes time with every trial."""
+        places = dict[str, dict[str, np.ndarray]]()
+        for name, table in self.tables.items():
+            codes, identities = pd.factorize(table["identity"])
+            order = np.argsort(codes, kind="stable")
+            parts = np.split(order, np.cumsum(np.bincount(codes, minlength=len(identities)))[:-1])
+            places[name] = dict(zip(map(str, identities), parts, strict=False))
+        return places
+
     @property
     def damaged(self) -> int:
         """How many of the missing rows have a result that is damaged."""
@@ -100,7 +119,54 @@ def _failed(record: Mapping[str, Any]) -> bool:
     return bool(record.get("summary", {}).get("not_measured"))
 
 
-def load_study(where: Location | Path, known: dict[str, tuple[Record, dict[str, pa.Table]]] | None = None) -> Study:
+class Known:
+    """The results that were read so far, which are not read again; records by identity, and one table for many."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, Record] = {}
+        self._tables: dict[str, list[pa.Table]] = {name: [_compact(schema(name).empty_table())] for name in TABLES}
+
+    def read(self, store: Store, identities: Sequence[str]) -> dict[str, str]:
+        """Read those that are not known; what is wrong with the damaged ones, by identity."""
+        new, faults = [identity for identity in identities if identity not in self.records], dict[str, str]()
+        for at in range(0, len(new), _TOGETHER):
+            some = new[at : at + _TOGETHER]
+            parts: dict[str, list[pa.Table]] = {name: [] for name in TABLES}
+            for identity, result in zip(some, at_once(partial(_read, store), some), strict=True):
+                if isinstance(result, str):
+                    faults[identity] = result
+                    continue
+                self.records[identity], tables = result
+                for name, part in parts.items():
+                    part.append(tables[name])
+            for name, part in parts.items():  # thousands of small tables take five times the memory of one
+                self._tables[name] += [_compact(pa.concat_tables(part))] if part else []
+        return faults
+
+    def tables(self, chosen: Sequence[str]) -> dict[str, pd.DataFrame]:
+        """The tables of some trials, in their order. Columns that repeat a few words are categories."""
+        return {name: self._table(name, chosen) for name in TABLES}
+
+    def _table(self, name: str, chosen: Sequence[str]) -> pd.DataFrame:
+        self._tables[name] = [whole := pa.concat_tables(self._tables[name]).unify_dictionaries().combine_chunks()]
+        frame: pd.DataFrame = whole.to_pandas(split_blocks=True)  # numbers stay where they are
+        frame["identity"] = frame["identity"].cat.set_categories(chosen)
+        places = frame["identity"].cat.codes.to_numpy()
+        if (places < 0).any() or (np.diff(places) < 0).any():
+            order = np.argsort(places, kind="stable")
+            frame = frame.iloc[order[places[order] >= 0]]
+        return frame.reset_index(drop=True)
+
+
+def _compact(table: pa.Table) -> pa.Table:
+    """In one piece, with each of a few repeated words once."""
+    for place, name in enumerate(table.column_names):
+        if name in _WORDS:
+            table = table.set_column(place, name, table[name].dictionary_encode())
+    return table.combine_chunks()
+
+
+def load_study(where: Location | Path, known: Known | None = None) -> Study:
     """Read a study's folder; damaged results are among the missing ones.
 
     Args:
@@ -116,23 +182,20 @@ def load_study(where: Location | Path, known: dict[str, tuple[Record, dict[str, 
         raise StoreError(f"there is no study in {place}. Run the study first, or give another folder with --results.")
     stored = store.identities()
     chosen = [identity for identity in plan.rows if identity in stored]
-    known = {} if known is None else known
-    new = [identity for identity in chosen if identity not in known]
-    found = known | dict(zip(new, at_once(partial(_read, store), new), strict=True))
-    whole = {identity: result for identity in chosen if not isinstance(result := found[identity], str)}
-    known |= whole
-    faults = {identity: result for identity, result in found.items() if isinstance(result, str)}
+    known = Known() if known is None else known
+    faults = known.read(store, chosen)
+    whole = [identity for identity in chosen if identity in known.records]
     failures = store.failures()
     return Study(
         name=plan.study,
         description=plan.description,
         planned=len(plan.rows),
-        records={identity: record for identity, (record, _) in whole.items()},
-        tables={name: _together(name, [tables[name] for _, tables in whole.values()]) for name in TABLES},
+        records={identity: known.records[identity] for identity in whole},
+        tables=known.tables(whole),
         missing=tuple(
             _missing(identity, config, faults.get(identity, ""), failures.get(identity))
             for identity, config in plan.rows.items()
-            if identity not in whole
+            if identity not in known.records
         ),
         left_out=len(stored) - len(chosen),
         claims=plan.claims,
@@ -154,11 +217,6 @@ def _read(store: Store, identity: str) -> tuple[Record, dict[str, pa.Table]] | s
         if isinstance(error.__cause__, OSError) and store.location.local is None:
             raise  # the bucket is away: that says nothing of the result
         return str(error)
-
-
-def _together(name: str, tables: Sequence[pa.Table]) -> pd.DataFrame:
-    frame: pd.DataFrame = pa.concat_tables([schema(name).empty_table(), *tables]).to_pandas()
-    return frame
 
 
 def _missing(identity: str, config: Mapping[str, Any], fault: str, failure: Mapping[str, Any] | None) -> MissingRow:

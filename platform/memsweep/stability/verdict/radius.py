@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,24 @@ class Crossing:
     radius: float
 
 
+@dataclass(frozen=True)
+class Curve:
+    """The errors of one replica.
+
+    Attributes:
+        radii: increasing, the first is 0.
+        errors: at each of them, nondecreasing, may be inf.
+        zero_loss: the zero predictor's.
+    """
+
+    width: int
+    horizon: int
+    seed: int
+    radii: np.ndarray
+    errors: np.ndarray
+    zero_loss: float
+
+
 def crossing(radii: np.ndarray, errors: np.ndarray, limit: float) -> Crossing:
     """The largest radius whose error stays at or below a limit, interpolated in log radius and log error.
 
@@ -82,20 +100,29 @@ def stability_radii(curves: pd.DataFrame, thresholds: Sequence[float] = THRESHOL
     """
     import pandas as pd
 
+    rows = []
+    for curve in curves_of(curves):
+        valid = bool(curve.errors[0] <= VALID_ERROR * curve.zero_loss)
+        for threshold in thresholds:
+            at = crossing(curve.radii, curve.errors, threshold * curve.zero_loss)
+            place = (curve.width, curve.horizon, curve.seed, threshold, at.radius, at.low, at.high, at.censored)
+            rows.append((*place, valid, float(curve.errors[0]), curve.zero_loss))
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def curves_of(curves: pd.DataFrame) -> Iterator[Curve]:
+    """The curve of every replica, in the order of width, horizon and seed; rows that lack one of them are left out.
+
+    Args:
+        curves: as of ``stability_radii``.
+    """
     keys = ["width", "horizon", "seed"]
     ordered = curves.dropna(subset=keys).sort_values([*keys, "radius"])
-    new = (ordered[keys].to_numpy(float)[1:] != ordered[keys].to_numpy(float)[:-1]).any(axis=1)
+    sides = [ordered[name].to_numpy() for name in keys]
+    new = np.logical_or.reduce([side[1:] != side[:-1] for side in sides])
     starts = np.flatnonzero(np.append(len(ordered) > 0, new))
-    replicas = zip(*(ordered[name].to_numpy()[starts] for name in keys), strict=True)
-    parts = zip(
-        *(np.split(ordered[name].to_numpy(float), starts[1:]) for name in ("radius", "error", "zero_loss")), strict=True
-    )
-    rows = []
-    for (width, horizon, seed), (radii, errors, zero_losses) in zip(replicas, parts, strict=False):
-        zero_loss = float(zero_losses[0])
-        valid = bool(errors[0] <= VALID_ERROR * zero_loss)
-        for threshold in thresholds:
-            at = crossing(radii, errors, threshold * zero_loss)
-            location = (at.radius, at.low, at.high, at.censored)
-            rows.append((width, horizon, seed, threshold, *location, valid, float(errors[0]), zero_loss))
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    values = [ordered[name].to_numpy(float) for name in ("radius", "error", "zero_loss")]
+    for start, end in zip(starts, [*starts[1:], len(ordered)], strict=False):
+        radii, errors, zero_losses = (value[start:end] for value in values)
+        width, horizon, seed = (side[start] for side in sides)
+        yield Curve(width, horizon, seed, radii, errors, float(zero_losses[0]))

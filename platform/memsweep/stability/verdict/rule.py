@@ -9,7 +9,7 @@ docs/verdict.md states the rule and its measured error rates.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from memsweep.stability.verdict.judgement import (
     Trends,
     Verdict,
 )
-from memsweep.stability.verdict.radius import THRESHOLD, stability_radii
+from memsweep.stability.verdict.radius import THRESHOLD, Curve, curves_of, stability_radii
 from memsweep.stability.verdict.reasons import Evidence, advice, reasons
 from memsweep.stability.verdict.trend import NO_SLOPE, NO_TREND, Slope, Trend, trend
 
@@ -42,6 +42,7 @@ def judge(
     time_scale: float | None = None,
     nonlinear: bool = False,
     criteria: Criteria = DEFAULT,
+    radii: pd.DataFrame | None = None,
 ) -> Judgement:
     """Judge one condition in one ball.
 
@@ -52,11 +53,12 @@ def judge(
             short.
         nonlinear: whether a model has a nonlinear activation, so that its rates come from a linearization at rest.
         criteria: thresholds and slope limit, where they are not the rule's own.
+        radii: of these curves, where they are known: ``stability_radii`` at ``thresholds_of(criteria)``.
 
     Returns:
         The judgement; too little or contradicting evidence is inconclusive, with its reasons.
     """
-    radii = stability_radii(curves, sorted({*criteria.thresholds, THRESHOLD}))
+    radii = stability_radii(curves, thresholds_of(criteria)) if radii is None else radii
     valid = radii[radii["valid"]]
     top_horizon = int(radii["horizon"].max())
     at_top = _Cells.of(valid[valid["horizon"] == top_horizon], "width")
@@ -98,6 +100,11 @@ def judge(
         by_threshold=by_threshold,
         criteria=criteria,
     )
+
+
+def thresholds_of(criteria: Criteria) -> list[float]:
+    """The thresholds at which a judgement reads radii: those of the criteria, and the one of the small radius."""
+    return sorted({*criteria.thresholds, THRESHOLD})
 
 
 def time_scale(target: np.ndarray) -> float | None:
@@ -154,8 +161,9 @@ class _Cells:
 
     def table(self, rows: pd.DataFrame, column: str) -> np.ndarray:
         """``[seeds, values]`` of a column."""
-        table = rows.pivot(index="seed", columns=self.axis, values=column)
-        return table.reindex(index=list(self.seeds), columns=list(self.values)).to_numpy(float)
+        table = np.full((len(self.seeds), len(self.values)), math.nan)
+        table[np.searchsorted(self.seeds, rows["seed"]), np.searchsorted(self.values, rows[self.axis])] = rows[column]
+        return table
 
     def _fitted(self, low: np.ndarray, high: np.ndarray) -> Trend:
         if len(self.values) < SMALLEST_GRID or len(self.seeds) < SMALLEST_SEEDS:
@@ -223,10 +231,9 @@ def _small_radius(at_top: _Cells) -> float:
     return float(first["radius"].median() / 2.0)
 
 
-def _error_at(curve: pd.DataFrame, radius: float) -> float:
+def _error_at(radii: np.ndarray, errors: np.ndarray, radius: float) -> float:
     """Error of one replica at a radius, interpolated in log radius and log error (inf stays inf)."""
-    ordered = curve[curve["radius"] > 0].sort_values("radius")
-    grid, errors = np.log(ordered["radius"].to_numpy(float)), ordered["error"].to_numpy(float)
+    grid, errors = np.log(radii[radii > 0]), errors[radii > 0]
     place = int(np.clip(np.searchsorted(grid, math.log(radius)), 1, len(grid) - 1))
     if not np.isfinite(errors[place]):
         return math.inf if math.log(radius) > grid[place - 1] else float(errors[place - 1])
@@ -239,10 +246,11 @@ def _growth(curves: pd.DataFrame, at_top: _Cells, horizon: int, radius: float) -
     """Slope of log error with log width at a fixed radius and the largest horizon."""
     if len(at_top.values) < SMALLEST_GRID or len(at_top.seeds) < SMALLEST_SEEDS:
         return NO_SLOPE
-    keys = at_top.radii[["width", "seed"]].drop_duplicates()
-    rows = curves[curves["horizon"] == horizon].merge(keys, on=["width", "seed"])
-    errors = rows.groupby(["width", "seed"])[["radius", "error"]].apply(lambda curve: _error_at(curve, radius))
-    table = at_top.table(errors.rename("error").reset_index(), "error")
+    found = {
+        (curve.seed, curve.width): _error_at(curve.radii, curve.errors, radius)
+        for curve in _replicas(curves, at_top, horizon, at_top.values)
+    }
+    table = np.array([[found[seed, width] for width in at_top.values] for seed in at_top.seeds])
     return at_top.slope(table) if np.isfinite(table).all() else Slope(math.inf, math.inf, math.inf)
 
 
@@ -250,15 +258,19 @@ def _modulus(curves: pd.DataFrame, at_top: _Cells, horizon: int, radius: float) 
     """Growth of the root of the relative error up to a radius: the largest width's valid replicas, their median."""
     if not at_top.values:
         return math.nan
-    chosen = (curves["horizon"] == horizon) & (curves["width"] == at_top.values[-1])
     values = []
-    for _, curve in curves[chosen & curves["seed"].isin(at_top.seeds)].groupby("seed"):
-        roots = np.sqrt(curve["error"].to_numpy() / curve["zero_loss"].to_numpy())
-        at = curve["radius"].to_numpy()
+    for curve in _replicas(curves, at_top, horizon, at_top.values[-1:]):
+        roots, at = np.sqrt(curve.errors / curve.zero_loss), curve.radii
         inside = (at > 0) & (at <= radius)
         if inside.any():
             values.append(float(((roots[inside] - roots[at == 0]) / at[inside]).max()))
     return float(np.median(values)) if values else math.nan
+
+
+def _replicas(curves: pd.DataFrame, at_top: _Cells, horizon: int, widths: Sequence[int]) -> Iterator[Curve]:
+    """The curves of the seeds that are valid in all cells."""
+    here = (curves["horizon"] == horizon) & curves["width"].isin(widths) & curves["seed"].isin(at_top.seeds)
+    return curves_of(curves[here])
 
 
 def _horizon_limited(replicas: pd.DataFrame, at_top: _Cells, horizon: int) -> bool:

@@ -71,8 +71,7 @@ def last_row(member: SuggestionRecord) -> str:
 
 def tables_of(study: Study, identities: Collection[str]) -> dict[str, pd.DataFrame]:
     """The rows of some trials in each of the study's tables."""
-    wanted = set(identities)
-    return {name: table[table["identity"].isin(wanted)] for name, table in study.tables.items()}
+    return {name: study.of(name, identities) for name in study.tables}
 
 
 def finished(members: Sequence[SuggestionRecord]) -> dict[int, SuggestionRecord]:
