@@ -7,6 +7,7 @@ import torch
 
 from memsweep.recurrence.compiled.library import KERNELS
 from memsweep.recurrence.gated.gru import gated_scan
+from memsweep.recurrence.gated.lstm import lstm_scan
 from memsweep.recurrence.varying import varying_scan
 
 SIZES = [(2, 3, 9, 5), (1, 40, 4, 13), (2, 1, 1, 1)]
@@ -38,6 +39,17 @@ def gated_loop(drive, matrix, bias):
         shown = torch.tanh(candidate + torch.sigmoid(reset + images[0]) * (images[2] + bias[:, None]))
         state = (1 - new) * state + new * shown
         states.append(state)
+    return torch.stack(states, 2)
+
+
+def lstm_loop(drive, matrix):
+    cell = shown = torch.zeros_like(drive[:, :, 0, : matrix.shape[-1]])
+    states = []
+    for given in drive.unbind(2):
+        into, forget, out, candidate = (given + shown @ matrix.mT).chunk(4, -1)
+        cell = torch.sigmoid(forget) * cell + torch.sigmoid(into) * torch.tanh(candidate)
+        shown = torch.sigmoid(out) * torch.tanh(cell)
+        states.append(shown)
     return torch.stack(states, 2)
 
 
@@ -85,6 +97,17 @@ def test_gated_scan_is_the_loop(size):
     found = value_and_gradients(gated_scan, *arguments)
     assert found[0].is_contiguous()
     assert_equal_runs(found, value_and_gradients(gated_loop, *arguments))
+
+
+@pytest.mark.parametrize("size", [*SIZES, (2, 3, 70, 20)])
+def test_lstm_scan_is_the_loop(size):
+    leading, _, _, width = size
+    drive = 0.5 + rand(*size[:3], 4 * width)
+    arguments = drive, rand(leading, 4 * width, width, seed=1) / width**0.5
+    found = value_and_gradients(lstm_scan, *arguments)
+    assert found[0].is_contiguous()
+    assert_equal_runs(found, value_and_gradients(lstm_loop, *arguments), 1e-11)
+    assert torch.equal(lstm_scan(*arguments), found[0])
 
 
 def test_gated_states_are_the_same_bits_with_and_without_gradients():

@@ -22,6 +22,8 @@ from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.testing import ModelSuite, UnitSuite
 from memsweep.trial import run_trial
 
+registry.discover()
+
 CHOICES: dict[str, Any] = {
     "Nope": AttentionUnit.Config(positions="nope"),
     "Forgetting": AttentionUnit.Config(forgetting=True, convolution=3),

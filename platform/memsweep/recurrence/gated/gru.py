@@ -23,49 +23,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from memsweep.recurrence.compiled.library import Kernel, readable, shares_of_rows
+from memsweep.recurrence.gated.kernel import CompiledGated
 from memsweep.recurrence.layer import require_fit
-
-
-class CompiledGated(Kernel):
-    """The states and their gradient; backward runs forward once more, and keeps the drive alone until then.
-
-    The numbers of one leading index do not depend on the others, nor on the number of threads.
-    """
-
-    function = "gated"  # GatedCall of gated.cpp
-    numbers = ("backward", "models", "batch", "horizon", "width")
-    tensors = ("matrix", "bias", "drive", "given", "found", "of_matrix", "of_bias")
-
-    def states(self, drive_NBTG: Tensor, matrix_NGM: Tensor, bias_NM: Tensor) -> Tensor:
-        """``[N, B, T, M]``, a new tensor."""
-        states_NBTM = drive_NBTG.new_empty(*drive_NBTG.shape[:3], bias_NM.shape[1])
-        self._run({"drive": drive_NBTG, "matrix": matrix_NGM, "bias": bias_NM, "found": states_NBTM})
-        return states_NBTM
-
-    def gradients(
-        self, grad_NBTM: Tensor, drive_NBTG: Tensor, matrix_NGM: Tensor, bias_NM: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Gradients by drive, matrix and bias."""
-        of_drive = torch.empty_like(drive_NBTG, memory_format=torch.contiguous_format)
-        of_matrix, of_bias = (
-            torch.zeros_like(weight, memory_format=torch.contiguous_format) for weight in (matrix_NGM, bias_NM)
-        )
-        given = {"drive": drive_NBTG, "matrix": matrix_NGM, "bias": bias_NM, "given": grad_NBTM}
-        self._run({**given, "found": of_drive, "of_matrix": of_matrix, "of_bias": of_bias})
-        return of_drive, of_matrix, of_bias
-
-    def _run(self, named: dict[str, Tensor]) -> None:
-        tensors = readable(named, named["drive"].dtype)
-        _, batch, horizon, _ = tensors["drive"].shape
-        self.run(
-            tensors,
-            shares_of_rows(tensors, "models"),
-            backward="given" in named,
-            batch=batch,
-            horizon=horizon,
-            width=tensors["bias"].shape[1],
-        )
 
 
 @dataclass(frozen=True)
@@ -117,11 +76,8 @@ def gated_scan(drive_NBTG: Tensor, matrix_NGM: Tensor, bias_NM: Tensor) -> Tenso
         bias=(bias_NM, [[models, width]]),
     )
     tensors = (drive_NBTG, matrix_NGM, bias_NM)
-    on_processor = drive_NBTG.device.type == "cpu" and not drive_NBTG.is_complex()
-    compiled = CompiledGated.load(drive_NBTG.dtype) if on_processor else None
-    if compiled is not None:
-        fused: Tensor = _Fused.apply(compiled, *tensors)
-        return fused
+    if (compiled := CompiledGated.fitting(drive_NBTG)) is not None:
+        return compiled.scan(*tensors)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         series: Tensor = _GatedScan.apply(*tensors)
         return series
@@ -152,19 +108,6 @@ def _forward(drive_NBTG: Tensor, matrix_NGM: Tensor, bias_NM: Tensor) -> tuple[T
 
 def _series(steps_TNBM: Tensor) -> Tensor:
     return steps_TNBM.permute(1, 2, 0, 3).contiguous()
-
-
-class _Fused(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, compiled: CompiledGated, *tensors: Tensor) -> Tensor:
-        ctx.compiled = compiled
-        ctx.save_for_backward(*tensors)
-        return compiled.states(*tensors)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
-        return None, *ctx.compiled.gradients(outer[0], *ctx.saved_tensors)
 
 
 class _GatedScan(torch.autograd.Function):

@@ -3,7 +3,8 @@
     i_t, f_t, o_t = sigmoid(a_t + U h_{t-1}) each,   g_t = tanh(a^g_t + U_g h_{t-1}),
     c_t = f_t c_{t-1} + i_t g_t,                     h_t = o_t tanh(c_t),              c_{-1} = h_{-1} = 0
 
-The gradient is written by hand. With p_t that of c_t and l_t that of h_t through everything later, the errors of the
+The gradient is written by hand. On a processor compiled code does all of it (``kernel``); the plain path here is its
+oracle, and what runs elsewhere. With p_t that of c_t and l_t that of h_t through everything later, the errors of the
 sums U h_{t-1} are multiples of p_t (of l_t for o), whose factors are all known before time runs backward.
 
 Letters: N leading dimension (replicas and copies), B batch, T time, M width, G = 4 M: i, f, o, g in this order.
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from memsweep.recurrence.gated.kernel import CompiledGated
 from memsweep.recurrence.layer import require_fit
 
 
@@ -39,6 +41,8 @@ def lstm_scan(drive_NBTG: Tensor, matrix_NGM: Tensor) -> Tensor:
         drive=(drive_NBTG, [[models, *drive_NBTG.shape[1:3], 4 * width]]),
         matrix=(matrix_NGM, [[models, 4 * width, width]]),
     )
+    if (compiled := CompiledGated.fitting(drive_NBTG)) is not None:
+        return compiled.scan(drive_NBTG, matrix_NGM)
     series: Tensor = _Scan.apply(drive_NBTG, matrix_NGM)
     return series
 

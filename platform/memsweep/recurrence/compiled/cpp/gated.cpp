@@ -1,22 +1,22 @@
-// The gated recurrence (GRU), driven gate by gate, and its gradient; see memsweep/recurrence/gated/gru.py.
+// Gated recurrences, driven gate by gate: the GRU, here with its gradient, and the LSTM (lstm.h); see
+// memsweep/recurrence/gated.
 //
 // A block of sequences is [T][K][V]. The forward pass leaves gates where the drive was, r, z and n of a step one after
 // the other, and the backward pass gradients of the drive where they were.
-#include "product.h"
+#include "lstm.h"
 
 struct GatedCall {
-    int64_t backward, models, batch, horizon, width;
-    const void *matrix, *bias;   // [N][3][M][M], [N][M]
-    const void *drive, *given;   // [N][B][T][3][M]; gradients of the states [N][B][T][M], where it goes backward
-    void *found;                 // states [N][B][T][M]; or gradients of the drive, [N][B][T][3][M]
+    int64_t cells, backward, models, batch, horizon, width;  // cells: LSTM (G = 4 gates), otherwise GRU (G = 3)
+    const void *matrix, *bias;   // [N][G][M][M]; of the GRU [N][M], of the LSTM null
+    const void *drive, *given;   // [N][B][T][G][M]; gradients of the states [N][B][T][M], where it goes backward
+    void *found;                 // states [N][B][T][M]; or gradients of the drive, [N][B][T][G][M]
     void *of_matrix, *of_bias;   // sums are added to what is there
 };
-
-template <class R> inline Vec<R> sigmoid(Vec<R> x) { return R(0.5) + R(0.5) * hyperbolic_tangent<R>(R(0.5) * x); }
 
 template <class R> class GatedBlock {
 public:
     using Vector = Vec<R>;
+    static constexpr long gate_count = 3;
 
     GatedBlock(long width, long horizon, bool backward)
         : width_(width), horizon_(horizon), gates_(horizon * 3 * width * V), states_(horizon * width * V),
@@ -93,16 +93,16 @@ private:
     Buffer<R> transposed_;
 };
 
-template <class R> void run_gated(const GatedCall& call) {
-    const long B = call.batch, T = call.horizon, M = call.width;
-    const auto of = [](const void* all, long size) { return static_cast<const R*>(all) + size; };
-    const auto into = [](void* all, long size) { return static_cast<R*>(all) + size; };
-    GatedBlock<R> block(M, T, call.backward);
+template <class R, class Block> void run_gated(const GatedCall& call) {
+    const long B = call.batch, T = call.horizon, M = call.width, G = Block::gate_count;
+    const auto of = [](const void* all, long size) { return all ? static_cast<const R*>(all) + size : nullptr; };
+    const auto into = [](void* all, long size) { return all ? static_cast<R*>(all) + size : nullptr; };
+    Block block(M, T, call.backward);
     Buffer<Vec<R>> grads(call.backward ? T * M * V : 1);
     for (long n = 0; n < call.models; ++n) {
-        const R *matrix = of(call.matrix, n * 3 * M * M), *bias = of(call.bias, n * M);
+        const R *matrix = of(call.matrix, n * G * M * M), *bias = of(call.bias, n * M);
         for (long first = 0; first < B; first += V * Simd<R>::lanes) {
-            pack<R>(of(call.drive, n * B * T * 3 * M), B, first, T, 3 * M, block.gates());
+            pack<R>(of(call.drive, n * B * T * G * M), B, first, T, G * M, block.gates());
             block.forward(matrix, bias);
             if (!call.backward) {
                 unpack<R>(block.states(), B, first, T * M, into(call.found, n * B * T * M));
@@ -112,15 +112,15 @@ template <class R> void run_gated(const GatedCall& call) {
             mark<R>(B, first, own);
             pack<R>(of(call.given, n * B * T * M), B, first, T, M, grads);
             silence<R>(grads, T * M, own);
-            block.backward(matrix, grads, into(call.of_matrix, n * 3 * M * M), into(call.of_bias, n * M));
-            unpack<R>(block.gates(), B, first, T * 3 * M, into(call.found, n * B * T * 3 * M));
+            block.backward(matrix, grads, into(call.of_matrix, n * G * M * M), into(call.of_bias, n * M));
+            unpack<R>(block.gates(), B, first, T * G * M, into(call.found, n * B * T * G * M));
         }
     }
 }
 
-// What Python calls (gru.py), for some models. 0: done; 2: no memory.
+// What Python calls (kernel.py), for some models. 0: done; 2: no memory.
 extern "C" int memsweep_gated(const GatedCall* call) try {
-    run_gated<REAL>(*call);
+    call->cells ? run_gated<REAL, LstmBlock<REAL>>(*call) : run_gated<REAL, GatedBlock<REAL>>(*call);
     return 0;
 } catch (const std::bad_alloc&) {
     return 2;
