@@ -273,7 +273,11 @@ class Run:
 
         self._view.update(snapshot)
         self._page.update(
-            fraction=round(snapshot.fraction, 4), left=time_left(snapshot), doing=snapshot.doing, note=snapshot.note
+            total=snapshot.total,
+            fraction=round(snapshot.fraction, 4),
+            left=time_left(snapshot),
+            doing=snapshot.doing,
+            note=snapshot.note,
         )
 
     def _note_runs_page(self) -> None:

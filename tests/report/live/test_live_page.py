@@ -121,6 +121,8 @@ def test_cells_fill_until_they_have_a_verdict(tmp_path: Path) -> None:
     page = study.page().decode()
     assert not study.look({"left": "3 min left"})  # nothing has ended since
     assert study.progress["words"] == "17 of 32 trials done, 0 running, 14 queued, 1 failed; 3 min left"
+    study.look({"total": 40, "doing": "step 1,200 of 5,000"})  # of a search, whose plan grows
+    assert study.progress["words"] == "17 of 40 trials done, 0 running, 22 queued, 1 failed; step 1,200 of 5,000"
     assert study.progress["cells"] == ["16 of 16 ✓", "2 of 16"]
     assert 'data-cell="1">2 of 16<' in page
     assert 'data-cell="0"' not in page

@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from memsweep.report.naming.numbers import figure, interval, slope_text
+from memsweep.report.naming.numbers import figure, interval, percent, slope_text
 from memsweep.report.rows.claims import contradicted, counted
 from memsweep.stability.verdict.trend import Slope
 
@@ -33,6 +33,13 @@ def test_rounded_ends_that_meet_say_how_near_they_are() -> None:
     assert slope_text(Slope(0.001, -0.0002, 0.003)) == "0.00 ± 0.002"
     assert slope_text(Slope(-0.59, -0.66, -0.55)) == "−0.59 [−0.66, −0.55]"
     assert figure(-5.9e-5) == "−5.9e−5"
+    assert [percent(share) for share in (0.005, 0.0949, 0.9949, 0.9962, 1.614)] == [
+        "0.5 %",
+        "9.5 %",
+        "99 %",
+        "100 %",
+        "161 %",
+    ]
 
 
 def test_a_claim_is_contradicted_where_the_data_show_its_opposite() -> None:
@@ -47,3 +54,4 @@ def test_a_claim_is_contradicted_where_the_data_show_its_opposite() -> None:
     compared = pd.DataFrame([{**row, **one} for one in rows])
     assert contradicted(compared) == {"interval beyond", "all five against"}
     assert counted(compared) == "Of 5 claims, 2 are contradicted and 3 are not supported."
+    assert counted(compared[4:].assign(verdict="underpowered")) == "Of 1 claim, 1 is undecided for lack of seeds."

@@ -63,7 +63,7 @@ class LiveStudy:
         failed = self._failed = failed_ever.intersection(rows) - done
         running = sum(statuses[name].state is State.RUNNING for name in statuses.keys() & rows if name not in done)
         self.progress = {
-            "words": _words(len(rows), len(done), len(failed), running, told),
+            "words": _words(max(len(rows), told.get("total", 0)), len(done), len(failed), running, told),
             "fraction": told.get("fraction", 0.0),
             "cells": [cell.text(done | failed) for cell in self._cells],
             "stamp": time.strftime("%H:%M:%S UTC", time.gmtime()),

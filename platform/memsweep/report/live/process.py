@@ -56,8 +56,9 @@ class LivePage:
 
     def update(self, **words: Any) -> None:
         """Tell the page how far the run is; costs nothing while nobody looks, and never waits."""
+        noted = words.get("note", "") != self._latest.get("note", "")  # it may stay until the end
         self._latest |= words
-        if self._process is not None and time.monotonic() - self._sent >= _INTERVAL:
+        if self._process is not None and (noted or time.monotonic() - self._sent >= _INTERVAL):
             self._sent = time.monotonic()
             self._send(self._latest)
 

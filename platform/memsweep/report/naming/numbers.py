@@ -73,7 +73,7 @@ def percent(value: float) -> str:
     if math.isinf(value):
         return "∞"
     scaled = 100 * value
-    return f"{scaled:.0f} %" if scaled >= 100 else f"{scaled:.2g} %"
+    return f"{scaled:.0f} %" if scaled >= 99.5 else f"{scaled:.2g} %"
 
 
 def with_interval(value: float, low: float, high: float) -> str:

@@ -248,7 +248,9 @@ def _moves(contents: Contents, first: Sequence[Winner], field: str) -> str:
     parts = [joined(moving)] if moving else []
     if staying:
         under = f" under {_names(staying)}" if len(lines) > 1 else ""
-        parts.append(f"shows no trend{under}{',' if under else ':'} {'where ' if under else ''}other values do as well")
+        parts.append(
+            f"shows no trend{under}{',' if under else ':'} {'where ' if under else ''}other values are as good"
+        )
     between = sorted({float(cells.shade(winner.cell)) for winner in first})
     size = last(cells.hue)
     text = f"from {size} {show(between[0])} to {show(between[-1])} the best {last(field)} "

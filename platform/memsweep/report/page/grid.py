@@ -154,14 +154,15 @@ def _layout(
     *,
     bound: bool,
 ) -> Grid:
-    """The grid of cells by memory and machine; ``families`` None: every machine stands alone."""
+    """The grid of cells by memory and machine; ``families`` None: of a search, whose cells stand alone."""
     memories = [*dict.fromkeys(memory for memory, _ in cells)]
+    corner = "cell" if families is None else "memory"
     families = families or [("", [(machine, machine) for machine in dict.fromkeys(name for _, name in cells)])]
     machines = [machine for _, members in families for machine, _ in members]
     title = moving(ball) if ball else "trials that have ended"
     if len(machines) <= _ACROSS and len(memories) <= 2 * _ACROSS:
         rows = [(memory, [cells.get((memory, machine)) for machine in machines]) for memory in memories]
-        return Grid(ball, title, "memory", machines, {"": rows}, True, bound)
+        return Grid(ball, title, corner, machines, {"": rows}, True, bound)
     groups: dict[str, list[tuple[str, list[GridCell | None]]]] = {}
     for family, members in families:
         for machine, member in members:

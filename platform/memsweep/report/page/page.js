@@ -267,7 +267,7 @@
       return `${line}: ${part.map((p) => `${num(p.y, 2)} at ${num(p.size)}`).join(", ")}`;
     }).join("; ") + ".");
     chart.addEventListener("click", () => chart.value && openTrial(chart.value.trial));
-    byId("caption").replaceChildren("The winner of each cell; a pale bar reaches over the suggestions that do as well, within the 95 % interval of the winner on fresh seeds. Where a line is flat, or its bars overlap, the best value transfers. Click a mark for its trial.");
+    byId("caption").replaceChildren("The winner of each cell; a pale bar reaches over the suggestions that are as good, within the 95 % interval of the winner on fresh seeds. Where a line is flat, or its bars overlap, the best value transfers. Click a mark for its trial.");
   }
   function dotFigure(found, { field, goal }) {
     const place = (one) => ({ ...one, x: value(one.values[field]), y: value(one.search[goal]) });

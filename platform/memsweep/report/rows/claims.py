@@ -59,6 +59,9 @@ def contradicted(compared: pd.DataFrame) -> frozenset[str]:
     return frozenset(compared.loc[(compared["seeds"] > 0) & (each | apart & (compared["p"] > 0.5)), "claim"])
 
 
+_COUNTED: dict[str, str] = {Support.UNDERPOWERED: "undecided for lack of seeds"}
+
+
 def counted(compared: pd.DataFrame) -> str:
     """``Of 3 claims, 2 are supported and 1 is contradicted.``"""
     against = contradicted(compared)
@@ -68,7 +71,7 @@ def counted(compared: pd.DataFrame) -> str:
     ]
     counts = Counter(words)
     parts = [
-        f"{counts[kind]} {'is' if counts[kind] == 1 else 'are'} {kind}"
+        f"{counts[kind]} {'is' if counts[kind] == 1 else 'are'} {_COUNTED.get(kind, kind)}"
         for kind in (Support.SUPPORTED, CONTRADICTED, Support.NOT_SUPPORTED, Support.UNDERPOWERED, Support.NOT_MEASURED)
         if counts[kind]
     ]

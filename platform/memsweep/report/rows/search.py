@@ -11,7 +11,7 @@ from memsweep.config.schema.search import NONE
 from memsweep.report.analysis.search.searched import Searched
 from memsweep.report.analysis.search.winners import Winner, Worth, last_row
 from memsweep.report.naming.cells import last, settings_text
-from memsweep.report.naming.numbers import figure, joined, number, with_interval
+from memsweep.report.naming.numbers import figure, joined, percent, with_interval
 from memsweep.report.rows.table import ALL, EXPORTED, NOTHING, Cell, Column, Table
 from memsweep.search.suggestions import SuggestionRecord, SuggestionState
 from memsweep.stability.comparison.selection_bias import mean_gap
@@ -28,7 +28,7 @@ def winner_table(searched: Searched) -> Table[tuple[Winner, Worth]]:
     ranks = ALL if any(winner.rank > 1 for winner in searched.winners) else EXPORTED
     objectives = ALL if len(searched.objectives) > 1 else EXPORTED
     columns: list[Column[tuple[Winner, Worth]]] = [
-        Column("cell", lambda row: searched.cells.name(row[0].cell), style="name"),
+        Column("cell", lambda row: searched.cells.name(row[0].cell), style=""),
         Column("rank", lambda row: row[0].rank, views=ranks),
         Column("number", lambda row: row[0].member.suggestion.number, views=EXPORTED),
         Column("settings", lambda row: settings_text(row[0].member.suggestion.values), style=""),
@@ -105,8 +105,7 @@ def gap_text(gap: float, search: float) -> str:
     word = "worse" if gap > 0 else "better"
     if not math.isfinite(gap) or search == 0 or not math.isfinite(search):
         return f"{figure(abs(gap))} {word}"
-    share = 100 * abs(gap / search)
-    return f"{share:.2g} % {word}" if share < 100 else f"{share:.0f} % {word}"
+    return f"{percent(abs(gap / search))} {word}"
 
 
 def _what(searched: Searched) -> str:
@@ -171,13 +170,8 @@ def _gap(searched: Searched, first: Sequence[Winner], objective: int) -> str:
         over = f"mean gap over {mean.cells} cells" if mean.cells > 1 else "gap"
         text += f"; {over}: {gap_text(mean.mean, 1.0)}"
         if not math.isnan(mean.low):
-            text += f", 95 % interval {_percent(mean.low)} to {_percent(mean.high)}"
+            text += f", 95 % interval {gap_text(mean.low, 1.0)} to {gap_text(mean.high, 1.0)}"
     return f"{text}. {missing if waiting else ''}".strip()
-
-
-def _percent(share: float) -> str:
-    """A gap with its sign: worse is positive."""
-    return f"{number(100 * share, 1)} %"
 
 
 def _count(number: int, noun: str) -> str:
