@@ -37,6 +37,7 @@ FEW = {
     "copying_bits": ("lru", "vanilla_rnn"),
     "listops": ("lru", "vanilla_rnn"),
     **dict.fromkeys(("mqar", "selective_copying", "induction_heads"), ("residual_stack",)),
+    **dict.fromkeys(("adding", "memory_capacity"), ("lru", "vanilla_rnn")),
     **dict.fromkeys(("parity", "modular_counter", "flip_flop", "word_problem"), ("residual_stack",)),
     **dict.fromkeys(("permuted_mnist", *ARENA), ("vanilla_rnn",)),
 }

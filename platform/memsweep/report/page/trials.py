@@ -15,7 +15,7 @@ from memsweep.report.naming.numbers import show
 from memsweep.report.page.compact import plain
 from memsweep.report.read.settings import fields_of
 
-_BYTES = 700_000
+_BYTES = 640_000
 """Of all trials; those beyond are files beside the page alone."""
 _PLACES = 32  # of a curve: finer than a small picture shows
 _FROM = ("code_revision", "code_fingerprint", "host", "device")
