@@ -11,6 +11,7 @@ Letters: see memsweep.models.deep.unit; H heads, D channels of a head.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -86,9 +87,9 @@ class HeadsUnit(Unit):
         answers_NB1F, after = self.going_on(weights, x_NBF.unsqueeze(2), state)
         return answers_NB1F.squeeze(2), after
 
+    @abstractmethod
     def going_on(self, weights: Weights, x_NBTF: Tensor, state: State | None) -> tuple[Tensor, State]:
         """Answers ``[N, B, T, F]`` from a state on, and the state after the last step."""
-        raise NotImplementedError
 
     def convolved(self, weights: Weights, x_NBTF: Tensor, state: State | None) -> tuple[Tensor, State]:
         """Queries, keys and values side by side, ``[N, B, T, 3 M]``, and what the convolution must remember."""
