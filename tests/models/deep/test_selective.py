@@ -45,7 +45,7 @@ def min_lstm(w: Weights, x: Tensor) -> Tensor:
 
 
 def hgrn(w: Weights, x: Tensor) -> Tensor:
-    """Qin et al. 2023 (arXiv 2311.04823), section 3.1, with real states and one layer's own lower bound."""
+    """Qin et al. 2023 (arXiv 2311.04823), with real states and one layer's own lower bound."""
     state, states = torch.zeros(x.shape[0], w["decay"].shape[0], dtype=x.dtype), []
     bound = torch.sigmoid(w["decay"])
     for step in x.unbind(1):

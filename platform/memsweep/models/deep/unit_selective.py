@@ -8,9 +8,9 @@ With u = W_u x_t + b_u, f = sigmoid(W_f x_t + b_f) and so on, which are as wide 
 - ``min_lstm``: a = f / (f + i), b = (1 - a) u (the same paper, section 3.2, normalized gates);
 - ``rg_lru``: log a = -c r softplus(-Lambda), c = 8, b = sqrt(1 - a^2) i u (arXiv 2402.19427, equations 1 to 4: there u
   is the unit's input, here a linear map of it);
-- ``hgrn``: a = g + (1 - g) f, b = (1 - a) silu(u), g = sigmoid(Lambda) (arXiv 2311.04823, section 3.1, with real states
-  as in its authors' later code, and without its output gate: mixing has gates. Published bounds g rise from layer to
-  layer; here each layer has its own, which start spread over 0 ... 1).
+- ``hgrn``: a = g + (1 - g) f, b = (1 - a) silu(u), g = sigmoid(Lambda) (arXiv 2311.04823, with real states in
+  the place of complex ones, and without its output gate: mixing has gates. Published bounds g rise from layer to layer;
+  here each layer has its own, which start spread over 0 ... 1).
 
 Parts are the weights: ``encoder_*`` W ``[N, M, F]`` and ``bias_*`` b ``[N, M]`` of the candidate u and of each gate,
 and ``decay`` Lambda ``[N, M]``. Gates count as recurrent weights, which the recurrent ball moves: they decide how fast
