@@ -52,6 +52,9 @@ def test_a_verdict_opens_its_points_and_a_point_its_trial(theory: Path, chromium
         row.locator("button").click()
         assert f"Trial {identity}" in evidence.inner_text()
         assert evidence.locator("#trial svg").count() >= 3  # impulse response, and the error in both balls
+        pale = {*evidence.locator(".low td.usual").all_inner_texts()}
+        assert "5 of 5" in pale  # what nearly every row says
+        assert "4 of 4" not in pale
         heading = evidence.locator("th button.sort", has_text="horizon").first
         for direction, order in (("ascending", 1), ("descending", -1)):
             heading.click()

@@ -525,6 +525,12 @@
     const found = text.replaceAll("−", "-").replace(/(\d),(?=\d{3})/g, "$1").match(/-?∞|[-+]?\d+(\.\d+)?(e-?\d+)?/i);
     return found ? (found[0].includes("∞") ? (found[0] === "-∞" ? -Infinity : Infinity) : Number(found[0])) : NaN;
   }
+  /** Makes pale what a column says in three of four rows, so that its exceptions are seen. */
+  function paleUsual(cells) {
+    const counts = new Map();
+    for (const cell of cells) counts.set(cell.textContent, (counts.get(cell.textContent) ?? 0) + 1);
+    for (const cell of cells) cell.classList.toggle("usual", counts.get(cell.textContent) >= 0.75 * cells.length);
+  }
   function enhance(table) {
     const bodies = [...table.tBodies];
     const rows = bodies.flatMap((body) => [...body.rows]).filter((row) => !row.classList.contains("family"));
@@ -547,6 +553,7 @@
         }
       });
       heading.replaceChildren(button);
+      if (place) paleUsual(rows.map((row) => row.cells[place]).filter(Boolean));
     });
     if (rows.length < 9 || table.closest(".table-side")) return;
     const count = make("span", { role: "status" });
