@@ -115,8 +115,8 @@ def _unchanged(plan: StoredPlan) -> SweepConfig:
     if changed := sum(trial.identity not in plan.rows for trial in trials):
         raise MemsweepError(
             f"{changed} of the {len(trials)} trials of {plan.study!r} have another identity under the installed code: "
-            "the code that makes the numbers, or the version of torch or numpy, has changed since the plan was made. "
-            f"Install the version that made it, or run the study with this one: memsweep sweep {plan.study} (memsweep "
-            "plan says which results it can reuse)."
+            "the code that makes the numbers, a data file, this machine's kernels, or the version of torch or numpy "
+            "has changed since the plan was made. Install the version that made it, or run the study with this one: "
+            f"memsweep sweep {plan.study} (memsweep plan says which results it can reuse)."
         )
     return study
