@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -230,6 +231,15 @@ def test_rules_that_go_forward_in_time_refuse_them() -> None:
     (problem,) = TrialConfig(task=task, model=model, training=TrainingConfig(rule="online_full")).problems()
     assert "the unit delta_net does not give the derivatives of its steps" in problem
     assert problem.endswith("Rules for this model: bptt")
+
+
+@pytest.mark.parametrize("name", ["attention", "linear_attention", "retnet"])
+def test_a_ball_without_weights_is_refused(name: str) -> None:
+    model = ResidualStack.Config(unit=registry.get(registry.UNIT, name).Config())
+    trial = TrialConfig(task=task_config(), model=model)
+    (problem,) = trial.problems()
+    assert f"the unit {name}, as it is set here, has no recurrent weights" in problem
+    assert not list(replace(trial, perturbation=replace(trial.perturbation, balls=("all",))).problems())
 
 
 @pytest.mark.more

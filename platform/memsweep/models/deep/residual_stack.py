@@ -19,10 +19,10 @@ Letters: see memsweep.models.deep.unit; I inputs, O outputs, L layers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -52,6 +52,9 @@ from memsweep.models.deep.around_unit import (
 from memsweep.models.deep.unit import DeepModel, Recurrence, Unit
 from memsweep.models.deep.unit_lru import LRUUnit
 from memsweep.registry import register_model
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.trial import TrialConfig
 
 MEAN, RUNNING_MEAN, NO_POOLING = "mean", "running_mean", "none"
 
@@ -108,6 +111,17 @@ class ResidualStack(DeepModel, LinearModel):
                     f"dropout is {self.dropout:g}, but it acts in the mixing of a layer, and mixing is none: choose a "
                     "mixing, or dropout 0"
                 )
+
+    @classmethod
+    def problems(cls, trial: TrialConfig) -> Iterator[str]:
+        yield from super().problems(trial)
+        config: Any = trial.model
+        parts = {role.part for role in _unit(config).roles().values()}
+        if "recurrent" in trial.perturbation.balls and Part.RECURRENT not in parts:
+            yield (
+                f"perturbation.balls has recurrent, but the unit {config.unit.name}, as it is set here, has no "
+                "recurrent weights, so that nothing would move: leave that ball out, as in perturbation.balls: [all]"
+            )
 
     @classmethod
     def roles(cls, config: Config) -> Mapping[str, Role]:
