@@ -17,6 +17,7 @@ from memsweep.config.claims.types import DIRECTIONS
 from memsweep.config.core.arguments import Arguments
 from memsweep.config.core.reflect import default, hints, keys, nested_config, registered_kind
 from memsweep.config.describe import paragraph, plain_default
+from memsweep.config.grid.budget import BUDGET_KEY, BUDGET_MEANS, PARAMETERS
 from memsweep.config.schema.axes import ROWS
 from memsweep.config.schema.chain import CHAIN
 from memsweep.config.schema.protocols import PROTOCOLS
@@ -105,6 +106,12 @@ class _Study:
                 definition = self.definitions[f"{kind}.{name}"]
                 definition["description"] = paragraph(part)
                 definition["properties"] = {"name": {"const": name}, **definition["properties"]}
+                if kind == registry.MODEL and "width" in definition["properties"]:
+                    definition["properties"][BUDGET_KEY] = {
+                        "description": BUDGET_MEANS,
+                        "type": "integer",
+                        "minimum": 1,
+                    }
                 known |= dict.fromkeys(definition["properties"])
                 cases.append({"if": _named({"const": name}), "then": reference})
             nameless = {"if": {"not": {"required": ["name"]}}, "then": {"propertyNames": {"enum": list(known)}}}
@@ -160,6 +167,7 @@ class _Study:
         for kind in (registry.TASK, registry.MODEL):
             for name in registry.names(kind):
                 self._walk(kind, f"{kind}.{name}", registry.get(kind, name).Config, found)
+        found[PARAMETERS] = [{"type": "integer", "minimum": 1}]
         merged = {path: each[0] if len(each) == 1 else {"anyOf": each} for path, each in found.items()}
         return {key: {"$ref": f"#/definitions/{key}"} for key in (registry.TASK, registry.MODEL)} | merged
 

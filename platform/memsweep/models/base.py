@@ -178,6 +178,14 @@ class Model(nn.Module, ABC):
         del signature
         return cls.roles(config)
 
+    @classmethod
+    def count_parameters(cls, config: Any, task: Any) -> int:
+        """How many numbers training changes, of a model of a task's Config."""
+        made = registry.get(registry.TASK, task.name)(task)
+        signature = Signature(made.inputs, made.outputs, made.horizon)
+        roles, weights = cls.roles_at(config, signature), cls.initial(config, signature, np.random.default_rng(0))
+        return sum(weight.size for name, weight in weights.items() if roles[name].part is not Part.STATISTIC)
+
     @abstractmethod
     def forward(self, inputs: Tensor) -> Tensor:
         """Outputs ``[B, T, O]`` for inputs ``[B, T, I]``; output t may depend on inputs 0 ... t only."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
+from memsweep.config.grid.budget import PARAMETERS
 from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.errors import listed, printable
 from memsweep.studies.locations import store_of
@@ -203,6 +204,7 @@ class Preview:
             yield f"not reused: {by_reason(self.reasons)}"
             yield from (f"  {line}" for line in examples(self.reasons) if verbose)
         yield from self._objectives()
+        yield from _budgets(study)
         whole = sum(pack.cost for pack in plan.packs) or 1.0
         shares = ", ".join(f"{pack.cost / whole:.0%} ({len(pack.trials)} trials)" for pack in plan.packs[:8])
         more = f" and {len(plan.packs) - 8} more" if len(plan.packs) > 8 else ""
@@ -259,6 +261,20 @@ class Preview:
     def _repr_html_(self) -> str:
         lines = "".join(f"<div>{html.escape(printable(line))}</div>" for line in self.lines())
         return f"{self.trials.to_html(index=False, max_rows=60)}{lines}"
+
+
+def _budgets(study: SweepConfig) -> Iterator[str]:
+    """The widths that ``model.parameters`` became, and how many parameters they make."""
+    if PARAMETERS not in study.grid:
+        return
+    found: dict[str, dict[int, int]] = {}
+    for row in study.rows:
+        model, unit = row.model, getattr(row.model, "unit", None)
+        name = f"{model.name} of {unit.name}" if unit is not None else str(model.name)
+        if model.width not in found.setdefault(name, {}):
+            found[name][model.width] = registry.get(registry.MODEL, model.name).count_parameters(model, row.task)
+    for name, widths in found.items():
+        yield f"{name}: " + ", ".join(f"width {width} has {count:,} parameters" for width, count in widths.items())
 
 
 def notes(study: SweepConfig) -> list[str]:

@@ -16,6 +16,7 @@ from memsweep.config.core.build import INVALID, build_field
 from memsweep.config.core.merge import as_mapping, merge, put
 from memsweep.config.core.problems import REQUIRED, WHOLE, Problem, sentence
 from memsweep.config.core.reflect import config_of, default, keys
+from memsweep.config.grid.budget import Budgeted, budgeted, widest, without_budget
 from memsweep.config.grid.causes import Causes
 from memsweep.config.grid.chains import chain_problems, link_chains
 from memsweep.config.schema.axes import ROWS, Axes
@@ -64,10 +65,19 @@ def _trials(sections: list[_Section], axes: Axes, problems: list[str]) -> dict[I
     trials: dict[Indices, TrialConfig] = {}
     first: dict[tuple[int, ...], Indices] = {}
     equal: list[tuple[Indices, Indices]] = []
+    known: dict[Any, Any] = {}  # models of a budget: equal ones are one object
+    tasks = next(place for place, section in enumerate(sections) if section.field.name == "task")
     for indices, at in _all(axes):
         chosen = [section.at(indices) for section in sections]
         if any(value is INVALID for value in chosen):
             continue
+        place = next((place for place, value in enumerate(chosen) if isinstance(value, Budgeted)), None)
+        if place is not None:
+            found = widest(chosen[place], chosen[tasks])
+            if isinstance(found, str):
+                causes.add([Problem("", found, kind=WHOLE)], at)
+                continue
+            chosen[place] = known.setdefault(found, found)
         trial = TrialConfig(**{section.field.name: value for section, value in zip(sections, chosen, strict=True)})
         causes.add([Problem("", text, kind=WHOLE) for text in trial.problems()], at)
         same = first.setdefault(tuple(map(id, chosen)), indices)
@@ -159,7 +169,11 @@ class _Section:
         config = config_of(TrialConfig, self.field, written) if self._usual else None
         if config is not None and isinstance(held := as_mapping(written), Mapping):
             written = {**{key: value for key, value in self._usual.items() if key in keys(config)}, **held}
-        return build_field(TrialConfig, self.field, written, self.field.name, problems)
+        if self.field.name != "model":
+            return build_field(TrialConfig, self.field, written, self.field.name, problems)
+        written, budget = without_budget(written, problems)
+        model = build_field(TrialConfig, self.field, written, self.field.name, problems)
+        return budgeted(model, budget, written, problems)
 
 
 def _sets(axis: str, values: Iterable[Any], section: str) -> bool:
