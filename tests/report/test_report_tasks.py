@@ -10,12 +10,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from config_study import load
 from memsweep import report
+from memsweep.config.schema.canonical import to_dict
 from memsweep.report.analysis.losses import loss_rows
 from memsweep.report.figures.memory import gradient_gallery
 from memsweep.report.figures.training import training_gallery
+from memsweep.report.naming.conditions import find_grouping
 from memsweep.report.naming.labels import Labels
 from memsweep.report.read.study import Study, load_study
+from memsweep.report.rows.losses import loss_table
+from memsweep.trial import run_trial
 from report_study import SEEDS, Condition, charts, drawn, exported, write_study
 
 BASELINE, HORIZON = 0.26, 100
@@ -63,8 +68,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
 
 
 def labels_and_rows(folder: Path) -> tuple[Study, Labels, list[Any]]:
-    from memsweep.report.naming.conditions import find_grouping
-
     study = load_study(folder)
     rows = loss_rows(study, find_grouping(study.records, study.tables["replicas"]))
     return study, Labels([row.condition for row in rows]), rows
@@ -146,3 +149,33 @@ def test_a_study_with_verdicts_draws_no_training(tmp_path: Path) -> None:
     page = report.build(tmp_path).page.read_text()
     assert 'id="training"' not in page
     assert 'id="gradients"' not in page
+
+
+def test_sequences_longer_than_those_of_training_are_columns_of_their_own(tmp_path: Path) -> None:
+    """Real trials of parity: the table has the summaries' numbers, and a task without such a test has no column."""
+    text = """
+task: {name: parity, horizon: 6, test_factor: 4}
+model: {name: residual_stack, unit: gru, width: 4, features: 4, layers: 1}
+training: {seeds: 3, steps: 20, batch_size: 16, validation_size: 16}
+perturbation: {balls: [], test_size: 64}
+grid: {training.learning_rate: [1e-3, 1e-2]}
+"""
+    trials = {f"{index:032x}": (config, run_trial(config)) for index, config in enumerate(load(tmp_path, text).rows)}
+    tables = {
+        name: pd.concat([trial.tables[name].assign(identity=identity) for identity, (_, trial) in trials.items()])
+        for name in ("replicas", "history")
+    }
+    records = {
+        identity: {"config": to_dict(config), "summary": trial.summary} for identity, (config, trial) in trials.items()
+    }
+    rows = loss_rows(Study("", "", 2, records, tables, (), 0, None, ""), find_grouping(records, tables["replicas"]))
+    table = loss_table(rows, [*rows[0].condition], Labels([row.condition for row in rows]))
+    frame = table.frame()
+    for name in ("accuracy_2T", "accuracy_4T"):
+        known = [trial.summary[f"test_{name}"] for _, trial in trials.values()]
+        assert frame[name].tolist() == known
+        assert all(0.0 < value < 1.0 for value in known)
+    shown = {column.name: column.show(rows[0]).text for column in table.columns}
+    assert shown["accuracy 4T"] == f"{100 * frame['accuracy_4T'][0]:.1f} %"
+    _, labels, others = labels_and_rows(a_study(tmp_path / "other"))
+    assert not [name for name in loss_table(others, [], labels).frame().columns if "2T" in name]

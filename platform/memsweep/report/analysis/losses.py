@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -46,12 +46,15 @@ class LossRow:
         condition: column -> value, as in a Finding.
         width, horizon: None where the model or the task has none.
         replicas: a row per seed, of the results' table ``replicas``.
+        longer: the metric on sequences that are longer than those of training, as ``accuracy_2T``: the median over
+            the seeds, which results keep alone.
     """
 
     condition: Mapping[str, Any]
     width: float | None
     horizon: float | None
     replicas: pd.DataFrame
+    longer: Mapping[str, float] = field(default_factory=dict)
 
     def spread(self, column: str) -> Spread:
         """A column of ``replicas`` over the seeds."""
@@ -116,10 +119,21 @@ class LossRow:
 def loss_rows(study: Study, grouping: Grouping) -> list[LossRow]:
     """One row per condition, width and horizon, in the order of the plan."""
     return [
-        LossRow(condition, size.get("width"), size.get("horizon"), seeds)
+        LossRow(condition, size.get("width"), size.get("horizon"), seeds, _longer(study, seeds))
         for condition, identities in grouping.members()
         for size, seeds in group(study.of("replicas", identities), ["width", "horizon"])
     ]
+
+
+def _longer(study: Study, seeds: pd.DataFrame) -> dict[str, float]:
+    """Of several trials with one size (their seeds differ), the median of their medians."""
+    first = f"test_{seeds['metric'].iloc[0]}_"
+    summaries = [study.records[identity].get("summary", {}) for identity in seeds["identity"].unique()]
+    names = dict.fromkeys(name for summary in summaries for name in summary if name.startswith(first))
+    return {
+        name.removeprefix("test_"): float(np.median([summary.get(name, math.nan) for summary in summaries]))
+        for name in names
+    }
 
 
 def largest(rows: Sequence[LossRow]) -> list[LossRow]:

@@ -51,6 +51,7 @@ def loss_table(rows: Sequence[LossRow], names: Sequence[str], labels: Labels) ->
             ends=True,
             optional=True,
         ),
+        *(_of_longer(name) for name in dict.fromkeys(name for row in rows for name in row.longer)),
         Column(
             "best step",
             lambda row: row.spread("best_step"),
@@ -112,6 +113,22 @@ def _criterion(name: str) -> Column[LossRow]:
     return Column(
         f"gradient / weight, {word}", lambda row: row.spread(name).middle, key=name, views=views, optional=True
     )
+
+
+def _of_longer(name: str) -> Column[LossRow]:
+    return Column(
+        name.replace("_", " "),
+        lambda row: row.longer.get(name),
+        cell=lambda row: _longer_cell(name, row.longer.get(name, math.nan)),
+        key=name,
+        unit="median",
+    )
+
+
+def _longer_cell(name: str, value: float) -> Cell:
+    if math.isnan(value):
+        return Cell("")
+    return Cell(f"{100 * value:.1f} %" if "accuracy" in name else figure(value))
 
 
 def _below(row: LossRow) -> int | None:
