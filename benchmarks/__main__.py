@@ -16,6 +16,7 @@ NAMES = (
     "waiting",
     "peak",
     "step",
+    "peers",
     "matrix_step",
     "rules",
     "perturbation",

@@ -16,7 +16,7 @@ Letters: B batch, T time, M width, I inputs (1), O outputs (1).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Self
 
 import torch
 from torch import Tensor, nn
@@ -53,8 +53,8 @@ class PublishedLoop(nn.Module):
         self.readout = nn.Linear(width, 1, dtype=dtype)
         self.activation, self.dt = ACTIVATIONS[activation], dt
 
-    @staticmethod
-    def like(model: Model) -> PublishedLoop:
+    @classmethod
+    def like(cls, model: Model) -> Self:
         """With the weights of a ``diagonal_rnn``, or of a ``dense_rnn`` with basis ``free``.
 
         Raises:
@@ -68,7 +68,7 @@ class PublishedLoop(nn.Module):
                 "the published loop is Euler's step of length 1 with the parameterization relu and, of a dense model, "
                 f"basis free; this config is {config}"
             )
-        loop = PublishedLoop(config.width, config.activation, dense, config.dt, weights["recurrent_weight"].dtype)
+        loop = cls(config.width, config.activation, dense, config.dt, weights["recurrent_weight"].dtype)
         places = {
             "rates": "recurrent_weight",
             "basis": "basis",

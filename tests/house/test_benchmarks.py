@@ -184,7 +184,17 @@ def test_every_target_has_its_row():
 
 @pytest.mark.more
 def test_benchmarks_run_and_write(tmp_path):
-    names = ["step", "matrix_step", "perturbation", "peak", "horizon", "plain_module", "worst_push", "test_sets"]
+    names = [
+        "step",
+        "peers",
+        "matrix_step",
+        "perturbation",
+        "peak",
+        "horizon",
+        "plain_module",
+        "worst_push",
+        "test_sets",
+    ]
     command = [sys.executable, "-m", "benchmarks", *names, "--quick", "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,77 @@
+"""One linear model in training, step by step, against the strongest code that one would write for it by hand.
+
+A diagonal linear recurrence is a convolution, so a few lines of torch train it by Fourier transforms: its impulse
+response from the powers of its eigenvalues, one product of spectra, autograd, clip and AdamW. Both sides have the same
+weights and the same batch, drawn before; ``ratio`` is the peer's time by ours, and above 1 where ours is shorter.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from torch import Tensor
+from torch.nn.functional import relu
+
+from benchmarks import harness
+from benchmarks.harness import Options, Row
+from benchmarks.product import Pack, first_model, sequences, trial_config
+from benchmarks.published_loop import PublishedLoop, PublishedTraining
+
+HORIZONS: Final = (100, 1000, 4000)
+WIDTHS: Final = (8, 64)
+BATCH: Final = 64
+
+
+class Convolution(PublishedLoop):
+    """The published linear model as a convolution of its inputs with its impulse response."""
+
+    def forward(self, inputs_BTI: Tensor) -> Tensor:
+        horizon = inputs_BTI.shape[1]
+        lags_T = torch.arange(horizon, dtype=inputs_BTI.dtype)
+        powers_TM = (1.0 - self.dt * relu(self.rates)) ** lags_T.unsqueeze(-1)
+        read_M = self.dt * self.readout.weight[0]
+        response_T = powers_TM @ (read_M * self.encoder.weight[:, 0])
+        constant_T = (powers_TM @ (read_M * self.encoder.bias)).cumsum(0) + self.readout.bias
+        length = 2 * horizon  # zero padding: a causal, not a circular, convolution
+        spectra = torch.fft.rfft(inputs_BTI[..., 0], length) * torch.fft.rfft(response_T, length)
+        return (torch.fft.irfft(spectra, length)[:, :horizon] + constant_T).unsqueeze(-1)
+
+
+def measured(width: int, horizon: int, batch: int, pairs: int, shortest: float) -> Row:
+    """One row; the outputs of both sides are compared first."""
+    config = trial_config("diagonal_rnn", horizon=horizon, batch_size=batch, width=width, activation="linear")
+    ours, data = first_model(config), sequences(config, batch)
+    peer = Convolution.like(ours)
+    with torch.no_grad():
+        torch.testing.assert_close(peer(data[0]), ours(data[0]), rtol=1e-9, atol=1e-11)
+    pack, training = Pack.of(config), PublishedTraining(peer, *data)
+    times = harness.alternate({"ours": pack.step, "peer": training.step}, pairs=pairs, shortest=shortest)
+    pack.check()
+    return {
+        **{
+            "width": width,
+            "horizon": horizon,
+            "sequences": batch,
+            "ratio": harness.ratio(times["peer"], times["ours"]),
+        },
+        **{f"{side}_milliseconds": 1e3 * harness.median(each) for side, each in times.items()},
+    }
+
+
+def run(options: Options) -> None:
+    """Measure, print and write ``peers.json``."""
+    harness.one_thread()
+    horizons, batch, pairs = ((32,), 8, 2) if options.quick else (HORIZONS, BATCH, harness.PAIRS)
+    rows = []
+    for width in WIDTHS:
+        for horizon in horizons:
+            if options.wants({"width": width, "horizon": horizon}):
+                rows.append(measured(width, horizon, batch, pairs, 0.002 if options.quick else harness.SHORTEST))
+                harness.tell(rows[-1])
+    settings = {
+        "peer": "convolution by torch.fft, one model, autograd, clip, AdamW; float64",
+        "clock": "CPU time of the process, one thread",
+        "ours": "a pack of one model, with the penalty of the default training, which the peer has not",
+    }
+    harness.publish("peers", settings, rows, options)
