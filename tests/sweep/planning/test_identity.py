@@ -221,7 +221,7 @@ def without_defaults(data: dict[str, Any], config: Any) -> dict[str, Any]:
 @settings(deadline=None, max_examples=40)
 @given(data=st.data())
 def test_spelling_is_no_part_of_an_identity(data_folders: tuple[str, str], data: st.DataObject) -> None:
-    config = data.draw(st.sampled_from(bases(data_folders[0])))
+    config = data.draw(st.sampled_from([config for config in bases(data_folders[0]) if not any(config.problems())]))
     plain = to_dict(config)
     short = without_defaults(plain, config)
     for spelt in (plain, short):

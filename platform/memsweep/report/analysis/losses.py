@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +17,7 @@ from memsweep.report.naming.conditions import Grouping, group
 from memsweep.report.read.study import Study
 
 CRITERIA = ("gradient_over_weight_max", "gradient_over_weight_q90", "gradient_over_weight_median")
+_LENGTH = re.compile(r"_(\d+)T$")  # of the sequences behind a metric, in those of training
 BELOW = 0.99
 """A loss of more than this share of the memoryless baseline is at it: training noise moves it so far."""
 
@@ -126,14 +128,18 @@ def loss_rows(study: Study, grouping: Grouping) -> list[LossRow]:
 
 
 def _longer(study: Study, seeds: pd.DataFrame) -> dict[str, float]:
-    """Of several trials with one size (their seeds differ), the median of their medians."""
-    first = f"test_{seeds['metric'].iloc[0]}_"
-    summaries = [study.records[identity].get("summary", {}) for identity in seeds["identity"].unique()]
-    names = dict.fromkeys(name for summary in summaries for name in summary if name.startswith(first))
-    return {
-        name.removeprefix("test_"): float(np.median([summary.get(name, math.nan) for summary in summaries]))
-        for name in names
-    }
+    """Of several trials with one size (their seeds differ), the median of their medians.
+
+    A test whose sequences end before ``kT`` has a number of that name, too, of all that there is: it is left out.
+    """
+    first, found = f"test_{seeds['metric'].iloc[0]}_", dict[str, list[float]]()
+    for record in (study.records[identity] for identity in seeds["identity"].unique()):
+        times = record["config"]["task"].get("test_factor", 1)
+        for name, value in record.get("summary", {}).items():
+            length = _LENGTH.search(name) if name.startswith(first) else None
+            if length is not None and int(length[1]) <= times:
+                found.setdefault(name.removeprefix("test_"), []).append(value)
+    return {name: float(np.median(values)) for name, values in found.items()}
 
 
 def largest(rows: Sequence[LossRow]) -> list[LossRow]:
