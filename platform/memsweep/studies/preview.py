@@ -267,14 +267,14 @@ def _budgets(study: SweepConfig) -> Iterator[str]:
     """The widths that ``model.parameters`` became, and how many parameters they make."""
     if PARAMETERS not in study.grid:
         return
-    found: dict[str, dict[int, int]] = {}
-    for row in study.rows:
-        model, unit = row.model, getattr(row.model, "unit", None)
+    found: dict[str, dict[str, None]] = {}
+    for model, task in dict.fromkeys((row.model, row.task) for row in study.rows):
+        unit = getattr(model, "unit", None)
         name = f"{model.name} of {unit.name}" if unit is not None else str(model.name)
-        if model.width not in found.setdefault(name, {}):
-            found[name][model.width] = registry.get(registry.MODEL, model.name).count_parameters(model, row.task)
+        count = registry.get(registry.MODEL, model.name).count_parameters(model, task)
+        found.setdefault(name, {})[f"width {model.width} has {count:,} parameters"] = None
     for name, widths in found.items():
-        yield f"{name}: " + ", ".join(f"width {width} has {count:,} parameters" for width, count in widths.items())
+        yield f"{name}: {', '.join(widths)}"
 
 
 def notes(study: SweepConfig) -> list[str]:
