@@ -1,4 +1,4 @@
-"""How a run ended, for whoever shows it; and what it notes in the plan, so that the next run has nothing to do."""
+"""How a run ended; and the note in the plan of a complete study, by which the next run knows that nothing is to do."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from memsweep.sweep.driver.runner import RunSummary
 
 
+Tracking = tuple[str, str | None, str]
+"""MLflow's address, the experiment, and the path of its page of runs."""
+_COMPLETE = "complete"
+"""The key of the note in the provenance of the plan."""
+
+
 @dataclass(frozen=True)
 class Ending:
     """How a run ended.
@@ -32,7 +38,7 @@ class Ending:
         summary: of the run.
         report: None where the storage is away and gave nothing to report.
         seconds: how long the run took.
-        tracking: MLflow's address, the experiment, and the path of its page of runs; None where the storage is away.
+        tracking: where MLflow has the runs; None where the storage is away.
         complaint: what MLflow lacks, in words; empty where it lacks nothing.
     """
 
@@ -44,12 +50,8 @@ class Ending:
     summary: RunSummary
     report: ReportPaths | None
     seconds: float
-    tracking: tuple[str, str | None, str] | None
+    tracking: Tracking | None
     complaint: str
-
-
-_COMPLETE = "complete"
-"""The key in the provenance of the plan."""
 
 
 class _Note(TypedDict):
@@ -61,31 +63,16 @@ class _Note(TypedDict):
     page: str
 
 
-@dataclass(frozen=True)
-class Complete:
-    """A study whose report holds all results and whose runs are all in MLflow.
-
-    Attributes:
-        folder: the study's.
-        tracking: MLflow's address, the experiment, and the path of its page of runs.
-    """
-
-    folder: Path
-    tracking: tuple[str, str | None, str]
-
-
-def note(tracking: tuple[str, str | None, str]) -> dict[str, _Note]:
-    """What goes into the plan's provenance.
-
-    Args:
-        tracking: as of ``Complete``.
-    """
+def note(tracking: Tracking) -> dict[str, _Note]:
+    """What goes into the plan's provenance when the report holds all results, and MLflow all runs."""
     uri, experiment, page = tracking
     return {_COMPLETE: {"version": __version__, "uri": uri, "experiment": experiment or "", "page": page}}
 
 
-def noted(provenance: Mapping[str, Any], folder: Path, results: Location) -> Complete | None:
-    """What was noted; None where it does not hold here: another version, another MLflow, no report.
+def noted(provenance: Mapping[str, Any], folder: Path, results: Location) -> Tracking | None:
+    """Where MLflow has the runs, as it was noted; None where the note does not hold here.
+
+    That is so with another version, another MLflow, a database that is lost or damaged, and without the report.
 
     A server of MLflow is not asked whether it still has the runs: ``memsweep sync`` does that.
 
@@ -100,4 +87,4 @@ def noted(provenance: Mapping[str, Any], folder: Path, results: Location) -> Com
     uri = tracking_uri(None, results)
     same = found["version"] == __version__ and found["uri"] == redacted(uri) and is_whole(uri)
     there = same and (folder / REPORT / PAGE).is_file()
-    return Complete(folder, (found["uri"], found["experiment"], found["page"])) if there else None
+    return (found["uri"], found["experiment"], found["page"]) if there else None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from memsweep.errors import MemsweepError, StoreError
 from memsweep.redaction import without_secrets
-from memsweep.studies.ending import Complete, Ending, note, noted
+from memsweep.studies.ending import Ending, Tracking, note, noted
 from memsweep.studies.extension import refuse_to_drop
 from memsweep.studies.locations import Place, join_cluster, refuse_lost, store_of, stored_plan
 from memsweep.studies.trials import GridTrials, Request, SearchTrials, Trials
@@ -53,7 +53,7 @@ class Run:
     _tracker: Tracker
     _view: View
     _early: EarlyVerdicts | None
-    _complete: Complete | None
+    _complete: Tracking | None
 
     def __init__(self, request: Request, place: Place, stream: TextIO | None = None) -> None:
         self._request, self._sweep, self._place, self._results = request, request.sweep, place, place.results
@@ -109,9 +109,9 @@ class Run:
         with self._open_page():
             self._plan()
             if self._complete is not None:
-                paths = report.standing(self._complete.folder)
+                paths = report.standing(self._store.folder)
                 self._page.close(paths.page)
-                return self._ending(0, RunSummary(), paths, time.monotonic() - began, self._complete.tracking, "")
+                return self._ending(0, RunSummary(), paths, time.monotonic() - began, self._complete, "")
             self._open_tracker()
             try:
                 summary = self._compute()
@@ -196,8 +196,8 @@ class Run:
             self._write_plan()
             self._trials.prepare_folder()
 
-    def _found_complete(self, before: StoredPlan | None) -> Complete | None:
-        """What an earlier run noted when it completed the study, where this run would change nothing of it."""
+    def _found_complete(self, before: StoredPlan | None) -> Tracking | None:
+        """Where MLflow has the runs of a study that is complete, if this run would change nothing of it; else None."""
         from memsweep.sweep.planning.plan_file import is_stored
 
         trials, folder = self._trials, self._store.location.local
@@ -346,7 +346,7 @@ class Run:
         summary: RunSummary,
         paths: ReportPaths | None,
         seconds: float,
-        tracking: tuple[str, str | None, str] | None,
+        tracking: Tracking | None,
         complaint: str,
     ) -> Ending:
         names, stored = {trial.identity for trial in self._trials.all}, self._trials.stored

@@ -49,7 +49,7 @@ class LossRow:
         width, horizon: None where the model or the task has none.
         replicas: a row per seed, of the results' table ``replicas``.
         longer: the metric on sequences that are longer than those of training, as ``accuracy_2T``: the median over
-            the seeds, which results keep alone.
+            the seeds, because results do not keep the value of each seed.
     """
 
     condition: Mapping[str, Any]

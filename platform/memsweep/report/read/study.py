@@ -127,7 +127,7 @@ class Known:
         self._tables: dict[str, list[pa.Table]] = {name: [_compact(schema(name).empty_table())] for name in TABLES}
 
     def read(self, store: Store, identities: Sequence[str]) -> dict[str, str]:
-        """Read those that are not known; what is wrong with the damaged ones, by identity."""
+        """Read the results that are not known yet; returns what is wrong with each damaged one, by identity."""
         new, faults = [identity for identity in identities if identity not in self.records], dict[str, str]()
         for at in range(0, len(new), _TOGETHER):
             some = new[at : at + _TOGETHER]
