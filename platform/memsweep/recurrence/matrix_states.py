@@ -29,6 +29,7 @@ def matrix_states(
     log_decay: Tensor | None = None,
     rate_XT1: Tensor | None = None,
     start_XVK: Tensor | None = None,
+    *,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
     """Answers to whole sequences and the state after them, differentiable.

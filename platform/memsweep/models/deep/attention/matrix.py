@@ -102,10 +102,10 @@ class MatrixUnit(HeadsUnit):
         first = 0 if state is None else int(state["steps"])
         query, key = self.keyed(query, first) / math.sqrt(query.shape[-1]), self.keyed(key, first)
         rate = self.by_head(self._beta(weights, x_NBTF)) if self.delta else None
-        given = [query, key, self.valued(value), self.log_decay(weights, x_NBTF), rate]
-        given.append(None if state is None else state["matrix"])
-        found, left = matrix_states(*(None if part is None else part.flatten(0, 2) for part in given))  # type: ignore[arg-type]
-        shape = query.shape[:3]
+        start, shape = None if state is None else state["matrix"], query.shape[:3]
+        series = (part.flatten(0, 2) for part in (query, key, self.valued(value)))
+        others = (self.log_decay(weights, x_NBTF), rate, start)
+        found, left = matrix_states(*series, *(None if part is None else part.flatten(0, 2) for part in others))
         answers = self.together(self.read(found.unflatten(0, shape)))
         after |= {"matrix": left.unflatten(0, shape), "steps": torch.tensor(first + x_NBTF.shape[2])}
         return mapped(weights["readout"], self._behind(weights, answers, x_NBTF)), after
