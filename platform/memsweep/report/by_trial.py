@@ -5,22 +5,26 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from memsweep.report.analysis.bits import BitsRow, bits_of
 from memsweep.report.analysis.findings import Finding
 from memsweep.report.figures.radius import medians
+from memsweep.report.rows.bits import bits_text
 from memsweep.sweep.tracking.run_content import Verdicts, milliseconds
 
 if TYPE_CHECKING:
     from memsweep.report.analysis.contents import Contents
+    from memsweep.stability.verdict.trend import Slope
 
 
 def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
-    """The verdicts behind which a trial stands, and its radii at their thresholds.
+    """The verdicts behind which a trial stands, its radii at their thresholds, and the bits that it needs.
 
     Returns:
         identity -> by ball, as far as they exist, ``ball_recurrent/radius`` (the median over the seeds with a valid
         fit) and ``slope``, ``slope_low`` and ``slope_high`` as metrics; ``ball_recurrent/verdict``, ``deciding`` (the
         axis of the slope) and ``threshold`` as tags. A radius beyond the measured ones is a bound, which a tag
-        ``ball_recurrent/radius`` says.
+        ``ball_recurrent/radius`` says. By rounding likewise ``bits_fixed_states/bits`` and the slope, and as tags
+        ``verdict`` (of ``Growth``) and ``holds``: the horizon and the bits that hold it, as ``T = 800 at 7 bits``.
     """
     finished = [record["provenance"]["finished"] for record in contents.study.records.values()]
     time = max(map(milliseconds, finished), default=0)
@@ -39,16 +43,34 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
             metrics[name][f"ball_{finding.ball}/radius"] = float(middle["edge"])
             if middle["censored"]:
                 tags[name][f"ball_{finding.ball}/radius"] = f"{middle['censored']} {middle['edge']:g}"
+    for row in contents.bits:
+        for identity, radii in row.radii.groupby("identity"):
+            needed, name = bits_of(radii).middle, str(identity)
+            numbers, words = _of_bits(row)
+            metrics.setdefault(name, {}).update(numbers)
+            tags.setdefault(name, {}).update(words)
+            if not math.isnan(needed):
+                text = f"T = {radii['horizon'].iloc[0]:g} at {bits_text(needed, row)} bits"
+                tags[name][f"bits_{row.rounding}/holds"] = text
+            if math.isfinite(needed):
+                metrics[name][f"bits_{row.rounding}/bits"] = needed
     return {name: Verdicts(metrics[name], tags[name], time) for name in metrics}
+
+
+def _of_bits(row: BitsRow) -> tuple[dict[str, float], dict[str, str]]:
+    """The metrics and tags in bits that all trials of a condition share."""
+    return _slope(row.slope, f"bits_{row.rounding}"), {f"bits_{row.rounding}/verdict": row.growth.value}
+
+
+def _slope(slope: Slope, about: str) -> dict[str, float]:
+    """Metrics of a slope, as far as they are finite."""
+    values = {"slope": slope.estimate, "slope_low": slope.low, "slope_high": slope.high} if slope.available else {}
+    return {f"{about}/{name}": float(value) for name, value in values.items() if math.isfinite(value)}
 
 
 def _of_all(finding: Finding) -> tuple[dict[str, float], dict[str, str]]:
     """The metrics and tags that all trials of a condition share."""
     axis, slope = finding.deciding
     judgement, ball = finding.judgement, finding.ball
-    values = {"slope": slope.estimate, "slope_low": slope.low, "slope_high": slope.high} if slope.available else {}
     words = {"verdict": judgement.verdict.value, "threshold": f"{judgement.threshold:g}", "deciding": axis}
-    return (
-        {f"ball_{ball}/{name}": float(value) for name, value in values.items() if math.isfinite(value)},
-        {f"ball_{ball}/{name}": word for name, word in words.items()},
-    )
+    return _slope(slope, f"ball_{ball}"), {f"ball_{ball}/{name}": word for name, word in words.items()}

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from memsweep import report
+from memsweep.report.by_trial import verdicts_of
 from memsweep.stability.rounding.error import radii_of_bits
 from report_study import HORIZONS, SEEDS, ZERO_LOSS, Condition, exported, write_study
 
@@ -54,7 +56,18 @@ def test_bits_and_their_slopes_are_those_of_the_curves(tmp_path: Path) -> None:
             needed = math.ceil(-math.log2(math.sqrt(0.01 - 1e-3) * reach_of(condition, row["horizon"], row["seed"])))
             assert row["bits"] == needed
     text = re.sub(r"\s+", " ", report.table_text(paths, width=200))
-    assert "direct 5 6 7 8 +1.00 [+0.96, +1.04]" in text  # Student's interval of five seeds
-    assert "exp 5 5 5 5 0.00 [−0.04, +0.04]" in text
+    assert "direct 5 6 7 8 +1.00 [+0.96, +1.04] grows" in text  # Student's interval of five seeds
+    assert "exp 5 5 5 5 0.00 [−0.04, +0.04] constant" in text
     assert "polynomial needs 8 under direct and 5 under exp" in paths.page.read_text()
     assert "inconclusive" not in text  # a rounding is no question of stability
+    about = verdicts_of(paths.contents)
+    told = {
+        (each.tags["bits_fixed_recurrent/holds"], each.tags["bits_fixed_recurrent/verdict"]) for each in about.values()
+    }
+    bits = dict(zip(HORIZONS, (5, 6, 7, 8), strict=True))
+    expected = {(f"T = {horizon} at {count} bits", "grows") for horizon, count in bits.items()}
+    assert told == expected | {(f"T = {horizon} at 5 bits", "constant") for horizon in HORIZONS}
+    for each in about.values():
+        grows = each.tags["bits_fixed_recurrent/verdict"] == "grows"
+        assert each.metrics["bits_fixed_recurrent/slope"] == pytest.approx(float(grows), abs=0.01)
+        assert f"at {each.metrics['bits_fixed_recurrent/bits']:g} bits" in each.tags["bits_fixed_recurrent/holds"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,16 +12,29 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memsweep.report.analysis.findings import of_trials
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.conditions import Grouping
 from memsweep.report.read.study import Study
 from memsweep.stability.rounding.error import ROUNDINGS
 from memsweep.stability.rounding.numbers import FLOAT, SIGNIFICANT
+from memsweep.stability.verdict.judgement import SLOPE_LIMIT, Criteria
 from memsweep.stability.verdict.radius import THRESHOLD, stability_radii
 from memsweep.stability.verdict.rule import judge
 from memsweep.stability.verdict.trend import Slope
 
 _SIZE = ["width", "horizon"]
+_AT = Criteria(thresholds=(THRESHOLD,))
+
+
+class Growth(enum.StrEnum):
+    """The verdict in bits: whether a longer memory needs more of them. The limit is that of the stability verdict."""
+
+    GROWS = "grows"
+    """The whole interval of the slope lies above the limit: bits for each doubling of the horizon."""
+    CONSTANT = "constant"
+    """The whole interval lies below the limit."""
+    UNDECIDED = "undecided"
 
 
 @dataclass(frozen=True)
@@ -30,7 +44,8 @@ class BitsRow:
     Attributes:
         condition: column -> value, as in a Finding.
         rounding: one of ROUNDINGS.
-        radii: rows of ``stability_radii`` at THRESHOLD; a radius is 2^-bits, between two of the measured ones.
+        radii: rows of ``stability_radii`` at THRESHOLD, with the identity of each one's trial; a radius is 2^-bits,
+            between two of the measured ones.
         fewest, most: of the measured numbers of bits.
         width: whose bits are shown: the largest that is valid at every horizon, or else the largest.
         slope: bits for each doubling of the horizon, at ``width``, with its interval over seeds.
@@ -49,12 +64,14 @@ class BitsRow:
         """Horizon -> the least whole number of bits, over the valid seeds: inf beyond ``most``, nan without one."""
         at = self.radii[self.radii["width"] == self.width]
         groups = {int(horizon): at[at["horizon"] == horizon] for horizon in sorted(at["horizon"].unique())}
-        return {horizon: self._bits(rows[rows["valid"]]) for horizon, rows in groups.items()}
+        return {horizon: bits_of(rows) for horizon, rows in groups.items()}
 
-    def _bits(self, rows: pd.DataFrame) -> Spread:
-        # a radius is known up to rounding; the error at the bits that it stands for is at the limit or below it
-        with np.errstate(divide="ignore"):
-            return Spread.of(np.ceil(-np.log2(rows["radius_low"].to_numpy(float)) - 1e-9))
+    @property
+    def growth(self) -> Growth:
+        """The verdict in bits: the slope's interval against the limit of the stability verdict."""
+        if self.slope.low > -SLOPE_LIMIT:
+            return Growth.GROWS
+        return Growth.CONSTANT if self.slope.high < -SLOPE_LIMIT else Growth.UNDECIDED
 
     @property
     def holding(self) -> list[str]:
@@ -66,6 +83,13 @@ class BitsRow:
     def is_float(self) -> bool:
         """Whether numbers are rounded to floating point."""
         return ROUNDINGS[self.rounding].number == FLOAT
+
+
+def bits_of(radii: pd.DataFrame) -> Spread:
+    """The least whole number of bits over the valid seeds of some rows of ``BitsRow.radii``."""
+    # a radius is known up to rounding; the error at the bits that it stands for is at the limit or below it
+    with np.errstate(divide="ignore"):
+        return Spread.of(np.ceil(-np.log2(radii.loc[radii["valid"].astype(bool), "radius_low"].to_numpy(float)) - 1e-9))
 
 
 def bits_rows(study: Study, grouping: Grouping) -> list[BitsRow]:
@@ -81,7 +105,7 @@ def bits_rows(study: Study, grouping: Grouping) -> list[BitsRow]:
                 BitsRow(
                     condition=condition,
                     rounding=str(rounding),
-                    radii=stability_radii(curve, [THRESHOLD]),
+                    radii=of_trials(stability_radii(curve, [THRESHOLD]), curve, _AT),
                     fewest=round(bits.min()),
                     most=round(bits.max()),
                     width=judgement.width or int(curve["width"].max()),

@@ -156,7 +156,7 @@ def judge_conditions(study: Study, grouping: Grouping, criteria: Criteria = DEFA
         for ball, curve in curves.groupby("ball"):
             known: dict[str, Any] = {"time_scale": scale, "nonlinear": nonlinear, "criteria": criteria}
             radii = stability_radii(curve, thresholds_of(criteria))
-            judgement, radii = judge(curve, trained, **known, radii=radii), _of_trials(radii, curve, criteria)
+            judgement, radii = judge(curve, trained, **known, radii=radii), of_trials(radii, curve, criteria)
             otherwise = None
             if found_share(curve) < GOOD:
                 worse = judge(corrected(curve), trained, **known).verdict
@@ -166,7 +166,7 @@ def judge_conditions(study: Study, grouping: Grouping, criteria: Criteria = DEFA
     return sorted(findings, key=lambda finding: BALLS.index(finding.ball))
 
 
-def _of_trials(radii: pd.DataFrame, curve: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
+def of_trials(radii: pd.DataFrame, curve: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     """The radii at the thresholds of the criteria, with the identity of each one's trial."""
     identities = curve[curve["radius"] == 0][["identity", *_SIZE]].drop_duplicates()
     judged = radii[radii["threshold"].isin(criteria.thresholds)]

@@ -13,6 +13,7 @@ from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import percent
 from memsweep.report.rows.table import NOTHING, SHOWN, Cell, Column, Table, condition_columns
+from memsweep.stability.verdict.judgement import SLOPE_LIMIT
 from memsweep.stability.verdict.radius import THRESHOLD
 
 ROUNDED = {
@@ -28,7 +29,8 @@ ROUNDED = {
 BITS_MEAN = (
     f"Bits: the least at which rounding to nearest, there and with more bits, keeps the error at {percent(THRESHOLD)} "
     "of L₀; median over the seeds that fit [least, most]. It is measured for these weights and sequences, and no bound "
-    "for others. Slope: bits for each doubling of the horizon, 95 % over seeds."
+    f"for others. Slope: bits for each doubling of the horizon, 95 % over seeds. They grow where the whole interval is "
+    f"above {-SLOPE_LIMIT:g}, and are constant where it is below."
 )
 
 
@@ -44,6 +46,7 @@ def bits_table(rows: Sequence[BitsRow], names: Sequence[str], labels: Labels) ->
         Column("width", lambda row: row.width, varies=True),
         *map(at, horizons),
         Column("slope", lambda row: row.slope, unit="bits a doubling"),
+        Column("growth", lambda row: str(row.growth)),
         Column("enough", lambda row: ", ".join(row.holding), optional=True, views=SHOWN),
     ]
     return Table(
@@ -77,9 +80,10 @@ def _frame(rows: Sequence[BitsRow], names: Sequence[str]) -> pd.DataFrame:
             slope=row.slope.estimate,
             slope_low=row.slope.low,
             slope_high=row.slope.high,
+            growth=str(row.growth),
         )
         for row in rows
     ]
     measured = ["rounding", "width", "horizon", "seed", "threshold", "bits", "fewest", "most", "valid"]
-    columns = [*names, *measured, "slope", "slope_low", "slope_high"]
+    columns = [*names, *measured, "slope", "slope_low", "slope_high", "growth"]
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
