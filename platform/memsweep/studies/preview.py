@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import io
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -125,9 +125,9 @@ class Preview:
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
         """See ``trials``: column -> value, a list as it is."""
-        flat = list(map(flatten, self.configs))
-        varied = [key for key in flat[0] if len({repr(fields.get(key)) for fields in flat}) > 1]
-        settings = [{key: fields.get(key) for key in varied} for fields in flat]
+        flat = [{path.removesuffix(".name"): value for path, value in flatten(each).items()} for each in self.configs]
+        varied = _varied_paths(flat)
+        settings = [{path: fields.get(path) for path in varied} for fields in flat]
         if self.plan is None:
             return settings
         states = self._states(self.plan)
@@ -261,6 +261,30 @@ class Preview:
     def _repr_html_(self) -> str:
         lines = "".join(f"<div>{html.escape(printable(line))}</div>" for line in self.lines())
         return f"{self.trials.to_html(index=False, max_rows=60)}{lines}"
+
+
+def _varied_paths(trials: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Dotted paths of the fields that tell trials apart.
+
+    A field of a part (of a unit, say) counts if trials with the same part differ in it: what the part's name says is
+    said once.
+
+    Args:
+        trials: of each, dotted path -> value; the name of a part stands at the part's own path.
+    """
+
+    def varies(path: str, among: Iterable[Mapping[str, Any]]) -> bool:
+        return len({repr(fields.get(path)) for fields in among}) > 1
+
+    varied: list[str] = []
+    for path in dict.fromkeys(path for fields in trials for path in fields):
+        part = next((other for other in varied if path.startswith(f"{other}.")), None)
+        alike: dict[str, list[Mapping[str, Any]]] = {}
+        for fields in trials:
+            alike.setdefault(repr(fields.get(part)) if part else "", []).append(fields)
+        if any(varies(path, among) for among in alike.values()):
+            varied.append(path)
+    return varied
 
 
 def _budgets(study: SweepConfig) -> Iterator[str]:
