@@ -24,13 +24,8 @@ from memsweep.learning.loss.sampled import SampledLoss
 from memsweep.models.base import Part
 from memsweep.stability.gradients import gradient_norms
 from memsweep.stability.perturbation.error import Sample, perturbation_error, stronger_error
-from memsweep.stability.rounding.error import (
-    ROUNDINGS,
-    SEQUENCES,
-    Rounding,
-    rounded_states_error,
-    rounded_weights_error,
-)
+from memsweep.stability.rounding.error import SEQUENCES, rounded_states_error, rounded_weights_error
+from memsweep.stability.rounding.kinds import ROUNDINGS, Rounding
 from memsweep.stability.side import attempt
 from memsweep.stability.verdict.radius import THRESHOLDS
 from memsweep.streams import TEST, Stream
@@ -104,7 +99,7 @@ def evaluate(
         }
         stronger = _stronger(part, task_loss, data, own_weights, own_targets, errors, how, sample)
         for name, rounding in of_weights.items():
-            numbers = (data, own_weights, own_targets, rounding, how.bits)
+            numbers = (data, own_weights, own_targets, rounding, how.bits, how.seed)
             errors[name] = rounded_weights_error(part, task_loss, *numbers)
         with torch.no_grad():
             named = part.layout.named(own_weights)
@@ -181,7 +176,8 @@ def _rounded_states(
         for own, taken in _in_groups(rows, size):
             part = ensemble.part(own, size)
             for name, rounding in roundings.items():
-                numbers = (batch, weights[taken], targets[taken], rounding, config.perturbation.bits)
+                rng = Stream(config.perturbation.seed, "rounding of states").generator(seed)
+                numbers = (batch, weights[taken], targets[taken], rounding, config.perturbation.bits, rng)
                 errors = rounded_states_error(part, task_loss, *numbers).tolist()
                 for place, row in enumerate(own):
                     found.setdefault(row, {})[name] = errors[place]

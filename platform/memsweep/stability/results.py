@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from memsweep.config.schema.trial import TrialConfig
+from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
 from memsweep.data.api import LinearFunctionalTask, Task
 from memsweep.learning.training.gradient_alignment import ALL
 from memsweep.outcome import Outcome
 from memsweep.stability.evaluation import evaluated_exactly
 from memsweep.stability.measure import Measurement
 from memsweep.stability.perturbation.error import radius_grid
-from memsweep.stability.rounding.error import NEAREST, ROUNDINGS, radii_of_bits
+from memsweep.stability.rounding.kinds import ROUNDINGS, radii_of_bits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,8 +47,6 @@ def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> T
 
     size: dict[str, Any] = {"horizon": task.horizon, "width": getattr(config.model, "width", None)}
     zero_loss, memoryless = task.chance(), task.memoryless_loss()
-    perturbation = config.perturbation
-    of_ball, of_rounding = [0.0, *radius_grid(perturbation.radii).tolist()], radii_of_bits(perturbation.bits)
     curves = [
         size
         | {"seed": m.trained.seed, "ball": ball, "radius": radius, "error": error, "zero_loss": zero_loss}
@@ -56,7 +54,7 @@ def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> T
         | {"stronger": stronger}
         for m in measured
         for ball, errors in m.errors.items()
-        for radii in [of_rounding if ball in ROUNDINGS else of_ball]
+        for radii in [_radii(config.perturbation, ball)]
         for radius, error, stronger in zip(radii, errors, m.stronger.get(ball, [math.nan] * len(radii)), strict=True)
     ]
     replicas = [
@@ -101,13 +99,20 @@ def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> T
     )
 
 
+def _radii(perturbation: PerturbationConfig, ball: str) -> list[float]:
+    """The radii of the errors of a ball, or of a rounding."""
+    if ball in ROUNDINGS:
+        return radii_of_bits(perturbation.bits)
+    return [0.0, *radius_grid(perturbation.radii).tolist()]
+
+
 def _how(config: TrialConfig, ball: str) -> dict[str, Any]:
     """How the errors of a ball, or of a rounding, were measured."""
     perturbation, rounding = config.perturbation, ROUNDINGS.get(ball)
     if rounding is None:
         return {"norm": perturbation.norm, "method": perturbation.method, "exact": evaluated_exactly(config)}
     exact = bool(rounding.parts) and evaluated_exactly(config)
-    return {"norm": rounding.number, "method": NEAREST, "exact": exact}
+    return {"norm": rounding.number, "method": rounding.how, "exact": exact}
 
 
 def _alignment_summary(compared: list[dict[str, Any]]) -> dict[str, float]:

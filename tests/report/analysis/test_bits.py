@@ -12,7 +12,7 @@ import pytest
 
 from memsweep import report
 from memsweep.report.by_trial import verdicts_of
-from memsweep.stability.rounding.error import radii_of_bits
+from memsweep.stability.rounding.kinds import radii_of_bits
 from report_study import HORIZONS, SEEDS, ZERO_LOSS, Condition, exported, write_study
 
 TRUTH = (

@@ -7,24 +7,31 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from engine import model_config, stacked, task_config
 from memsweep import registry
 from memsweep.config.schema import trial as schema
+from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
+from memsweep.learning.loss.carried import task_loss_for
 from memsweep.learning.loss.sampled import SampledLoss
+from memsweep.models.base import Signature
 from memsweep.recurrence.layer import Layer
 from memsweep.recurrence.layer_outputs import plain_outputs
-from memsweep.stability.rounding.error import (
-    ROUNDINGS,
-    radii_of_bits,
-    rounded_states_error,
-    rounded_weights_error,
-)
+from memsweep.stability.rounding.error import rounded_states_error, rounded_weights_error
+from memsweep.stability.rounding.kinds import DRAWS, FEEDBACK, NEAREST, ROUNDINGS, STOCHASTIC, Rounding, radii_of_bits
 from memsweep.stability.rounding.numbers import FIXED, SIGNIFICANT, fixed, significant
-from memsweep.stability.rounding.states import largest_states, rounded_outputs
+from memsweep.stability.rounding.states import Largest, Rounded, layer_outputs
 from memsweep.streams import TEST, Stream
 
 VALUES = torch.from_numpy(np.random.default_rng(0).standard_normal(4000))
+
+
+def rounded_outputs(layer: Layer, inputs: Tensor, bits: Tensor, rounding: Rounding) -> Tensor:
+    """``[N, K, B, T, O]``, with the sizes of the states on the same sequences."""
+    seen = Largest()
+    layer_outputs(layer, inputs, seen, 1)
+    return layer_outputs(layer, inputs, Rounded(rounding, bits, seen.sizes, np.random.default_rng(3)), len(bits))
 
 
 def one_mode(rate: float) -> Layer:
@@ -65,13 +72,24 @@ def test_a_rounding_moves_a_number_by_no_more_than_its_radius(bits: int) -> None
     assert fixed(2 * VALUES, bits, largest).abs().max() == largest  # beyond the grid, its ends
 
 
-def bits_of_a_mode(scale: int, *, feedback: bool) -> int:
+@pytest.mark.parametrize("bits", [1, 3, 8])
+def test_the_mean_of_stochastic_roundings_is_the_number(bits: int) -> None:
+    values, largest = VALUES[:50], VALUES[:50].abs().max()
+    draws = torch.from_numpy(np.random.default_rng(1).random((20_000, 50)))
+    few = fixed(values.expand_as(draws), bits, largest, draws)
+    step = 2.0 * largest * 2.0**-bits
+    assert (few - values).abs().max() <= step
+    # a share p of the draws goes up, whose variance p (1 - p) is at most 1/4
+    assert ((few.mean(0) - values).abs() <= 5 * step / math.sqrt(4 * len(draws))).all()
+
+
+def bits_of_a_mode(scale: int, how: str) -> int:
     """The least bits that keep the impulse response of a mode of this time scale within 0.05, there and with more."""
     horizon, rate = 10 * scale, math.exp(-1.0 / scale)
     impulse = torch.zeros(1, horizon, 1, dtype=torch.float64)
     impulse[0, 0] = 1.0
     layer, bits = one_mode(rate), torch.arange(20, 1, -1, dtype=torch.float64)
-    answers = rounded_outputs(layer, impulse, bits, largest_states(layer, impulse), FIXED, feedback)[0, :, 0, :, 0]
+    answers = rounded_outputs(layer, impulse, bits, Rounding(FIXED, how=how))[0, :, 0, :, 0]
     wrong = (answers - rate ** torch.arange(horizon, dtype=torch.float64)).abs().amax(1)
     return int(bits[int((wrong <= 0.05).int().cumprod(0).sum()) - 1])
 
@@ -81,8 +99,8 @@ def bits_of_a_mode(scale: int, *, feedback: bool) -> int:
 )
 def test_a_state_rounded_to_nearest_needs_a_bit_for_each_doubling_of_its_time_scale(scale: int, nearest: int) -> None:
     """Decay ends in the dead band, where a step is smaller than half a cell; with error feedback it goes on."""
-    assert bits_of_a_mode(scale, feedback=False) == nearest
-    assert bits_of_a_mode(scale, feedback=True) == 5
+    assert bits_of_a_mode(scale, NEAREST) == nearest
+    assert bits_of_a_mode(scale, FEEDBACK) == 5
 
 
 def test_bfloat16_keeps_a_slow_mode_that_is_stored_as_a_rate_and_not_one_that_is_stored_as_itself() -> None:
@@ -109,9 +127,7 @@ def test_states_that_are_not_rounded_are_those_of_the_layer() -> None:
     inputs = torch.from_numpy(np.random.default_rng(2).standard_normal((5, 9, 2)))
     none = torch.tensor([math.inf], dtype=torch.float64)
     for rounding in ROUNDINGS.values():
-        answers = rounded_outputs(
-            layer, inputs, none, largest_states(layer, inputs), rounding.number, rounding.feedback
-        )
+        answers = rounded_outputs(layer, inputs, none, rounding)
         assert torch.allclose(answers[:, 0], plain_outputs(layer, inputs), atol=1e-12)
 
 
@@ -126,7 +142,14 @@ def test_the_error_of_rounded_states_begins_at_that_of_the_model(activation: str
     batch = task_loss.draw(stream, 0, 16)
     own = task_loss.loss(ensemble.model, ensemble.layout.named(ensemble.initial), task_loss.prepare(batch), targets)
     errors = rounded_states_error(
-        ensemble, task_loss, batch, ensemble.initial, targets, ROUNDINGS["fixed_states"], [3, 20]
+        ensemble,
+        task_loss,
+        batch,
+        ensemble.initial,
+        targets,
+        ROUNDINGS["fixed_states"],
+        [3, 20],
+        np.random.default_rng(0),
     )
     assert torch.allclose(errors[:1, 0], own[:1].double(), rtol=1e-9)
     assert torch.allclose(errors[:1, 1], own[:1].double(), rtol=1e-4)
@@ -139,7 +162,7 @@ def test_the_error_of_rounded_weights_is_that_of_a_model_with_these_weights() ->
     bits = [3, 6]
     for name in ("fixed_recurrent", "float_weights"):
         rounding = ROUNDINGS[name]
-        errors = rounded_weights_error(ensemble, task_loss, data, ensemble.initial, targets, rounding, bits)
+        errors = rounded_weights_error(ensemble, task_loss, data, ensemble.initial, targets, rounding, bits, 0)
         assert errors.shape[1] == len(radii_of_bits(bits))
         for row in range(2):
             state = ensemble.weights_of(ensemble.initial, row)  # without padding: no padding decides a scale
@@ -160,3 +183,88 @@ def test_the_error_of_rounded_weights_is_that_of_a_model_with_these_weights() ->
                 assert errors[row, place] == pytest.approx(
                     float(torch.maximum(alone, errors[row, place - 1])), rel=1e-9
                 )
+
+
+def test_a_channel_has_a_scale_of_its_own() -> None:
+    """Two modes of very different sizes: one scale loses the small one, two do not."""
+    layer = one_mode(0.5)
+    pair = {name: torch.cat([getattr(layer, name)] * 2, 1) for name in ("encoder", "bias", "matrix")}
+    pair["encoder"] = pair["encoder"] * torch.tensor([1.0, 1e-3]).double().view(1, 2, 1)
+    wide = Layer(**pair, readout=torch.tensor([[[0.0, 1.0]]]).double(), offset=layer.offset)
+    inputs = torch.from_numpy(np.random.default_rng(2).standard_normal((4, 30, 1)))
+    bits = torch.tensor([math.inf, 6.0], dtype=torch.float64)
+    shared, own = (
+        rounded_outputs(wide, inputs, bits, ROUNDINGS[name])[0] for name in ("fixed_states", "channel_states")
+    )
+    assert shared[1].abs().max() == 0.0
+    assert 0 < (own[1] - own[0]).square().mean() < 0.01 * own[0].square().mean()
+
+
+def test_a_row_of_a_weight_matrix_has_a_scale_of_its_own() -> None:
+    config = registry.get(registry.MODEL, "vanilla_rnn").Config(width=4, activation="linear")
+    task = task_config(horizon=10, kernel="exponential")
+    model_class = registry.get(registry.MODEL, "vanilla_rnn")
+    (ensemble,) = build(model_class, [Replica(0, config, 0, 0.01)], Signature(1, 1, 10), torch.float64, None)
+    task_loss = task_loss_for([registry.get(registry.TASK, task.name)(task)], True, torch.float64)
+    targets = ensemble.spread([task_loss.target(0)])
+    state = ensemble.weights_of(ensemble.initial, 0)
+    data = task_loss.population()
+    errors = rounded_weights_error(
+        ensemble, task_loss, data, ensemble.initial, targets, ROUNDINGS["channel_recurrent"], [5, 4], 0
+    )
+    matrix = state["weight_hh_l0"]
+    assert matrix.ndim == 2
+    moved = state | {"weight_hh_l0": fixed(matrix, 5, matrix.abs().amax(1, keepdim=True))}
+    flat = ensemble.with_weights(ensemble.initial[0], 0, moved)[None]
+    alone = task_loss.loss(ensemble.model, ensemble.layout.named(flat), data, targets)[0]
+    assert errors[0, 1] == pytest.approx(max(float(alone), float(errors[0, 0])), rel=1e-9)
+
+
+def test_draws_are_of_a_replica_and_its_seed_alone() -> None:
+    """The same alone and beside others; another seed has other draws; the error is the mean over them."""
+    models = [model_config("exp", width=3), model_config("exp", width=3)]
+    (ensemble,), task_loss = stacked(models, seeds=[0, 7])
+    (alone,), _ = stacked(models[1:], seeds=[7])
+    rounding, data = ROUNDINGS["stochastic_weights"], task_loss.population()
+
+    def errors(of: Ensemble, seed: int) -> Tensor:
+        targets = of.spread([task_loss.target(0) for _ in of.replicas])
+        same = ensemble.initial[1].expand_as(of.initial).clone()
+        return rounded_weights_error(of, task_loss, data, same, targets, rounding, [4], seed)
+
+    both = errors(ensemble, 0)
+    assert torch.equal(both[1], errors(alone, 0)[0])
+    assert both[0, 1] != both[1, 1]
+    assert errors(alone, 1)[0, 1] != both[1, 1]
+    state, losses = ensemble.weights_of(ensemble.initial, 1), []
+    exists = ensemble.layout.named(ensemble.exists[1])
+    for draw in range(DRAWS):
+        uniform = torch.from_numpy(
+            Stream(0, "rounding of weights").generator(7 * DRAWS + draw).random(ensemble.layout.size)
+        )
+        own = ensemble.layout.named(uniform)
+        moved = {
+            name: fixed(value, 4, value.abs().max(), own[name][exists[name]].view(value.shape))
+            for name, value in state.items()
+        }
+        flat = ensemble.initial.clone()
+        flat[1] = ensemble.with_weights(flat[1], 1, moved)
+        targets = ensemble.spread([task_loss.target(0)] * 2)
+        losses.append(task_loss.loss(ensemble.model, ensemble.layout.named(flat), data, targets)[1])
+    assert both[1, 1] == pytest.approx(max(float(torch.stack(losses).mean()), float(both[1, 0])), rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [8, 64])
+def test_stochastic_rounding_of_states_has_no_dead_band(scale: int) -> None:
+    """The mean over draws forgets as the mode does, with bits of which rounding to nearest ends the decay early."""
+    rate, horizon, draws = math.exp(-1.0 / scale), 6 * scale, 4000
+    impulses = torch.zeros(draws, horizon, 1, dtype=torch.float64)
+    impulses[:, 0] = 1.0
+    layer, bits = one_mode(rate), torch.tensor([5.0], dtype=torch.float64)
+    exact = rate ** torch.arange(horizon, dtype=torch.float64)
+    by_chance, nearest = (
+        rounded_outputs(layer, impulses, bits, Rounding(FIXED, how=how))[0, 0, :, :, 0].mean(0)
+        for how in (STOCHASTIC, NEAREST)
+    )
+    assert (by_chance - exact).abs().max() < 0.02
+    assert (nearest - exact).abs().max() > 0.15

@@ -54,8 +54,9 @@ class RadiiConfig:
             yield f"from ({self.from_}) must be smaller than to ({self.to})"
 
 
-ROUNDINGS_OF_STATES = ("fixed_states", "feedback_states", "float_states")
-ROUNDINGS = ("fixed_recurrent", "float_recurrent", "fixed_weights", "float_weights", *ROUNDINGS_OF_STATES)
+_NUMBERS = ("fixed", "channel", "stochastic", "float")
+ROUNDINGS_OF_STATES = ("fixed_states", "channel_states", "stochastic_states", "feedback_states", "float_states")
+ROUNDINGS = (*(f"{number}_{what}" for what in ("recurrent", "weights") for number in _NUMBERS), *ROUNDINGS_OF_STATES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +117,8 @@ class PerturbationConfig:
     roundings: tuple[str, ...] = setting(
         (),
         "what is rounded to few bits, each by itself: the recurrent weights, all weights, or the states of a model "
-        "that is one recurrent layer, to fixed point with a scale for each tensor, or to floating point; "
+        "that is one recurrent layer; to fixed point with a scale for each tensor (fixed) or for each row of a tensor "
+        "and unit of a state (channel), up or down by chance (stochastic, fixed point), or to floating point (float); "
         "feedback_states adds a step's rounding error to the next step",
         choices=ROUNDINGS,
     )

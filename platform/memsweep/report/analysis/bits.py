@@ -16,7 +16,7 @@ from memsweep.report.analysis.findings import of_trials
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.conditions import Grouping
 from memsweep.report.read.study import Study
-from memsweep.stability.rounding.error import ROUNDINGS
+from memsweep.stability.rounding.kinds import ROUNDINGS
 from memsweep.stability.rounding.numbers import FLOAT, SIGNIFICANT
 from memsweep.stability.verdict.judgement import SLOPE_LIMIT, Criteria
 from memsweep.stability.verdict.radius import THRESHOLD, stability_radii

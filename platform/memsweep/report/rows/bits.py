@@ -18,16 +18,22 @@ from memsweep.stability.verdict.radius import THRESHOLD
 
 ROUNDED = {
     "fixed_recurrent": "recurrent weights, fixed point",
+    "channel_recurrent": "recurrent weights, fixed point by channel",
+    "stochastic_recurrent": "recurrent weights, fixed point, stochastic",
     "float_recurrent": "recurrent weights, floating point",
     "fixed_weights": "all weights, fixed point",
+    "channel_weights": "all weights, fixed point by channel",
+    "stochastic_weights": "all weights, fixed point, stochastic",
     "float_weights": "all weights, floating point",
     "fixed_states": "states, fixed point",
+    "channel_states": "states, fixed point by channel",
+    "stochastic_states": "states, fixed point, stochastic",
     "feedback_states": "states, fixed point with error feedback",
     "float_states": "states, floating point",
 }
 """What is rounded, and to which numbers."""
 BITS_MEAN = (
-    f"Bits: the least at which rounding to nearest, there and with more bits, keeps the error at {percent(THRESHOLD)} "
+    f"Bits: the least at which rounding, there and with more bits, keeps the error at {percent(THRESHOLD)} "
     "of L₀; median over the seeds that fit [least, most]. It is measured for these weights and sequences, and no bound "
     f"for others. Slope: bits for each doubling of the horizon, 95 % over seeds. They grow where the whole interval is "
     f"above {-SLOPE_LIMIT:g}, and are constant where it is below."

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,47 +18,15 @@ from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.exact import ExactLoss
 from memsweep.learning.loss.sampled import SampledLoss
-from memsweep.models.base import Part, as_layer
+from memsweep.models.base import as_layer
 from memsweep.stability.perturbation.ascent import finite_or_inf
-from memsweep.stability.rounding.numbers import FIXED, FLOAT, rounded
-from memsweep.stability.rounding.states import largest_states, rounded_outputs
+from memsweep.stability.rounding.kinds import DRAWS, STOCHASTIC, Rounding
+from memsweep.stability.rounding.numbers import rounded
+from memsweep.stability.rounding.states import Largest, Rounded, layer_outputs
+from memsweep.streams import Stream
 
-NEAREST = "nearest"
-"""How numbers are rounded, in the column ``method`` of the curves."""
 SEQUENCES = 64
 """Test sequences on which models with rounded states run."""
-
-
-@dataclass(frozen=True)
-class Rounding:
-    """What is rounded, and to which numbers.
-
-    Attributes:
-        number: ``fixed`` (each tensor, or the states of a model, with a scale of its own) or ``float``.
-        parts: of the weights that are rounded; none: states are.
-        feedback: of states: a step's rounding error is added to the next step.
-    """
-
-    number: str
-    parts: tuple[Part, ...] = ()
-    feedback: bool = False
-
-
-_WEIGHTS = tuple(part for part in Part if part is not Part.STATISTIC)
-ROUNDINGS = {
-    "fixed_recurrent": Rounding(FIXED, (Part.RECURRENT,)),
-    "float_recurrent": Rounding(FLOAT, (Part.RECURRENT,)),
-    "fixed_weights": Rounding(FIXED, _WEIGHTS),
-    "float_weights": Rounding(FLOAT, _WEIGHTS),
-    "fixed_states": Rounding(FIXED),
-    "feedback_states": Rounding(FIXED, feedback=True),
-    "float_states": Rounding(FLOAT),
-}
-
-
-def radii_of_bits(bits: Sequence[int]) -> list[float]:
-    """Radius 0, then 2^-bits, increasing: by how much a rounding moves a number at most, relative to its size."""
-    return [0.0, *(2.0**-count for count in sorted(bits, reverse=True))]
 
 
 def rounded_weights_error(
@@ -68,6 +37,7 @@ def rounded_weights_error(
     targets: Tensor,
     rounding: Rounding,
     bits: Sequence[int],
+    seed: int,
 ) -> Tensor:
     """The error of models with rounded weights, at each radius of ``radii_of_bits``.
 
@@ -79,23 +49,45 @@ def rounded_weights_error(
         weights: ``[P, S]``, the trained weights.
         rounding: of weights.
         bits: of every rounding.
+        seed: of stochastic rounding; every replica has draws of its own, the same ones at all numbers of bits.
 
     Returns:
         ``[P, K + 1]``, nondecreasing: the largest error with that many bits or more; inf where the loss is not finite.
+        Of stochastic rounding the mean over ``DRAWS`` draws.
     """
     chosen = ensemble.exists & ensemble.select(*rounding.parts)
     sizes = torch.where(chosen, weights.abs(), 0.0)
     largest = torch.zeros_like(weights)
     for segment in ensemble.layout.segments:
         columns = slice(segment.start, segment.stop)
-        largest[:, columns] = sizes[:, columns].amax(1, keepdim=True)
+        tensor = sizes[:, columns].unflatten(1, segment.shape or (1,))
+        # a row of one number would be its own scale, and exact: such rows share the scale of their tensor
+        rows = rounding.by_channel and tensor[0, 0].numel() > 1
+        own = tensor.flatten(2).amax(2) if rows else tensor.flatten(1).amax(1, keepdim=True)
+        largest[:, columns] = own.view(*own.shape, *[1] * (tensor.ndim - 2)).expand(tensor.shape).flatten(1)
+    draws = _draws(ensemble, seed, weights) if rounding.how == STOCHASTIC else [None]
     errors = []
     for count in (None, *sorted(bits, reverse=True)):
-        moved = weights if count is None else rounded(weights, rounding.number, count, largest)
-        named = ensemble.layout.named(torch.where(chosen, moved, weights))
-        with torch.no_grad():
-            errors.append(finite_or_inf(task_loss.loss(ensemble.model, named, data, targets, ensemble.real)))
+        losses = []
+        for draw in draws if count is not None else draws[:1]:
+            moved = weights if count is None else rounded(weights, rounding.number, count, largest, draw)
+            named = ensemble.layout.named(torch.where(chosen, moved, weights))
+            with torch.no_grad():
+                losses.append(finite_or_inf(task_loss.loss(ensemble.model, named, data, targets, ensemble.real)))
+        errors.append(torch.stack(losses).mean(0))
     return torch.stack(errors, 1).cummax(1).values
+
+
+def _draws(ensemble: Ensemble, seed: int, weights: Tensor) -> list[Tensor | None]:
+    """Uniform numbers ``[P, S]`` of each draw; those of a replica depend on its own seed."""
+    stream = Stream(seed, "rounding of weights")
+    size = weights.shape[1]
+    return [
+        ensemble.spread([stream.generator(each.seed * DRAWS + draw).random(size) for each in ensemble.replicas]).to(
+            weights
+        )
+        for draw in range(DRAWS)
+    ]
 
 
 def rounded_states_error(
@@ -106,6 +98,7 @@ def rounded_states_error(
     targets: Tensor,
     rounding: Rounding,
     bits: Sequence[int],
+    rng: np.random.Generator,
 ) -> Tensor:
     """The error of models with rounded states on some sequences; arguments and result as of ``rounded_weights_error``.
 
@@ -113,6 +106,7 @@ def rounded_states_error(
 
     Args:
         batch: as ``task_loss.draw`` gives it.
+        rng: of stochastic rounding, whose draws are independent over sequences, steps and states.
     """
     model = as_layer(ensemble.model)
     assert model is not None, "please report this: states of a model that is no single layer were to be rounded"
@@ -120,8 +114,10 @@ def rounded_states_error(
     layer, sequences = model.layer(named), _sequences(task_loss, batch, targets)
     inputs = as_read(sequences.inputs, model.signature.inputs, torch.float64)
     at = torch.tensor([math.inf, *sorted(bits, reverse=True)], dtype=torch.float64)
+    run, seen = partial(layer_outputs, layer, inputs), Largest()
     with torch.no_grad():
-        outputs = rounded_outputs(layer, inputs, at, largest_states(layer, inputs), rounding.number, rounding.feedback)
+        run(seen, 1)
+        outputs = run(Rounded(rounding, at, seen.sizes, rng), len(at))
         errors = task_loss.task.loss(outputs, sequences)
     return finite_or_inf(errors).cummax(1).values
 

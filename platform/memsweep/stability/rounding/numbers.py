@@ -1,6 +1,7 @@
-"""Numbers of few bits: fixed point with a scale for each tensor, and floating point with few significant bits.
+"""Numbers of few bits: fixed point with a scale, and floating point with few significant bits.
 
-Both move a number by at most 2^-bits: of the largest one of its tensor in fixed point, of itself in floating point.
+To nearest, both move a number by at most 2^-bits: of the largest one of its tensor or channel in fixed point, of itself
+in floating point.
 """
 
 from __future__ import annotations
@@ -13,17 +14,20 @@ SIGNIFICANT = {"float16": 11, "bfloat16": 8, "float8_e4m3": 4, "float8_e5m2": 3}
 """Significant bits of the usual formats, the leading one included. Their ranges of exponents are not modelled."""
 
 
-def fixed(values: Tensor, bits: Tensor | int, largest: Tensor) -> Tensor:
-    """The nearest points of a grid of 2^bits cells over [-largest, largest]; beyond it, its ends.
+def fixed(values: Tensor, bits: Tensor | int, largest: Tensor, draws: Tensor | None = None) -> Tensor:
+    """Points of a grid of 2^bits cells over [-largest, largest]; beyond it, its ends.
 
     With 8 bits this is int8 with a scale, up to the one value that int8 has more on its negative side.
 
     Args:
         values: of any shape.
         bits, largest: broadcast over it; where ``largest`` is 0, values stay.
+        draws: uniform on [0, 1), broadcast over it: up where a draw lies in the share of the cell that is below the
+            value, so that the mean is the value (stochastic rounding). None: to nearest.
     """
     step = 2.0 * largest * torch.exp2(-torch.as_tensor(bits, dtype=values.dtype))
-    cells = torch.round(values / torch.where(step > 0, step, 1.0)) * step
+    cells = values / torch.where(step > 0, step, 1.0)
+    cells = (torch.round(cells) if draws is None else torch.floor(cells + draws)) * step
     return torch.where(step > 0, torch.minimum(torch.maximum(cells, -largest), largest), values)
 
 
@@ -34,6 +38,6 @@ def significant(values: Tensor, bits: Tensor | int) -> Tensor:
     return torch.ldexp(torch.round(mantissa * scale) / scale, exponent)
 
 
-def rounded(values: Tensor, number: str, bits: Tensor | int, largest: Tensor) -> Tensor:
+def rounded(values: Tensor, number: str, bits: Tensor | int, largest: Tensor, draws: Tensor | None = None) -> Tensor:
     """``fixed`` or ``significant``, by name."""
-    return fixed(values, bits, largest) if number == FIXED else significant(values, bits)
+    return fixed(values, bits, largest, draws) if number == FIXED else significant(values, bits)

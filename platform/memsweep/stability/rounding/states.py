@@ -1,71 +1,92 @@
-"""A recurrent layer whose states are stored with few bits: rounded after every step.
+"""States that are stored with few bits: rounded after every step.
 
 With feedback, the rounding error of a step is added to the next one before it is rounded. What is lost is then made up
 for later, and slow decay no longer ends where a step is smaller than half a cell.
 
-Letters: N models, K roundings, B batch, T time, M width, O outputs.
+Letters: N models, K roundings, B batch, T time, M width, I inputs, O outputs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from memsweep.recurrence.activations import activation_named
 from memsweep.recurrence.layer import Layer
+from memsweep.stability.rounding.kinds import FEEDBACK, STOCHASTIC, Rounding
 from memsweep.stability.rounding.numbers import rounded
 
+Keep = Callable[[str, Tensor], Tensor]
+"""What is kept of the states after a step, by their name: ``[N, K, B, ...] -> [N, K, B, ...]``, real."""
 
-def rounded_outputs(
-    layer: Layer, inputs_BTI: Tensor, bits_K: Tensor, largest_N: Tensor, number: str, feedback: bool
-) -> Tensor:
-    """Outputs of layers whose states are rounded.
+
+class Largest:
+    """Keeps all of the states, and their largest sizes over sequences and steps, by name: ``[N, 1, 1, ...]``."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, Tensor] = {}
+
+    def __call__(self, name: str, states_NKB: Tensor) -> Tensor:
+        size = states_NKB.abs().amax((1, 2), keepdim=True)
+        self.sizes[name] = torch.maximum(self.sizes[name], size) if name in self.sizes else size
+        return states_NKB
+
+
+class Rounded:
+    """Rounds states.
+
+    Args:
+        rounding: of states.
+        bits_K: of each copy of a model; inf rounds nothing.
+        sizes: as ``Largest`` has them; what fixed point can hold.
+        rng: of the draws, which all models and copies share; every sequence has its own.
+    """
+
+    def __init__(self, rounding: Rounding, bits_K: Tensor, sizes: dict[str, Tensor], rng: np.random.Generator) -> None:
+        self._rounding, self._bits_K, self._rng = rounding, bits_K, rng
+        self._sizes = {
+            name: size if rounding.by_channel else size.flatten(1).amax(1).view(-1, *[1] * (size.ndim - 1))
+            for name, size in sizes.items()
+        }
+        self._lost: dict[str, Tensor] = {}
+
+    def __call__(self, name: str, states_NKB: Tensor) -> Tensor:
+        bits = self._bits_K.view(1, -1, *[1] * (states_NKB.ndim - 2))
+        exact, how, draws = torch.isinf(bits), self._rounding.how, None
+        wanted = states_NKB + self._lost[name] if name in self._lost else states_NKB
+        if how == STOCHASTIC:
+            draws = torch.from_numpy(self._rng.random(states_NKB.shape[2:])).to(states_NKB)
+        few = rounded(wanted, self._rounding.number, torch.where(exact, 1.0, bits), self._sizes[name], draws)
+        kept = torch.where(exact, wanted, few)
+        if how == FEEDBACK:
+            self._lost[name] = wanted - kept
+        return kept
+
+
+def layer_outputs(layer: Layer, inputs_BTI: Tensor, keep: Keep, copies: int) -> Tensor:
+    """Outputs ``[N, K, B, T, O]`` of K copies of layers, step by step, which read what is kept of their states.
 
     Args:
         layer: of N models.
         inputs_BTI: the same for all of them.
-        bits_K: of each rounding; inf rounds nothing.
-        largest_N: the largest state that fixed point can hold.
-        number: ``fixed`` or ``float``.
-        feedback: add a step's rounding error to the next step.
-
-    Returns:
-        ``[N, K, B, T, O]``.
+        keep: is called after every step.
+        copies: K.
     """
-    models, width, roundings = layer.models, layer.width, len(bits_K)
     batch, horizon, _ = inputs_BTI.shape
-    exact = torch.isinf(bits_K).view(1, -1, 1, 1)
-    bits = torch.where(exact, 1.0, bits_K.view(1, -1, 1, 1))
-    largest = largest_N.view(-1, 1, 1, 1)
-    states_NKBM = inputs_BTI.new_zeros(models, roundings, batch, width)
-    lost_NKBM = torch.zeros_like(states_NKBM)
-    outputs_NKBTO = inputs_BTI.new_empty(models, roundings, batch, horizon, layer.outputs)
+    states_NKBM = inputs_BTI.new_zeros(layer.models, copies, batch, layer.width)
+    outputs_NKBTO = inputs_BTI.new_empty(layer.models, copies, batch, horizon, layer.outputs)
     for time in range(horizon):
         drive_NBM = torch.einsum("nmi,bi->nbm", layer.encoder, inputs_BTI[:, time]) + layer.bias.unsqueeze(1)
         added = _coupled(layer.matrix, states_NKBM) + drive_NBM.unsqueeze(1)
         activation_named(layer.activation).apply_(added)
-        next_NKBM = layer.leak * states_NKBM + layer.gain * added
-        if feedback:
-            next_NKBM = next_NKBM + lost_NKBM
-        states_NKBM = torch.where(exact, next_NKBM, rounded(next_NKBM, number, bits, largest))
-        lost_NKBM = next_NKBM - states_NKBM
+        states_NKBM = keep("states", layer.leak * states_NKBM + layer.gain * added)
         seen = states_NKBM.clone()
         activation_named(layer.output).apply_(seen)
         outputs_NKBTO[:, :, :, time] = torch.einsum("nkbm,nom->nkbo", seen, layer.readout) + layer.offset[:, None, None]
     return outputs_NKBTO
-
-
-def largest_states(layer: Layer, inputs_BTI: Tensor) -> Tensor:
-    """The largest size of any state of each model on these sequences, ``[N]``."""
-    states_NBM = inputs_BTI.new_zeros(layer.models, len(inputs_BTI), layer.width)
-    largest_N = inputs_BTI.new_zeros(layer.models)
-    for inputs_BI in inputs_BTI.unbind(1):
-        added = torch.einsum("nmi,bi->nbm", layer.encoder, inputs_BI) + layer.bias.unsqueeze(1)
-        added = added + _coupled(layer.matrix, states_NBM.unsqueeze(1)).squeeze(1)
-        activation_named(layer.activation).apply_(added)
-        states_NBM = layer.leak * states_NBM + layer.gain * added
-        largest_N = torch.maximum(largest_N, states_NBM.abs().amax((1, 2)))
-    return largest_N
 
 
 def _coupled(matrix: Tensor, states_NKBM: Tensor) -> Tensor:

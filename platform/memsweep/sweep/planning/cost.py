@@ -106,9 +106,11 @@ def evaluations(trial: TrialConfig) -> float:
     from memsweep.stability.evaluation import FEW, MORE
     from memsweep.stability.perturbation.error import CLOSED, FINALISTS, STRONGER
     from memsweep.stability.perturbation.search import READ, anchored
+    from memsweep.stability.rounding.kinds import DRAWS, ROUNDINGS, STOCHASTIC
 
     moved, closed, grid = trial.perturbation, trial.has_closed_form, trial.perturbation.radii
-    radii, total = grid.count, float(len(moved.roundings) * (len(moved.bits) + 1))
+    draws = sum(DRAWS if ROUNDINGS[name].parts and ROUNDINGS[name].how == STOCHASTIC else 1 for name in moved.roundings)
+    radii, total = grid.count, float(draws * (len(moved.bits) + 1))
     if moved.method != "worst_case":
         return total + len(moved.balls) * radii * moved.repeats
     few, more = (1.0 if closed else min(1.0, size / moved.test_size) for size in (FEW, MORE))

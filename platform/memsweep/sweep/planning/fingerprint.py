@@ -61,6 +61,7 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.learning.loss.sampled": lambda config, kernels: not config.trains_in_closed_form,
     "memsweep.learning.loss.carried.CarriedLoss": lambda config, kernels: _task(config).carries_states,
     "memsweep.recurrence.compiled": lambda config, kernels: bool(kernels),
+    "memsweep.stability.rounding": lambda config, kernels: bool(config.perturbation.roundings),
     "memsweep.recurrence.triton": lambda config, kernels: kernels == "triton",
     "memsweep.rules.batched.Batched": lambda config, kernels: _is_deep(config),
 }

@@ -1,0 +1,58 @@
+"""What can be rounded, to which numbers and how: the values of ``perturbation.roundings``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memsweep.models.base import Part
+from memsweep.stability.rounding.numbers import FIXED, FLOAT
+
+NEAREST, FEEDBACK, STOCHASTIC = "nearest", "feedback", "stochastic"
+"""How numbers are rounded, in the column ``method`` of the curves."""
+DRAWS = 16
+"""Draws over which the error of stochastically rounded weights is a mean. States have a draw for each sequence."""
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """What is rounded, and how.
+
+    Attributes:
+        number: ``fixed`` (with scales) or ``float``.
+        parts: of the weights that are rounded; none: states are.
+        how: ``nearest``; ``feedback``, of states, which adds a step's rounding error to the next step; or
+            ``stochastic``, up or down with the probabilities that make the mean right.
+        by_channel: a scale for each row of a weight tensor or each unit of a state, in place of one for all of it.
+    """
+
+    number: str
+    parts: tuple[Part, ...] = ()
+    how: str = NEAREST
+    by_channel: bool = False
+
+
+_WEIGHTS = tuple(part for part in Part if part is not Part.STATISTIC)
+ROUNDINGS = {
+    "fixed_recurrent": Rounding(FIXED, (Part.RECURRENT,)),
+    "channel_recurrent": Rounding(FIXED, (Part.RECURRENT,), by_channel=True),
+    "stochastic_recurrent": Rounding(FIXED, (Part.RECURRENT,), STOCHASTIC),
+    "float_recurrent": Rounding(FLOAT, (Part.RECURRENT,)),
+    "fixed_weights": Rounding(FIXED, _WEIGHTS),
+    "channel_weights": Rounding(FIXED, _WEIGHTS, by_channel=True),
+    "stochastic_weights": Rounding(FIXED, _WEIGHTS, STOCHASTIC),
+    "float_weights": Rounding(FLOAT, _WEIGHTS),
+    "fixed_states": Rounding(FIXED),
+    "channel_states": Rounding(FIXED, by_channel=True),
+    "stochastic_states": Rounding(FIXED, how=STOCHASTIC),
+    "feedback_states": Rounding(FIXED, how=FEEDBACK),
+    "float_states": Rounding(FLOAT),
+}
+
+
+def radii_of_bits(bits: Sequence[int]) -> list[float]:
+    """Radius 0, then 2^-bits, increasing: by how much a rounding moves a number at most, relative to its size.
+
+    A stochastic rounding moves a number by up to twice as much.
+    """
+    return [0.0, *(2.0**-count for count in sorted(bits, reverse=True))]
