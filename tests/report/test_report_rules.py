@@ -265,8 +265,17 @@ def test_names_say_unit_rule_and_depth() -> None:
         for rule, rate in (("bptt", 0.1), ("online_snap1", 0.2))
     ]
     labels = Labels(conditions)
-    assert labels.machine(conditions[-1]) == "layers 4 · unit gru · rule online_snap1"
+    assert labels.machine(conditions[-1]) == "layers 4 · gru · rule online_snap1"
     assert labels.following == (RATE,)  # the rule names a row that differs in both
+
+
+def test_a_units_field_is_never_said_without_its_unit() -> None:
+    """Though the field alone would tell the two conditions of one unit from the others, which lack it."""
+    shared = {"task": "parity", "model": "residual_stack"}
+    units = (("lstm", None), ("delta_net", 1.0), ("delta_net", 2.0))
+    conditions = [{**shared, "model.unit": unit, "model.unit.largest_beta": beta} for unit, beta in units]
+    names = [*map(Labels(conditions).machine, conditions)]
+    assert names == ["lstm", "delta_net · largest_beta 1", "delta_net · largest_beta 2"]
 
 
 def test_gradients_that_real_trials_compared_are_read(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import re
 import shutil
 import sys
 import textwrap
@@ -36,7 +38,9 @@ from memsweep.stability.verdict.judgement import Verdict
 _Part = Grid | Text | str
 _WIDEST, _PLAIN = 120, 110
 _INDENT = "  "
-_GAP, _LEAST = 2, 5  # between columns; letters that a name keeps
+_GAP, _LEAST = 2, 5  # between columns; letters in a line of a name
+_NAMES = ("", "name")  # styles of columns whose cells may take several lines
+_WORD = re.compile(r"[^\s_]+[\s_]*(?:· )?|[\s_]+")
 _FORMS = ((0, False), (0, True), (1, True), (2, True))  # of the cells, longest first; whether headings are broken
 _MOST_ROWS, _MOST_REASONS, _LONGEST_REASON = 60, 6, 330
 STYLES = {
@@ -155,6 +159,7 @@ def table_parts(table: Table[Any], width: int) -> Iterator[_Part]:
     view = table.view(TERMINAL)
     fitting = (form for form in _FORMS if _needed(_widths(view, form[0], broken=form[1])) <= width)
     level, broken = next(fitting, _FORMS[-1])
+    view, left_out = _narrowed(view, level, width)
     widths = _shrunk(_widths(view, level, broken=broken), view, width)
     yield _grid(view, widths, [])
     left = _MOST_ROWS
@@ -164,12 +169,31 @@ def table_parts(table: Table[Any], width: int) -> Iterator[_Part]:
         # rows that differ only in columns of the page are one line here
         distinct = [*{tuple(cell.form(level) for cell in line): line for line in lines}.values()][:left]
         if distinct:
-            yield _grid(view, widths, [_texts(line, level, _INDENT if heading else "") for line in distinct])
+            indent = _INDENT if heading else ""
+            yield _grid(view, widths, [_texts(view, line, level, indent, widths) for line in distinct])
         left -= len(distinct)
     if (more := sum(map(len, view.groups.values())) - _MOST_ROWS) > 0:
         yield f"{more} more are in {table.name}.csv of the report."
+    if left_out:
+        yield from ("", f"No room here for {', '.join(left_out)}: {table.name}.csv of the report has it all.")
     if view.throughout:
         yield from ("", _throughout(view.throughout))
+
+
+def _narrowed(view: View, level: int, width: int) -> tuple[View, list[str]]:
+    """A table without those last columns for which there is no room, in their shortest form; and their headings."""
+    left_out: list[str] = []
+    while view.columns[-1].style not in _NAMES:
+        words = [
+            _longest_word(view, index, level) if column.style in _NAMES else wide
+            for index, (column, wide) in enumerate(zip(view.columns, _widths(view, level, broken=True), strict=True))
+        ]
+        if _needed(words) <= width:
+            break
+        left_out.insert(0, view.columns[-1].heading)
+        groups = {heading: [line[:-1] for line in lines] for heading, lines in view.groups.items()}
+        view = dataclasses.replace(view, columns=view.columns[:-1], groups=groups)
+    return view, left_out
 
 
 def _grid(view: View, widths: Sequence[int], rows: Sequence[Sequence[Text]]) -> Grid:
@@ -177,16 +201,22 @@ def _grid(view: View, widths: Sequence[int], rows: Sequence[Sequence[Text]]) -> 
     grid = Grid(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0), show_header=not rows)
     for column, wide in zip(view.columns, widths, strict=True):
         heading = Text("\n".join(textwrap.wrap(clean(column.heading), wide)))
-        grid.add_column(heading, no_wrap=column.style != "", overflow="ellipsis", width=wide)
+        grid.add_column(heading, no_wrap=column.style not in _NAMES, overflow="fold", width=wide)
     for row in rows:
         grid.add_row(*row)
     return grid
 
 
-def _texts(line: Line, level: int, indent: str) -> list[Text]:
-    """The cells of a line in their colours."""
-    texts = [Text(clean(cell.form(level)), style=STYLES.get(cell.tone, "")) for cell in line]
-    return [Text(indent).append_text(texts[0]), *texts[1:]]
+def _texts(view: View, line: Line, level: int, indent: str, widths: Sequence[int]) -> list[Text]:
+    """The cells of a line in their colours, names broken so that they fit and stay different."""
+    texts = []
+    for index, (column, cell, wide) in enumerate(zip(view.columns, line, widths, strict=True)):
+        before = indent if not index else ""
+        text = clean(cell.form(level))
+        if column.style in _NAMES:
+            text = _wrapped(text, wide - len(before)).replace("\n", f"\n{before}")
+        texts.append(Text(before + text, style=STYLES.get(cell.tone, "")))
+    return texts
 
 
 def _throughout(values: Mapping[str, str]) -> str:
@@ -210,12 +240,28 @@ def _needed(widths: Sequence[int]) -> int:
 
 
 def _shrunk(widths: Sequence[int], view: View, width: int) -> list[int]:
-    """Widths that fit: the longest names are cut first, then other columns."""
-    shrunk = list(widths)
-    while _needed(shrunk) > width:
-        names = [i for i, c in enumerate(view.columns) if c.style in ("name", "") and shrunk[i] > _LEAST]
-        wide = names or [i for i, letters in enumerate(shrunk) if letters > 1]
-        if not wide:
-            break
-        shrunk[max(wide, key=shrunk.__getitem__)] -= 1
+    """Widths that fit: names are broken between words first, then within words, and only then are values cut."""
+    shrunk, every = list(widths), range(len(widths))
+    names = [i for i in every if view.columns[i].style in _NAMES]
+    words = [_longest_word(view, i, len(_FORMS)) if i in names else 1 for i in every]
+    for which, least in ((names, words), (names, [_LEAST] * len(widths)), (every, [1] * len(widths))):
+        while _needed(shrunk) > width and (wide := [i for i in which if shrunk[i] > least[i]]):
+            shrunk[max(wide, key=shrunk.__getitem__)] -= 1
     return shrunk
+
+
+def _longest_word(view: View, index: int, level: int) -> int:
+    """Letters of the longest word of a column of names, its heading among them."""
+    lines = [line for group in view.groups.values() for line in group]
+    words = (word for line in lines for word in _WORD.findall(clean(line[index].form(level))))
+    return max(map(cell_len, [*words, *view.columns[index].heading.split()]), default=1)
+
+
+def _wrapped(text: str, wide: int) -> str:
+    """A name in lines of at most ``wide`` letters, broken behind blanks and underscores; words that are longer stay."""
+    lines = [""]
+    for word in _WORD.findall(text):
+        if lines[-1] and cell_len((lines[-1] + word).rstrip()) > wide:
+            lines.append("")
+        lines[-1] += word
+    return "\n".join(line.rstrip() for line in lines)

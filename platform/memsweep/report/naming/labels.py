@@ -13,6 +13,7 @@ BETWEEN = " · "
 Condition = Mapping[str, Any]
 _FAMILY = ("model", "model.activation")
 _NAMES = (*_FAMILY, PARAMETERIZATION)
+_BARE = (*_NAMES, "model.unit")
 """Fields whose values need no field name beside them."""
 # The fields by which people know such a model, then the rule that it learns by.
 _FIRST = ("model.stair", "model.map", "model.initialization", "model.unit", "model.layers", "training.rule")
@@ -56,7 +57,8 @@ class Labels:
                 chosen.append(name)
         for name in reversed(list(chosen)):
             rest = [other for other in chosen if other != name]
-            if not self._varies_within(name, [*fixed, *rest]):
+            of_its_fields = any(other.startswith(f"{name}.") for other in rest)  # which say little without its name
+            if not of_its_fields and not self._varies_within(name, [*fixed, *rest]):
                 chosen = rest
         return sorted((name for name in fields if name in chosen), key=_order)
 
@@ -150,10 +152,10 @@ def field_name(path: str) -> str:
 
 
 def _parts(condition: Condition, names: Iterable[str]) -> str:
-    """``tanh · exp · stair n``: bare values of _NAMES, other fields with their names."""
+    """``tanh · exp · stair n``: bare values of _BARE, other fields with their names."""
     said = [(name, condition[name]) for name in names if condition.get(name) is not None]
     return BETWEEN.join(
-        show(value) if name in _NAMES else f"{field_name(name)} {show(value)}"
+        show(value) if name in _BARE else f"{field_name(name)} {show(value)}"
         for name, value in said
         if (name, value) not in _PLAIN
     )

@@ -1,0 +1,45 @@
+"""A table in a terminal of any width: names stay whole, values are not cut, and what has no room is named."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from memsweep.report.rows.table import TERMINAL, Column, Table
+from memsweep.report.terminal import table_parts
+
+UNITS = ("delta_net · largest_beta 1", "delta_net · largest_beta 2", "attention")
+SHOWN = frozenset({TERMINAL})
+
+
+def written(width: int) -> list[str]:
+    columns: list[Column[str]] = [
+        Column("under", lambda row: row, style="name", views=SHOWN),
+        *[Column(f"loss {index}", lambda row: "0.12345678", views=SHOWN) for index in range(5)],
+    ]
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    for part in table_parts(Table("losses", "Losses", UNITS, columns), width):
+        console.print(part)
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("width", [120, 80, 60, 40])
+def test_two_names_are_never_cut_to_one(width: int) -> None:
+    lines = written(width)
+    assert max(map(len, lines)) <= width
+    names = " ".join(line[:28].partition("0.1")[0].strip() for line in lines)
+    for unit in UNITS:
+        assert unit.replace(" ", "") in names.replace(" ", "")
+    assert not any("…" in line for line in lines)
+
+
+def test_columns_without_room_are_left_out_whole_and_named() -> None:
+    assert sum(line.count("0.12345678") for line in written(120)) == 5 * len(UNITS)
+    lines = written(40)
+    shown = sum(line.count("0.12345678") for line in lines) / len(UNITS)
+    assert 0 < shown < 5
+    assert " ".join(lines).count("No room here for") == 1
+    assert f"No room here for loss {shown:.0f}, " in " ".join(lines)
