@@ -16,7 +16,9 @@ from torch.nn.functional import relu
 from benchmarks import harness
 from benchmarks.harness import Options, Row
 from benchmarks.product import Pack, first_model, sequences, trial_config
-from benchmarks.published_loop import PublishedLoop, PublishedTraining
+from benchmarks.published_loop import NAMES, PublishedLoop, PublishedTraining
+from memsweep.learning.loss.batch_sharding import ShardedBatch
+from memsweep.streams import TEST, Stream
 
 HORIZONS: Final = (100, 1000, 4000)
 WIDTHS: Final = (8, 64)
@@ -38,14 +40,30 @@ class Convolution(PublishedLoop):
         return (torch.fft.irfft(spectra, length)[:, :horizon] + constant_T).unsqueeze(-1)
 
 
+def compare(pack: Pack, peer: PublishedLoop) -> None:
+    """Compare the loss of a pack's first model on the test sequences, and its gradients, with those of a peer.
+
+    Raises:
+        AssertionError: they differ by more than 1e-10 of their size.
+    """
+    config, (learner,) = pack.config, pack.learners
+    size = config.training.batch_size
+    data = pack.task_loss.data(Stream(0, TEST), 0, size)
+    (ours, *_), (gradient, *_) = learner.gradients(pack.task_loss, ShardedBatch([(1.0, data)]))
+    named = learner.ensemble.layout.named(gradient)
+    loss = peer.loss(*sequences(config, size))
+    torch.testing.assert_close(ours, loss.detach(), rtol=1e-10, atol=0.0)
+    gradients = torch.autograd.grad(loss, list(peer.parameters()))
+    for (name, _), theirs in zip(peer.named_parameters(), gradients, strict=True):
+        torch.testing.assert_close(named[NAMES[name]], theirs, rtol=0.0, atol=1e-10 * float(theirs.norm()))
+
+
 def measured(width: int, horizon: int, batch: int, pairs: int, shortest: float) -> Row:
-    """One row; the outputs of both sides are compared first."""
+    """One row; loss and gradients of both sides are compared first."""
     config = trial_config("diagonal_rnn", horizon=horizon, batch_size=batch, width=width, activation="linear")
-    ours, data = first_model(config), sequences(config, batch)
-    peer = Convolution.like(ours)
-    with torch.no_grad():
-        torch.testing.assert_close(peer(data[0]), ours(data[0]), rtol=1e-9, atol=1e-11)
-    pack, training = Pack.of(config), PublishedTraining(peer, *data)
+    pack, peer = Pack.of(config), Convolution.like(first_model(config))
+    compare(pack, peer)
+    training = PublishedTraining(peer, *sequences(config, batch))
     times = harness.alternate({"ours": pack.step, "peer": training.step}, pairs=pairs, shortest=shortest)
     pack.check()
     return {

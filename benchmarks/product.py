@@ -97,7 +97,7 @@ class Pack:
         dtype = getattr(torch, config.training.dtype)
         task_loss = task_loss_for([task], config.trains_in_closed_form, dtype)
         if trains_by_convolution(config):
-            task_loss = ConvolvedLoss([task], dtype)
+            task_loss = ConvolvedLoss([task], dtype, groups)
         population = task_loss.population() if config.training.objective == "population" else None
         learners = [Learner.start(group, task_loss, config.training) for group in groups]
         drawn = task_loss.draw(Stream(config.training.data_seed, TRAIN), 0, config.training.batch_size)

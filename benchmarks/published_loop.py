@@ -32,6 +32,15 @@ ACTIVATIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
     "tanh": torch.tanh,
     "relu": relu,
 }
+NAMES: Final = {
+    "rates": "recurrent_weight",
+    "basis": "basis",
+    "encoder.weight": "encoder_weight",
+    "encoder.bias": "encoder_bias",
+    "readout.weight": "readout_weight",
+    "readout.bias": "readout_bias",
+}
+"""Of the weights, and what our models call them."""
 
 
 class PublishedLoop(nn.Module):
@@ -69,15 +78,7 @@ class PublishedLoop(nn.Module):
                 f"basis free; this config is {config}"
             )
         loop = cls(config.width, config.activation, dense, config.dt, weights["recurrent_weight"].dtype)
-        places = {
-            "rates": "recurrent_weight",
-            "basis": "basis",
-            "encoder.weight": "encoder_weight",
-            "encoder.bias": "encoder_bias",
-            "readout.weight": "readout_weight",
-            "readout.bias": "readout_bias",
-        }
-        loop.load_state_dict({mine: weights[theirs] for mine, theirs in places.items() if theirs in weights})
+        loop.load_state_dict({mine: weights[theirs] for mine, theirs in NAMES.items() if theirs in weights})
         return loop
 
     def forward(self, inputs_BTI: Tensor) -> Tensor:

@@ -253,7 +253,7 @@ def train_replicas(configs: Sequence[TrialConfig], options: RunOptions = DEFAULT
             loss = task_loss_for(tasks, first.trains_in_closed_form, getattr(torch, first.training.dtype))
             if trains_by_convolution(first):
                 functionals = [task for task in tasks if isinstance(task, LinearFunctionalTask)]
-                loss = ConvolvedLoss(functionals, getattr(torch, first.training.dtype))
+                loss = ConvolvedLoss(functionals, getattr(torch, first.training.dtype), ensembles)
         if worker.group is None:
             ensembles = [restrict(ensembles[index], rows) for index, rows in own]
         with phase("training"):

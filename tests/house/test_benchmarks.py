@@ -12,21 +12,14 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks import __main__, harness, matrix_step, peak, product, published_curves, step
-from benchmarks.published_loop import PublishedLoop, PublishedTraining
+from benchmarks import __main__, harness, matrix_step, peak, peers, product, published_curves, step
+from benchmarks.published_loop import NAMES, PublishedLoop, PublishedTraining
 from benchmarks.published_matrix import PublishedMatrix
+from memsweep.config.schema.batch_loss import way_of
 from memsweep.learning.training.optimizer import AdamW, clipped
 from memsweep.streams import TEST, Stream
 from paths import ROOT
 
-NAMES = {
-    "rates": "recurrent_weight",
-    "basis": "basis",
-    "encoder.weight": "encoder_weight",
-    "encoder.bias": "encoder_bias",
-    "readout.weight": "readout_weight",
-    "readout.bias": "readout_bias",
-}
 MODELS = [("diagonal_rnn", {}), ("dense_rnn", {"basis": "free"})]
 
 
@@ -56,6 +49,20 @@ def test_the_baseline_is_our_model(model, fields, activation):
     for theirs, parameter in loop.named_parameters():
         mine = weights[NAMES[theirs]].grad[0]
         torch.testing.assert_close(mine, parameter.grad, rtol=1e-8, atol=1e-8 * float(mine.norm()))
+
+
+@pytest.mark.parametrize(
+    ("width", "horizon", "way"), [(8, 100, "statistics"), (8, 600, "sequences"), (64, 600, "convolution")]
+)
+def test_a_convolution_by_transforms_has_our_loss_and_gradients(width, horizon, way):
+    config = product.trial_config("diagonal_rnn", horizon=horizon, batch_size=16, width=width, activation="linear")
+    assert way_of(config) == way
+    peers.compare(product.Pack.of(config), peers.Convolution.like(product.first_model(config)))
+    other = product.first_model(config)
+    with torch.no_grad():
+        other.encoder_bias[0] += 1e-6
+    with pytest.raises(AssertionError, match="not close"):
+        peers.compare(product.Pack.of(config), peers.Convolution.like(other))
 
 
 @pytest.mark.parametrize(("model", "fields"), MODELS)

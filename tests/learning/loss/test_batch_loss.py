@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
-from engine import task_config, trial, usual_model, whole
+from engine import model_config, task_config, trial, usual_model, whole
 from memsweep.config.schema.batch_loss import CONVOLUTION, SEQUENCES, STATISTICS, fastest, way_of
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.learning.loss.base import TaskLoss
@@ -35,7 +36,9 @@ def gradients(config: TrialConfig, way: str) -> tuple[Tensor, Tensor]:
     """Losses and gradients of the first batch, by a way."""
     (task,), (ensemble,) = _tasks_and_ensembles([config], padded=True)
     dtype = getattr(torch, config.training.dtype)
-    loss: TaskLoss[Any] = SampledLoss(task, dtype) if way == SEQUENCES else LOSSES[way]([task], dtype)
+    loss: TaskLoss[Any] = SampledLoss(task, dtype) if way == SEQUENCES else ExactLoss([task], dtype)
+    if way == CONVOLUTION:
+        loss = ConvolvedLoss([task], dtype, [ensemble])
     learner = Learner.start(ensemble, loss, config.training)
     batch = loss.prepare(loss.draw(Stream(0, TRAIN), 0, config.training.batch_size))
     found, gradient = learner.gradients(loss, whole(batch))
@@ -83,12 +86,45 @@ def test_a_trial_trains_by_its_way_and_has_its_bits_in_every_pack(model: str, wi
     others.append(dataclasses.replace(one, training=dataclasses.replace(one.training, seeds=3, first_seed=7)))
     if way == CONVOLUTION:  # responses stand for the models, so that targets may differ
         others.append(dataclasses.replace(one, task=dataclasses.replace(one.task, rate=0.3)))
+    if model == "diagonal_rnn":
+        softplus = dataclasses.replace(one.model, parameterization=model_config("softplus").parameterization)
+        others.insert(0, dataclasses.replace(one, model=softplus))
     assert {program(other) for other in others} == {program(one)}
     assert [way_of(config) for config in (one, *others)] == [way] * (1 + len(others))
     assert type(train_replicas([one]).loss) is LOSSES[way]
     alone = run_trial(one).tables["history"]
     together = run_pack([*others, one])[-1].tables["history"]
     assert alone.equals(together)
+
+
+@pytest.mark.parametrize("model", ["diagonal_rnn", "dense_rnn", "lru"])
+def test_a_convolution_computes_no_responses_of_dummies(model: str) -> None:
+    def operations(seeds: int) -> int:
+        with FlopCounterMode(display=False) as counter:
+            gradients(long_trial(model, width=64, seeds=seeds), CONVOLUTION)
+        return counter.get_total_flops()
+
+    one, four, eight = operations(1), operations(4), operations(8)
+    assert 0 < one == four
+    assert eight == 2 * four
+
+
+def test_replicas_that_end_change_no_bit_of_the_others() -> None:
+    config = long_trial(width=64, seeds=6)
+    (task,), (ensemble,) = _tasks_and_ensembles([config], padded=True)
+    loss = ConvolvedLoss([task], torch.float64, [ensemble])
+    learner = Learner.start(ensemble, loss, config.training)
+    batch = whole(loss.prepare(loss.draw(Stream(0, TRAIN), 0, 8)))
+    before = learner.gradients(loss, batch)
+    for ended in ([1], [0, 1, 2, 3], [0, 2, 4, 5]):
+        learner.running[:] = True
+        learner.running[ended] = False
+        on = learner.live
+        assert all(
+            torch.equal(now[on], then[on]) for now, then in zip(learner.gradients(loss, batch), before, strict=True)
+        )
+    learner.running[:] = False
+    learner.gradients(loss, batch)  # of an ensemble that ended beside one that trains on
 
 
 @pytest.mark.parametrize("width", [8, 64])

@@ -9,20 +9,25 @@ Letters: N replicas and copies, B sequences, T time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from memsweep.data.functionals import LinearFunctionalTask
 from memsweep.data.task import Batch
+from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.exact import ExactLoss
-from memsweep.models.base import Model, Weights, leading_shape, repeated
+from memsweep.models.base import Model, Weights
 from memsweep.models.spectrum import one_thread
 
 _BLOCK = 100_000
 """Numbers of the sequences that are transformed together: they stay in the cache."""
+_ROWS, _POWERS = 4, 1 << 18
+"""Most rows of a group, and most powers of eigenvalues in it. A model alone pays for a group, a pack for each."""
 
 
 @dataclass(frozen=True)
@@ -32,15 +37,13 @@ class Noise:
     Attributes:
         inputs: x, ``[B, T]``.
         squares: w_t^2 / (B T), ``[T]``.
-        live: ``[N]``, bool: models whose losses are wanted; None: all.
     """
 
     inputs: Tensor
     squares: Tensor
-    live: Tensor | None = None
 
     def loss(self, error_NT: Tensor, drift_NT: Tensor) -> Tensor:
-        """As ``Gram.loss``, for any leading dimensions; zeros for models that are not live."""
+        """As ``Gram.loss``, for any leading dimensions."""
         leading = error_NT.shape[:-1]
         error, drift = error_NT.flatten(0, -2), drift_NT.flatten(0, -2)
         wanted = torch.is_grad_enabled() and (error.requires_grad or drift.requires_grad)
@@ -49,16 +52,69 @@ class Noise:
 
 
 class ConvolvedLoss(ExactLoss):
-    """``ExactLoss`` whose batches are sequences; the expected loss stays what it is."""
+    """``ExactLoss`` whose batches are sequences; the expected loss stays what it is.
+
+    Of the rows of a trained ensemble, few may be live. Where trials share it, its responses are computed in groups of
+    rows, and those without a live row not at all. The groups are the same in every pack, and so are bits.
+
+    Args:
+        tasks, dtype: as of ``ExactLoss``.
+        ensembles: that train on it.
+    """
+
+    def __init__(
+        self, tasks: Sequence[LinearFunctionalTask], dtype: torch.dtype, ensembles: Sequence[Ensemble]
+    ) -> None:
+        super().__init__(tasks, dtype)
+        packs = (each for each in ensembles if each.model.traits(each.model.config).pack_fields)
+        self.groups = {ensemble.model: _groups(ensemble, self.steps) for ensemble in packs}
 
     def prepare(self, batch: Batch) -> Any:
         inputs = self._padded(batch.inputs)
         return Noise(inputs, self.weights.square() / inputs.numel())
 
     def loss(self, model: Model, weights: Weights, data: Any, targets: Tensor, live: Tensor | None = None) -> Tensor:
-        if isinstance(data, Noise):
-            data = replace(data, live=repeated(live, leading_shape(model, weights)))
-        return super().loss(model, weights, data, targets)
+        if not isinstance(data, Noise) or live is None:
+            return super().loss(model, weights, data, targets, live)
+        rows = live.nonzero().flatten()
+        if not len(rows):  # a gradient wants a loss, though nobody wants the gradient
+            rows = rows.new_zeros(1)
+        if groups := self.groups.get(model):
+            kept = frozenset(rows.tolist())
+            wanted = [group for group in groups if not kept.isdisjoint(group.rows)]
+            computed = torch.tensor([row for group in wanted for row in group.rows])
+            sizes = [len(group.rows) for group in wanted]
+            parts = [value.index_select(0, computed).split(sizes) for value in (*weights.values(), targets)]
+            found = [
+                self._errors(group.model, dict(zip(weights, own[:-1], strict=True)), own[-1])
+                for group, *own in zip(wanted, *parts, strict=True)
+            ]
+            error, drift = (torch.cat(each) for each in zip(*found, strict=True))
+            places = torch.searchsorted(computed, rows)
+        else:
+            (error, drift), places = self._errors(model, weights, targets), rows
+        losses = data.loss(error.index_select(0, places), drift.index_select(0, places))
+        return losses.new_zeros(len(live), *losses.shape[1:]).index_copy(0, rows, losses)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Neighbouring rows of an ensemble: their positions, and a model for them."""
+
+    rows: range
+    model: Model
+
+
+def _groups(ensemble: Ensemble, steps: int) -> list[_Group]:
+    """The rows of an ensemble in groups whose powers of eigenvalues stay in the cache; dummies alone are left out."""
+    size = min(_ROWS, max(1, _POWERS // (ensemble.layout.width * steps)))
+    replicas, model = ensemble.replicas, ensemble.model
+    configs = [replica.model for replica in replicas] + [replicas[0].model] * (ensemble.rows - len(replicas))
+    return [
+        _Group(rows, type(model).ensemble_of([configs[row] for row in rows], model.signature))
+        for start in range(0, len(replicas), size)
+        for rows in [range(ensemble.rows)[start : start + size]]
+    ]
 
 
 class _Convolved(torch.autograd.Function):
@@ -88,28 +144,22 @@ def _loss_and_gradients(
     """Losses, and half of their gradients by errors and drifts; zeros where these are not wanted."""
     models, steps = error_NT.shape
     length = fast_length(2 * steps - 1)
-    live = range(models) if data.live is None else data.live.nonzero().flatten().tolist()
-    answers = {n: torch.fft.rfft(error_NT[n], length) for n in live}
-    of_answers = {n: torch.zeros_like(answers[n]) for n in live}
-    loss_N, of_error_NT, of_drift_NT = (
-        error_NT.new_zeros(models),
-        torch.zeros_like(error_NT),
-        torch.zeros_like(drift_NT),
-    )
+    answers = [torch.fft.rfft(error_T, length) for error_T in error_NT]
+    of_answers = [torch.zeros_like(answer) for answer in answers]
+    loss_N, of_drift_NT = error_NT.new_zeros(models), torch.zeros_like(drift_NT)
     for block in data.inputs.split(max(1, _BLOCK // length)):
         spectra = torch.fft.rfft(block, length)
         mirrored = spectra.conj().resolve_conj()
-        for n, answer in answers.items():
+        for n, answer in enumerate(answers):
             error = torch.fft.irfft(spectra * answer, length)[:, :steps] + drift_NT[n]
             weighted = error * data.squares
             loss_N[n] += torch.dot(error.flatten(), weighted.flatten())
             if gradient:
                 of_drift_NT[n] += weighted.sum(0)
                 of_answers[n] += (torch.fft.rfft(weighted, length) * mirrored).sum(0)
-    if gradient:
-        for n, spectrum in of_answers.items():
-            of_error_NT[n] = torch.fft.irfft(spectrum, length)[:steps]
-    return loss_N, of_error_NT, of_drift_NT
+    if not gradient:
+        return loss_N, torch.zeros_like(error_NT), of_drift_NT
+    return loss_N, torch.stack([torch.fft.irfft(each, length)[:steps] for each in of_answers]), of_drift_NT
 
 
 def fast_length(least: int) -> int:

@@ -50,8 +50,12 @@ class ExactLoss(TaskLoss[Gram]):
         return self.kernels[trial]
 
     def loss(self, model: Model, weights: Weights, data: Gram, targets: Tensor, live: Tensor | None = None) -> Tensor:
+        return data.loss(*self._errors(model, weights, targets))
+
+    def _errors(self, model: Model, weights: Weights, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Kernel errors and drifts, ``[N..., T]`` each."""
         linear = as_linear(model)
         assert linear is not None, "please report this: a nonlinear model reached the linear path"
         response = linear.response(weights, self.steps)
-        error = response.kernel[..., 0, 0, :] - targets  # [N, T] of kernels [N, O, I, T] with one input, one output
-        return data.loss(error, response.drift[..., 0, :])
+        error = response.kernel[..., 0, 0, :] - targets  # of kernels [N, O, I, T] with one input, one output
+        return error, response.drift[..., 0, :]
