@@ -31,14 +31,16 @@ TRAINING = TrainingConfig(seeds=2, steps=10, batch_size=8, validation_size=8, va
 PERTURBATION = PerturbationConfig(balls=(), test_size=8)
 SMALL = {"width": 4, "state_size": 4}
 SHORT = {"horizon": 12, "delay": 12, "pairs": 3, "noise": 8}
+LONGER = {"mackey_glass": {"horizon": 30}}  # than twice the delay
 ARENA = ("imdb", "pathfinder", "retrieval", "sequential_cifar")
 FEW = {
     "permuted_digits": ("rnn", "vanilla_rnn"),  # images in order have them all
     "copying_bits": ("lru", "vanilla_rnn"),
     "listops": ("lru", "vanilla_rnn"),
     **dict.fromkeys(("mqar", "selective_copying", "induction_heads"), ("residual_stack",)),
-    **dict.fromkeys(("adding", "memory_capacity"), ("lru", "vanilla_rnn")),
+    **dict.fromkeys(("adding", "memory_capacity", "narma", "mackey_glass"), ("lru", "vanilla_rnn")),
     **dict.fromkeys(("parity", "modular_counter", "flip_flop", "word_problem"), ("residual_stack",)),
+    "temporal_order": ("residual_stack",),
     **dict.fromkeys(("permuted_mnist", *ARENA), ("vanilla_rnn",)),
 }
 
@@ -77,7 +79,7 @@ def losses(task: str, model: str) -> list[list[float]]:
     # with the penalty of a study of stability, which the gradient must have too
     penalty = LINEAR_PENALTY if linear else NONLINEAR_PENALTY
     trial = TrialConfig(
-        task=config_of(registry.TASK, task, **SHORT),
+        task=config_of(registry.TASK, task, **SHORT | LONGER.get(task, {})),
         model=chosen,
         training=dataclasses.replace(TRAINING, amplitude_penalty=penalty),
         perturbation=PERTURBATION,

@@ -2,9 +2,9 @@
 
 ``Task`` is the base of every task. Bases that do more: functionals of white noise (``FunctionalTask``), those with a
 memory function (``KernelTask``, ``LinearFunctionalTask``), images read as sequences (``SequentialImages``), in the
-published permutation (``PermutedImages``), texts (``TextTask``), sequences of symbols with a class
-(``LabelledSequences``), such as expressions (``ExpressionLaw``), and with answers at marked steps
-(``MarkedSequences``), such as states that every symbol changes (``TrackedStates``).
+published permutation (``PermutedImages``), texts (``TextTask``), numbers of a dynamical system (``SeriesTask``),
+sequences of symbols with a class (``LabelledSequences``), such as expressions (``ExpressionLaw``), and with answers at
+marked steps (``MarkedSequences``), such as states that every symbol changes (``TrackedStates``).
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ from memsweep.data.sequences.marked import TrackedStates as TrackedStates
 from memsweep.data.sequences.text import Characters as Characters
 from memsweep.data.sequences.text import Corpus as Corpus
 from memsweep.data.sequences.text import TextTask as TextTask
+from memsweep.data.series import SeriesTask as SeriesTask
 from memsweep.data.task import Batch as Batch
 from memsweep.data.task import CarriedTask as CarriedTask
 from memsweep.data.task import Task as Task

@@ -1,4 +1,4 @@
-"""Recall: queries, fillers and distances of MQAR, and the layouts of selective copying and induction heads."""
+"""Recall: queries, fillers and distances of MQAR, and the layouts of the other tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from memsweep import registry, testing
 from memsweep.data.api import NOTHING, MarkedSequences
-from memsweep.streams import TRAIN, Stream
+from memsweep.streams import TEST, TRAIN, Stream
 from paths import ROOT
 
 registry.discover(ROOT)
@@ -104,3 +104,39 @@ def test_induction_heads_ask_for_what_followed_the_first_mark() -> None:
         assert asked == [NOTHING] * 7 + [read[first + 1]]
         firsts.add(first)
     assert firsts == set(range(6))
+
+
+class TestThreeSignals(testing.TaskSuite):
+    """The whole suite, for the temporal order of three signals."""
+
+    task = "temporal_order"
+    config = registry.get(registry.TASK, "temporal_order").Config(signals=3, horizon=30)
+
+
+@pytest.mark.parametrize(("signals", "ranges"), [(2, [(10, 20), (50, 60)]), (3, [(10, 20), (33, 43), (66, 76)])])
+def test_temporal_order_has_its_signals_in_the_published_ranges(signals: int, ranges: list[tuple[int, int]]) -> None:
+    made = task("temporal_order", signals=signals)
+    places: list[set[int]] = [set() for _ in ranges]
+    classes = {}
+    for read, asked in drawn(made, 1000):
+        assert (read[0], read[-1], len(read)) == (6, 7, 100)
+        signal_steps = [step for step, symbol in enumerate(read) if symbol in (4, 5)]
+        for seen, step in zip(places, signal_steps, strict=True):
+            seen.add(step)
+        assert asked[:-1] == [NOTHING] * 99
+        classes[tuple(read[step] for step in signal_steps)] = asked[-1]
+    assert places == [set(range(*each)) for each in ranges]  # that one of ten is missed has a chance of e^-105
+    assert sorted(classes.values()) == list(range(2**signals))
+
+
+@pytest.mark.parametrize("horizon", [10, 11, 29])
+def test_a_test_of_temporal_order_asks_again_at_every_multiple_of_the_length(horizon: int) -> None:
+    made = task("temporal_order", horizon=horizon, signals=3)
+    batch = made.draw(Stream(3, TEST), 0, 40)
+    assert batch.inputs.shape == (40, 4 * horizon)
+    for read, asked in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
+        assert [step + 1 for step, label in enumerate(asked) if label != NOTHING] == [
+            times * horizon for times in (1, 2, 3, 4)
+        ]
+        assert len({label for label in asked if label != NOTHING}) == 1
+        assert sum(symbol in (4, 5) for symbol in read) == 3
