@@ -282,20 +282,24 @@ def _rates(contents: Contents) -> str:
 
 
 def _ranking(contents: Contents) -> str:
-    """The best of the first task, those that are level with it, and how far the others are behind."""
+    """The best of each task and those that are level with it; of a single task, how far the others are behind."""
     labels, by_memory = contents.labels, dict[str, list[LossRow]]()
     for row in largest(contents.losses):
         by_memory.setdefault(labels.memory(row.condition), []).append(row)
-    memory, rows = next(iter(by_memory.items()))
+    if len(by_memory) > 1:
+        measures = {_measured(row)[0] for rows in by_memory.values() for row in rows}
+        parts = [
+            f"on {memory}{f' by {_measured(rows[0])[0]}' if len(measures) > 1 else ''} {_best(rows, labels)}"
+            for memory, rows in [*by_memory.items()][:_MOST_NAMED]
+        ]
+        more = f"; {len(by_memory) - len(parts)} more are below" if len(parts) < len(by_memory) else ""
+        return f"{f'By {measures.pop()}, best' if len(measures) == 1 else 'Best'} are {'; '.join(parts)}{more}."
+    (rows,) = by_memory.values()
     best, *others = ranked(rows)
-    accuracy = by_accuracy(best)
-    measure, value = (best.metric.replace("_", " "), best.value) if accuracy else ("test loss", best.loss)
-    said = _percent(value.middle) if accuracy else figure(value.middle)
-    where = f"On {memory}, by" if len(by_memory) > 1 else "By"
+    measure, said, accuracy = *_measured(best), by_accuracy(best)
     if not others:
-        name = f" on {memory}" if len(by_memory) > 1 else ""
-        return f"The {measure}{name} is {said}, the median over {best.seeds} seeds."
-    text = f"{where} {measure}, {_machines([best], labels)} is best ({said})"
+        return f"The {measure} is {said}, the median over {best.seeds} seeds."
+    text = f"By {measure}, {_machines([best], labels)} is best ({said})"
     level = [row for row in others if _overlap(best, row, accuracy=accuracy)]
     behind = [row for row in others if row not in level][:4]
     if level:
@@ -304,6 +308,21 @@ def _ranking(contents: Contents) -> str:
         gaps = [f"{_machines([row], labels)} {_behind(best, row, accuracy=accuracy)}" for row in behind]
         text += f"; behind {'is' if len(gaps) == 1 else 'are'} {joined(gaps)}"
     return f"{text}."
+
+
+def _best(rows: Sequence[LossRow], labels: Labels) -> str:
+    """``lstm (100.0 %), whose seeds overlap with those of delta_net``."""
+    best, *others = ranked(rows)
+    level = [row for row in others if _overlap(best, row, accuracy=by_accuracy(best))]
+    beside = f", whose seeds overlap with those of {_machines(level, labels)}" if level else ""
+    return f"{_machines([best], labels)} ({_measured(best)[1]}){beside}"
+
+
+def _measured(row: LossRow) -> tuple[str, str]:
+    """What ranks a row, and its median."""
+    if by_accuracy(row):
+        return row.metric.replace("_", " "), _percent(row.value.middle)
+    return "test loss", figure(row.loss.middle)
 
 
 def _machines(rows: Sequence[LossRow], labels: Labels) -> str:

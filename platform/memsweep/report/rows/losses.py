@@ -68,13 +68,16 @@ def loss_table(rows: Sequence[LossRow], names: Sequence[str], labels: Labels) ->
 
 
 def ranking_table(rows: Sequence[LossRow], names: Sequence[str], labels: Labels) -> Table[LossRow]:
-    """Of every condition at its largest size, what ranks it, the best first."""
-    best = ranked(largest(rows))
-    measured = "metric_value" if best and by_accuracy(best[0]) else "loss"
-    several = len({labels.memory(row.condition) for row in best}) > 1
-    wanted = (*(("memory",) if several else ()), "under", measured, "diverged")
+    """Of every condition at its largest size, what ranks it, memory by memory, the best first."""
+    by_memory: dict[str, list[LossRow]] = {}
+    for row in largest(rows):
+        by_memory.setdefault(labels.memory(row.condition), []).append(row)
+    best = [row for alike in by_memory.values() for row in ranked(alike)]
+    measured = {"metric_value" if by_accuracy(row) else "loss" for row in best}
+    wanted = {"under", "diverged", *measured, *(name for row in best for name in row.longer)}
     columns = [c for c in loss_table(best, names, labels).columns if (c.key or c.name) in wanted]
-    return Table("losses", "Ranking: median over seeds [smallest, largest]", best, columns)
+    group = (lambda row: labels.memory(row.condition)) if len(by_memory) > 1 else None
+    return Table("losses", "Ranking: median over seeds [smallest, largest]", best, columns, group)
 
 
 def has_baseline(rows: Sequence[LossRow]) -> bool:
