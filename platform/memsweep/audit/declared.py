@@ -10,7 +10,6 @@ Letters: B batch, T time (length), M channels (modes) of all layers.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,19 +21,20 @@ from torch.utils._pytree import tree_leaves
 from memsweep.audit.subject import PREFIX, Subject, first
 from memsweep.models.base import Model, as_linear
 from memsweep.models.contracts import default_dtype
+from memsweep.models.module.steps import first_state, method_of, positional, step_of
 
 _MODE, _PARALLEL_MODES, _RECURRENT_MODE = "mode", ("chunk", "fused_chunk", "parallel"), "fused_recurrent"
 
 
 def has_decay(module: nn.Module) -> bool:
     """Whether a module declares how fast it forgets."""
-    return _method(module, "decay") is not None or linear(module) is not None
+    return method_of(module, "decay") is not None or linear(module) is not None
 
 
 def reads_input(module: nn.Module) -> bool:
     """Whether the declared decay depends on the input: ``decay`` takes one."""
-    method = _method(module, "decay")
-    return method is not None and len(_positional(method)) > 0
+    method = method_of(module, "decay")
+    return method is not None and len(positional(method)) > 0
 
 
 def decay_of(subject: Subject, inputs: Tensor) -> Tensor | None:
@@ -51,10 +51,10 @@ def decay_of(subject: Subject, inputs: Tensor) -> Tensor | None:
     """
     dtype = subject.reference
     module = subject.at(dtype)
-    method = _method(module, "decay")
+    method = method_of(module, "decay")
     batch, length = inputs.shape[:2]
     with torch.no_grad(), default_dtype(dtype):
-        if method is not None and _positional(method):
+        if method is not None and positional(method):
             declared = torch.as_tensor(method(subject.cast(inputs, dtype)))
             if tuple(declared.shape[:2]) != (batch, length):
                 raise ValueError(
@@ -95,13 +95,13 @@ def step_form(subject: Subject, dtype: torch.dtype) -> StepForm | None:
     The first state is that of ``initial_state(batch)`` or ``default_state(batch)``, else None.
     """
     module = subject.at(dtype)
-    step = _method(module, "step")
-    if step is not None and len(_positional(step)) >= 2:
+    step = step_of(module)
+    if step is not None:
         return StepForm("step", lambda inputs: _stepped(module, step, inputs), step)
     switched = [part for part in module.modules() if getattr(part, _MODE, None) in _PARALLEL_MODES]
     if switched:
         return StepForm(f"mode {_RECURRENT_MODE!r}", lambda inputs: _in_mode(module, switched, inputs), None)
-    takes = _positional(module.forward)
+    takes = positional(module.forward)
     if len(takes) >= 2 and _gives_state(subject, module, dtype):
 
         def advance(x: Tensor, state: Any) -> tuple[Tensor, Any]:
@@ -123,7 +123,7 @@ def kept_in_states(subject: Subject, constants: Tensor, length: int) -> Tensor |
         return None
     inputs = subject.held(constants, length)
     both = subject.cast(torch.cat([inputs, subject.changed(inputs, slice(0, PREFIX))]), dtype)
-    state = _first_state(subject.at(dtype), len(both))
+    state = first_state(subject.at(dtype), len(both))
     kept = []
     with torch.no_grad(), default_dtype(dtype):
         for t in range(both.shape[1]):
@@ -164,32 +164,13 @@ def _gives_state(subject: Subject, module: nn.Module, dtype: torch.dtype) -> boo
 
 
 def _stepped(module: nn.Module, advance: Callable[[Tensor, Any], tuple[Tensor, Any]], inputs: Tensor) -> Tensor:
-    state, answers = _first_state(module, inputs.shape[0]), []
+    state, answers = first_state(module, inputs.shape[0]), []
     for t in range(inputs.shape[1]):
         answer, state = advance(inputs[:, t], state)
         answers.append(answer)
     return torch.stack(answers, 1)
 
 
-def _first_state(module: nn.Module, batch: int) -> Any:
-    for name in ("initial_state", "default_state"):
-        method = _method(module, name)
-        if method is not None:
-            return method(batch)
-    return None
-
-
 def linear(module: nn.Module) -> Model | None:
     """A registered model that is linear: its eigenvalues hold for all inputs."""
     return as_linear(module) if isinstance(module, Model) else None
-
-
-def _method(module: nn.Module, name: str) -> Callable[..., Any] | None:
-    """A method of a module's class; a submodule or a weight of that name is none."""
-    value = getattr(module, name, None)
-    return value if inspect.ismethod(value) else None
-
-
-def _positional(call: Callable[..., Any]) -> list[str]:
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [name for name, parameter in inspect.signature(call).parameters.items() if parameter.kind in kinds]

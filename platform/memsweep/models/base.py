@@ -5,7 +5,6 @@ Letters: N leading dimensions (replicas first, then copies), B batch, T time, I 
 
 from __future__ import annotations
 
-import enum
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,62 +18,15 @@ from torch import Tensor, nn
 
 from memsweep import registry
 from memsweep.models.registered import contract_problems, has_group, models_where
+from memsweep.models.roles import Group as Group
+from memsweep.models.roles import Part as Part
+from memsweep.models.roles import Role as Role
 from memsweep.models.signature import Signature as Signature
 from memsweep.recurrence.layer import Layer
 from memsweep.recurrence.layer_outputs import layer_outputs
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
-
-
-class Part(enum.StrEnum):
-    """What a weight tensor does: it decides which ball moves the tensor and which penalty acts on it."""
-
-    RECURRENT = "recurrent"
-    ENCODER = "encoder"
-    READOUT = "readout"
-    BIAS = "bias"
-    GAIN = "gain"
-    """A scale inside the model that is none of the others, such as a trained normalization."""
-    STATISTIC = "statistic"
-    """A number of the training data, such as a running mean, which has no gradient (``Model.updated_statistics``).
-
-    No ball, no penalty and no weight decay acts on it."""
-
-
-class Group(enum.StrEnum):
-    """Weights that the optimizer treats alike: ``training.groups`` may give them settings of their own."""
-
-    REST = "rest"
-    ORTHOGONAL = "orthogonal"
-    """Raw weights of an orthogonal matrix: a step on them turns all states, so they need smaller learning rates."""
-    TRIANGLE = "triangle"
-    """The strictly upper part of a non-normal matrix, which weight decay keeps from growing."""
-    RECURRENT = "recurrent"
-    """In a unit of a deep model: the weights of its forgetting, and the scale of its input."""
-    INPUT = "input"
-    """The weights between the input of a layer and the states of its unit."""
-
-
-@dataclass(frozen=True)
-class Role:
-    """The meaning of one weight tensor.
-
-    Attributes:
-        part: what the tensor does.
-        axes: a name per dimension; dimensions named ``width`` are padded with zeros in an ensemble of mixed widths.
-        diagonal: the tensor is the diagonal of a matrix, so its spectral norm is its largest entry.
-        rate: the entries are raw weights of decay rates, on which a parameterization acts.
-        group: whose settings the optimizer takes for it.
-        layer: the layer of a deep model in which it is, from 0; None: before or behind all of them, or no deep model.
-    """
-
-    part: Part
-    axes: tuple[str, ...]
-    diagonal: bool = False
-    rate: bool = False
-    group: Group = Group.REST
-    layer: int | None = None
 
 
 @dataclass(frozen=True)
@@ -319,6 +271,15 @@ class Model(nn.Module, ABC):
     def notes_of_code(cls, trial: TrialConfig, device: str) -> Iterator[str]:
         """What a reader of the plan should know of a model's code on a type of device; nothing by default."""
         yield from ()
+
+    @classmethod
+    def problems_of_states(cls, trial: TrialConfig) -> Iterator[str]:
+        """Why the states of such a model cannot be rounded, as a clause; nothing where they can."""
+        if not cls.traits(trial.model).layer:
+            yield (
+                f"the model {trial.model.name}, as it is set here, is not computed step by step (single layers such as "
+                "diagonal_rnn and vanilla_rnn are, residual_stack, and a module with a method step)"
+            )
 
     @classmethod
     def problems(cls, trial: TrialConfig) -> Iterator[str]:

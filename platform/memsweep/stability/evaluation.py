@@ -169,7 +169,8 @@ def _rounded_states(
     if not roundings:
         return found
     assert isinstance(task_loss, ExactLoss | SampledLoss), "please report this: states of an unknown loss"
-    size = max(1, ensemble.rows // _PARTS)
+    packs = type(ensemble.model).traits(config.model).pack_fields
+    size = max(1, ensemble.rows // _PARTS) if packs else 1
     for seed, rows in _by_seed(ensemble).items():
         count = min(SEQUENCES, config.perturbation.test_size)
         batch = task_loss.draw(Stream(config.training.data_seed, TEST), seed, count)

@@ -117,7 +117,7 @@ class PerturbationConfig:
     roundings: tuple[str, ...] = setting(
         (),
         "what is rounded to few bits, each by itself: the recurrent weights, all weights, or the states of a model "
-        "that is one recurrent layer; to fixed point with a scale for each tensor (fixed) or for each row of a tensor "
+        "that goes step by step; to fixed point with a scale for each tensor (fixed) or for each row of a tensor "
         "and unit of a state (channel), up or down by chance (stochastic, fixed point), or to floating point (float); "
         "feedback_states adds a step's rounding error to the next step",
         choices=ROUNDINGS,
@@ -207,7 +207,7 @@ class TrialConfig:
         return self.has_closed_form and not registry.get(registry.RULE, self.training.rule).forward
 
     def problems(self) -> Iterable[str]:
-        yield from self._problems_of_states()
+        yield from self.problems_of_states()
         for kind, part in ((registry.MODEL, self.model), (registry.TASK, self.task)):
             yield from registry.get(kind, part.name).problems(self)
         yield from registry.get(registry.RULE, self.training.rule).problems(self)
@@ -219,15 +219,13 @@ class TrialConfig:
         if self.perturbation.error == "exact":
             yield f"perturbation.error is exact, but {pair}: use sampled, or auto"
 
-    def _problems_of_states(self) -> Iterable[str]:
+    def problems_of_states(self) -> Iterable[str]:
+        """Why states cannot be rounded as ``perturbation.roundings`` asks; a sentence without a full stop each."""
         of_states = [name for name in self.perturbation.roundings if name in ROUNDINGS_OF_STATES]
         if not of_states:
             return
         named = f"perturbation.roundings has {', '.join(of_states)}"
-        if not registry.get(registry.MODEL, self.model.name).traits(self.model).layer:
-            yield (
-                f"{named}, but the model {self.model.name}, as it is set here, is not one recurrent layer computed "
-                "step by step (as diagonal_rnn and vanilla_rnn are): round its weights instead"
-            )
+        for why in registry.get(registry.MODEL, self.model.name).problems_of_states(self):
+            yield f"{named}, but {why}: round its weights instead"
         if registry.get(registry.TASK, self.task.name).carries_states:
             yield f"{named}, but the task {self.task.name} carries states from batch to batch: round weights instead"

@@ -124,6 +124,19 @@ class ResidualStack(DeepModel, LinearModel):
             )
 
     @classmethod
+    def problems_of_states(cls, trial: TrialConfig) -> Iterator[str]:
+        config: Any = trial.model
+        unit = _unit(config)
+        drawn = unit.initial(2, np.random.default_rng(0))
+        weights = {name: torch.from_numpy(value).unsqueeze(0) for name, value in drawn.items()}
+        state, shapes = None, []
+        for _ in range(2):
+            _, state = unit.step(weights, torch.zeros(1, 1, config.features, dtype=torch.float64), state)
+            shapes.append({name: value.shape for name, value in state.items()})
+        if shapes[0] != shapes[1]:
+            yield f"the states of the unit {config.unit.name} grow with every step"
+
+    @classmethod
     def roles(cls, config: Config) -> Mapping[str, Role]:
         roles = {
             "encoder_weight": Role(Part.ENCODER, ("feature", "input")),

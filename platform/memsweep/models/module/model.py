@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from memsweep.config.schema.trial import ROUNDINGS_OF_STATES
 from memsweep.errors import ModuleError
 from memsweep.models.base import Model, Part, Role, Signature, Traits, Weights, flattened
 from memsweep.models.module.anatomy import (
@@ -32,6 +33,7 @@ from memsweep.models.module.config import ModuleConfig
 from memsweep.models.module.factory import described as described_error
 from memsweep.models.module.factory import outputs_of, probe_inputs, resolve, seeded
 from memsweep.models.module.roles import Described, stored
+from memsweep.models.module.steps import step_of
 from memsweep.models.signature import signature_of
 from memsweep.registry import register_model
 from memsweep.streams import Stream
@@ -90,6 +92,11 @@ class Module(Model):
         return {(factory.module, config.factory.partition(":")[2].partition(".")[0])}
 
     @classmethod
+    def problems_of_states(cls, trial: TrialConfig) -> Iterator[str]:
+        """None without its code: ``problems_of_code`` looks for the step form."""
+        yield from ()
+
+    @classmethod
     def problems_of_code(cls, trial: TrialConfig) -> Iterator[str]:
         config: Any = trial.model
         signature = signature_of(trial)
@@ -103,6 +110,12 @@ class Module(Model):
             yield str(error).rstrip(".")
             return
         yield from refusals
+        of_states = [name for name in trial.perturbation.roundings if name in ROUNDINGS_OF_STATES]
+        if of_states and step_of(build_module(config, signature, 0)) is None:
+            yield (
+                f"perturbation.roundings has {', '.join(of_states)}, but {config.factory} has no method step(x, state) "
+                "that gives (y, state): write one, or round its weights alone"
+            )
         if vmap is not None:
             yield f"model.replicas is vmap, but torch cannot: {vmap}. Use auto, or sequential"
         if "recurrent" in trial.perturbation.balls and all(each.role.part != Part.RECURRENT for each in described):

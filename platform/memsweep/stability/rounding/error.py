@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from memsweep.data.task import Batch, as_read
+from memsweep.data.task import Batch, as_ids, as_read
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.exact import ExactLoss
 from memsweep.learning.loss.sampled import SampledLoss
-from memsweep.models.base import as_layer
+from memsweep.models.module.model import Module
 from memsweep.stability.perturbation.ascent import finite_or_inf
 from memsweep.stability.rounding.kinds import DRAWS, STOCHASTIC, Rounding
 from memsweep.stability.rounding.numbers import rounded
-from memsweep.stability.rounding.states import Largest, Rounded, layer_outputs
+from memsweep.stability.rounding.runs import run_of
+from memsweep.stability.rounding.states import Largest, Rounded
 from memsweep.streams import Stream
 
 SEQUENCES = 64
@@ -102,19 +102,24 @@ def rounded_states_error(
 ) -> Tensor:
     """The error of models with rounded states on some sequences; arguments and result as of ``rounded_weights_error``.
 
-    Fixed point spans the states that the model has on these sequences. It is computed in float64.
+    Fixed point spans the states that the model has on these sequences. It is computed in float64; a module of a user in
+    the precision in which it was trained.
 
     Args:
         batch: as ``task_loss.draw`` gives it.
         rng: of stochastic rounding, whose draws are independent over sequences, steps and states.
     """
-    model = as_layer(ensemble.model)
-    assert model is not None, "please report this: states of a model that is no single layer were to be rounded"
-    named = {name: value.double() for name, value in ensemble.layout.named(weights).items()}
-    layer, sequences = model.layer(named), _sequences(task_loss, batch, targets)
-    inputs = as_read(sequences.inputs, model.signature.inputs, torch.float64)
-    at = torch.tensor([math.inf, *sorted(bits, reverse=True)], dtype=torch.float64)
-    run, seen = partial(layer_outputs, layer, inputs), Largest()
+    model, sequences = ensemble.model, _sequences(task_loss, batch, targets)
+    # a module may make tensors of its own precision
+    dtype = weights.dtype if isinstance(model, Module) else torch.float64
+    named = {name: value.to(dtype) for name, value in ensemble.layout.named(weights).items()}
+    size = model.signature.inputs
+    ids = model.traits(model.config).reads_ids
+    inputs = (
+        as_ids(sequences.inputs, task_loss.task.inputs) if ids else as_read(sequences.inputs, size, dtype).to(dtype)
+    )
+    at = torch.tensor([math.inf, *sorted(bits, reverse=True)], dtype=dtype)
+    run, seen = run_of(model, named, inputs), Largest()
     with torch.no_grad():
         run(seen, 1)
         outputs = run(Rounded(rounding, at, seen.sizes, rng), len(at))

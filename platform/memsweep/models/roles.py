@@ -1,0 +1,56 @@
+"""What the weight tensors of a model are for: balls, penalties, optimizer and padding go by it."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Part(enum.StrEnum):
+    """What a weight tensor does: it decides which ball moves the tensor and which penalty acts on it."""
+
+    RECURRENT = "recurrent"
+    ENCODER = "encoder"
+    READOUT = "readout"
+    BIAS = "bias"
+    GAIN = "gain"
+    """A scale inside the model that is none of the others, such as a trained normalization."""
+    STATISTIC = "statistic"
+    """A number of the training data, such as a running mean, which has no gradient (``Model.updated_statistics``).
+
+    No ball, no penalty and no weight decay acts on it."""
+
+
+class Group(enum.StrEnum):
+    """Weights that the optimizer treats alike: ``training.groups`` may give them settings of their own."""
+
+    REST = "rest"
+    ORTHOGONAL = "orthogonal"
+    """Raw weights of an orthogonal matrix: a step on them turns all states, so they need smaller learning rates."""
+    TRIANGLE = "triangle"
+    """The strictly upper part of a non-normal matrix, which weight decay keeps from growing."""
+    RECURRENT = "recurrent"
+    """In a unit of a deep model: the weights of its forgetting, and the scale of its input."""
+    INPUT = "input"
+    """The weights between the input of a layer and the states of its unit."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """The meaning of one weight tensor.
+
+    Attributes:
+        part: what the tensor does.
+        axes: a name per dimension; dimensions named ``width`` are padded with zeros in an ensemble of mixed widths.
+        diagonal: the tensor is the diagonal of a matrix, so its spectral norm is its largest entry.
+        rate: the entries are raw weights of decay rates, on which a parameterization acts.
+        group: whose settings the optimizer takes for it.
+        layer: the layer of a deep model in which it is, from 0; None: before or behind all of them, or no deep model.
+    """
+
+    part: Part
+    axes: tuple[str, ...]
+    diagonal: bool = False
+    rate: bool = False
+    group: Group = Group.REST
+    layer: int | None = None
