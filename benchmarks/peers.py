@@ -1,4 +1,4 @@
-"""One linear model in training, step by step, against the strongest code that one would write for it by hand.
+"""One model against the strongest code for it elsewhere: a linear one here, gated layers in ``peers_gated``.
 
 A diagonal linear recurrence is a convolution, so a few lines of torch train it by Fourier transforms: its impulse
 response from the powers of its eigenvalues, one product of spectra, autograd, clip and AdamW. Both sides have the same
@@ -7,13 +7,14 @@ weights and the same batch, drawn before; ``ratio`` is the peer's time by ours, 
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Final
 
 import torch
 from torch import Tensor
 from torch.nn.functional import relu
 
-from benchmarks import harness
+from benchmarks import harness, peers_gated
 from benchmarks.harness import Options, Row
 from benchmarks.product import Pack, first_model, sequences, trial_config
 from benchmarks.published_loop import NAMES, PublishedLoop, PublishedTraining
@@ -67,12 +68,8 @@ def measured(width: int, horizon: int, batch: int, pairs: int, shortest: float) 
     times = harness.alternate({"ours": pack.step, "peer": training.step}, pairs=pairs, shortest=shortest)
     pack.check()
     return {
-        **{
-            "width": width,
-            "horizon": horizon,
-            "sequences": batch,
-            "ratio": harness.ratio(times["peer"], times["ours"]),
-        },
+        **{"peer": "convolution", "dtype": "float64", "width": width, "horizon": horizon, "sequences": batch},
+        "ratio": harness.ratio(times["peer"], times["ours"]),
         **{f"{side}_milliseconds": 1e3 * harness.median(each) for side, each in times.items()},
     }
 
@@ -81,15 +78,19 @@ def run(options: Options) -> None:
     """Measure, print and write ``peers.json``."""
     harness.one_thread()
     horizons, batch, pairs = ((32,), 8, 2) if options.quick else (HORIZONS, BATCH, harness.PAIRS)
+    shortest = 0.002 if options.quick else harness.SHORTEST
     rows = []
-    for width in WIDTHS:
-        for horizon in horizons:
-            if options.wants({"width": width, "horizon": horizon}):
-                rows.append(measured(width, horizon, batch, pairs, 0.002 if options.quick else harness.SHORTEST))
-                harness.tell(rows[-1])
+    for width, horizon in product(WIDTHS, horizons):
+        if options.wants({"dtype": "float64", "width": width, "horizon": horizon}):
+            rows.append(measured(width, horizon, batch, pairs, shortest))
+            harness.tell(rows[-1])
+    for row in peers_gated.rows(options, pairs, shortest):
+        rows.append(row)
+        harness.tell(row)
     settings = {
-        "peer": "convolution by torch.fft, one model, autograd, clip, AdamW; float64",
+        "convolution": "by torch.fft, one model, a step of training: autograd, clip, AdamW",
+        "torch.nn": "one layer forward and backward, gradients by weights and inputs",
         "clock": "CPU time of the process, one thread",
-        "ours": "a pack of one model, with the penalty of the default training, which the peer has not",
+        "ours": "a pack of one model with the penalty of the default training, which the convolution has not; one unit",
     }
     harness.publish("peers", settings, rows, options)

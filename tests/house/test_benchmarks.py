@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks import __main__, harness, matrix_step, peak, peers, product, published_curves, step
+from benchmarks import __main__, harness, matrix_step, peak, peers, peers_gated, product, published_curves, step
 from benchmarks.published_loop import NAMES, PublishedLoop, PublishedTraining
 from benchmarks.published_matrix import PublishedMatrix
 from memsweep.config.schema.batch_loss import way_of
@@ -63,6 +63,17 @@ def test_a_convolution_by_transforms_has_our_loss_and_gradients(width, horizon, 
         other.encoder_bias[0] += 1e-6
     with pytest.raises(AssertionError, match="not close"):
         peers.compare(product.Pack.of(config), peers.Convolution.like(other))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("name", ["gru", "lstm"])
+def test_torchs_gated_layers_have_our_states_and_gradients(name, dtype):
+    pair = peers_gated.Pair(name, 5, 9, 3, dtype)
+    pair.compare()
+    with torch.no_grad():
+        pair.torchs.bias_hh_l0[-1] += 0.01
+    with pytest.raises(AssertionError, match="not close"):
+        pair.compare()
 
 
 @pytest.mark.parametrize(("model", "fields"), MODELS)
