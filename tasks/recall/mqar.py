@@ -11,10 +11,15 @@ are asked soon (a power law, as of repeated bigrams in text), with a = 1 all ste
 drawn from all symbols, so that some are keys, and bind a sequence's key to another value before it is asked. Ours are
 values, or the blank 0: no filler overwrites a pair.
 
-A state that makes no error tells all maps of P fixed keys to distinct values apart: it has log2((V/2)! / (V/2 - P)!)
-bits at least.
+Three harder forms are fields. Of P pairs, ``updates`` many are read again with another value, which is the one that
+counts (``forgetting_mqar.py`` of the same repository). ``noise_pairs`` many pairs of symbols of an alphabet of their
+own lie among those of keys and values (noisy recall: Poli et al., 2024, arXiv 2403.17844, MAD). And a sequence
+may have several ``segments`` after one another, each with pairs of its own: a key may come again, with another value.
 
-Letters: B batch, T time (horizon), V vocabulary, P pairs, S even steps after the pairs.
+A state that makes no error tells all maps of P fixed keys to distinct values apart: it has log2((V/2)! / (V/2 - P)!)
+bits at least, in every form.
+
+Letters: B batch (of segments), T time, V vocabulary, P pairs, U updates, S slots of two steps before the queries.
 """
 
 from __future__ import annotations
@@ -41,10 +46,14 @@ class MQAR(MarkedSequences):
         """How many pairs are kept, and for how long."""
 
         horizon: int = setting(64, "steps of a sequence, T: even, and at least 4 for each pair", at_least=4)
+        segments: int = setting(1, "parts of a sequence, of equal length, each with pairs of its own", at_least=1)
         pairs: int = setting(8, "keys with their values, P", at_least=1)
         vocabulary: int = setting(
-            64, "symbols, V: even; half are values, all others but the blank are keys", at_least=4, at_most=32_766
+            64, "symbols, V: even; half are values, all others but the blank are keys", at_least=4, at_most=30_000
         )
+        updates: int = setting(0, "keys of a segment that are read again with another value, which counts", at_least=0)
+        noise_pairs: int = setting(0, "pairs of noise symbols among the pairs of a segment", at_least=0)
+        noise_symbols: int = setting(16, "kinds of noise, where there is some", at_least=1, at_most=2_000)
         power: float = setting(0.01, "exponent a of the law of the queries' steps", above=0.0, at_most=1.0)
         filler: str = setting(
             "values", "what is read between queries: values (random ones) or blank", choices=("values", "blank")
@@ -56,13 +65,18 @@ class MQAR(MarkedSequences):
 
     @property
     def inputs(self) -> int:
-        return self.config.vocabulary
+        return self.config.vocabulary + (self.config.noise_symbols if self.config.noise_pairs else 0)
 
     @property
     def outputs(self) -> int:
         return self.config.vocabulary // 2
 
     def sequences(self, rng: np.random.Generator, size: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        segments = self.config.segments
+        read_BT, asked_BT = self._segments(rng, size * segments, steps // segments)
+        return read_BT.reshape(size, steps), asked_BT.reshape(size, steps)
+
+    def _segments(self, rng: np.random.Generator, size: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
         pairs, values = self.config.pairs, self.outputs
         keys_BP = 1 + _distinct(rng, size, values - 1, pairs)
         values_BP = _distinct(rng, size, values, pairs)
@@ -70,22 +84,45 @@ class MQAR(MarkedSequences):
         asked_BT = np.full((size, steps), NOTHING)
         if self.config.filler == "values":
             read_BT[:] = values + rng.integers(0, values, read_BT.shape)
-        read_BT[:, 0 : 2 * pairs : 2] = keys_BP
-        read_BT[:, 1 : 2 * pairs : 2] = values + values_BP
-        places = np.arange(1, steps // 2 - pairs + 1, dtype=np.float64)
-        steps_BP = 2 * pairs + 2 * _weighted(rng, size, places ** (self.config.power - 1.0), pairs)
+        told_BS2 = self._told(rng, keys_BP, values_BP)
+        first = 2 * told_BS2.shape[1]
+        read_BT[:, :first] = told_BS2.reshape(size, first)
+        places = np.arange(1, (steps - first) // 2 + 1, dtype=np.float64)
+        steps_BP = first + 2 * _weighted(rng, size, places ** (self.config.power - 1.0), pairs)
         np.put_along_axis(read_BT, steps_BP, keys_BP, 1)
         np.put_along_axis(asked_BT, steps_BP, values_BP, 1)
         return read_BT, asked_BT
 
+    def _told(self, rng: np.random.Generator, keys_BP: np.ndarray, values_BP: np.ndarray) -> np.ndarray:
+        """What is read before the queries, two symbols to a slot; updates change ``values_BP``."""
+        values, updates = self.outputs, self.config.updates
+        told_BS2 = np.stack([keys_BP, values + values_BP], -1)
+        if updates:
+            again_BU = _distinct(rng, len(keys_BP), self.config.pairs, updates)
+            old_BU = np.take_along_axis(values_BP, again_BU, 1)
+            np.put_along_axis(values_BP, again_BU, (old_BU + rng.integers(1, values, again_BU.shape)) % values, 1)
+            updated = (np.take_along_axis(each_BP, again_BU, 1) for each_BP in (keys_BP, values + values_BP))
+            told_BS2 = np.concatenate([told_BS2, np.stack(list(updated), -1)], 1)
+        if self.config.noise_pairs:
+            shape = len(keys_BP), told_BS2.shape[1] + self.config.noise_pairs, 2
+            slots_BS = np.sort(_distinct(rng, *shape[:2], told_BS2.shape[1]), axis=1)
+            quiet_BS2, told_BS2 = told_BS2, self.config.vocabulary + rng.integers(0, self.config.noise_symbols, shape)
+            np.put_along_axis(told_BS2, slots_BS[..., None], quiet_BS2, 1)
+        return told_BS2
+
     def answers(self, symbols: list[int]) -> list[int]:
-        """A dictionary of the pairs, asked at every later key."""
-        first = 2 * self.config.pairs
-        known = dict(zip(symbols[0:first:2], symbols[1:first:2], strict=True))
-        return [
-            known[symbol] - self.outputs if step >= first and symbol in known else NOTHING
-            for step, symbol in enumerate(symbols)
-        ]
+        """A dictionary of the pairs of a segment, asked at every later key."""
+        config, found = self.config, list[int]()
+        first, length = 2 * (config.pairs + config.updates + config.noise_pairs), self.horizon // config.segments
+        known: dict[int, int] = {}
+        for step, (symbol, following) in enumerate(zip(symbols, [*symbols[1:], BLANK], strict=True)):
+            place = step % length
+            known = {} if place == 0 else known
+            if place < first and place % 2 == 0:
+                known[symbol] = following - self.outputs
+            asked = place >= first and symbol in known
+            found.append(known[symbol] if asked else NOTHING)
+        return found
 
 
 def _problems(config: Any) -> Iterator[str]:
@@ -96,10 +133,15 @@ def _problems(config: Any) -> Iterator[str]:
             f"task.pairs is {config.pairs}, but a vocabulary of {config.vocabulary} has {config.vocabulary // 2 - 1} "
             f"keys: use a task.vocabulary of at least {2 * config.pairs + 2}"
         )
-    if config.horizon % 2 or config.horizon < 4 * config.pairs:
+    if config.updates > config.pairs:
+        yield f"task.updates is {config.updates}, and must be at most task.pairs, {config.pairs}: a key is updated once"
+    least = 2 * (2 * config.pairs + config.updates + config.noise_pairs)
+    if config.horizon % (2 * config.segments) or config.horizon < least * config.segments:
         yield (
-            f"task.horizon is {config.horizon}, and must be even and at least {4 * config.pairs} with task.pairs "
-            f"{config.pairs}: two steps for each pair, and two for each query"
+            f"task.horizon is {config.horizon}, and must be a multiple of {2 * config.segments} and at least "
+            f"{least * config.segments} with task.pairs {config.pairs}, updates {config.updates}, noise_pairs "
+            f"{config.noise_pairs} and segments {config.segments}: a segment has two steps for each of them, and two "
+            "for each query"
         )
 
 

@@ -49,6 +49,46 @@ def test_every_key_of_mqar_is_asked_once_and_no_filler_overwrites_a_pair(filler:
         assert all(symbol >= 8 if filler == "values" else symbol == 0 for symbol in fillers)
 
 
+class TestAllFormsOfMQAR(testing.TaskSuite):
+    """The whole suite, for segments with updates and noise."""
+
+    task = "mqar"
+    config = registry.get(registry.TASK, "mqar").Config(
+        horizon=60, pairs=3, vocabulary=10, updates=2, noise_pairs=4, noise_symbols=3, segments=2
+    )
+
+
+def test_segments_updates_and_noise_of_mqar_are_where_they_belong() -> None:
+    """Read as a person would, from the layout: the last value of a key counts, and noise has its own alphabet."""
+    made = task(
+        "mqar", horizon=64, pairs=4, vocabulary=12, updates=2, noise_pairs=3, noise_symbols=5, segments=2, power=0.5
+    )
+    assert made.inputs == 17
+    places, rebound = set(), 0
+    for read, asked in drawn(made, 300):
+        first_values = []
+        for start in (0, 32):
+            told = [(read[step], read[step + 1]) for step in range(start, start + 18, 2)]
+            noise = [slot for slot, pair in enumerate(told) if pair[0] >= 12]
+            assert len(noise) == 3
+            assert all(12 <= symbol < 17 for slot in noise for symbol in told[slot])
+            places.add(tuple(noise))
+            pairs = [pair for pair in told if pair[0] < 12]
+            before, after = dict(pairs[:4]), dict(pairs[4:])
+            assert len(before) == len(set(before.values())) == 4
+            assert after.keys() <= before.keys()
+            assert len(after) == 2
+            assert all(after[key] != before[key] for key in after)
+            marked = {step: asked[step] + 6 for step in range(start, start + 32) if asked[step] != NOTHING}
+            assert min(marked) >= start + 18
+            assert {read[step]: value for step, value in marked.items()} == before | after
+            first_values.append(before)
+        one, other = first_values
+        rebound += any(one[key] != other[key] for key in one.keys() & other.keys())
+    assert len(places) > 80  # of the 84 that there are
+    assert rebound > 200
+
+
 @pytest.mark.parametrize("power", [0.01, 0.5, 1.0])
 def test_the_steps_of_the_queries_follow_the_published_law(power: float) -> None:
     """Of one pair: n^(a-1), normalized, over the even steps."""
@@ -72,12 +112,13 @@ def test_a_state_of_mqar_tells_all_maps_of_its_keys_apart() -> None:
 
 def test_sizes_of_mqar_that_do_not_fit_are_all_named() -> None:
     with pytest.raises(ValueError, match="pairs is 40") as refused:
-        task("mqar", horizon=63, pairs=40, vocabulary=65)
+        task("mqar", horizon=63, pairs=40, vocabulary=65, updates=41, noise_pairs=9, segments=2)
     for words in (
         "vocabulary is 65, and must be even",
         "has 31 keys",
         "task.vocabulary of at least 82",
-        "at least 160",
+        "must be at most task.pairs, 40",
+        "a multiple of 4 and at least 520",
     ):
         assert words in str(refused.value)
 
