@@ -282,6 +282,11 @@ class Model(nn.Module, ABC):
             )
 
     @classmethod
+    def problems_of_certificates(cls, trial: TrialConfig) -> Iterator[str]:
+        """Why no upper bound of the error of such a model is known, as a clause; nothing where one is."""
+        yield f"no upper bound of the error of the model {trial.model.name} is known, only what a search finds"
+
+    @classmethod
     def problems(cls, trial: TrialConfig) -> Iterator[str]:
         """Why such a model cannot run as the trial says, a sentence without a full stop each; nothing where it can."""
         config, training = trial.model, trial.training

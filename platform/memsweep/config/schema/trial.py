@@ -54,7 +54,7 @@ class RadiiConfig:
             yield f"from ({self.from_}) must be smaller than to ({self.to})"
 
 
-_NUMBERS = ("fixed", "channel", "stochastic", "float")
+_NUMBERS = ("fixed", "certified", "channel", "stochastic", "float")
 ROUNDINGS_OF_STATES = ("fixed_states", "channel_states", "stochastic_states", "feedback_states", "float_states")
 ROUNDINGS = (*(f"{number}_{what}" for what in ("recurrent", "weights") for number in _NUMBERS), *ROUNDINGS_OF_STATES)
 
@@ -119,6 +119,7 @@ class PerturbationConfig:
         "what is rounded to few bits, each by itself: the recurrent weights, all weights, or the states of a model "
         "that goes step by step; to fixed point with a scale for each tensor (fixed) or for each row of a tensor "
         "and unit of a state (channel), up or down by chance (stochastic, fixed point), or to floating point (float); "
+        "certified: an upper bound of the error over all roundings to fixed point (diagonal_rnn, in closed form); "
         "feedback_states adds a step's rounding error to the next step",
         choices=ROUNDINGS,
     )
@@ -207,7 +208,7 @@ class TrialConfig:
         return self.has_closed_form and not registry.get(registry.RULE, self.training.rule).forward
 
     def problems(self) -> Iterable[str]:
-        yield from self.problems_of_states()
+        yield from self.problems_of_roundings()
         for kind, part in ((registry.MODEL, self.model), (registry.TASK, self.task)):
             yield from registry.get(kind, part.name).problems(self)
         yield from registry.get(registry.RULE, self.training.rule).problems(self)
@@ -219,13 +220,18 @@ class TrialConfig:
         if self.perturbation.error == "exact":
             yield f"perturbation.error is exact, but {pair}: use sampled, or auto"
 
-    def problems_of_states(self) -> Iterable[str]:
-        """Why states cannot be rounded as ``perturbation.roundings`` asks; a sentence without a full stop each."""
+    def problems_of_roundings(self) -> Iterable[str]:
+        """Why ``perturbation.roundings`` cannot be measured; a sentence without a full stop each."""
+        model = registry.get(registry.MODEL, self.model.name)
+        certified = [name for name in self.perturbation.roundings if name.startswith("certified")]
+        if certified:
+            for why in model.problems_of_certificates(self):
+                yield f"perturbation.roundings has {', '.join(certified)}, but {why}: leave them out"
         of_states = [name for name in self.perturbation.roundings if name in ROUNDINGS_OF_STATES]
         if not of_states:
             return
         named = f"perturbation.roundings has {', '.join(of_states)}"
-        for why in registry.get(registry.MODEL, self.model.name).problems_of_states(self):
+        for why in model.problems_of_states(self):
             yield f"{named}, but {why}: round its weights instead"
         if registry.get(registry.TASK, self.task.name).carries_states:
             yield f"{named}, but the task {self.task.name} carries states from batch to batch: round weights instead"

@@ -16,8 +16,9 @@ Letters: see memsweep.models.base.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
@@ -37,6 +38,13 @@ from memsweep.models.modal.base import (
 from memsweep.recurrence.layer import Layer
 from memsweep.registry import register_model
 
+if TYPE_CHECKING:
+    from memsweep.config.schema.trial import TrialConfig
+
+
+TURNING_AT_ZERO = frozenset({"direct", "relu", "exp", "lru", "softplus", "sigmoid", "heavy_tail", "best"})
+"""Parameterizations whose eigenvalues are monotone in the raw weight on each side of 0, whatever the discretization."""
+
 
 @register_model("diagonal_rnn")
 class DiagonalRNN(ModalModel):
@@ -51,6 +59,16 @@ class DiagonalRNN(ModalModel):
             "activation inside the recurrence, on the whole increment of the state",
             choices=("linear", "hardtanh", "tanh", "relu"),
         )
+
+    @classmethod
+    def problems_of_certificates(cls, trial: TrialConfig) -> Iterator[str]:
+        config: Any = trial.model
+        if not trial.has_closed_form or trial.perturbation.error == "sampled":
+            yield "the error is a mean over test sequences, not an expectation in closed form"
+        if config.normalize:
+            yield "model.normalize is true, under which no bound is known"
+        if config.parameterization.name not in TURNING_AT_ZERO:
+            yield f"no bound is known under the parameterization {config.parameterization.name}"
 
     @classmethod
     def roles(cls, config: Config) -> Mapping[str, Role]:

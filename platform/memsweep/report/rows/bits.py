@@ -18,10 +18,12 @@ from memsweep.stability.verdict.radius import THRESHOLD
 
 ROUNDED = {
     "fixed_recurrent": "recurrent weights, fixed point",
+    "certified_recurrent": "recurrent weights, fixed point, every rounding (certificate)",
     "channel_recurrent": "recurrent weights, fixed point by channel",
     "stochastic_recurrent": "recurrent weights, fixed point, stochastic",
     "float_recurrent": "recurrent weights, floating point",
     "fixed_weights": "all weights, fixed point",
+    "certified_weights": "all weights, fixed point, every rounding (certificate)",
     "channel_weights": "all weights, fixed point by channel",
     "stochastic_weights": "all weights, fixed point, stochastic",
     "float_weights": "all weights, floating point",

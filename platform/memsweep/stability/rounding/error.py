@@ -17,9 +17,12 @@ from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.exact import ExactLoss
 from memsweep.learning.loss.sampled import SampledLoss
+from memsweep.models.modal.base import ModalModel
 from memsweep.models.module.model import Module
+from memsweep.recurrence.linear.gram import Gram
 from memsweep.stability.perturbation.ascent import finite_or_inf
-from memsweep.stability.rounding.kinds import DRAWS, STOCHASTIC, Rounding
+from memsweep.stability.rounding.certificate import largest_loss
+from memsweep.stability.rounding.kinds import CERTIFICATE, DRAWS, STOCHASTIC, Rounding
 from memsweep.stability.rounding.numbers import rounded
 from memsweep.stability.rounding.runs import run_of
 from memsweep.stability.rounding.states import Largest, Rounded
@@ -53,7 +56,7 @@ def rounded_weights_error(
 
     Returns:
         ``[P, K + 1]``, nondecreasing: the largest error with that many bits or more; inf where the loss is not finite.
-        Of stochastic rounding the mean over ``DRAWS`` draws.
+        Of stochastic rounding the mean over ``DRAWS`` draws; of a certificate an upper bound.
     """
     chosen = ensemble.exists & ensemble.select(*rounding.parts)
     sizes = torch.where(chosen, weights.abs(), 0.0)
@@ -68,6 +71,10 @@ def rounded_weights_error(
     draws = _draws(ensemble, seed, weights) if rounding.how == STOCHASTIC else [None]
     errors = []
     for count in (None, *sorted(bits, reverse=True)):
+        if count is not None and rounding.how == CERTIFICATE:
+            room = torch.where(chosen, 2.0**-count * largest, 0.0)
+            errors.append(_bound(ensemble, data, weights.double(), room.double(), targets).to(weights))
+            continue
         losses = []
         for draw in draws if count is not None else draws[:1]:
             moved = weights if count is None else rounded(weights, rounding.number, count, largest, draw)
@@ -76,6 +83,14 @@ def rounded_weights_error(
                 losses.append(finite_or_inf(task_loss.loss(ensemble.model, named, data, targets, ensemble.real)))
         errors.append(torch.stack(losses).mean(0))
     return torch.stack(errors, 1).cummax(1).values
+
+
+def _bound(ensemble: Ensemble, data: object, weights: Tensor, room: Tensor, targets: Tensor) -> Tensor:
+    """An upper bound ``[P]`` of the loss over all weights that are no further than ``room`` from these."""
+    assert isinstance(ensemble.model, ModalModel), "please report this: a certificate of an unknown model"
+    assert isinstance(data, Gram), "please report this: a certificate on test sequences"
+    low, high = (ensemble.layout.named(end) for end in (weights - room, weights + room))
+    return finite_or_inf(largest_loss(ensemble.model, data, low, high, targets))
 
 
 def _draws(ensemble: Ensemble, seed: int, weights: Tensor) -> list[Tensor | None]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from memsweep.models.base import Part
 from memsweep.stability.rounding.numbers import FIXED, FLOAT
 
-NEAREST, FEEDBACK, STOCHASTIC = "nearest", "feedback", "stochastic"
+NEAREST, FEEDBACK, STOCHASTIC, CERTIFICATE = "nearest", "feedback", "stochastic", "certificate"
 """How numbers are rounded, in the column ``method`` of the curves."""
 DRAWS = 16
 """Draws over which the error of stochastically rounded weights is a mean. States have a draw for each sequence."""
@@ -22,7 +22,8 @@ class Rounding:
         number: ``fixed`` (with scales) or ``float``.
         parts: of the weights that are rounded; none: states are.
         how: ``nearest``; ``feedback``, of states, which adds a step's rounding error to the next step; or
-            ``stochastic``, up or down with the probabilities that make the mean right.
+            ``stochastic``, up or down with the probabilities that make the mean right; or ``certificate``: in place of
+            an error an upper bound of it, over all that moves no weight by more than half a cell.
         by_channel: a scale for each row of a weight tensor or each unit of a state, in place of one for all of it.
     """
 
@@ -35,10 +36,12 @@ class Rounding:
 _WEIGHTS = tuple(part for part in Part if part is not Part.STATISTIC)
 ROUNDINGS = {
     "fixed_recurrent": Rounding(FIXED, (Part.RECURRENT,)),
+    "certified_recurrent": Rounding(FIXED, (Part.RECURRENT,), CERTIFICATE),
     "channel_recurrent": Rounding(FIXED, (Part.RECURRENT,), by_channel=True),
     "stochastic_recurrent": Rounding(FIXED, (Part.RECURRENT,), STOCHASTIC),
     "float_recurrent": Rounding(FLOAT, (Part.RECURRENT,)),
     "fixed_weights": Rounding(FIXED, _WEIGHTS),
+    "certified_weights": Rounding(FIXED, _WEIGHTS, CERTIFICATE),
     "channel_weights": Rounding(FIXED, _WEIGHTS, by_channel=True),
     "stochastic_weights": Rounding(FIXED, _WEIGHTS, STOCHASTIC),
     "float_weights": Rounding(FLOAT, _WEIGHTS),

@@ -23,7 +23,10 @@ from typing import Any
 WHOLE = "*"
 """In place of a name: all definitions of a module."""
 _SENTENCES = frozenset(
-    {"problems", "problems_of_code", "problems_of_states", "notes_of_code", "closed_forms", "count_parameters"}
+    {
+        *("problems", "problems_of_code", "problems_of_roundings", "problems_of_states", "problems_of_certificates"),
+        *("notes_of_code", "closed_forms", "count_parameters"),
+    }
 )
 """Names of functions that are for plans and descriptions: no trial runs them."""
 _BRANCHES = frozenset({"trains_by_convolution", "trains_over_sequences", "transforms_blocks"})
