@@ -13,7 +13,7 @@ import pytest
 from memsweep import report
 from memsweep.report.by_trial import verdicts_of
 from memsweep.stability.rounding.kinds import radii_of_bits
-from report_study import HORIZONS, SEEDS, ZERO_LOSS, Condition, exported, write_study
+from report_study import HORIZONS, SEEDS, ZERO_LOSS, Condition, charts, drawn, exported, write_study
 
 TRUTH = (
     Condition(kernel="polynomial", parameterization="direct", base=0.5, slope_horizon=-1.0),
@@ -60,6 +60,12 @@ def test_bits_and_their_slopes_are_those_of_the_curves(tmp_path: Path) -> None:
     assert "exp 5 5 5 5 0.00 [−0.04, +0.04] constant" in text
     assert "polynomial needs 8 under direct and 5 under exp" in paths.page.read_text()
     assert "inconclusive" not in text  # a rounding is no question of stability
+    assert drawn(paths) == ["bits"]
+    shown = {chart["title"]: dict(chart["lines"]) for chart in charts(paths, "bits")}
+    for title, expected in (("direct", [5, 6, 7, 8]), ("exp", [5, 5, 5, 5])):
+        (lines,) = (lines for name, lines in shown.items() if name.endswith(f"{title}: weights"))
+        (points,) = lines.values()
+        assert [(point[0], point[1]) for point in points] == [*zip(HORIZONS, expected, strict=True)]
     about = verdicts_of(paths.contents)
     told = {
         (each.tags["bits_fixed_recurrent/holds"], each.tags["bits_fixed_recurrent/verdict"]) for each in about.values()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,7 @@ import pandas as pd
 from memsweep.report.analysis.findings import of_trials
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.conditions import Grouping
+from memsweep.report.naming.labels import Labels
 from memsweep.report.read.study import Study
 from memsweep.stability.rounding.kinds import ROUNDINGS
 from memsweep.stability.rounding.numbers import FLOAT, SIGNIFICANT
@@ -83,6 +84,15 @@ class BitsRow:
     def is_float(self) -> bool:
         """Whether numbers are rounded to floating point."""
         return ROUNDINGS[self.rounding].number == FLOAT
+
+
+def bits_panels(rows: Sequence[BitsRow], labels: Labels) -> dict[tuple[str, str, str], list[BitsRow]]:
+    """The rows that stand in one picture, by memory, machine, and what is rounded: ``weights`` or ``states``."""
+    panels = dict[tuple[str, str, str], list[BitsRow]]()
+    for row in rows:
+        what = "weights" if ROUNDINGS[row.rounding].parts else "states"
+        panels.setdefault((labels.memory(row.condition), labels.machine(row.condition), what), []).append(row)
+    return dict(sorted(panels.items(), key=lambda panel: panel[0][0]))
 
 
 def bits_of(radii: pd.DataFrame) -> Spread:

@@ -11,6 +11,7 @@ from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS
 from memsweep.report.analysis.gradient_alignment import varied
 from memsweep.report.figures.alignment import alignment_along, alignment_gallery
+from memsweep.report.figures.bits import bits_gallery
 from memsweep.report.figures.claims import claim_gallery
 from memsweep.report.figures.error import error_gallery
 from memsweep.report.figures.learning_rates import rate_gallery
@@ -21,8 +22,8 @@ from memsweep.report.figures.search import curve_gallery, field_gallery, front_g
 from memsweep.report.figures.training import training_gallery
 from memsweep.report.naming.labels import Labels
 
-RADIUS, CLAIMS = "radius", "claims"
-"""Names of a comparison's picture, and of the picture of claims."""
+RADIUS, CLAIMS, BITS = "radius", "claims", "bits"
+"""Names of a comparison's picture, and of the pictures of claims and of bits."""
 _MOST_PANELS = 12  # of a comparison: one picture
 ALONG = "alignment-"
 """Before the name of the model's field that the alignment is drawn against."""
@@ -49,6 +50,7 @@ def galleries_of(contents: Contents) -> Iterator[Gallery]:
         part = [finding for finding in contents.findings if finding.ball == ball]
         yield error_gallery(part, labels, f"error-{ball}")
         yield radius_gallery([finding for finding in part if finding.needs_verdict], labels, f"radius-{ball}")
+    yield bits_gallery(contents.bits, labels, BITS)
     yield memory_gallery(contents.findings, labels, "memory")
     yield rate_gallery([*contents.rates, *contents.scanned], "learning-rates")
     # Where the loss is the answer, and no curve over learning rates tells more, the training is drawn.

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from memsweep.config.schema.search import NONE, PBT
+from memsweep.report.analysis.bits import bits_panels
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.gradient_alignment import MEASURES, AlignmentRow, layer_name, varied
 from memsweep.report.analysis.learning_rates import RateStudy, rate_of
@@ -22,6 +23,7 @@ from memsweep.report.naming.cells import is_number, last
 from memsweep.report.naming.labels import field_name, masked
 from memsweep.report.naming.numbers import show
 from memsweep.report.page.compact import plain
+from memsweep.report.rows.bits import ROUNDED
 from memsweep.search.suggestions import SuggestionState
 
 _BYTES = 250_000
@@ -46,6 +48,7 @@ def charts_of(contents: Contents) -> Charts:
     """The charts of all sections."""
     trained = [] if contents.verdicts or contents.rates else contents.losses
     sections: dict[str, Iterable[Chart]] = {
+        "bits": _bits(contents),
         "learning-rates": _rates([*contents.rates, *contents.scanned]),
         "training": _training(trained, contents),
         "alignment": _alignment(contents),
@@ -97,6 +100,17 @@ def _rates(studies: Iterable[RateStudy]) -> Iterator[Chart]:
         }
         if any(point[1] > 0 for line in slopes.values() for point in line):
             yield _chart(title, "learning rate", "max |gradient| / |weight|", "xy", slopes)
+
+
+def _bits(contents: Contents) -> Iterator[Chart]:
+    for (memory, machine, what), rows in bits_panels(contents.bits, contents.labels).items():
+        lines = {
+            ROUNDED[row.rounding]: [
+                _spread(horizon, bits) for horizon, bits in row.bits.items() if bits.middle < math.inf
+            ]
+            for row in rows
+        }
+        yield _chart(f"{memory}, {machine}: {what}", "horizon T (steps)", "bits", "x", lines)
 
 
 def _training(rows: Sequence[LossRow], contents: Contents) -> Iterator[Chart]:

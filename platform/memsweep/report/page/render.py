@@ -17,7 +17,7 @@ from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS
 from memsweep.report.analysis.summary import NOT_ASKED, judged
-from memsweep.report.figures.galleries import CLAIMS, RADIUS
+from memsweep.report.figures.galleries import BITS, CLAIMS, RADIUS
 from memsweep.report.figures.panels import Shown
 from memsweep.report.naming.labels import field_name
 from memsweep.report.naming.numbers import joined, limit, number, percent, show
@@ -165,7 +165,11 @@ def _meaning(kind: Kind, contents: Contents, *, asked: bool) -> tuple[str, str]:
 
 def _pictured(kind: Kind, contents: Contents) -> Sequence[str]:
     """The galleries that may show the answer, the best first."""
-    names = {Kind.SEARCH: ("search-transfer", "search-fields"), Kind.LOSSES: ("learning-rates", "training")}
+    names: dict[Kind, Sequence[str]] = {
+        Kind.SEARCH: ("search-transfer", "search-fields"),
+        Kind.LOSSES: ("learning-rates", "training"),
+        Kind.BITS: (BITS,),
+    }
     return names.get(kind, (f"{RADIUS}-{first_ball(contents.verdicts)}", CLAIMS))
 
 
