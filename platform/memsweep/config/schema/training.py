@@ -38,8 +38,9 @@ class GroupConfig:
     learning_rate: float | None = setting(None, "step size at the start", above=0.0, at_most=1e4)
     factor: float | None = setting(
         None,
-        "step size as a multiple of training.learning_rate, which it follows wherever a search or a schedule moves it",
-        above=0.0,
+        "step size as a multiple of training.learning_rate, which it follows wherever a search or a schedule moves it "
+        "(0: these weights stay as they were drawn)",
+        at_least=0.0,
         at_most=1e4,
     )
     weight_decay: float | None = setting(None, "weight decay", at_least=0.0)

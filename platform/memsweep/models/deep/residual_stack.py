@@ -116,6 +116,7 @@ class ResidualStack(DeepModel, LinearModel):
     def problems(cls, trial: TrialConfig) -> Iterator[str]:
         yield from super().problems(trial)
         config: Any = trial.model
+        yield from registry.get(registry.UNIT, config.unit.name).problems(trial)
         parts = {role.part for role in _unit(config).roles().values()}
         if "recurrent" in trial.perturbation.balls and Part.RECURRENT not in parts:
             yield (

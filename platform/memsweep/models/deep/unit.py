@@ -18,10 +18,10 @@ Letters: N leading dimension (replicas and copies), B batch, T time, F features 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import reduce
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -29,6 +29,9 @@ from torch import Tensor
 
 from memsweep import registry
 from memsweep.models.base import Role, Signature, StackedModel, Weights
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.trial import TrialConfig
 
 Parts = Mapping[str, Tensor]
 """The tensors that multiply states and inputs, by name: ``[N, M, ...]`` each."""
@@ -58,6 +61,11 @@ class Unit(ABC):
     def refusal(cls, config: Any, width: int, features: int) -> str | None:
         """Why a unit cannot have these sizes, as a sentence that says what to do; None by default: it can."""
         return None
+
+    @classmethod
+    def problems(cls, trial: TrialConfig) -> Iterator[str]:
+        """Why such a unit cannot run as the trial says, a sentence without a full stop each; nothing where it can."""
+        yield from ()
 
     @classmethod
     def is_linear(cls, config: Any) -> bool:
