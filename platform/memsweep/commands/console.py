@@ -140,7 +140,8 @@ def _print_results(ending: Ending, paths: ReportPaths) -> None:
     if len(summary.failed) > 5:
         say(f"{len(summary.failed) - 5} more failed: the report has every traceback", file=sys.stderr)
     say(f"report:    {shown(paths.page)}{_also(paths)}")
-    say(f"verdicts:  {shown(paths.folder / 'verdicts.csv')}")
+    answer = "verdicts" if paths.contents.verdicts else "losses"
+    say(f"{f'{answer}:':<11}{shown(paths.folder / f'{answer}.csv')}")
 
 
 def _also(paths: ReportPaths) -> str:
