@@ -268,3 +268,23 @@ def test_stochastic_rounding_of_states_has_no_dead_band(scale: int) -> None:
     )
     assert (by_chance - exact).abs().max() < 0.02
     assert (nearest - exact).abs().max() > 0.15
+
+
+@pytest.mark.parametrize("scale", [24, pytest.param(100, marks=pytest.mark.more)])
+def test_under_noise_a_mode_adds_up_its_rounding_errors(scale: int) -> None:
+    """With cells of size D: D^2 / 12 a step to nearest and D^2 / 6 by chance, which the mode adds up over
+    1 / (1 - rate^2) steps; with feedback their differences alone, D^2 / 12 times 2 / (1 + rate) in all."""
+    rate, count = math.exp(-1.0 / scale), 9
+    inputs = torch.from_numpy(np.random.default_rng(4).standard_normal((200, 8 * scale, 1)))
+    layer, bits = one_mode(rate), torch.tensor([math.inf, count], dtype=torch.float64)
+    seen = Largest()
+    layer_outputs(layer, inputs, seen, 1)
+    cell = float(2.0 * seen.sizes["states"] * 2.0**-count)
+    expected = {
+        NEAREST: cell**2 / 12 / (1 - rate**2),
+        STOCHASTIC: cell**2 / 6 / (1 - rate**2),
+        FEEDBACK: cell**2 / 12 * 2 / (1 + rate),
+    }
+    for how, variance in expected.items():
+        exact, few = rounded_outputs(layer, inputs, bits, Rounding(FIXED, how=how))[0, :, :, 4 * scale :]
+        assert float((few - exact).square().mean()) == pytest.approx(variance, rel=0.1), how
