@@ -21,3 +21,24 @@ def test_columns_are_the_fields_of_units_that_differ_and_not_those_that_a_units_
     table = ms.plan(file).trials.drop(columns=["identity", "state"])
     assert list(table) == ["model.unit", "model.unit.largest_beta"]  # not chrono: every lstm has the same
     assert len(table.drop_duplicates()) == 4
+
+
+SEARCH = """
+model: {name: residual_stack, features: 4, unit: lru}
+perturbation: {balls: []}
+training: {steps: 2, validate_every: 1}
+grid:
+  task: [{name: parity, horizon: 8}, {name: mqar, horizon: 16, pairs: 2, vocabulary: 12, filler: blank}]
+  model.parameters: %s
+search: {training.learning_rate: {choice: [1e-3, 1e-2]}, algorithm: grid, trials: 2, batch: 2}
+"""
+
+
+def test_a_searched_study_says_the_widths_of_its_budgets(tmp_path: Path) -> None:
+    file = tmp_path / "budgets.yaml"
+    for budgets, line in {
+        "[400]": "residual_stack of lru: width 17 has 397 parameters, width 14 has 400 parameters",
+        "[400, 600, 800, 1000]": "residual_stack of lru: widths 14 to 48, 397 to 989 parameters, by budget and task",
+    }.items():
+        file.write_text(SEARCH % budgets)
+        assert line in ms.plan(file).lines()

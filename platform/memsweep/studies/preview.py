@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from memsweep.sweep.store.filesystem import Location
 
 _MOST_NOTES = 6
+_MOST_SIZES = 6  # that a budget of parameters gave one model
 _MOST_ROWS, _MOST_FIELDS, _MOST_VALUES = 20, 6, 12  # of the text
 _WIDTH = 160  # letters of a table where no terminal is
 
@@ -228,6 +229,7 @@ class Preview:
         if settings.scheduler.name != NONE:
             yield f"hours and disk are a bound: {settings.scheduler.name} ends some trainings before their last step"
         yield from self._objectives()
+        yield from _budgets(study)
         if confirm is not None:
             again = counted(cells * confirm.top, "trial")
             yield f"then {again} of {confirm.seeds} fresh seeds to confirm the best of each cell"
@@ -288,17 +290,21 @@ def _varied_paths(trials: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _budgets(study: SweepConfig) -> Iterator[str]:
-    """The widths that ``model.parameters`` became, and how many parameters they make."""
+    """The widths that ``model.parameters`` became, and how many parameters they make; ranges where they are many."""
     if PARAMETERS not in study.grid:
         return
-    found: dict[str, dict[str, None]] = {}
+    found: dict[str, dict[tuple[int, int], None]] = {}
     for model, task in dict.fromkeys((row.model, row.task) for row in study.rows):
         unit = getattr(model, "unit", None)
         name = f"{model.name} of {unit.name}" if unit is not None else str(model.name)
         count = registry.get(registry.MODEL, model.name).count_parameters(model, task)
-        found.setdefault(name, {})[f"width {model.width} has {count:,} parameters"] = None
-    for name, widths in found.items():
-        yield f"{name}: {', '.join(widths)}"
+        found.setdefault(name, {})[model.width, count] = None
+    for name, sizes in found.items():
+        if len(sizes) <= _MOST_SIZES:
+            yield f"{name}: {', '.join(f'width {width} has {count:,} parameters' for width, count in sizes)}"
+        else:
+            (least, most), (fewest, largest) = (sorted(each)[:: len(sizes) - 1] for each in zip(*sizes, strict=True))
+            yield f"{name}: widths {least} to {most}, {fewest:,} to {largest:,} parameters, by budget and task"
 
 
 def notes(study: SweepConfig) -> list[str]:
