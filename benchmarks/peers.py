@@ -21,9 +21,9 @@ from benchmarks.published_loop import NAMES, PublishedLoop, PublishedTraining
 from memsweep.learning.loss.batch_sharding import ShardedBatch
 from memsweep.streams import TEST, Stream
 
-HORIZONS: Final = (100, 1000, 4000)
 WIDTHS: Final = (8, 64)
-BATCH: Final = 64
+SIZES: Final = ((100, 64), (100, 512), (400, 64), (1000, 64), (4000, 64))
+"""Horizons and sequences; 512 is the default of a study."""
 
 
 class Convolution(PublishedLoop):
@@ -77,10 +77,10 @@ def measured(width: int, horizon: int, batch: int, pairs: int, shortest: float) 
 def run(options: Options) -> None:
     """Measure, print and write ``peers.json``."""
     harness.one_thread()
-    horizons, batch, pairs = ((32,), 8, 2) if options.quick else (HORIZONS, BATCH, harness.PAIRS)
+    sizes, pairs = (((32, 8),), 2) if options.quick else (SIZES, harness.PAIRS)
     shortest = 0.002 if options.quick else harness.SHORTEST
     rows = []
-    for width, horizon in product(WIDTHS, horizons):
+    for width, (horizon, batch) in product(WIDTHS, sizes):
         if options.wants({"dtype": "float64", "width": width, "horizon": horizon}):
             rows.append(measured(width, horizon, batch, pairs, shortest))
             harness.tell(rows[-1])

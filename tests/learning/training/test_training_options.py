@@ -154,4 +154,4 @@ def test_a_step_descends_the_loss_and_both_penalties(monkeypatch):
     squares = (weights * amplitudes).square().sum(-1)
     largest = 1.0 - stability_margin(ensemble, weights)
     (expected,) = torch.autograd.grad((loss + 0.1 * squares + 0.3 * largest).sum(), weights)
-    torch.testing.assert_close(seen[0], expected * ensemble.exists, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(seen[0], (expected * ensemble.exists)[:2], rtol=1e-12, atol=1e-14)

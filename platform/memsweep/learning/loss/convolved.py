@@ -26,7 +26,7 @@ from memsweep.models.spectrum import one_thread
 
 _BLOCK = 100_000
 """Numbers of the sequences that are transformed together: they stay in the cache."""
-_ROWS, _POWERS = 4, 1 << 18
+_ROWS, _POWERS = 4, 1 << 17
 """Most rows of a group, and most powers of eigenvalues in it. A model alone pays for a group, a pack for each."""
 
 
@@ -107,7 +107,8 @@ class _Group:
 
 def _groups(ensemble: Ensemble, steps: int) -> list[_Group]:
     """The rows of an ensemble in groups whose powers of eigenvalues stay in the cache; dummies alone are left out."""
-    size = min(_ROWS, max(1, _POWERS // (ensemble.layout.width * steps)))
+    # two at least: torch multiplies a stack of one matrix in another way, with other last bits
+    size = max(2, min(_ROWS, _POWERS // (ensemble.layout.width * steps)))
     replicas, model = ensemble.replicas, ensemble.model
     configs = [replica.model for replica in replicas] + [replicas[0].model] * (ensemble.rows - len(replicas))
     return [

@@ -29,12 +29,14 @@ class GradientOverWeight:
     Attributes:
         entries: positions of the diagonal recurrent weights in the flat vector: ``[E]``.
         exists: ``[rows, E]``, bool: padding is False.
+        count: rows that are replicas; the ratios of the dummies behind them are zeros.
         largest: ``[rows]``, over all entries and steps so far; 0 before the first step.
         samples: ``[rows, E]`` each, the ratios at the validated steps; nan where a replica did not run.
     """
 
     entries: Tensor
     exists: Tensor
+    count: int
     largest: Tensor
     samples: list[Tensor] = field(default_factory=list)
 
@@ -44,7 +46,8 @@ class GradientOverWeight:
         rates = [segment for segment in ensemble.layout.segments if segment.role.rate]
         positions = [position for segment in rates for position in range(segment.start, segment.stop)]
         entries = torch.tensor(positions, dtype=torch.long, device=ensemble.initial.device)
-        return GradientOverWeight(entries, ensemble.exists[:, entries], torch.zeros_like(ensemble.initial[:, 0]))
+        exists, count = ensemble.exists[:, entries], len(ensemble.replicas)
+        return GradientOverWeight(entries, exists, count, torch.zeros_like(ensemble.initial[:, 0]))
 
     def observe(self, weights: Tensor, gradient: Tensor, running: Tensor, keep: bool) -> None:
         """Add the ratios of one step.
@@ -56,11 +59,14 @@ class GradientOverWeight:
         """
         if not len(self.entries):
             return
-        ratio = (gradient.index_select(1, self.entries) / weights.index_select(1, self.entries)).abs_()
-        counted = self.exists & running.unsqueeze(-1) & ~ratio.isnan()  # 0/0: a dead mode has no ratio
-        self.largest = torch.maximum(self.largest, torch.where(counted, ratio, 0.0).amax(-1))
+        own = slice(self.count)
+        ratio = (gradient[own].index_select(1, self.entries) / weights[own].index_select(1, self.entries)).abs_()
+        counted = self.exists[own] & running[own].unsqueeze(-1) & ~ratio.isnan()  # 0/0: a dead mode has no ratio
+        largest = self.largest[own]
+        torch.maximum(largest, torch.where(counted, ratio, 0.0).amax(-1), out=largest)
         if keep:
-            self.samples.append(torch.where(counted, ratio, torch.nan))
+            self.samples.append(ratio.new_zeros(self.exists.shape))
+            self.samples[-1][own] = torch.where(counted, ratio, torch.nan)
 
     def summary(self) -> dict[str, Tensor]:
         """``max`` over modes and steps, quantiles over modes and validated steps: ``[rows]``, nan where undefined."""

@@ -32,7 +32,7 @@ class Optimizer(ABC):
         """The next weights.
 
         Args:
-            weights: ``[rows, size]``.
+            weights: ``[rows, size]``, of the first rows of the ensemble.
             gradient: ``[rows, size]``, finite, and 0 where nothing moves.
             rate: ``[rows, 1]`` or ``[rows, size]``, learning rates of this step.
             decay: weight decay of all entries, or ``[size]``.
@@ -72,12 +72,13 @@ class Adam(Optimizer):
         if not self.decoupled:
             gradient = _decayed(gradient, weights, decay, moving)
         self.step += 1
+        mean, square = self.mean[: len(weights)], self.square[: len(weights)]
         # in place: for a wide ensemble, each pass over fresh memory costs as much as the arithmetic
-        self.mean.lerp_(gradient, 1.0 - self.beta1)
-        self.square.mul_(self.beta2).addcmul_(gradient, gradient, value=1.0 - self.beta2)
+        mean.lerp_(gradient, 1.0 - self.beta1)
+        square.mul_(self.beta2).addcmul_(gradient, gradient, value=1.0 - self.beta2)
         # the powers of beta correct the bias of means that start at zero
-        root = self.square.sqrt().div_(math.sqrt(1.0 - self.beta2**self.step)).add_(EPSILON)
-        direction = torch.div(self.mean, root, out=root).div_(1.0 - self.beta1**self.step)
+        root = square.sqrt().div_(math.sqrt(1.0 - self.beta2**self.step)).add_(EPSILON)
+        direction = torch.div(mean, root, out=root).div_(1.0 - self.beta1**self.step)
         if self.decoupled:
             _add_decay(direction, weights, decay)
         return torch.where(moving, weights - direction.mul_(rate), weights)
@@ -112,8 +113,9 @@ class RMSprop(Optimizer):
 
     def update(self, weights: Tensor, gradient: Tensor, rate: Tensor, decay: float | Tensor, moving: Tensor) -> Tensor:
         gradient = _decayed(gradient, weights, decay, moving)
-        self.square.mul_(self.alpha).addcmul_(gradient, gradient, value=1.0 - self.alpha)
-        root = self.square.sqrt().add_(EPSILON)
+        square = self.square[: len(weights)]
+        square.mul_(self.alpha).addcmul_(gradient, gradient, value=1.0 - self.alpha)
+        root = square.sqrt().add_(EPSILON)
         direction = torch.div(gradient, root, out=root)
         return torch.where(moving, weights - direction.mul_(rate), weights)
 
