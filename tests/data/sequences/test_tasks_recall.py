@@ -181,3 +181,35 @@ def test_a_test_of_temporal_order_asks_again_at_every_multiple_of_the_length(hor
         ]
         assert len({label for label in asked if label != NOTHING}) == 1
         assert sum(symbol in (4, 5) for symbol in read) == 3
+
+
+class TestStackedPasses(testing.TaskSuite):
+    """The whole suite, for pairs that are read twice."""
+
+    task = "stacked_mqar"
+    config = registry.get(registry.TASK, "stacked_mqar").Config(pairs=3, passes=2, vocabulary=10)
+
+
+def test_a_step_of_stacked_mqar_is_a_pair_or_a_key() -> None:
+    made = task("stacked_mqar", pairs=4, passes=2, vocabulary=12)
+    assert (made.horizon, made.inputs, made.outputs) == (12, 12, 6)
+    batch = made.draw(Stream(3, TRAIN), 1, 200)
+    orders = set()
+    for read, asked in zip(batch.inputs, batch.targets.tolist(), strict=True):
+        marks = [step.nonzero().flatten().tolist() for step in read]
+        assert read.sum() == 20  # eight pairs and four keys, of ones
+        first, second = marks[:4], marks[4:8]
+        assert sorted(first) == sorted(second)
+        pairs = dict(first)
+        assert len(pairs) == len(set(pairs.values())) == 4
+        assert all(1 <= key < 6 <= value for key, value in pairs.items())
+        assert sorted(key for (key,) in marks[8:]) == sorted(pairs)
+        assert asked == [NOTHING] * 8 + [pairs[key] - 6 for (key,) in marks[8:]]
+        orders.add(tuple(second.index(pair) for pair in first))
+    assert len(orders) == 24
+
+
+def test_sizes_of_stacked_mqar_that_do_not_fit_are_all_named() -> None:
+    odd, many = registry.get(registry.TASK, "stacked_mqar").Config(pairs=9, vocabulary=17).problems()
+    assert "vocabulary is 17, and must be even" in odd
+    assert "use a vocabulary of at least 20" in many
