@@ -46,6 +46,8 @@ _MAY_LACK_FIELDS = (PARAMETERIZATION, RULE)
 _log = logging.getLogger(__name__)
 _parts: dict[str, dict[str, type]] = {kind: {} for kind in KINDS}
 _folders: list[Path] = []
+_put_off: list[Path] = []
+"""The workspace of ``discover_when_asked``, until it has been discovered."""
 _of_files: dict[str, list[tuple[str, str, type]]] = {}
 """By module of an imported task file: kind, name and class of each part that it registered."""
 _Part = TypeVar("_Part", bound=type)
@@ -152,6 +154,8 @@ def get(kind: str, name: str) -> Any:
     Raises:
         KeyError: no part of this kind has this name; the message lists the names that exist.
     """
+    if name not in _parts[kind] and _put_off:
+        discover(_put_off[0])
     try:
         return _parts[kind][name]
     except KeyError:
@@ -184,6 +188,7 @@ def discover(workspace: Path | None = None) -> list[str]:
     Returns:
         One sentence for each plugin or task file that failed to import; it is skipped, the others work.
     """
+    _put_off.clear()
     for package in ("memsweep.models", "memsweep.rules"):
         _import_all(package)
     task_folders = [builtin.folder(builtin.TASKS)]
@@ -215,6 +220,15 @@ def replaced_tasks() -> dict[str, Path]:
 def _task_files(folder: Path) -> list[Path]:
     """The files of a ``tasks`` folder and of the folders in it."""
     return sorted([*folder.glob("[!_]*.py"), *folder.glob("[!_.]*/[!_]*.py")])
+
+
+def discover_when_asked(package: str, workspace: Path) -> None:
+    """Import what one package of the engine registers, and the rest when ``get`` is asked for a part that is not there.
+
+    For commands that need few parts or none: most models and tasks import torch.
+    """
+    _import_all(package)
+    _put_off[:] = [workspace]
 
 
 def _attempt(what: str, load: Callable[[], object]) -> list[str]:

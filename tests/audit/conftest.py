@@ -10,7 +10,8 @@ import pytest
 from memsweep.audit.run import Audit, audit
 from memsweep.audit.subject import Subject
 from memsweep.models.base import Signature
-from memsweep.models.module.factory import ArgumentNames, resolve
+from memsweep.models.module.config import ArgumentNames
+from memsweep.models.module.factory import resolve
 from paths import TESTS
 
 Audited = Callable[..., Audit]

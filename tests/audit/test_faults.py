@@ -8,7 +8,7 @@ import pytest
 
 from memsweep.audit.finding import Status
 from memsweep.audit.run import Audit
-from memsweep.models.module.factory import ArgumentNames
+from memsweep.models.module.config import ArgumentNames
 
 SELECTIVE = {
     "IgnoresItsInput": {"decay", "parameters"},

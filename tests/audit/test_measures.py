@@ -79,7 +79,7 @@ def test_the_states_of_torchs_layers_are_a_step_form() -> None:
 
 
 def test_a_submodule_called_step_is_no_step_form(subject: Callable[..., Subject]) -> None:
-    from memsweep.models.module.factory import ArgumentNames
+    from memsweep.models.module.config import ArgumentNames
 
     found = forms(subject("selective_ssm:SelectiveSSM", names=ArgumentNames(width="d_model")), 600)
     assert found.status is Status.SKIP

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -295,6 +297,30 @@ def test_an_unknown_study_is_refused_with_those_that_are_there(
 def test_a_study_is_found_by_its_folder_too(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", str(results / STUDY)]) == 0
     assert "4 of 4 trials have a result" in capsys.readouterr().out
+
+
+_REPORT = """
+import sys
+from memsweep import registry
+from memsweep.cli import main
+assert main(sys.argv[1:]) == 0
+print("torch" in sys.modules, registry.get(registry.PARAMETERIZATION, "of_the_workspace").__name__)
+"""
+
+
+@pytest.mark.more
+def test_a_report_imports_no_torch_and_finds_parts_of_the_workspace_when_it_asks(results: Path, tmp_path: Path) -> None:
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "own.py").write_text(
+        "from memsweep.models.parameterizations.maps import Exp\n"
+        "from memsweep.registry import register_parameterization\n"
+        "@register_parameterization('of_the_workspace')\n"
+        "class Own(Exp):\n"
+        "    '''Exp by another name.'''\n"
+    )
+    words = ["report", STUDY, "--results", str(results), "--workspace", str(tmp_path)]
+    ran = subprocess.run([sys.executable, "-c", _REPORT, *words], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "False Own"
 
 
 def test_the_stored_plan_is_the_study_again(results: Path, study: Path) -> None:

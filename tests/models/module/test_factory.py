@@ -12,7 +12,8 @@ from torch import nn
 
 from memsweep.errors import ModuleError
 from memsweep.models.base import Signature
-from memsweep.models.module.factory import ArgumentNames, checked_outputs, probe_inputs, resolve
+from memsweep.models.module.config import ArgumentNames
+from memsweep.models.module.factory import checked_outputs, probe_inputs, resolve
 from paths import TESTS
 
 NETS = TESTS / "support" / "nets"

@@ -19,8 +19,18 @@ from memsweep.models.base import Signature
 from memsweep.recurrence.layer import Layer
 from memsweep.recurrence.layer_outputs import plain_outputs
 from memsweep.stability.rounding.error import rounded_states_error, rounded_weights_error
-from memsweep.stability.rounding.kinds import DRAWS, FEEDBACK, NEAREST, ROUNDINGS, STOCHASTIC, Rounding, radii_of_bits
-from memsweep.stability.rounding.numbers import FIXED, SIGNIFICANT, fixed, significant
+from memsweep.stability.rounding.kinds import (
+    DRAWS,
+    FEEDBACK,
+    FIXED,
+    NEAREST,
+    ROUNDINGS,
+    SIGNIFICANT,
+    STOCHASTIC,
+    Rounding,
+    radii_of_bits,
+)
+from memsweep.stability.rounding.numbers import fixed, significant
 from memsweep.stability.rounding.states import Largest, Rounded, layer_outputs
 from memsweep.streams import TEST, Stream
 

@@ -7,11 +7,20 @@ from dataclasses import asdict, dataclass
 
 from memsweep.config.core.arguments import Arguments
 from memsweep.config.core.fields import setting
-from memsweep.models.base import Signature
-from memsweep.models.module.factory import ArgumentNames
+from memsweep.models.signature import Signature
 
 EMBEDDING = 1
 """Ids beyond the symbols of a task: one, for a step without a symbol."""
+
+
+@dataclass(frozen=True)
+class ArgumentNames:
+    """The arguments of a factory that take the sizes; None: the factory does not take this size."""
+
+    inputs: str | None = "inputs"
+    outputs: str | None = "outputs"
+    horizon: str | None = "horizon"
+    width: str | None = "width"
 
 
 @dataclass(frozen=True, kw_only=True)

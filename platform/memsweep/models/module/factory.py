@@ -26,19 +26,10 @@ from torch import Tensor, nn
 
 from memsweep import registry
 from memsweep.errors import ModuleError, did_you_mean, one_of
-from memsweep.models.base import Signature
+from memsweep.models.module.config import ArgumentNames
+from memsweep.models.signature import Signature
 
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
-
-
-@dataclass(frozen=True)
-class ArgumentNames:
-    """The arguments of a factory that take the sizes; None: the factory does not take this size."""
-
-    inputs: str | None = "inputs"
-    outputs: str | None = "outputs"
-    horizon: str | None = "horizon"
-    width: str | None = "width"
 
 
 USUAL = ArgumentNames()

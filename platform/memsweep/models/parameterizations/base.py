@@ -26,13 +26,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from memsweep import registry
 from memsweep.errors import one_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 EXACT, EULER, DISCRETE = "exact", "euler", "discrete"
 DISCRETIZATIONS = (EXACT, EULER, DISCRETE)
@@ -97,6 +97,8 @@ class Parameterization(ABC):
 
         An eigenvalue below those of the map is brought up to the nearest (see ``REACH``).
         """
+        import torch
+
         return self.raw(self._reachable(-torch.expm1(-decay)))
 
     def eigenvalue(self, raw: Tensor, dt: float, discretization: str) -> Tensor:
@@ -105,6 +107,8 @@ class Parameterization(ABC):
         Raises:
             ValueError: there is no such discretization.
         """
+        import torch
+
         if discretization == EXACT:
             return torch.exp(-self.rate(raw) * dt)
         if discretization == EULER:
@@ -149,12 +153,16 @@ class Mixture:
     """
 
     def __init__(self, configs: Sequence[Any]) -> None:
+        import torch
+
         distinct = list(dict.fromkeys(configs))
         self.parts = [build(config) for config in distinct]
         self.chosen = torch.tensor([distinct.index(config) for config in configs])
 
     def eigenvalue(self, raw_NM: Tensor, dt: float, discretization: str) -> Tensor:
         """Eigenvalues for raw weights ``[N, ..., M]``, N running over the configs."""
+        import torch
+
         if len(self.parts) == 1:
             return self.parts[0].eigenvalue(raw_NM, dt, discretization)
         result = torch.zeros_like(raw_NM)

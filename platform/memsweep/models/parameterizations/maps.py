@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from memsweep.config.core.fields import setting
 from memsweep.models.parameterizations.base import DISCRETE, EULER, EXACT, Parameterization
 from memsweep.registry import register_parameterization
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _LARGEST_EXPONENT = 700.0  # e^709 is the largest that float64 holds
 _HALVINGS = 60
@@ -81,6 +82,8 @@ class Direct(_AsItStands):
         return raw
 
     def discrete_raw(self, decay: Tensor) -> Tensor:
+        import torch
+
         return torch.exp(-decay)
 
 
@@ -98,6 +101,8 @@ class Relu(_AsItStands):
         return "1/w^2 for w > 0, and no gradient below", "1/w^2 for w > 0, and no gradient below"
 
     def rate(self, raw: Tensor) -> Tensor:
+        import torch
+
         return torch.relu(raw)
 
     def raw(self, rate: Tensor) -> Tensor:
@@ -141,6 +146,8 @@ class _Exponential(Parameterization):
         return _exponential_modulus(shift)
 
     def discrete(self, raw: Tensor) -> Tensor:
+        import torch
+
         return torch.exp(-self.rate(raw))
 
     def discrete_raw(self, decay: Tensor) -> Tensor:
@@ -156,9 +163,13 @@ class Exp(_Exponential):
         return "exp(-w)", "f/(4*sinh(f/2)^2)"
 
     def rate(self, raw: Tensor) -> Tensor:
+        import torch
+
         return torch.exp(raw)
 
     def raw(self, rate: Tensor) -> Tensor:
+        import torch
+
         return torch.log(rate)
 
 
@@ -186,9 +197,13 @@ class Softplus(_Exponential):
         return "sigmoid(w)/log(1 + exp(w))^2", "exp(-w)"
 
     def rate(self, raw: Tensor) -> Tensor:
+        import torch
+
         return torch.logaddexp(raw, torch.zeros_like(raw))
 
     def raw(self, rate: Tensor) -> Tensor:
+        import torch
+
         return rate + torch.log(-torch.expm1(-rate))
 
 
@@ -209,18 +224,26 @@ class Sigmoid(Parameterization):
         return 0.0, 1.0
 
     def rate(self, raw: Tensor) -> Tensor:
+        import torch
+
         return torch.sigmoid(raw)
 
     def raw(self, rate: Tensor) -> Tensor:
+        import torch
+
         return torch.log(rate) - torch.log1p(-rate)
 
     def modulus(self, shift: float, discretization: str = EXACT) -> float:
         return _exponential_modulus(shift)
 
     def discrete(self, raw: Tensor) -> Tensor:
+        import torch
+
         return torch.sigmoid(raw)
 
     def discrete_raw(self, decay: Tensor) -> Tensor:
+        import torch
+
         return -decay - torch.log(-torch.expm1(-decay))
 
 
@@ -236,10 +259,14 @@ class HeavyTail(Parameterization):
         return "1/(1 + max(w, 0))^2", "(f/(2*sinh(f/2)*(1 + max(w, 0))))^2"
 
     def rate(self, raw: Tensor) -> Tensor:
+        import torch
+
         # the clamp keeps 1/(1 - w) and its gradient finite where the other branch is taken
         return torch.where(raw < 0, (1.0 - raw.clamp(max=0.0)).reciprocal(), 1.0 + raw)
 
     def raw(self, rate: Tensor) -> Tensor:
+        import torch
+
         return torch.where(rate < 1.0, 1.0 - rate.reciprocal(), rate - 1.0)
 
     def modulus(self, shift: float, discretization: str = EXACT) -> float:
@@ -262,6 +289,8 @@ class HeavyTail(Parameterization):
         return math.expm1(-1.0 - low) / math.expm1(-1.0 / (1.0 + shift - low)) - 1.0
 
     def discrete(self, raw: Tensor) -> Tensor:
+        import torch
+
         return torch.exp(-self.rate(raw))
 
     def discrete_raw(self, decay: Tensor) -> Tensor:
@@ -301,6 +330,8 @@ class Best(Parameterization):
 
     def raw(self, rate: Tensor) -> Tensor:
         """The positive root."""
+        import torch
+
         return torch.sqrt((rate.reciprocal() - self.config.b) / self.config.a)
 
     def modulus(self, shift: float, discretization: str = EXACT) -> float:

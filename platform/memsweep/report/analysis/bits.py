@@ -17,8 +17,7 @@ from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.conditions import Grouping
 from memsweep.report.naming.labels import Labels
 from memsweep.report.read.study import Study
-from memsweep.stability.rounding.kinds import ROUNDINGS
-from memsweep.stability.rounding.numbers import FLOAT, SIGNIFICANT
+from memsweep.stability.rounding.kinds import FLOAT, ROUNDINGS, SIGNIFICANT
 from memsweep.stability.verdict.judgement import SLOPE_LIMIT, Criteria
 from memsweep.stability.verdict.radius import THRESHOLD, stability_radii
 from memsweep.stability.verdict.rule import judge

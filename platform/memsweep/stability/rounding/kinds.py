@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memsweep.models.base import Part
-from memsweep.stability.rounding.numbers import FIXED, FLOAT
+from memsweep.models.roles import Part
 
+FIXED, FLOAT = "fixed", "float"
+SIGNIFICANT = {"float16": 11, "bfloat16": 8, "float8_e4m3": 4, "float8_e5m2": 3}
+"""Significant bits of the usual formats, the leading one included. Their ranges of exponents are not modelled."""
 NEAREST, FEEDBACK, STOCHASTIC, CERTIFICATE = "nearest", "feedback", "stochastic", "certificate"
 """How numbers are rounded, in the column ``method`` of the curves."""
 DRAWS = 16

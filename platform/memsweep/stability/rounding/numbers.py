@@ -9,9 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-FIXED, FLOAT = "fixed", "float"
-SIGNIFICANT = {"float16": 11, "bfloat16": 8, "float8_e4m3": 4, "float8_e5m2": 3}
-"""Significant bits of the usual formats, the leading one included. Their ranges of exponents are not modelled."""
+from memsweep.stability.rounding.kinds import FIXED
 
 
 def fixed(values: Tensor, bits: Tensor | int, largest: Tensor, draws: Tensor | None = None) -> Tensor:

@@ -27,9 +27,12 @@ def analytic_modulus(parameterization: Mapping[str, Any], radius: float, discret
     """
     fields = dict(parameterization)
     name = str(fields.pop("name"))
-    if math.isnan(radius) or name not in registry.names(registry.PARAMETERIZATION):
+    if math.isnan(radius):
         return math.nan
-    part = registry.get(registry.PARAMETERIZATION, name)
+    try:
+        part = registry.get(registry.PARAMETERIZATION, name)
+    except KeyError:
+        return math.nan
     return float(part(part.Config(**fields)).modulus(radius, discretization))
 
 
