@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine import model_config, stacked, task_config
+from engine import model_config, stacked, task_config, trial
 from memsweep import registry
 from memsweep.config.schema import trial as schema
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
@@ -33,6 +33,7 @@ from memsweep.stability.rounding.kinds import (
 from memsweep.stability.rounding.numbers import fixed, significant
 from memsweep.stability.rounding.states import Largest, Rounded, layer_outputs
 from memsweep.streams import TEST, Stream
+from memsweep.sweep.planning.fingerprint import code_closure
 
 VALUES = torch.from_numpy(np.random.default_rng(0).standard_normal(4000))
 
@@ -298,3 +299,12 @@ def test_under_noise_a_mode_adds_up_its_rounding_errors(scale: int) -> None:
     for how, variance in expected.items():
         exact, few = rounded_outputs(layer, inputs, bits, Rounding(FIXED, how=how))[0, :, :, 4 * scale :]
         assert float((few - exact).square().mean()) == pytest.approx(variance, rel=0.1), how
+
+
+def test_roundings_are_in_the_identity_of_the_trials_that_round_alone() -> None:
+    plain, rounding = trial(), trial(perturbation={"roundings": schema.ROUNDINGS})
+    room = "memsweep.stability.rounding."
+    assert not {module for module, _ in code_closure(plain) if module.startswith(room)}
+    files = ("certificate", "error", "kinds", "numbers", "runs", "states")
+    assert {module for module, _ in code_closure(rounding)} >= {room + name for name in files}
+    assert code_closure(rounding, training=True) == code_closure(plain, training=True)

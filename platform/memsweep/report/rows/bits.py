@@ -37,7 +37,8 @@ ROUNDED = {
 BITS_MEAN = (
     f"Bits: the least at which rounding, there and with more bits, keeps the error at {percent(THRESHOLD)} "
     "of L₀; median over the seeds that fit [least, most]. It is measured for these weights and sequences, and no bound "
-    f"for others. Slope: bits for each doubling of the horizon, 95 % over seeds. They grow where the whole interval is "
+    "for others; a certificate holds for every rounding of these weights. "
+    f"Slope: bits for each doubling of the horizon, 95 % over seeds. They grow where the whole interval is "
     f"above {-SLOPE_LIMIT:g}, and are constant where it is below."
 )
 
