@@ -71,6 +71,18 @@ def test_all_ways_agree_on_both_sides_of_the_border(model: str, width: int, dtyp
             assert ((its - gradient).norm(dim=-1) <= close * gradient.norm(dim=-1)).all(), (way, horizon)
 
 
+@pytest.mark.parametrize(("horizon", "batch", "width"), [(256, 64, 8), (400, 8, 64), (511, 16, 20)])
+def test_few_states_leave_the_statistics_early(horizon: int, batch: int, width: int) -> None:
+    assert fastest(horizon, batch, width) == SEQUENCES
+    assert fastest(horizon, 512 // width + 1, width) == fastest(255, batch, width) == STATISTICS
+    assert fastest(horizon, batch, None) == STATISTICS
+    config = long_trial(width=width, seeds=2, batch_size=batch)
+    config = dataclasses.replace(config, task=dataclasses.replace(config.task, horizon=horizon))
+    assert way_of(config) == SEQUENCES
+    for one, other in zip(gradients(config, STATISTICS), gradients(config, SEQUENCES), strict=True):
+        torch.testing.assert_close(one, other, rtol=0.0, atol=1e-10 * float(one.norm()))
+
+
 @pytest.mark.parametrize(
     ("model", "width", "way"),
     [

@@ -20,6 +20,8 @@ STATISTICS, CONVOLUTION, SEQUENCES = "statistics", "convolution", "sequences"
 _REPLICAS = 5
 _LONG = 512
 """The shortest horizon that may leave the statistics: below, packs gain more by them than one model loses."""
+_MEDIUM, _FEW_STATES = 256, 512
+"""The shortest horizon at which so many states of a batch, or fewer, leave them: there a full pack loses little."""
 _BLOCKS = 4000
 """The fewest steps of a convolution that is computed by blocks."""
 # nanoseconds for each sequence and step of time, of one core of a 2023 server, in float64
@@ -47,9 +49,9 @@ def way_of(trial: Any) -> str:
 
 def fastest(horizon: int, batch: int, width: int | None) -> str:
     """The fastest way, of a model that is one layer of ``width`` independent states (None: of any other model)."""
-    if horizon < _LONG:
-        return STATISTICS
     states = math.inf if width is None else max(_LEAST_WIDTH, width)
+    if horizon < _LONG:
+        return SEQUENCES if horizon >= _MEDIUM and batch * states <= _FEW_STATES else STATISTICS
     cost = {
         STATISTICS: _LAG * horizon * (1.0 + horizon / batch),
         CONVOLUTION: _REPLICAS * _CONVOLVED,
