@@ -16,12 +16,13 @@ from engine import task_config
 from memsweep import registry
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
-from memsweep.models.deep.attention.heads import HeadsUnit, rotated
+from memsweep.models.deep.attention.heads import rotated
 from memsweep.models.deep.attention.matrix import DeltaNetUnit, GatedDeltaNetUnit, GLAUnit, KDAUnit
 from memsweep.models.deep.attention.softmax import AttentionUnit
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.testing import ModelSuite, UnitSuite
 from memsweep.trial import run_trial
+from unit_loops import against
 
 registry.discover()
 
@@ -156,32 +157,10 @@ def softmax_loop(config: AttentionUnit.Config, w: W, x: Tensor) -> Tensor:
     return torch.cat(heads, 1) @ w["readout"].T
 
 
-def against(unit: HeadsUnit, loop: Any, steps: int = STEPS) -> None:
-    rng = np.random.default_rng(3)
-    weights = {
-        name: torch.from_numpy(value + 0.2 * rng.standard_normal((2, *value.shape))).requires_grad_()
-        for name, value in unit.initial(steps, rng).items()
-    }
-    x = torch.from_numpy(rng.standard_normal((2, 2, steps, FEATURES))).requires_grad_()
-    answers = unit.run(weights, x)
-    rows = [
-        torch.stack([loop({name: weight[n] for name, weight in weights.items()}, x[n, b]) for b in range(2)])
-        for n in range(2)
-    ]
-    expected = torch.stack(rows)
-    torch.testing.assert_close(answers, expected, rtol=1e-10, atol=1e-10)
-    outer = torch.from_numpy(rng.standard_normal(answers.shape))
-    wanted = torch.autograd.grad(expected, [*weights.values(), x], outer)
-    for name, one, other in zip(
-        [*weights, "x"], torch.autograd.grad(answers, [*weights.values(), x], outer), wanted, strict=True
-    ):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10, msg=lambda text, name=name: f"{name}: {text}")
-
-
 @pytest.mark.parametrize("name", MATRICES)
 def test_matrix_states_are_their_papers_loop_with_all_gradients(name: str) -> None:
     kind = registry.get(registry.UNIT, name)
-    against(kind(kind.Config(), HEADS * EACH, FEATURES), lambda w, x: matrix_loop(name, w, x))
+    against(kind(kind.Config(), HEADS * EACH, FEATURES), lambda w, x: matrix_loop(name, w, x), STEPS)
 
 
 @pytest.mark.parametrize(
