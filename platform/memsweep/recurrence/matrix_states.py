@@ -78,6 +78,67 @@ def matrix_states(
     return torch.cat(answers, 1)[:, :horizon], state
 
 
+def generalised_delta(
+    query_XTK: Tensor,
+    key_XTK: Tensor,
+    value_XTV: Tensor,
+    log_decay_XTK: Tensor,
+    read_XTK: Tensor,
+    erased_XTK: Tensor,
+    start_XVK: Tensor | None = None,
+    *,
+    chunk: int = CHUNK,
+) -> tuple[Tensor, Tensor]:
+    """The same of S_t = S_{t-1} (diag(a_t) - r_t e_t') + v_t k_t': what is read along r is erased along e.
+
+    With H the G of the step before, u_i = -S_{i-1} r_i solve the triangular system (arXiv 2503.14456, section 3)
+
+        u_i + sum_{j < i} (r_i' diag(exp(H_i - G_j)) e_j) u_j = -S (exp(H_i) r_i) - sum_{j < i} (.. k_j) v_j
+
+    Args:
+        query_XTK: q.
+        key_XTK: k.
+        value_XTV: v.
+        log_decay_XTK: log a, at most zero.
+        read_XTK: r.
+        erased_XTK: e.
+        start_XVK: the state before the first step; None: zero.
+        chunk: steps that are computed at once, a power of two; decides roundings alone.
+
+    Returns:
+        ``[X, T, V]`` and ``[X, V, K]``.
+    """
+    horizon = query_XTK.shape[1]
+    length = min(chunk, 1 << (horizon - 1).bit_length())
+    query, key, value, log_decay, read, erased = (
+        torch.nn.functional.pad(series, (0, 0, 0, -horizon % length)).unflatten(1, (-1, length))
+        for series in (query_XTK, key_XTK, value_XTV, log_decay_XTK, read_XTK, erased_XTK)
+    )
+    total = log_decay.cumsum(2)
+    faded, left = total.exp(), (total[:, :, -1:] - total).exp()
+    # r_i goes with the decays up to step i - 1: it stands one row earlier while the products are taken
+    earlier = torch.nn.functional.pad(read[:, :, 1:], (0, 0, 0, 1))
+
+    def before(series: Tensor) -> Tensor:
+        """A row of zeros, then all rows but the last."""
+        return torch.nn.functional.pad(series[:, :, :-1], (0, 0, 1, 0))
+
+    of_erased, of_key = (before(_products(earlier, series, total)) for series in (erased, key))
+    given = torch.cat([of_key @ value, read * before(total).exp()], -1)
+    solved = torch.linalg.solve_triangular(of_erased, given, upper=False, unitriangular=True)
+    known, seen = solved.split([value.shape[-1], key.shape[-1]], -1)
+    shown_erased, shown = _products(query, erased, total), _products(query, key, total) @ value
+    state = start_XVK if start_XVK is not None else value.new_zeros(len(value), value.shape[-1], key.shape[-1])
+    answers = []
+    for index in range(query.shape[1]):
+        removed = -known[:, index] - seen[:, index] @ state.mT
+        recalled = (query[:, index] * faded[:, index]) @ state.mT
+        answers.append(recalled + shown[:, index] + shown_erased[:, index] @ removed)
+        written = removed.mT @ (erased * left)[:, index] + value[:, index].mT @ (key * left)[:, index]
+        state = state * faded[:, index, -1:] + written
+    return torch.cat(answers, 1)[:, :horizon], state
+
+
 def _products(query: Tensor, key: Tensor, total: Tensor | None) -> Tensor:
     """q_i' diag(exp(G_i - G_j)) k_j for j <= i, and zero above the diagonal: ``[X, C, L, L]``."""
     if total is None:

@@ -31,11 +31,12 @@ BITS = torch.tensor([math.inf, 20.0, 5.0], dtype=torch.float64)
 
 
 def stacked(model: Model, count: int) -> Weights:
-    """``count`` models that differ."""
-    return {
-        name: torch.stack([weight.detach().double() * (1 + 0.1 * number) for number in range(count)])
-        for name, weight in model.named_parameters()
-    }
+    """``count`` models that differ; a weight that begins as zero would silence what it multiplies."""
+    rng, found = np.random.default_rng(4), {}
+    for name, weight in model.named_parameters():
+        drawn = weight.detach().double() if weight.any() else torch.from_numpy(0.3 * rng.standard_normal(weight.shape))
+        found[name] = torch.stack([drawn * (1 + 0.1 * number) for number in range(count)])
+    return found
 
 
 def rounded(model: Model, weights: Weights, inputs: Tensor, rounding: str) -> Tensor:
