@@ -13,7 +13,8 @@ in SSD). g_t is Delta_t (``euler``, as published) or (1 - exp(-Delta_t r)) / r (
 - ``ssd``: heads of several channels with one rate each;
 - ``ssd_selective``: ssd, and the raw weight of the rate is a linear map of the input, too: the decay of Mamba-3
   (state-spaces/mamba, mamba_ssm/modules/mamba3.py), for which pull request 962 there replaced ``softplus`` by
-  ``heavy_tail``. Mamba-3's rotation, trapezoidal rule, norms of B and C and its least rate are left out.
+  ``heavy_tail``. Mamba-3's rotation, trapezoidal rule, norms of B and C and its least rate are those of the unit
+  ``mamba3``.
 
 The published blocks around the recurrence are not here: no short convolution, no activation of x, no gate; layers have
 a ``mixing`` of their own. Delta_t is a full linear map, where Mamba's has a low rank.
