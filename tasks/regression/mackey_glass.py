@@ -35,11 +35,16 @@ class MackeyGlass(SeriesTask):
     class Config:
         """The system, and what is predicted from how many numbers."""
 
-        horizon: int = setting(100, "sequence length T; the first 2d steps count for nothing", at_least=3)
+        horizon: int = setting(
+            100, "sequence length T; the first 2d steps count for nothing", at_least=13, at_most=10_000
+        )
         delay: int = setting(17, "delay d of the system, in steps: chaotic from 17 on", at_least=6)
-        ahead: int = setting(15, "steps from the present to the number that is asked, a", at_least=1)
+        ahead: int = setting(15, "steps from the present to the number that is asked, a", at_least=1, at_most=10_000)
         warm_up: int = setting(
-            200, "steps from the random start to a sequence, and as many again at most, at random", at_least=1
+            200,
+            "steps from the random start to a sequence, and as many again at most, at random",
+            at_least=1,
+            at_most=10_000,
         )
 
         def problems(self) -> Iterable[str]:

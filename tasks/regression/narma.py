@@ -34,8 +34,12 @@ class NARMA(SeriesTask):
     class Config:
         """The memory of the system, and how long it is watched."""
 
-        horizon: int = setting(100, "sequence length T; the first n - 1 steps count for nothing", at_least=2)
-        order: int = setting(10, "order n of the system: inputs and outputs that it remembers", at_least=5)
+        horizon: int = setting(
+            100, "sequence length T; the first n - 1 steps count for nothing", at_least=5, at_most=10_000
+        )
+        order: int = setting(
+            10, "order n of the system: inputs and outputs that it remembers", at_least=5, at_most=1000
+        )
 
         def problems(self) -> Iterable[str]:
             if self.order > self.horizon:

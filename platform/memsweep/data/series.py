@@ -6,6 +6,7 @@ Letters: B batch, T time (horizon).
 from __future__ import annotations
 
 import functools
+import math
 from abc import abstractmethod
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch import Tensor
 from memsweep.data.task import Batch, Task
 from memsweep.streams import Stream
 
-MOMENTS = 4096  # sequences on which the mean and the variance of the answers are measured
+BATCHES, AT_ONCE = 8, 1024  # sequences on which the mean and the variance of the answers are measured
 
 
 class SeriesTask(Task):
@@ -57,7 +58,7 @@ class SeriesTask(Task):
         return (outputs - batch.targets)[..., self.first :, 0].square().mean((-2, -1))
 
     def chance(self) -> float:
-        """1, by the units of the answers, which are measured on a fixed stream of 4096 sequences."""
+        """1, by the units of the answers, measured on a fixed stream of 8192 sequences; that leaves some 2 %."""
         return 1.0
 
     def oracle(self, inputs: Tensor) -> Tensor:
@@ -70,7 +71,10 @@ class SeriesTask(Task):
 
 @functools.lru_cache(maxsize=16)
 def _moments(task: type[SeriesTask], config: Any) -> tuple[float, float]:
-    made = task(config)
-    _, answers_BT = made.series(Stream(0, "moments of the answers").generator(), MOMENTS)
-    counted = answers_BT[:, made.first :]
-    return float(counted.mean()), float(np.sqrt(counted.var(0).mean()))
+    made, stream, found = task(config), Stream(0, "moments of the answers"), []
+    for index in range(BATCHES):
+        _, answers_BT = made.series(stream.generator(index), AT_ONCE)
+        counted = answers_BT[:, made.first :]
+        found.append((counted.mean(), counted.var(0, ddof=1).mean()))
+    mean, variance = np.mean(found, axis=0)
+    return float(mean), math.sqrt(variance)
