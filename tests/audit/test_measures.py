@@ -15,7 +15,7 @@ from memsweep.audit.cost import cost
 from memsweep.audit.decay import decay
 from memsweep.audit.finding import Status
 from memsweep.audit.forms import forms
-from memsweep.audit.memory import gradient, memory_function, time_scale
+from memsweep.audit.memory import capacity, gradient, memory_function, time_scale
 from memsweep.audit.precision import precision
 from memsweep.audit.subject import Subject, affordable
 
@@ -62,6 +62,39 @@ def test_one_mode_remembers_as_long_as_its_factor_says() -> None:
     assert held.numbers["longest"] == pytest.approx(TAU, abs=1)
     assert held.numbers["shortest"] == pytest.approx(TAU, abs=1)
     assert held.numbers["declared_time_constant_longest"] == pytest.approx(TAU)
+
+
+class Modes(nn.Module):
+    """Linear modes side by side, of which one output shows so many different ones."""
+
+    def __init__(self, factors: list[float]) -> None:
+        super().__init__()
+        self.factors = nn.Parameter(torch.tensor(factors, dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h, states = torch.zeros(len(x), len(self.factors), dtype=x.dtype), []
+        for t in range(x.shape[1]):
+            h = self.factors * h + x[:, t]
+            states.append(h.sum(-1, keepdim=True))
+        return torch.stack(states, 1)
+
+
+def test_the_size_of_a_linear_state_is_the_rank_of_its_hankel_matrix() -> None:
+    factors = [0.95, 0.7, 0.7, -0.5]  # two of one factor are one number to whoever reads the output
+    found = capacity(Subject(lambda: Modes(factors), 1, 64), 600).numbers
+    lags = np.arange(1, 33)[:, None] + np.arange(32)
+    values = np.linalg.svd((np.array(factors)[:, None, None] ** lags).sum(0), compute_uv=False)
+    assert found["length"] == 64
+    assert found["size_fine"] == found["size_fine_least"] == found["size_fine_most"] == 3
+    assert found["size"] == (values > 0.01 * values[0]).sum()
+
+
+def test_a_gated_state_passes_on_no_more_than_its_width() -> None:
+    found = capacity(Subject(lambda: nn.GRU(3, 5, batch_first=True), 3, 40), 600)
+    assert 1 <= found.numbers["size_least"] <= found.numbers["size_fine_most"] <= 5
+    assert "numbers of the past" in found.sentence
+    ids = capacity(Subject(lambda: nn.Embedding(7, 2), 7, 16, tokens=True), 600)
+    assert ids.status is Status.SKIP
 
 
 def test_a_memory_beyond_the_horizon_is_a_lower_bound() -> None:

@@ -30,9 +30,9 @@ class Curve:
     """One line of a picture.
 
     Attributes:
-        panel: the picture: ``memory``, ``gradient``, ``hold``, ``precision``, ``seconds`` or ``bytes``.
+        panel: the picture: ``memory``, ``gradient``, ``capacity``, ``hold``, ``precision``, ``seconds`` or ``bytes``.
         name: what the line is, among the lines of its panel.
-        x: lags or lengths, in steps.
+        x: lags or lengths, in steps; of ``capacity``, the place of a singular value.
         y: values, in the unit of the panel.
     """
 

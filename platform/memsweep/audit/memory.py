@@ -1,19 +1,22 @@
-"""How long a module remembers: its memory function, and the gradient of an output with respect to earlier inputs.
+"""How long a module remembers, and how much: its memory function, the gradient of an output with respect to earlier
+inputs, and how many numbers of the past its states pass on.
 
 The memory function is Definition 3.1 of arXiv 2305.19190: the response to a step of the input, differenced over time.
 The time scale of a function of the lag is the number of lags that hold 63 % of its sum (1 - 1/e: for e^(-k/tau) it is
 tau).
 
-Letters: S sequences, T time (length), I inputs, O outputs, P projections.
+Letters: S sequences, T time (length), I inputs, O outputs, P projections, R rows of a block.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from memsweep.audit.finding import Finding, curve, finding, not_measured, show
+from memsweep.audit.finding import Finding, Status, curve, finding, not_measured, show
 from memsweep.audit.subject import Subject, affordable, first
 from memsweep.models.contracts import default_dtype
 
@@ -24,6 +27,10 @@ _INPUTS = (0.1, 1.0, 1.0, 1.0, 3.0, 10.0)
 _PROJECTIONS = 4
 _DIRECTIONS = 8
 _PAIRS = 16
+_ROWS = 128
+"""Steps of a block before the middle of a sequence, and behind it."""
+_SIZES = {"size": 0.01, "size_fine": 1e-6}
+"""Name of a number, and the share of the largest singular value above which one counts."""
 _CUT_OFF = 0.25
 """Of the length: beyond this share of it, a time scale says how long was looked and not how long the memory is."""
 
@@ -183,3 +190,60 @@ def _squares(subject: Subject, inputs: Tensor, projections: Tensor) -> Tensor:
         for hook in hooks:
             hook.remove()
     return slope.to("cpu", torch.float64).flatten(2).square().sum(-1)
+
+
+def capacity(subject: Subject, seconds: float) -> Finding:
+    """The effective state size: the rank of the map from inputs before the middle of a sequence to outputs behind it.
+
+    The map is the block of derivatives at a sequence. All that it passes on goes through the state at the middle, so
+    that its rank is at most the numbers in that state. Of a linear module it is the Hankel matrix, at any input.
+    """
+    if subject.tokens:
+        return not_measured("capacity", "outputs have no derivative by ids.", Status.SKIP)
+    values_SR = np.empty((0, 0))
+    try:
+        for length in affordable([each for each in subject.lengths() if each > 1], seconds):
+            values_SR, reached = np.stack([_block_values(subject, length, size) for size in sorted({*_INPUTS})]), length
+    except RuntimeError as error:
+        return not_measured("capacity", f"{(str(error).splitlines() or [''])[0][:200]}.")
+    values_SR = values_SR[np.isfinite(values_SR).all(1)] if values_SR.size else values_SR
+    if not values_SR.size or not values_SR.any():
+        return not_measured("capacity", "no finite derivative of a later output reaches the inputs.")
+    shares_SR = values_SR / values_SR.max(1, keepdims=True).clip(min=np.finfo(float).tiny)
+    counts = {name: (shares_SR > share).sum(1) for name, share in _SIZES.items()}
+    numbers: dict[str, Any] = {"length": reached, "most_possible": values_SR.shape[1], "sequences": len(values_SR)}
+    for name, count in counts.items():
+        numbers |= {name: float(np.median(count)), f"{name}_least": int(count.min()), f"{name}_most": int(count.max())}
+    cut = " or more" if numbers["size_fine_most"] == values_SR.shape[1] else ""
+    well = (
+        f"Behind the middle of {reached} steps, outputs depend on {numbers['size']:g} numbers of the past above 1 % of "
+        f"the largest ({numbers['size_least']} to {numbers['size_most']} over {len(values_SR)} inputs), and on "
+        f"{numbers['size_fine']:g}{cut} above a millionth."
+    )
+    return finding("capacity", well, numbers, curves=[curve("capacity", "typical", np.median(shares_SR, 0), start=1)])
+
+
+def _block_values(subject: Subject, length: int, scale: float) -> np.ndarray:
+    """The singular values of the block at noise of a size, ``[R]``, decreasing."""
+    dtype, middle = subject.reference, length // 2
+    module, noise = subject.at(dtype), subject.noise(1, length, 30, scale)
+    before, after = (
+        torch.from_numpy(np.unique(np.linspace(*ends, _ROWS).round())).long()
+        for ends in ((0, middle - 1), (middle, length - 1))
+    )
+    with torch.no_grad(), default_dtype(dtype):
+        outputs = first(module(subject.cast(noise, dtype))).shape[-1]
+    rows = torch.cartesian_prod(after, torch.arange(min(outputs, _PROJECTIONS)))
+    parts = []
+    for some in rows.split(max(1, subject.together(length, dtype) // 4)):
+        given = subject.cast(noise.repeat(len(some), 1, 1), dtype).requires_grad_()
+        with default_dtype(dtype), torch.enable_grad():
+            answers = first(module(given))
+            each = torch.arange(len(some), device=answers.device)
+            (slope,) = torch.autograd.grad(answers[each, some[:, 0], some[:, 1]].sum(), given)
+        parts.append(slope.to("cpu", torch.float64)[:, before].flatten(1))
+    block = torch.cat(parts)
+    if not bool(torch.isfinite(block).all()):
+        return np.full(min(block.shape), np.nan)
+    found: np.ndarray = torch.linalg.svdvals(block).numpy()
+    return found

@@ -12,7 +12,7 @@ from memsweep.audit.decay import decay
 from memsweep.audit.finding import Finding, Status, not_measured
 from memsweep.audit.finite import finite
 from memsweep.audit.forms import forms
-from memsweep.audit.memory import gradient, memory_function
+from memsweep.audit.memory import capacity, gradient, memory_function
 from memsweep.audit.precision import precision
 from memsweep.audit.subject import Subject
 from memsweep.models.module.factory import described
@@ -27,15 +27,16 @@ CHECKS: tuple[tuple[str, Check, float], ...] = (
     ("parameters", parameters, 0.05),
     ("finite", finite, 0.15),
     ("memory", memory_function, 0.1),
-    ("gradient", gradient, 0.15),
+    ("gradient", gradient, 0.1),
+    ("capacity", capacity, 0.1),
     ("decay", decay, 0.1),
-    ("forms", forms, 0.15),
+    ("forms", forms, 0.1),
     ("precision", precision, 0.1),
     ("cost", cost, 0.15),
 )
 """Name, check, and its share of the time; the quick ones take what they need."""
 
-_COMPARING = frozenset({"causality", "batch", "decay", "forms", "precision", "memory", "gradient"})
+_COMPARING = frozenset({"causality", "batch", "decay", "forms", "precision", "memory", "gradient", "capacity"})
 """Checks that compare two calls, which says nothing where two equal calls differ."""
 
 

@@ -35,6 +35,7 @@ _STYLES = {Status.FAULT: "bold red", Status.NOTE: "bold yellow", Status.PASS: "b
 _PANELS = {
     "memory": ("Memory function", "response to a step, differenced", "lag (steps)", "|dy / dt|"),
     "gradient": ("Gradient by lag", "of the last output", "lag (steps)", "|dy(T) / dx(T - lag)|"),
+    "capacity": ("Numbers of the past", "that later outputs show", "number", "singular value / largest"),
     "hold": ("What is left of an input", "while another is held", "steps of a held input", "share left"),
     "precision": ("Error against float64", "by length", "length (steps)", "relative error"),
     "seconds": ("Time", "of one sequence", "length (steps)", "seconds"),
