@@ -53,7 +53,14 @@ def _finding(one: Condition, ball: str) -> Finding:
     by_threshold = dict.fromkeys(THRESHOLDS, Trends(horizon=_trend(slope), width=_trend(slope)))
     judged = Judgement(verdict, 0.01, None, slope, 0.1, 1.0, False, ("seeds: 1",), (), by_threshold)
     return Finding(
-        {**condition, **parameterization}, ball, judged, radii, curves, curves, curves, {"model": {"name": one.model}}
+        {**condition, **parameterization},
+        ball,
+        judged,
+        radii,
+        curves,
+        curves,
+        lambda: curves,
+        {"model": {"name": one.model}},
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,8 @@ class Finding:
         ball: one of BALLS.
         radii: the table of ``memsweep.stability.verdict.radius.stability_radii``, with the identity of each row's
             trial.
-        curves, replicas, memory: the rows of this condition.
+        curves, replicas: the rows of this condition.
+        read_memory: gives its rows of the table memory, the largest one, which are read anew each time.
         config: canonical config of the condition's first trial.
         otherwise: the verdict if all errors were as short of the worst as those of the sampled models; None where that
             is the same one, or not known.
@@ -47,9 +48,14 @@ class Finding:
     radii: pd.DataFrame
     curves: pd.DataFrame
     replicas: pd.DataFrame
-    memory: pd.DataFrame
+    read_memory: Callable[[], pd.DataFrame]
     config: Mapping[str, Any]
     otherwise: Verdict | None = None
+
+    @property
+    def memory(self) -> pd.DataFrame:
+        """The rows of the table memory of the condition's trials."""
+        return self.read_memory()
 
     @cached_property
     def found_share(self) -> float:
@@ -102,10 +108,11 @@ class Finding:
         At the longest horizon and the slope's width; nan for a task without a target kernel, and for a model that is
         not linear, to which the bound does not apply.
         """
-        if self.memory.empty or not self.curves["exact"].all():
+        memory = self.memory
+        if memory.empty or not self.curves["exact"].all():
             return math.nan
         rows = self.replicas[(self.replicas["horizon"] == self.horizon) & (self.replicas["width"] == self.width)]
-        values, memory = [], self.memory[self.memory["identity"].isin(rows["identity"])]
+        values, memory = [], memory[memory["identity"].isin(rows["identity"])]
         for row in rows.to_dict("records"):
             mine = memory[(memory["identity"] == row["identity"]) & (memory["seed"] == row["seed"])]
             target = mine.sort_values("lag")["target"].to_numpy(float)
@@ -146,12 +153,13 @@ def judge_conditions(study: Study, grouping: Grouping, criteria: Criteria = DEFA
     """
     findings = []
     for condition, identities in grouping.members():
-        curves, trained, remembered = (study.of(name, identities) for name in ("curves", "replicas", "memory"))
+        curves, trained = (study.of(name, identities) for name in ("curves", "replicas"))
+        read_memory = partial(study.of, "memory", identities)
         curves = curves[curves["ball"].isin(BALLS)].dropna(subset=["width", "horizon"])
         configs = [study.records[identity]["config"] for identity in trained["identity"].unique()]
         nonlinear = any(config["model"].get("activation") not in (None, "linear") for config in configs)
         # one target, cut at each trial's horizon
-        target = remembered.drop_duplicates("lag").sort_values("lag")["target"]
+        target = read_memory().drop_duplicates("lag").sort_values("lag")["target"]
         scale = time_scale(target.to_numpy(float))
         for ball, curve in curves.groupby("ball"):
             known: dict[str, Any] = {"time_scale": scale, "nonlinear": nonlinear, "criteria": criteria}
@@ -161,7 +169,7 @@ def judge_conditions(study: Study, grouping: Grouping, criteria: Criteria = DEFA
             if found_share(curve) < GOOD:
                 worse = judge(corrected(curve), trained, **known).verdict
                 otherwise = worse if worse is not judgement.verdict else None
-            about = (judgement, radii, curve, trained, remembered, configs[0], otherwise)
+            about = (judgement, radii, curve, trained, read_memory, configs[0], otherwise)
             findings.append(Finding(condition, str(ball), *about))
     return sorted(findings, key=lambda finding: BALLS.index(finding.ball))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +19,7 @@ import pyarrow as pa
 from memsweep.config.claims.types import Claims
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
+from memsweep.recurrence.freed_memory import give_back_freed_memory
 from memsweep.search.history import SearchHistory
 from memsweep.search.history import read as read_search
 from memsweep.sweep.planning.plan_file import read_plan
@@ -124,6 +127,7 @@ class Known:
 
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
+        self._parts: dict[str, Any] = {}
         self._tables: dict[str, list[pa.Table]] = {name: [_compact(schema(name).empty_table())] for name in TABLES}
 
     def read(self, store: Store, identities: Sequence[str]) -> dict[str, str]:
@@ -136,12 +140,21 @@ class Known:
                 if isinstance(result, str):
                     faults[identity] = result
                     continue
-                self.records[identity], tables = result
+                record, tables = result
+                record["config"] = self.shared(record["config"])
+                record["provenance"] = self.shared(record["provenance"])
+                self.records[identity] = record
                 for name, part in parts.items():
                     part.append(tables[name])
             for name, part in parts.items():  # thousands of small tables take five times the memory of one
                 self._tables[name] += [_compact(pa.concat_tables(part))] if part else []
+        pa.default_memory_pool().release_unused()
+        give_back_freed_memory()
         return faults
+
+    def shared(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The same settings, of which each part is one object for all trials that have an equal one: most do."""
+        return {sys.intern(key): self._parts.setdefault(json.dumps(part), part) for key, part in settings.items()}
 
     def tables(self, chosen: Sequence[str]) -> dict[str, pd.DataFrame]:
         """The tables of some trials, in their order. Columns that repeat a few words are categories."""
@@ -203,7 +216,7 @@ def load_study(where: Location | Path, known: Known | None = None) -> Study:
         search=read_search(place, plan),
         command=str(plan.provenance.get("command") or ""),
         overrides=tuple(map(str, plan.provenance.get("overrides") or ())),
-        rows=plan.rows,
+        rows={identity: known.shared(config) for identity, config in plan.rows.items()},
         runs_page=page if (page := str(plan.provenance.get("runs_page"))).startswith(("http://", "https://")) else "",
     )
 
