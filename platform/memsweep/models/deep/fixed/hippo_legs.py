@@ -9,14 +9,13 @@ LegS matrices has an exact solution where u is constant over a step, with r = lo
     A_t = exp(-A r),   B_t = A^(-1) (1 - A_t) B,   A_1 = 0
 
 A and B are given and W, C and D trained, as of the unit ``lmu``. The matrices change from step to step: the recurrence
-is linear, but its impulse response changes, and its eigenvalues go to 1. A sequence runs in pieces, as that of ``lmu``.
+is linear, but its impulse response changes, and its eigenvalues go to 1.
 
-Letters: see memsweep.models.deep.fixed.lmu.
+Letters: see memsweep.models.deep.fixed.polynomials.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,78 +23,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from memsweep.config.core.fields import setting
-from memsweep.models.base import Group, Part, Role, Weights
-from memsweep.models.deep.unit import State, Unit, mapped
-from memsweep.models.initialization import lecun_normal
+from memsweep.models.deep.fixed.polynomials import PolynomialConfig, PolynomialUnit
 from memsweep.models.stable_ssm.legs import normal_part
 from memsweep.registry import register_unit
 
-_PIECE = 32
-
 
 @register_unit("hippo_legs")
-class HiPPOLegSUnit(Unit):
+class HiPPOLegSUnit(PolynomialUnit):
     """All the past as Legendre polynomials; the recurrence is fixed, all maps around it are trained."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Config:
+    class Config(PolynomialConfig):
         """The polynomials that describe the past."""
 
-        order: int = setting(
-            4, "polynomials of a channel, d: width counts those of all channels", at_least=1, at_most=1000
-        )
-
-    @classmethod
-    def refusal(cls, config: Config, width: int, features: int) -> str | None:
-        if width % config.order == 0:
-            return None
-        return (
-            f"the unit hippo_legs has {config.order} numbers for each channel, but width is {width}: let width be a "
-            f"multiple of {config.order}, or give the unit another order"
-        )
-
-    def roles(self) -> Mapping[str, Role]:
-        return {
-            "encoder": Role(Part.ENCODER, ("channel", "feature"), group=Group.INPUT),
-            "readout": Role(Part.READOUT, ("feature", "width")),
-            "skip": Role(Part.GAIN, ("feature",)),
-        }
-
-    def initial(self, horizon: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """As those of the unit lmu."""
-        del horizon
-        return {
-            "encoder": lecun_normal(self.width // self.config.order, self.features, rng),
-            "readout": lecun_normal(self.features, self.width, rng),
-            "skip": rng.standard_normal(self.features),
-        }
-
-    def run(self, weights: Weights, x_NBTF: Tensor) -> Tensor:
-        return self._going_on(weights, x_NBTF, None)[0]
-
-    def step(self, weights: Weights, x_NBF: Tensor, state: State | None) -> tuple[Tensor, State]:
-        answers_NB1F, after = self._going_on(weights, x_NBF.unsqueeze(2), state)
-        return answers_NB1F.squeeze(2), after
-
-    def products(self, horizon: int) -> int:
-        return self.width * (min(_PIECE, horizon) + self.config.order)
-
-    def _going_on(self, weights: Weights, x_NBTF: Tensor, state: State | None) -> tuple[Tensor, State]:
-        u_NBPT = mapped(weights["encoder"], x_NBTF).transpose(2, 3)
-        time = 0 if state is None else int(state["steps"])
-        memory_NBPD = u_NBPT.new_zeros(*u_NBPT.shape[:3], self.config.order) if state is None else state["memory"]
-        pieces = []
-        for piece_NBPL in u_NBPT.split(_PIECE, -1):
-            steps = piece_NBPL.shape[-1]
-            matrix = _piece(self.config.order, time, steps).to(x_NBTF)
-            found = (torch.cat([piece_NBPL, memory_NBPD], -1) @ matrix).unflatten(-1, (steps, -1))
-            memory_NBPD, time = found[..., -1, :], time + steps
-            pieces.append(found)
-        memories_NBTPD = torch.cat(pieces, 3).transpose(2, 3)
-        after = {"memory": memory_NBPD, "steps": torch.tensor(time)}
-        skipped = weights["skip"][:, None, None] * x_NBTF
-        return mapped(weights["readout"], memories_NBTPD.flatten(3)) + skipped, after
+    def piece(self, before: int, steps: int) -> Tensor:
+        return _piece(self.config.order, before, steps)
 
 
 def legs_step(order: int, time: int) -> tuple[np.ndarray, np.ndarray]:
@@ -111,7 +53,7 @@ def legs_step(order: int, time: int) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=4096)
 def _piece(order: int, before: int, steps: int) -> Tensor:
-    """All memories of a piece from its inputs and the memory before it, ``[L + D, L D]``, float64."""
+    """See ``PolynomialUnit.piece``."""
     found, reached = np.empty((steps + order, steps, order)), np.zeros((steps + order, order))
     reached[steps:] = np.eye(order)
     for step in range(steps):
