@@ -17,6 +17,7 @@ NAMES = (
     "peak",
     "step",
     "peers",
+    "units",
     "matrix_step",
     "rules",
     "perturbation",

@@ -205,6 +205,7 @@ def test_benchmarks_run_and_write(tmp_path):
     names = [
         "step",
         "peers",
+        "units",
         "matrix_step",
         "perturbation",
         "peak",
@@ -228,6 +229,10 @@ def test_benchmarks_run_and_write(tmp_path):
         assert row["milliseconds_per_model"] > 0
     assert all(row["ratio"] > 0 for row in results["matrix_step"]["rows"])
     assert {row["model"] for row in results["matrix_step"]["rows"]} == {case.model for case in matrix_step.cases()}
+    by_unit = {row["unit"]: row for row in results["units"]["rows"]}
+    assert by_unit["lru"]["of_lru"] == by_unit["lru"]["of_lru_a_number"] == 1
+    assert by_unit["lru"]["numbers_held"] == 2 * by_unit["min_gru"]["numbers_held"], "a complex number counts twice"
+    assert by_unit["attention"]["numbers_held"] == 0, "its state grows"
     assert {row["copies"] for row in results["perturbation"]["rows"]} == {631}
     assert {row["horizon"] for row in results["horizon"]["rows"]} == {16, 32}
     *families, trial = results["worst_push"]["rows"]
