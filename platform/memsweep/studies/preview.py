@@ -304,7 +304,8 @@ def _budgets(study: SweepConfig) -> Iterator[str]:
             yield f"{name}: {', '.join(f'width {width} has {count:,} parameters' for width, count in sizes)}"
         else:
             (least, most), (fewest, largest) = (sorted(each)[:: len(sizes) - 1] for each in zip(*sizes, strict=True))
-            yield f"{name}: widths {least} to {most}, {fewest:,} to {largest:,} parameters, by budget and task"
+            widths = f"width {least}" if least == most else f"widths {least} to {most}"
+            yield f"{name}: {widths}, {fewest:,} to {largest:,} parameters, by budget and task"
 
 
 def notes(study: SweepConfig) -> list[str]:
