@@ -165,7 +165,7 @@ def of(model: Any, **training: Any) -> TrialConfig:
             {"groups": {"recurrent": {"factor": 0.5, "learning_rate": 0.1}}},
             "learning_rate is 0.1 and factor is 0.5, which is a learning rate, too: leave one of them out",
         ),
-        ("residual_stack", {"groups": {"recurrent": {"factor": 0.0}}}, "must be above 0"),
+        ("residual_stack", {"groups": {"recurrent": {"factor": -0.5}}}, "must be at least 0"),
         ("rnn", {"clip": -1.0}, "must be at least 0"),
     ],
 )

@@ -18,11 +18,14 @@ from memsweep.config.core.build import config_from
 from memsweep.config.core.reflect import hints, key_of, registered_kind
 from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.config.schema.chain import predecessor
-from memsweep.config.schema.training import TrainingConfig, Turn
+from memsweep.config.schema.training import GroupConfig, GroupsConfig, TrainingConfig, Turn
 from memsweep.config.schema.trial import ChainConfig, PerturbationConfig, TrialConfig
 from memsweep.errors import MemsweepError
 
 COMPANY = 2
+HELD = GroupsConfig(
+    recurrent=GroupConfig(factor=0.0, weight_decay=0.0), input=GroupConfig(factor=0.0, weight_decay=0.0)
+)
 FACTORIES = (f"{NETS}/torch_rnn.py:gru", f"{NETS}/torch_rnn.py:lstm")
 Path = tuple[str, ...]
 Pair = tuple[TrialConfig, TrialConfig]
@@ -66,7 +69,10 @@ def bases(data: str) -> list[TrialConfig]:
         given = part("model", "diagonal_rnn", parameterization=part("parameterization", name))
         found.append(TrialConfig(task=task, model=given, **rest))
     for name in registry.names("unit"):
-        found.append(TrialConfig(task=task, model=part("model", "residual_stack", unit=part("unit", name)), **rest))
+        stack = part("model", "residual_stack", unit=part("unit", name))
+        held = rest | {"training": dataclasses.replace(training, groups=HELD)}  # some units refuse to be trained
+        tried = [TrialConfig(task=task, model=stack, **sections) for sections in (rest, held)]
+        found.append(next(trial for trial in tried if not list(registry.get("unit", name).problems(trial))))
     return found
 
 
