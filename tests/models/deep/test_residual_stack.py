@@ -12,11 +12,13 @@ from torch import Tensor
 
 from engine import noise, task_config
 from memsweep import registry
+from memsweep.config.core.build import config_from
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
+from memsweep.errors import ConfigError
 from memsweep.learning.ensemble.replicas import Replica, build
 from memsweep.learning.loss.carried import task_loss_for
-from memsweep.models.base import Signature, Traits
+from memsweep.models.base import Part, Role, Signature, Traits
 from memsweep.models.deep.around_unit import Dropout
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.models.spectrum import eigenvalues
@@ -287,3 +289,22 @@ def test_the_default_search_finds_the_worst_push_through_layers() -> None:
     found = worst(usual.starts, usual.ascent_steps)
     assert (found > 1.01 * worst(0, 0)).all()
     assert (found > 0.98 * worst(60, 60)).all()
+
+
+# ---- a unit's own names
+
+
+def test_no_unit_names_a_weight_as_a_layer_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The layer's would take its place, silently where both have one shape."""
+    around = {"norm_weight", "norm_bias", "mix_weight", "mix_bias", "gate_weight", "gate_bias"}
+    for name in registry.names(registry.UNIT):
+        model = ResidualStack.Config(width=4, features=4, unit=registry.get(registry.UNIT, name).Config())
+        named = {weight.removesuffix("_l0") for weight in ResidualStack.roles(model) if weight.endswith("_l0")}
+        unit = registry.get(registry.UNIT, name)(model.unit, 4, 4)
+        assert len(named) == len(unit.roles()) + len(named & around), name
+
+    lru = registry.get(registry.UNIT, "lru")
+    roles, named = lru.roles, {"norm_bias": Role(Part.BIAS, ("width",))}
+    monkeypatch.setattr(lru, "roles", lambda self: roles(self) | named)
+    with pytest.raises(ConfigError, match="the unit lru has a weight norm_bias, and so has the norm or the mixing"):
+        config_from(TrialConfig, {"task": "linear_functional", "model": "residual_stack"}, "a trial")

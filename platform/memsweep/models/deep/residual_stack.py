@@ -117,7 +117,13 @@ class ResidualStack(DeepModel, LinearModel):
         yield from super().problems(trial)
         config: Any = trial.model
         yield from registry.get(registry.UNIT, config.unit.name).problems(trial)
-        parts = {role.part for role in _unit(config).roles().values()}
+        roles = _unit(config).roles()
+        for name in sorted(roles.keys() & _around(config).keys()):
+            yield (
+                f"the unit {config.unit.name} has a weight {name}, and so has the norm or the mixing of a layer: "
+                "rename it in the unit"
+            )
+        parts = {role.part for role in roles.values()}
         if "recurrent" in trial.perturbation.balls and Part.RECURRENT not in parts:
             yield (
                 f"perturbation.balls has recurrent, but the unit {config.unit.name}, as it is set here, has no "
@@ -145,7 +151,7 @@ class ResidualStack(DeepModel, LinearModel):
         }
         unit = _unit(config)
         for layer in range(config.layers):
-            layer_roles = dict(unit.roles()) | norm_roles(config.norm) | mixing_roles(config.mixing)
+            layer_roles = dict(unit.roles()) | _around(config)
             roles |= {f"{name}_l{layer}": replace(role, layer=layer) for name, role in layer_roles.items()}
         if config.readout_width:
             roles["hidden_weight"] = Role(Part.READOUT, ("hidden", "feature"))
@@ -269,6 +275,11 @@ def _of_layer(weights: Weights, layer: int) -> dict[str, Tensor]:
 
 def _mapped(weights: Weights, name: str, x_NBTF: Tensor) -> Tensor:
     return affine(x_NBTF, weights[f"{name}_weight"], weights[f"{name}_bias"])
+
+
+def _around(config: ResidualStack.Config) -> dict[str, Role]:
+    """Roles of the weights of a layer beside its unit's."""
+    return {**norm_roles(config.norm), **mixing_roles(config.mixing)}
 
 
 def _unit(config: ResidualStack.Config) -> Unit:

@@ -43,7 +43,7 @@ def time_mixing(heads: int, w: W, x: Tensor) -> Tensor:
         state = state * decay.mT - state @ kk @ (kk * a).mT + v @ k.mT
         y = (state @ r)[..., 0]
         y = (y - y.mean(1, keepdim=True)) / torch.sqrt(y.var(1, keepdim=True, unbiased=False) + 64e-5)
-        y = y.flatten() * w["norm_gain"] + w["norm_bias"]
+        y = y.flatten() * w["answer_gain"] + w["answer_bias"]
         y = y + ((r * k * bonus).sum(1, keepdim=True) * v).flatten()
         answers.append(w["readout"] @ (y * g))
     return torch.stack(answers)

@@ -72,8 +72,8 @@ class RWKV7Unit(HeadsUnit):
             "key_scale": Role(Part.GAIN, ("width",), group=forgets),
             "key_rate": Role(Part.GAIN, ("width",), group=forgets),
         }
-        roles |= {name: Role(Part.GAIN, ("width",)) for name in ("bonus", "norm_gain")}
-        return roles | {"norm_bias": Role(Part.BIAS, ("width",)), "readout": Role(Part.READOUT, ("feature", "width"))}
+        roles |= {name: Role(Part.GAIN, ("width",)) for name in ("bonus", "answer_gain")}
+        return roles | {"answer_bias": Role(Part.BIAS, ("width",)), "readout": Role(Part.READOUT, ("feature", "width"))}
 
     def initial(self, horizon: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """As the authors' code begins its first layer (RWKV-LM, RWKV-v7/train_temp/src/model.py); the readout is zero.
@@ -97,8 +97,8 @@ class RWKV7Unit(HeadsUnit):
             "key_scale": 0.71 - 0.1 * (place - 0.5),
             "key_rate": np.full(width, 1.02),
             "bonus": np.full(width, -0.04),
-            "norm_gain": np.ones(width),
-            "norm_bias": np.zeros(width),
+            "answer_gain": np.ones(width),
+            "answer_bias": np.zeros(width),
             "readout": np.zeros((features, width)),
         }
 
@@ -120,7 +120,7 @@ class RWKV7Unit(HeadsUnit):
             None if state is None else state["matrix"].flatten(0, 2),
         )
         answers = functional.layer_norm(found.unflatten(0, query.shape[:3]), query.shape[-1:], eps=_EPSILON)
-        answers = answers * self._of_heads(weights["norm_gain"]) + self._of_heads(weights["norm_bias"])
+        answers = answers * self._of_heads(weights["answer_gain"]) + self._of_heads(weights["answer_bias"])
         now = (query * self._of_heads(weights["bonus"]) * key).sum(-1, keepdim=True) * value
         gate = mapped(weights["raise_gate"], torch.sigmoid(mapped(weights["encoder_gate"], mixed[GATE])))
         after = {"before": x_NBTF[:, :, -1:], "matrix": left.unflatten(0, query.shape[:3])}
