@@ -43,7 +43,11 @@ def trained_numbers(row: object) -> int:
 
 @pytest.mark.parametrize(
     "model",
-    [*(f"{{name: {name}}}" for name in WITH_WIDTH), *(f"{{name: residual_stack, unit: {name}}}" for name in UNITS)],
+    [
+        *(f"{{name: {name}}}" for name in WITH_WIDTH),
+        *(f"{{name: residual_stack, unit: {name}}}" for name in UNITS),
+        "{name: residual_stack, unit: {name: mamba3, states: 8, head_dim: 4}, features: 8}",  # the usual width is not allowed here
+    ],
 )
 def test_a_model_has_the_largest_width_of_its_budget(tmp_path: Path, model: str) -> None:
     given = FROZEN if "echo_state" in model else ()

@@ -21,7 +21,8 @@ BUDGET_KEY, PARAMETERS = "parameters", "model.parameters"
 BUDGET_MEANS = "in place of width: the widest model that has no more parameters than that"
 _TIED = {"features"}
 _WIDEST = 1 << 20
-_FIRST = 512  # the narrowest width of a model is below
+NARROWEST_BELOW = 512
+"""The narrowest width of a model is below this."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,11 @@ def widest(wanted: Budgeted, task: Any) -> Any:
     """The Config of the widest model within its budget on a task, or why there is none, in words."""
     name = wanted.model.name
     model = registry.get(registry.MODEL, name)
-    narrowest = next(filter(wanted.suits, range(1, _FIRST)), None)
+    narrowest = next(filter(wanted.suits, range(1, NARROWEST_BELOW)), None)
     if narrowest is None:
-        return f"{PARAMETERS}: no width below {_FIRST} suits the model {name} as it is set here. Give model.width"
+        return (
+            f"{PARAMETERS}: no width below {NARROWEST_BELOW} suits the model {name} as it is set here. Give model.width"
+        )
 
     def size(times: int) -> int:
         return int(model.count_parameters(wanted.of_width(times * narrowest), task))

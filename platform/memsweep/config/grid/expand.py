@@ -16,7 +16,7 @@ from memsweep.config.core.build import INVALID, build_field
 from memsweep.config.core.merge import as_mapping, merge, put
 from memsweep.config.core.problems import REQUIRED, WHOLE, Problem, sentence
 from memsweep.config.core.reflect import config_of, default, keys
-from memsweep.config.grid.budget import Budgeted, budgeted, widest, without_budget
+from memsweep.config.grid.budget import NARROWEST_BELOW, Budgeted, budgeted, widest, without_budget
 from memsweep.config.grid.causes import Causes
 from memsweep.config.grid.chains import chain_problems, link_chains
 from memsweep.config.schema.axes import ROWS, Axes
@@ -172,7 +172,16 @@ class _Section:
         if self.field.name != "model":
             return build_field(TrialConfig, self.field, written, self.field.name, problems)
         written, budget = without_budget(written, problems)
-        model = build_field(TrialConfig, self.field, written, self.field.name, problems)
+
+        def of(settings: Any) -> tuple[Any, list[Problem]]:
+            wrong: list[Problem] = []
+            return build_field(TrialConfig, self.field, settings, self.field.name, wrong), wrong
+
+        model, wrong = of(written)
+        if wrong and budget is not None:  # they may be of the usual width alone, which the model will not have
+            narrow = (of({**written, "width": width}) for width in range(1, NARROWEST_BELOW))
+            model, wrong = next((found for found in narrow if not found[1]), (model, wrong))
+        problems += wrong
         return budgeted(model, budget, written, problems)
 
 
