@@ -46,7 +46,7 @@ def trained_numbers(row: object) -> int:
     [
         *(f"{{name: {name}}}" for name in WITH_WIDTH),
         *(f"{{name: residual_stack, unit: {name}}}" for name in UNITS),
-        "{name: residual_stack, unit: {name: mamba3, states: 8, head_dim: 4}, features: 8}",  # the usual width is not allowed here
+        "{name: residual_stack, unit: {name: mamba3, states: 8, head_dim: 4}, features: 8}",  # refuses the usual width
     ],
 )
 def test_a_model_has_the_largest_width_of_its_budget(tmp_path: Path, model: str) -> None:
