@@ -36,7 +36,7 @@ VERDICT_COLUMNS = (
     "task,task.kernel,model,model.parameterization,ball,verdict,slope_horizon,slope_horizon_low,slope_horizon_high,"
     "slope_width,slope_width_low,slope_width_high,threshold,deciding,found_share,reasons"
 )
-TABLES = ("curves", "replicas", "memory", "history", "alignment")
+TABLES = ("curves", "replicas", "memory", "history")
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +120,7 @@ def test_pandas_reads_the_whole_study_from_a_folder(on_ray: tuple[Path, Complete
     assert curves["identity"].nunique() == 4
     assert sorted(set(curves["horizon"])) == [8, 12]
     for name in TABLES[1:]:
-        trials = 0 if name == "alignment" else 4  # backpropagation is compared with nothing
-        assert pd.read_parquet(folder / name)["identity"].nunique() == trials
+        assert pd.read_parquet(folder / name)["identity"].nunique() == 4
 
 
 def test_a_name_of_markup_is_only_ever_text(on_ray: tuple[Path, CompletedProcess[str]]) -> None:

@@ -22,7 +22,7 @@ from memsweep.report.terminal import report_text
 from memsweep.stability.verdict.judgement import Judgement, Trends, Verdict
 from memsweep.stability.verdict.radius import THRESHOLDS
 from memsweep.stability.verdict.trend import Slope, Trend
-from memsweep.sweep.store.tables import TABLES, empty
+from memsweep.sweep.store.tables import TABLES, schema
 from paths import ROOT
 from report_study import Condition, exported, gallery, write_study
 
@@ -33,7 +33,7 @@ def terminal(conditions: list[Condition], balls: tuple[str, ...], width: int) ->
     """The verdicts on a terminal: ``direct`` is unstable, models without parameterization unclear."""
     findings = [_finding(condition, ball) for ball in balls for condition in conditions]
     names = tuple(findings[0].condition)
-    tables = {name: empty(name) for name in TABLES}
+    tables = {name: schema(name).empty_table().to_pandas() for name in TABLES}
     study = Study("", "", 0, {}, tables, (), 0, None, "")
     grouping = Grouping({}, names, (), {})
     labels = Labels([finding.condition for finding in findings])
@@ -49,7 +49,7 @@ def _finding(one: Condition, ball: str) -> Finding:
     verdict = Verdict({"direct": "unstable", None: "inconclusive"}.get(one.parameterization, "stable"))
     slope, parameterization = Slope(*SLOPES[verdict]), {"model.parameterization": one.parameterization}
     condition = {"task": one.task, "task.kernel": one.kernel, "model": one.model, "model.activation": one.activation}
-    radii, curves = pd.DataFrame(columns=["width", "horizon", "seed"]), empty("curves")
+    radii, curves = pd.DataFrame(columns=["width", "horizon", "seed"]), schema("curves").empty_table().to_pandas()
     by_threshold = dict.fromkeys(THRESHOLDS, Trends(horizon=_trend(slope), width=_trend(slope)))
     judged = Judgement(verdict, 0.01, None, slope, 0.1, 1.0, False, ("seeds: 1",), (), by_threshold)
     return Finding(

@@ -29,7 +29,7 @@ from memsweep.report.naming.labels import Labels
 from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.losses import alignment_table
 from memsweep.report.rows.table import PAGE
-from memsweep.sweep.store.tables import ALIGNMENT, columns
+from memsweep.sweep.store.tables import ALIGNMENT, columns, schema
 from memsweep.trial import run_trial
 from report_study import SEEDS, Condition, charts, drawn, exported, write_study
 
@@ -290,7 +290,7 @@ grid: {training.rule: [bptt, online_full, online_spatial]}
     found = {
         table: pd.concat([trial.tables[table].assign(identity=identity) for identity, trial in trials.items()])
         for table in ("replicas", "alignment")
-    }
+    } | {"metrics": schema("metrics").empty_table().to_pandas()}
     records = {identity: {"config": to_dict(trial.config)} for identity, trial in trials.items()}
     grouping = find_grouping(records, found["replicas"])
     study = Study("", "", 3, records, found, (), 0, None, "")

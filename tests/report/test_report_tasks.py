@@ -152,7 +152,7 @@ def test_a_study_with_verdicts_draws_no_training(tmp_path: Path) -> None:
 
 
 def test_sequences_longer_than_those_of_training_are_columns_of_their_own(tmp_path: Path) -> None:
-    """Real trials of parity: the table has the summaries' numbers, and a task without such a test has no column."""
+    """Real trials of parity: the table has the seeds' numbers, and a task without such a test has no column."""
     text = """
 task: {name: parity, horizon: 6, test_factor: 4}
 model: {name: residual_stack, unit: gru, width: 4, features: 4, layers: 1}
@@ -163,7 +163,7 @@ grid: {training.learning_rate: [1e-3, 1e-2]}
     trials = {f"{index:032x}": (config, run_trial(config)) for index, config in enumerate(load(tmp_path, text).rows)}
     tables = {
         name: pd.concat([trial.tables[name].assign(identity=identity) for identity, (_, trial) in trials.items()])
-        for name in ("replicas", "history")
+        for name in ("replicas", "metrics", "history")
     }
     records = {
         identity: {"config": to_dict(config), "summary": trial.summary} for identity, (config, trial) in trials.items()
@@ -172,9 +172,12 @@ grid: {training.learning_rate: [1e-3, 1e-2]}
     table = loss_table(rows, [*rows[0].condition], Labels([row.condition for row in rows]))
     frame = table.frame()
     for name in ("accuracy_2T", "accuracy_4T"):
-        known = [trial.summary[f"test_{name}"] for _, trial in trials.values()]
-        assert frame[name].tolist() == known
-        assert all(0.0 < value < 1.0 for value in known)
+        assert frame[name].tolist() == [trial.summary[f"test_{name}"] for _, trial in trials.values()]
+        values = tables["metrics"].query("metric == @name").groupby("identity")["value"]
+        assert values.count().tolist() == [3, 3]
+        assert frame[f"{name}_low"].tolist() == values.min().tolist()
+        assert frame[f"{name}_high"].tolist() == values.max().tolist()
+        assert all(0.0 < value < 1.0 for value in frame[name])
     for identity, record in records.items():  # sequences of 2T have no test at 4T, whatever the summary calls it
         records[identity] = record | {
             "config": record["config"] | {"task": record["config"]["task"] | {"test_factor": 2}}
@@ -184,6 +187,6 @@ grid: {training.learning_rate: [1e-3, 1e-2]}
     )
     assert [*short.longer] == ["accuracy_2T"]
     shown = {column.name: column.show(rows[0]).text for column in table.columns}
-    assert shown["accuracy 4T"] == f"{100 * frame['accuracy_4T'][0]:.1f} %"
+    assert shown["accuracy 4T"].startswith(f"{100 * frame['accuracy_4T'][0]:.1f} [")
     _, labels, others = labels_and_rows(a_study(tmp_path / "other"))
     assert not [name for name in loss_table(others, [], labels).frame().columns if "2T" in name]

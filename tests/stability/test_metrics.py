@@ -31,7 +31,7 @@ def curves(*errors: tuple[float, ...], ball: str = "recurrent") -> dict[str, pd.
 def replicas(**columns: list[object]) -> dict[str, pd.DataFrame]:
     """Rows of seeds 0, 1, ..."""
     count = len(next(iter(columns.values())))
-    return {"replicas": pd.DataFrame({"seed": range(count), "zero_loss": 2.0, **columns})}
+    return {"replicas": pd.DataFrame({"seed": range(count), "zero_loss": 2.0, **columns}), "metrics": pd.DataFrame()}
 
 
 @pytest.mark.more
@@ -79,7 +79,8 @@ def test_relative_and_reported_metrics() -> None:
     assert first == SeedValue(0, 0.75)
     assert math.isnan(second.value)
     assert math.isnan(median("test_accuracy", {"test_accuracy": math.nan}, {}))
-    assert median("test_other", {"test_other": 0.25}, {}) == 0.25  # a task's second metric is in the summary alone
+    others = {"metrics": pd.DataFrame({"seed": [0, 1], "metric": "accuracy_2T", "value": [0.5, 0.25]})}
+    assert per_seed("test_accuracy_2T", tables | others) == [SeedValue(0, 0.5), SeedValue(1, 0.25)]
 
 
 def test_what_was_not_measured_is_said() -> None:
@@ -89,7 +90,8 @@ def test_what_was_not_measured_is_said() -> None:
         per_seed("radius_all", curves((0.0, 0.0, 0.0, 0.0)))
     with pytest.raises(MemsweepError, match="the ball 'recurrent' was not measured"):
         per_seed("radius", {"curves": pd.DataFrame()})
-    with pytest.raises(MemsweepError, match="only test_accuracy"):
-        per_seed("test_loss", replicas(metric=["accuracy"], test_metric=[0.5]))
+    others = {"metrics": pd.DataFrame({"seed": [0], "metric": "accuracy_2T", "value": [0.5]})}
+    with pytest.raises(MemsweepError, match="the results hold test_accuracy, test_accuracy_2T"):
+        per_seed("test_loss", replicas(metric=["accuracy"], test_metric=[0.5]) | others)
     with pytest.raises(MemsweepError, match="no metric of the task"):
         per_seed("test_loss", replicas(metric=[None], test_metric=[math.nan]))

@@ -30,7 +30,7 @@ class TrialResult:
         config: of the trial.
         outcome: done, diverged or stopped_early; a failure raises instead.
         summary: scalars over the replicas, for tables and tracking.
-        tables: ``curves``, ``replicas``, ``memory``, ``history`` and ``alignment``.
+        tables: by names of ``memsweep.sweep.store.tables.TABLES``.
         weights: seed -> trained weights, by the model's own names, without padding.
     """
 
@@ -73,6 +73,11 @@ def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> T
         | {f"gradient_over_weight_{name}": value for name, value in m.trained.gradient_over_weight.items()}
         for m in measured
     ]
+    metrics = [
+        {"seed": m.trained.seed, "metric": name, "value": value}
+        for m in measured
+        for name, value in list(m.metrics.items())[1:]
+    ]
     target = task.kernel().abs().tolist() if isinstance(task, LinearFunctionalTask) else None
     memory = [
         {"seed": m.trained.seed, "lag": lag, "learned": value, "target": target[lag] if target else math.nan}
@@ -86,7 +91,8 @@ def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> T
         for step, loss, valid in m.trained.history
     ]
     alignment = [{"seed": m.trained.seed} | compared._asdict() for m in measured for compared in m.trained.alignment]
-    tables = {"curves": curves, "replicas": replicas, "memory": memory, "history": history, "alignment": alignment}
+    tables = {"curves": curves, "replicas": replicas, "metrics": metrics}
+    tables |= {"memory": memory, "history": history, "alignment": alignment}
     return TrialResult(
         config=config,
         outcome=_outcome(measured),
@@ -149,7 +155,7 @@ def _at(values: list[float], lag: int) -> float:
 
 
 def _metric(measurement: Measurement) -> dict[str, Any]:
-    """The task's first metric by name, for the table; all of them are in the summary."""
+    """The task's first metric; the others are a table of their own."""
     name = next(iter(measurement.metrics), None)
     return {"metric": name, "test_metric": measurement.metrics[name] if name else math.nan}
 

@@ -14,7 +14,7 @@ from memsweep.report.rows.report import Tables, tables_of
 from memsweep.report.rows.verdicts import radii_table
 from memsweep.stability.verdict.judgement import Criteria
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.tables import CURVES, HISTORY, MEMORY, REPLICAS
+from memsweep.sweep.store.tables import CURVES, HISTORY, MEMORY, METRICS, REPLICAS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from memsweep.report.figures.panels import Picture
 
 _WRITTEN = ("verdicts", "slopes", "losses")
-_MEASURED = (CURVES, HISTORY, REPLICAS, MEMORY)
+_MEASURED = (CURVES, HISTORY, REPLICAS, METRICS, MEMORY)
 _WIDTH = 110  # letters of a printed line
 
 
@@ -100,6 +100,11 @@ class Results:
     def replicas(self) -> pd.DataFrame:
         """A row per trial and seed: outcome, final losses, the task's metric, norms."""
         return self.table(REPLICAS)
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """A row per trial, seed and metric that the task reports beside its first, as accuracies at 2T and 4T."""
+        return self.table(METRICS)
 
     @property
     def memory(self) -> pd.DataFrame:

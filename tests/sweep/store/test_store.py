@@ -71,6 +71,7 @@ def make_tables(identity: str) -> dict[str, pd.DataFrame]:
         | dict.fromkeys([f"gradient_over_weight_{name}" for name in ("max", "median", "q90")], 1.0)
         for s in range(SEEDS)
     ]
+    metrics = [{"identity": identity, "seed": s, "metric": "accuracy_2T", "value": 0.5} for s in (0, 1)]
     memory = [
         {"identity": identity, "seed": s, "lag": t, "learned": 0.1, "target": 0.2}
         | {"gradient": 0.5, "gradient_bound": math.nan}
@@ -79,7 +80,8 @@ def make_tables(identity: str) -> dict[str, pd.DataFrame]:
     ]
     history = [{"identity": identity, "seed": 0, "step": 50, "train_loss": 0.5, "validation_loss": math.inf}]
     alignment = [{"identity": identity, "seed": 0, "step": 0, "layer": "all", "cosine": 0.5, "norm_ratio": math.nan}]
-    frames = {"curves": curves, "replicas": replicas, "memory": memory, "history": history, "alignment": alignment}
+    frames = {"curves": curves, "replicas": replicas, "metrics": metrics}
+    frames |= {"memory": memory, "history": history, "alignment": alignment}
     return {name: pd.DataFrame(rows) for name, rows in frames.items()}
 
 
@@ -123,7 +125,7 @@ def test_a_record_is_strict_json_for_any_reader(tmp_path: Path) -> None:
 
 def test_pandas_alone_reads_the_whole_study(tmp_path: Path) -> None:
     filled(tmp_path, A, B)
-    for name, count in {"curves": 6, "replicas": 2, "memory": 4, "history": 1, "alignment": 1}.items():
+    for name, count in {"curves": 6, "replicas": 2, "metrics": 2, "memory": 4, "history": 1, "alignment": 1}.items():
         frame = pd.read_parquet(tmp_path / name)
         assert tuple(frame.columns) == table_files.columns(name)
         assert len(frame) == 2 * count
@@ -132,7 +134,7 @@ def test_pandas_alone_reads_the_whole_study(tmp_path: Path) -> None:
     assert curves["horizon"].isna().all()
     assert curves["width"].dtype == np.int64
     folders = {path.name for path in tmp_path.iterdir()}
-    assert folders == {"records", "curves", "replicas", "memory", "history", "alignment", ".partial"}
+    assert folders == {"records", "curves", "replicas", "metrics", "memory", "history", "alignment", ".partial"}
     assert list((tmp_path / ".partial").iterdir()) == []
 
 
@@ -195,12 +197,16 @@ def test_numpy_scalars_are_plain_numbers_in_the_record(tmp_path: Path) -> None:
     assert store.record(A)["summary"] == {"a": math.inf, "b": 3, "c": 0.5, "d": True}
 
 
-def test_a_table_may_have_no_rows(tmp_path: Path) -> None:
+def test_a_table_without_rows_has_no_file(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.write(A, make_record(A), make_tables(A) | {"memory": pd.DataFrame([]).assign(identity=A)})
     store.write(B, make_record(B), {})
     assert len(store.table("curves")) == SEEDS * len(RADII)
-    assert tuple(pd.read_parquet(tmp_path / "memory").columns) == table_files.columns("memory")
+    assert not (tmp_path / "memory").exists()
+    assert tuple(store.table("memory").columns) == table_files.columns("memory")
+    assert store.tables(B)["curves"].empty
+    assert store.check([A, B]) == {}
+    assert Store(tmp_path / "copy").copy_from(store, B)
 
 
 def test_failures_are_replaced_and_end_with_success(tmp_path: Path) -> None:

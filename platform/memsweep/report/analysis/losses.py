@@ -48,15 +48,14 @@ class LossRow:
         condition: column -> value, as in a Finding.
         width, horizon: None where the model or the task has none.
         replicas: a row per seed, of the results' table ``replicas``.
-        longer: the metric on sequences that are longer than those of training, as ``accuracy_2T``: the median over
-            the seeds, because results do not keep the value of each seed.
+        longer: the metric on sequences that are longer than those of training, as ``accuracy_2T``, over the seeds.
     """
 
     condition: Mapping[str, Any]
     width: float | None
     horizon: float | None
     replicas: pd.DataFrame
-    longer: Mapping[str, float] = field(default_factory=dict)
+    longer: Mapping[str, Spread] = field(default_factory=dict)
 
     def spread(self, column: str) -> Spread:
         """A column of ``replicas`` over the seeds."""
@@ -127,19 +126,15 @@ def loss_rows(study: Study, grouping: Grouping) -> list[LossRow]:
     ]
 
 
-def _longer(study: Study, seeds: pd.DataFrame) -> dict[str, float]:
-    """Of several trials with one size (their seeds differ), the median of their medians.
-
-    A test whose sequences end before ``kT`` has a number of that name, too, of all that there is: it is left out.
-    """
-    first, found = f"test_{seeds['metric'].iloc[0]}_", dict[str, list[float]]()
-    for record in (study.records[identity] for identity in seeds["identity"].unique()):
-        times = record["config"]["task"].get("test_factor", 1)
-        for name, value in record.get("summary", {}).items():
-            length = _LENGTH.search(name) if name.startswith(first) else None
-            if length is not None and int(length[1]) <= times:
-                found.setdefault(name.removeprefix("test_"), []).append(value)
-    return {name: float(np.median(values)) for name, values in found.items()}
+def _longer(study: Study, seeds: pd.DataFrame) -> dict[str, Spread]:
+    """A test whose sequences end before ``kT`` has a number of that name, too, of all that there is: it is left out."""
+    first, identities = f"{seeds['metric'].iloc[0]}_", list(seeds["identity"].unique())
+    times = min(study.records[identity]["config"]["task"].get("test_factor", 1) for identity in identities)
+    return {
+        str(name): Spread.of(values["value"])
+        for name, values in study.of("metrics", identities).groupby("metric", sort=False)
+        if str(name).startswith(first) and (length := _LENGTH.search(str(name))) and int(length[1]) <= times
+    }
 
 
 def largest(rows: Sequence[LossRow]) -> list[LossRow]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, layer_name
-from memsweep.report.analysis.losses import BELOW, CRITERIA, LossRow, by_accuracy, largest, ranked
+from memsweep.report.analysis.losses import BELOW, CRITERIA, LossRow, Spread, by_accuracy, largest, ranked
 from memsweep.report.naming.conditions import KERNEL
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import figure, percent
@@ -46,7 +46,7 @@ def loss_table(rows: Sequence[LossRow], names: Sequence[str], labels: Labels) ->
         Column(
             metric or "metric",
             lambda row: row.value,
-            cell=lambda row: _metric_cell(row, named=not metric),
+            cell=lambda row: _metric_cell("" if metric else row.metric, row.metric, row.value),
             key="metric_value",
             ends=True,
             optional=True,
@@ -122,16 +122,10 @@ def _of_longer(name: str) -> Column[LossRow]:
     return Column(
         name.replace("_", " "),
         lambda row: row.longer.get(name),
-        cell=lambda row: _longer_cell(name, row.longer.get(name, math.nan)),
+        cell=lambda row: _metric_cell("", name, row.longer.get(name, Spread.of([]))),
         key=name,
-        unit="median",
+        ends=True,
     )
-
-
-def _longer_cell(name: str, value: float) -> Cell:
-    if math.isnan(value):
-        return Cell("")
-    return Cell(f"{100 * value:.1f} %" if "accuracy" in name else figure(value))
 
 
 def _below(row: LossRow) -> int | None:
@@ -148,14 +142,19 @@ def _diverged_cell(row: LossRow) -> Cell:
     return Cell(f"{row.diverged} of {row.seeds}" if row.diverged else "", tone="bad")
 
 
-def _metric_cell(row: LossRow, *, named: bool) -> Cell:
-    """``accuracy 93.1 [92.0, 94.0] %``, or plain numbers for a metric that is no share; empty without a metric."""
-    if not row.metric or math.isnan(row.value.middle):
+def _metric_cell(shown: str, metric: str, value: Spread) -> Cell:
+    """``93.1 [92.0, 94.0] %``, or plain numbers for a metric that is no share; empty without a value.
+
+    Args:
+        shown: a name to stand before it.
+        metric: its name.
+        value: over the seeds.
+    """
+    if not metric or math.isnan(value.middle):
         return Cell("")
-    name = f"{row.metric.replace('_', ' ')} " if named else ""
-    share = "accuracy" in row.metric
-    ends = (row.value.middle, row.value.low, row.value.high)
-    middle, low, high = (f"{100 * value:.1f}" if share else figure(value) for value in ends)
+    name, share = shown.replace("_", " ") + " " * bool(shown), "accuracy" in metric
+    ends = (value.middle, value.low, value.high)
+    middle, low, high = (f"{100 * end:.1f}" if share else figure(end) for end in ends)
     unit = " %" if share else ""
     short = f"{name}{middle}{unit}"
     return Cell(f"{name}{middle} [{low}, {high}]{unit}" if low != high else short, shorter=(short,))

@@ -56,13 +56,13 @@ def per_seed(name: str, tables: Mapping[str, pd.DataFrame]) -> list[SeedValue]:
 
     Args:
         name: of the metric.
-        tables: ``replicas`` and, for radii, ``curves``: the rows of one trial.
+        tables: ``replicas``, ``metrics`` and, for radii, ``curves``: the rows of one trial.
 
     Raises:
         MemsweepError: there is no such metric, or the trial did not measure it.
     """
     _check(name)
-    values = _radii(BALL_OF[name], tables["curves"]) if name in BALL_OF else _columns(name, tables["replicas"])
+    values = _radii(BALL_OF[name], tables["curves"]) if name in BALL_OF else _columns(name, tables)
     return sorted(values, key=lambda value: value.seed)
 
 
@@ -93,27 +93,30 @@ def _check(name: str) -> None:
         raise MemsweepError(f"there is no metric {name!r}.{did_you_mean(name, METRICS)} Metrics: {known}.")
 
 
-def _columns(name: str, replicas: pd.DataFrame) -> Iterator[SeedValue]:
-    seeds = replicas["seed"].to_numpy(int)
+def _columns(name: str, tables: Mapping[str, pd.DataFrame]) -> Iterator[SeedValue]:
+    rows = tables["replicas"]
     if name == "relative_error":
-        values = replicas["error"].to_numpy(float) / replicas["zero_loss"].to_numpy(float)
+        values = rows["error"] / rows["zero_loss"]
     elif name.startswith(TEST):
-        values = _test_metric(name, replicas)
+        rows, values = _test_metric(name.removeprefix(TEST), tables)
     else:
-        values = replicas[name].to_numpy(float)
-    return (SeedValue(int(seed), float(value)) for seed, value in zip(seeds, values, strict=True))
+        values = rows[name]
+    return (SeedValue(int(seed), float(value)) for seed, value in zip(rows["seed"], values, strict=True))
 
 
-def _test_metric(name: str, replicas: pd.DataFrame) -> np.ndarray:
-    """The task's first metric: the only one that the table holds for each replica."""
-    kept = list(replicas["metric"].dropna().unique())
-    if kept != [name.removeprefix(TEST)]:
-        words = f"only {TEST}{kept[0]}" if kept else "no metric of the task"
+def _test_metric(name: str, tables: Mapping[str, pd.DataFrame]) -> tuple[pd.DataFrame, pd.Series]:
+    """A row per replica, and this metric of the task in each: the first one, or one beside it."""
+    replicas, others = tables["replicas"], tables["metrics"]
+    if (replicas["metric"] == name).any():
+        return replicas, replicas["test_metric"]
+    rows = others[others["metric"] == name] if len(others) else others  # without rows it may lack columns
+    if rows.empty:
+        known = [f"{TEST}{one}" for one in dict.fromkeys([*replicas["metric"].dropna(), *others.get("metric", ())])]
         raise MemsweepError(
-            f"{name} is not kept for each replica: the results hold {words}. Compare by another metric."
+            f"{TEST}{name} was not measured: the results hold {', '.join(known) or 'no metric of the task'}. Compare "
+            "by another metric."
         )
-    values: np.ndarray = replicas["test_metric"].to_numpy(float)
-    return values
+    return rows, rows["value"]
 
 
 def _radii(ball: str, curves: pd.DataFrame) -> Iterator[SeedValue]:

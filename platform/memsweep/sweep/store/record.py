@@ -62,7 +62,7 @@ class Record(TypedDict):
         config: the trial's canonical config.
         summary: name -> number of the whole trial; infinities and NaN are allowed here alone.
         provenance: the code, versions, host and times, see ``memsweep.sweep.worker.provenance``.
-        files: table -> size in bytes and SHA-256 of its file.
+        files: table -> size in bytes and SHA-256 of its file; a table without rows has none.
     """
 
     schema: int

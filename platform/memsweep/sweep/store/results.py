@@ -114,7 +114,7 @@ class Store:
         Args:
             identity: the trial's identity, also ``record["identity"]``.
             record: see ``memsweep.sweep.store.record``; non-finite numbers are allowed in its summary only.
-            tables: by names of ``memsweep.sweep.store.tables.TABLES``; a table that is left out has no rows.
+            tables: by names of ``memsweep.sweep.store.tables.TABLES``; one without rows gets no file.
             weights: seed -> name -> tensor; None: the result keeps none.
 
         Returns:
@@ -147,7 +147,8 @@ class Store:
             )
         if record.get("identity") != identity:
             raise StoreError(f"the record of {record.get('identity')!r} was to be stored as {identity!r}.")
-        data = {name: table_files.to_parquet(name, tables.get(name), identity) for name in TABLES}
+        filled = [name for name in TABLES if len(tables.get(name, ()))]
+        data = {name: table_files.to_parquet(name, tables[name], identity) for name in filled}
         if weights is not None:
             data[WEIGHTS] = to_safetensors(weights)
         whole = {**record, "files": {name: _digest(content) for name, content in data.items()}}
@@ -183,7 +184,7 @@ class Store:
             StoreError: ``other`` does not hold it, or holds it damaged.
         """
         record = other.record(identity)
-        data = {name: other.bytes_of(name, record) for name in TABLES}
+        data = {name: other.bytes_of(name, record) for name in _filled(record)}
         for name, content in data.items():  # a damaged result must not spread
             table_files.from_parquet(name, content, identity, f"{other.location}/{_table(name, identity)}")
         if other.has_weights(record):
@@ -255,16 +256,17 @@ class Store:
         Raises:
             StoreError: a file is missing or damaged.
         """
-        return self._tables_of(self.record(identity), names)
+        return self.result(identity, names)[1]
 
-    def result(self, identity: str) -> tuple[Record, dict[str, pd.DataFrame]]:
-        """The record and all tables of one result; each file is read once.
+    def result(self, identity: str, names: Iterable[str] = TABLES) -> tuple[Record, dict[str, pd.DataFrame]]:
+        """The record and all tables of one result, or some of them; each file is read once.
 
         Raises:
             StoreError: a file is missing or damaged.
         """
-        record = self.record(identity)
-        return record, self._tables_of(record, TABLES)
+        record, names = self.record(identity), list(names)
+        parts = at_once(lambda name: self.arrow(name, record), names)
+        return record, {name: part.to_pandas() for name, part in zip(names, parts, strict=True)}
 
     def outcomes(self, identities: Iterable[str]) -> dict[str, str]:
         """How the trials of these stored results ended, in the words of their records.
@@ -284,15 +286,8 @@ class Store:
         import pyarrow as pa
 
         parts = at_once(lambda record: self.arrow(name, record), records)
-        if not parts:
-            return table_files.empty(name)
-        frame: pd.DataFrame = pa.concat_tables(parts).to_pandas()
+        frame: pd.DataFrame = pa.concat_tables([table_files.schema(name).empty_table(), *parts]).to_pandas()
         return frame
-
-    def _tables_of(self, record: Mapping[str, Any], names: Iterable[str]) -> dict[str, pd.DataFrame]:
-        names = list(names)
-        parts = at_once(lambda name: self.arrow(name, record), names)
-        return {name: part.to_pandas() for name, part in zip(names, parts, strict=True)}
 
     def arrow(self, name: str, record: Mapping[str, Any]) -> pa.Table:
         """One table of the result with this record, checked.
@@ -300,6 +295,8 @@ class Store:
         Raises:
             StoreError: its file is missing or damaged.
         """
+        if name not in record["files"]:
+            return table_files.schema(name).empty_table()
         where = f"{self.location}/{_table(name, record['identity'])}"
         return table_files.from_parquet(name, self.bytes_of(name, record), record["identity"], where)
 
@@ -399,7 +396,7 @@ class Store:
     def _fault(self, identity: str) -> StoreError | None:
         try:
             record = self.record(identity)
-            for name in (*TABLES, *([WEIGHTS] if self.has_weights(record) else [])):
+            for name in (*_filled(record), *([WEIGHTS] if self.has_weights(record) else [])):
                 self.bytes_of(name, record)
         except StoreError as error:
             return error
@@ -428,6 +425,11 @@ class Store:
 
 def _digest(data: bytes) -> dict[str, Any]:
     return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _filled(record: Mapping[str, Any]) -> list[str]:
+    """The tables of a result that have rows, and so a file."""
+    return [name for name in TABLES if name in record["files"]]
 
 
 def _record(identity: str) -> str:

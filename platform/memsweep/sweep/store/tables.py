@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-CURVES, REPLICAS, MEMORY, HISTORY, ALIGNMENT = "curves", "replicas", "memory", "history", "alignment"
-TABLES = (CURVES, REPLICAS, MEMORY, HISTORY, ALIGNMENT)
+CURVES, REPLICAS, METRICS = "curves", "replicas", "metrics"
+MEMORY, HISTORY, ALIGNMENT = "memory", "history", "alignment"
+TABLES = (CURVES, REPLICAS, METRICS, MEMORY, HISTORY, ALIGNMENT)
 
 _SIZE = {"identity": "string", "horizon": "int64", "width": "int64"}
 SIZE = tuple(_SIZE)
@@ -53,6 +54,12 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "gradient_over_weight_max": "float64",
         "gradient_over_weight_median": "float64",
         "gradient_over_weight_q90": "float64",
+    },
+    METRICS: {  # what a task reports beside its first metric
+        "identity": "string",
+        "seed": "int64",
+        "metric": "string",
+        "value": "float64",
     },
     MEMORY: {
         "identity": "string",
@@ -96,13 +103,7 @@ def schema(name: str) -> pa.Schema:
     )
 
 
-def empty(name: str) -> pd.DataFrame:
-    """A table without rows, with the right columns and types."""
-    frame: pd.DataFrame = schema(name).empty_table().to_pandas()
-    return frame
-
-
-def to_parquet(name: str, frame: pd.DataFrame | None, identity: str) -> bytes:
+def to_parquet(name: str, frame: pd.DataFrame, identity: str) -> bytes:
     """A table as Parquet bytes; NaN and infinities of measured columns stay what they are.
 
     Raises:
@@ -110,8 +111,6 @@ def to_parquet(name: str, frame: pd.DataFrame | None, identity: str) -> bytes:
     """
     import pyarrow.parquet as pq
 
-    if frame is None or len(frame) == 0:  # a frame without rows may lack columns: pd.DataFrame([]) does
-        frame = empty(name)
     sink = io.BytesIO()
     pq.write_table(_to_arrow(name, frame, identity), sink)
     return sink.getvalue()
