@@ -52,6 +52,7 @@ class Condition:
     values: Sequence[float] = ()  # of the metric, by seed; none: 0.9, and 0.01 less for every further seed
     loss: float | None = None  # of the first seed, others a little higher; None: floor times the zero loss
     criterion: float | None = None
+    memoryless: float = math.nan  # loss of the best model that forgets
     diverged: int = 0  # so many seeds, the last ones
     alignment: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # layer -> cosine and norm ratio
 
@@ -165,7 +166,7 @@ def _replica(condition: Condition, seed: int, seeds: int) -> dict[str, Any]:
     loss = ZERO_LOSS * condition.floor if condition.loss is None else condition.loss * (1 + 0.1 * seed)
     row: dict[str, Any] = {"seed": seed, "outcome": "diverged" if lost else "done", "steps": 2500, "best_step": 2450}
     row |= {"validation_loss": 0.01, "error": np.inf if lost else loss, "zero_loss": ZERO_LOSS, "margin": 0.1}
-    row |= {"slowest_rate": 0.1, "encoder_norm": 1.0, "readout_norm": 1.0}
+    row |= {"memoryless_loss": condition.memoryless, "slowest_rate": 0.1, "encoder_norm": 1.0, "readout_norm": 1.0}
     if condition.metric is not None:
         value = condition.values[seed] if condition.values else 0.9 - 0.01 * seed
         row |= {"metric": condition.metric, "test_metric": np.nan if lost else value}

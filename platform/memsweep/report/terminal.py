@@ -28,7 +28,7 @@ from memsweep.report.read.study import not_measured
 from memsweep.report.rows.bits import BITS_MEAN
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
-from memsweep.report.rows.losses import BASELINE, has_baseline
+from memsweep.report.rows.losses import ACROSS, BASELINE, has_baseline
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
 from memsweep.report.rows.table import TERMINAL, Line, Table, View
@@ -42,6 +42,7 @@ _GAP, _LEAST = 2, 5  # between columns; letters in a line of a name
 _NAMES = ("", "name")  # styles of columns whose cells may take several lines
 _WORD = re.compile(r"[^\s_]+[\s_]*(?:· )?|[\s_]+")
 _FORMS = ((0, False), (0, True), (1, True), (2, True))  # of the cells, longest first; whether headings are broken
+_MOST_WINNERS = 20  # beside a table of the models by task
 _MOST_ROWS, _MOST_REASONS, _LONGEST_REASON = 60, 6, 330
 STYLES = {
     **{"stable": "bold green", "unstable": "bold red", "inconclusive": "bold yellow", "bad": "bold red"},
@@ -84,7 +85,11 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
         yield from (sentence, "")
     if contents.searched is not None and tables.winners is not None:
         yield from sentences(contents.searched)
-        yield from ["", *table_parts(tables.winners, width), ""] if tables.winners.rows else [""]
+        if tables.across.rows and len(tables.winners.rows) > _MOST_WINNERS:
+            yield f"The settings of {len(tables.winners.rows)} winners are in winners.csv of the report."
+        elif tables.winners.rows:
+            yield from ["", *table_parts(tables.winners, width)]
+        yield ""
     if tables.claims.rows:
         yield from ("Claims, tested over seeds with Holm's correction:", *table_parts(tables.claims, width), "")
     if contents.verdicts:
@@ -97,8 +102,11 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
         yield from ("", f"Published table. {table.title}", *table_parts(table, width))
     if tables.published:
         yield from ("", _AGREEMENT_KEY, _SHORT_KEY)
-    if tables.losses.rows:
+    if tables.across.rows:
+        yield from ("", f"{tables.across.title}:", *table_parts(tables.across, width), "", ACROSS)
+    if tables.losses.rows and not tables.across.rows:
         yield from ("", *table_parts(tables.losses, width))
+    if tables.losses.rows:
         yield from ["", f"Medians over seeds [smallest, largest]. {BASELINE}"] if has_baseline(contents.losses) else []
     if contents.study.records:
         trained = objectives(record["config"] for record in contents.study.records.values())
@@ -200,7 +208,7 @@ def _grid(view: View, widths: Sequence[int], rows: Sequence[Sequence[Text]]) -> 
     """Rows of texts in columns of these widths; without rows, the headings alone."""
     grid = Grid(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0), show_header=not rows)
     for column, wide in zip(view.columns, widths, strict=True):
-        heading = Text("\n".join(textwrap.wrap(clean(column.heading), wide)))
+        heading = Text(_wrapped(clean(column.heading), wide))
         grid.add_column(heading, no_wrap=column.style not in _NAMES, overflow="fold", width=wide)
     for row in rows:
         grid.add_row(*row)
@@ -230,8 +238,8 @@ def _widths(view: View, level: int, *, broken: bool) -> list[int]:
     for index, column in enumerate(view.columns):
         texts = [line[index].form(level) for lines in view.groups.values() for line in lines]
         longest = max((cell_len(clean(text)) for text in texts), default=0) + (0 if index else indent)
-        heading = column.heading.split() if broken else [column.heading]
-        widths.append(max(longest, *map(len, heading)))
+        heading = _WORD.findall(column.heading) if broken else [column.heading]
+        widths.append(max(longest, *(len(word.rstrip()) for word in heading)))
     return widths
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_page_browser import open_page
 
 from memsweep import report
 from report_study import Condition, write_study
@@ -45,3 +46,52 @@ def test_models_are_ranked_within_their_task(tmp_path: Path) -> None:
     at = 0
     for word in order:
         at = table.index(word, at)  # raises where the order is another one
+
+
+MODELS = {"rnn": (0.9, 0.2, 0.5, 0.5), "lru": (0.4, 0.8, 0.5, 0.5), "nn_rnn": (0.4, 0.8, 0.5, 0.5)}
+TASKS = ("copying_memory", "parity", "mqar", "adding")
+
+
+def by_task(folder: Path) -> report.Paths:
+    """Accuracies of three models on four tasks; a loss of 1 - accuracy, a tenth more for the second seed."""
+    shared: dict[str, Any] = {"kernel": None, "parameterization": None, "normalize": None, "memoryless": 0.5}
+    conditions = [
+        Condition(task=task, model=model, metric="accuracy", values=(value, value), loss=1 - value, **shared)
+        for task, part in zip(TASKS, zip(*MODELS.values(), strict=True), strict=True)
+        for model, value in zip(MODELS, part, strict=True)
+    ]
+    write_study(folder, conditions, horizons=[50], widths=[8], balls=(), seeds=2, memory=False)
+    return report.build(folder)
+
+
+def test_many_tasks_are_columns_and_the_best_models_are_counted(tmp_path: Path) -> None:
+    page = by_task(tmp_path).page.read_text()
+    found = HEADLINE.search(page)
+    assert found is not None
+    assert html.unescape(re.sub("<[^>]*>", "", found[1])) == (
+        "rnn is best, or cannot be told from the best, on 1 of 4 tasks, lru on 1 and nn_rnn on 1; no model does better "
+        "than one that forgets on mqar and adding."
+    )
+    table = page[page.index("Models by task") :]
+    lines = [re.findall("<t[hd][^>]*>(.*?)</t[hd]>", line) for line in table[: table.index("</table>")].split("<tr>")]
+    texts = [[re.sub("<[^>]*>", "", cell) for cell in line] for line in lines if line]
+    assert texts[0][1:] == [*TASKS]
+    assert texts[1:] == [
+        ["rnn", "90.0 % ●", "20.0 % ✗", "50.0 % ✗", "50.0 % ✗"],
+        ["lru", "40.0 % ✗", "80.0 % ●", "50.0 % ✗", "50.0 % ✗"],
+        ["nn_rnn", "40.0 % ✗", "80.0 % ●", "50.0 % ✗", "50.0 % ✗"],
+    ]
+
+
+@pytest.mark.browser
+def test_a_browser_shows_what_each_model_removes_of_the_memoryless_loss(tmp_path: Path, chromium: str) -> None:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser, page, said = open_page(playwright, chromium, by_task(tmp_path).page)
+        shown = page.locator("#chart svg").first.get_attribute("aria-label")
+        assert "lru: copying_memory −26, parity 58, mqar −5, adding −5" in shown  # of 0.63, 0.21 and 0.525
+        page.locator("#selectors select").select_option("parity")
+        assert "by setting, the best first: lru" in page.locator("#chart svg").first.get_attribute("aria-label")
+        assert said == []
+        browser.close()

@@ -18,6 +18,8 @@ from memsweep.report.read.study import Study
 
 CRITERIA = ("gradient_over_weight_max", "gradient_over_weight_q90", "gradient_over_weight_median")
 _LENGTH = re.compile(r"_(\d+)T$")  # of the sequences behind a metric, in those of training
+MANY_TASKS = 4
+"""From so many on, models are shown by task, and counted where they are best."""
 BELOW = 0.99
 """A loss of more than this share of the memoryless baseline is at it: training noise moves it so far."""
 
@@ -100,6 +102,19 @@ class LossRow:
         """How many seeds have a loss below ``BELOW`` of the memoryless baseline."""
         return int((self.losses < BELOW * self.memoryless).sum())
 
+    @property
+    def learned(self) -> bool:
+        """Whether a seed is below the memoryless baseline; true where the task has none."""
+        return self.below > 0 or not self.memoryless > 0
+
+    @property
+    def removed(self) -> float:
+        """Share of the memoryless baseline's loss that the median seed is below it: 1 is perfect, 0 as good as it.
+
+        Negative above the baseline; nan where the task has none.
+        """
+        return 1.0 - self.loss.middle / self.memoryless if self.memoryless > 0 else math.nan
+
     @cached_property
     def metric(self) -> str:
         """Name of the task's metric; empty without one."""
@@ -154,6 +169,14 @@ def ranked(rows: Sequence[LossRow]) -> list[LossRow]:
         return math.inf if math.isnan(value) else value
 
     return sorted(rows, key=key)
+
+
+def level(rows: Sequence[LossRow]) -> list[LossRow]:
+    """Of one task the best, first, and those that cannot be told from it: their seeds overlap with its."""
+    best, *others = ranked(rows)
+    if by_accuracy(best):
+        return [best, *(row for row in others if row.value.high >= best.value.low)]
+    return [best, *(row for row in others if row.loss.low <= best.loss.high)]
 
 
 def by_accuracy(row: LossRow) -> bool:

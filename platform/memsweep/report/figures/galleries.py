@@ -19,11 +19,11 @@ from memsweep.report.figures.memory import gradient_gallery, memory_gallery
 from memsweep.report.figures.panels import Gallery
 from memsweep.report.figures.radius import radius_gallery
 from memsweep.report.figures.search import curve_gallery, field_gallery, front_gallery, transfer_gallery
-from memsweep.report.figures.training import training_gallery
+from memsweep.report.figures.training import tasks_gallery, training_gallery
 from memsweep.report.naming.labels import Labels
 
-RADIUS, CLAIMS, BITS = "radius", "claims", "bits"
-"""Names of a comparison's picture, and of the pictures of claims and of bits."""
+RADIUS, CLAIMS, BITS, TASKS = "radius", "claims", "bits", "tasks"
+"""Names of a comparison's picture, and of the pictures of claims, of bits, and of models by task."""
 _MOST_PANELS = 12  # of a comparison: one picture
 ALONG = "alignment-"
 """Before the name of the model's field that the alignment is drawn against."""
@@ -53,6 +53,7 @@ def galleries_of(contents: Contents) -> Iterator[Gallery]:
     yield bits_gallery(contents.bits, labels, BITS)
     yield memory_gallery(contents.findings, labels, "memory")
     yield rate_gallery([*contents.rates, *contents.scanned], "learning-rates")
+    yield tasks_gallery(contents.losses, labels, TASKS)
     # Where the loss is the answer, and no curve over learning rates tells more, the training is drawn.
     trained = [] if contents.verdicts or contents.rates else contents.losses
     yield training_gallery(trained, contents.measured, labels, "training")

@@ -1,4 +1,4 @@
-"""Panels of the training: validation loss against the step, and the memoryless baseline that a memory must beat."""
+"""Panels of trained models: validation loss against the step, and all models by task, beside the memoryless loss."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.ticker import MaxNLocator
 
-from memsweep.report.analysis.losses import LossRow
+from memsweep.report.analysis.losses import MANY_TASKS, LossRow, largest
 from memsweep.report.figures.error import BESIDE
 from memsweep.report.figures.panels import Gallery, Panel
 from memsweep.report.naming.labels import Labels
-from memsweep.report.naming.numbers import show
+from memsweep.report.naming.numbers import clean, show
 from memsweep.report.read.study import Study
 from memsweep.report.style import INK, MUTED, LineStyle, category_styles, log_axis
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 _TOGETHER = 8  # lines in one panel that can be told apart
 _ABOVE = 30.0  # a loss so many times the baseline is off the picture
 _MARKS = 10
+_MOST_MODELS, _MOST_LETTERS, _RISE = 16, 18, 4  # in a panel of models by task; of a name; lines for slanted names
+_ROOM = 1.3  # left of the columns, in columns of nine, for the models' names
+_SHADES = LinearSegmentedColormap.from_list("removed", ["#eef3f8", "#0b4f8a"])  # as on the page
 
 
 def training_gallery(rows: Sequence[LossRow], study: Study, labels: Labels, name: str) -> Gallery:
@@ -47,6 +51,54 @@ def training_gallery(rows: Sequence[LossRow], study: Study, labels: Labels, name
             title = where or (labels.machine(lines[0].condition) if len(lines) == 1 else f"{len(lines)} conditions")
             panels.append(Panel(memory, title, partial(draw, rows=lines)))
     return Gallery(name, panels, tuple(styles.items()), columns=2)
+
+
+def tasks_gallery(rows: Sequence[LossRow], labels: Labels, name: str) -> Gallery:
+    """The share of the memoryless loss that each model removes, in percent: a line per model, a column per task.
+
+    Without panels where there are few tasks, one model, or a task without a memoryless loss. The best models on average
+    stand first.
+    """
+    removed: dict[str, dict[str, float]] = {}
+    for row in largest(rows):
+        memory, machine = labels.names(row.condition)
+        removed.setdefault(machine, {})[memory] = row.removed
+    memories = list(dict.fromkeys(labels.memory(row.condition) for row in rows))
+    known = all(math.isfinite(value) for values in removed.values() for value in values.values())
+    if len(memories) < MANY_TASKS or len(removed) < 2 or not known:
+        return Gallery(name, [])
+    shares = pd.DataFrame(removed).T.reindex(columns=memories).clip(0.0, 1.0)
+    shares = shares.loc[shares.mean(axis=1).sort_values(ascending=False, kind="stable").index]
+    panels = [
+        Panel(
+            "models by task", "percent of the memoryless loss removed", partial(_draw_tasks, shares=part), lines=_RISE
+        )
+        for part in (shares[first : first + _MOST_MODELS] for first in range(0, len(shares), _MOST_MODELS))
+    ]
+    return Gallery(name, panels, columns=1)
+
+
+def _draw_tasks(ax: Axes, shares: pd.DataFrame) -> None:
+    ax.imshow(shares.to_numpy(), cmap=_SHADES, vmin=0.0, vmax=1.0, aspect="auto")
+    for (row, column), share in np.ndenumerate(shares.to_numpy()):
+        if math.isfinite(share):
+            ink = "white" if share > 0.5 else INK
+            ax.text(column, row, f"{math.floor(100 * share)}", ha="center", va="center", fontsize=6.0, color=ink)
+    columns = len(shares.columns)
+    for row, name in enumerate(shares.index):
+        ax.text(-0.6, row, _cut(str(name)), ha="right", va="center", fontsize=6.0, color=MUTED)
+    ax.set_xticks(range(columns), [_cut(str(name)) for name in shares.columns], fontsize=6.0)
+    for label in ax.get_xticklabels():
+        label.set(rotation=40, ha="right", rotation_mode="anchor")
+    ax.set_yticks([])
+    ax.set_xlim(-0.5 - _ROOM * columns / 9, columns - 0.5)
+    ax.tick_params(length=0)
+    ax.grid(visible=False)
+    ax.spines[:].set_visible(False)
+
+
+def _cut(name: str) -> str:
+    return clean(name if len(name) <= _MOST_LETTERS else f"…{name[1 - _MOST_LETTERS :]}")
 
 
 def _of(row: LossRow, study: Study) -> pd.DataFrame:

@@ -39,6 +39,10 @@ class Cells:
             closer = {tuple(map(repr, (fields.get(axis) for axis in (*axes, path)))) for fields in flat}
             if len(closer) > len(told):
                 axes.append(path)
+        for size in _SIZES:  # one that follows from the others, as the widths of a budget of parameters, says nothing
+            rest = [axis for axis in axes if axis != size]
+            told = {tuple(repr(fields.get(axis)) for axis in rest) for fields in flat}
+            axes = rest if size in axes and len(told) == len(flat) else axes
         return Cells(tuple(axes), tuple({axis: fields.get(axis) for axis in axes} for fields in flat))
 
     def name(self, cell: int) -> str:

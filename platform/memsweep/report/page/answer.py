@@ -5,14 +5,15 @@ from __future__ import annotations
 import enum
 import math
 import shlex
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from memsweep.report.analysis.bits import BitsRow
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS, Finding
 from memsweep.report.analysis.learning_rates import rate_of
-from memsweep.report.analysis.losses import LossRow, by_accuracy, largest, ranked
+from memsweep.report.analysis.losses import MANY_TASKS, LossRow, by_accuracy, largest, level, ranked
 from memsweep.report.analysis.published import Agreement
 from memsweep.report.analysis.search.winners import Winner
 from memsweep.report.analysis.summary import NOT_FINISHED
@@ -26,6 +27,7 @@ from memsweep.report.rows.search import sentences
 from memsweep.stability.verdict.judgement import Verdict
 
 _MOST_NAMED = 6  # names in a sentence that can still be read
+_MOST_CELLS = 4  # cells of a search whose settings a sentence names
 _MOST_CITED = 2  # claims that are cited whole
 _TRANSFERS = 2.0  # a best setting that moves by less than this factor, from the smallest size to the largest, stays
 _STAY = {"recurrent": "the other weights stay", "weights": "the biases stay"}
@@ -71,7 +73,7 @@ class StudyAnswer:
 def answer_of(contents: Contents) -> StudyAnswer:
     """The answer of a study, from what has finished of it."""
     claims, decide = tuple(_claims(contents)), _decide(contents)
-    if contents.searched is not None and (found := _search(contents)):
+    if not _tunes_many(contents) and (found := _search(contents)):
         return StudyAnswer(Kind.SEARCH, found, (*_gaps(contents), *claims), decide)
     if contents.verdicts:
         stable = _stability(contents.verdicts, contents.labels)
@@ -83,7 +85,7 @@ def answer_of(contents: Contents) -> StudyAnswer:
     if contents.rates and (found := _rates(contents)):
         return StudyAnswer(Kind.LOSSES, found, claims)
     if contents.losses:
-        return StudyAnswer(Kind.LOSSES, _ranking(contents), claims)
+        return StudyAnswer(Kind.LOSSES, _ranking(contents), (*_gaps(contents), *claims))
     return StudyAnswer(Kind.CLAIMS, claims[0], claims[1:]) if claims else StudyAnswer(Kind.NOTHING, NOT_FINISHED)
 
 
@@ -190,8 +192,20 @@ def _sentences(clauses: Iterable[str]) -> str:
 # --- search
 
 
+def _tunes_many(contents: Contents) -> bool:
+    """Whether a search tunes many models, each at one size, so that what they reach is the answer."""
+    searched = contents.searched
+    if searched is None or contents.verdicts or not contents.losses:
+        return False
+    shades = [searched.cells.shade(winner.cell) for winner in searched.winners if winner.rank == 1]
+    return len(shades) > _MOST_CELLS and not all(map(is_number, shades))
+
+
 def _search(contents: Contents) -> str:
-    """What was asked of the searched fields: their best values, and whether they move with the size."""
+    """What was asked of the searched fields: their best values, and whether they move with the size.
+
+    Empty without a search or without a winner.
+    """
     searched = contents.searched
     if searched is None:
         return ""
@@ -216,8 +230,8 @@ def _search(contents: Contents) -> str:
             f" on {seeds} fresh seeds." if seeds else " on the seeds that chose it, which flatter it."
         )
     named = [f"{settings_text(w.member.suggestion.values)} for `{searched.cells.name(w.cell)}`" for w in first]
-    more = f" and {len(named) - 4} more cells" if len(named) > 4 else ""
-    return f"The best settings are {joined(named[:4])}{more}."
+    more = f" and {len(named) - _MOST_CELLS} more cells" if len(named) > _MOST_CELLS else ""
+    return f"The best settings are {joined(named[:_MOST_CELLS])}{more}."
 
 
 def _known(values: object) -> float:
@@ -286,24 +300,25 @@ def _ranking(contents: Contents) -> str:
     labels, by_memory = contents.labels, dict[str, list[LossRow]]()
     for row in largest(contents.losses):
         by_memory.setdefault(labels.memory(row.condition), []).append(row)
+    if len(by_memory) >= MANY_TASKS:
+        return _counts(by_memory, labels)
     if len(by_memory) > 1:
         measures = {_measured(row)[0] for rows in by_memory.values() for row in rows}
         parts = [
             f"on {memory}{f' by {_measured(rows[0])[0]}' if len(measures) > 1 else ''} {_best(rows, labels)}"
-            for memory, rows in [*by_memory.items()][:_MOST_NAMED]
+            for memory, rows in by_memory.items()
         ]
-        more = f"; {len(by_memory) - len(parts)} more are below" if len(parts) < len(by_memory) else ""
-        return f"{f'By {measures.pop()}, best' if len(measures) == 1 else 'Best'} are {'; '.join(parts)}{more}."
+        return f"{f'By {measures.pop()}, best' if len(measures) == 1 else 'Best'} are {'; '.join(parts)}."
     (rows,) = by_memory.values()
     best, *others = ranked(rows)
     measure, said, accuracy = *_measured(best), by_accuracy(best)
     if not others:
         return f"The {measure} is {said}, the median over {best.seeds} seeds."
     text = f"By {measure}, {_machines([best], labels)} is best ({said})"
-    level = [row for row in others if _overlap(best, row, accuracy=accuracy)]
-    behind = [row for row in others if row not in level][:4]
-    if level:
-        text += f" and {_machines(level, labels)} cannot be told from it (their seeds overlap)"
+    beside = level(rows)[1:]
+    behind = [row for row in others if row not in beside][:4]
+    if beside:
+        text += f" and {_machines(beside, labels)} cannot be told from it (their seeds overlap)"
     if behind:
         gaps = [f"{_machines([row], labels)} {_behind(best, row, accuracy=accuracy)}" for row in behind]
         text += f"; behind {'is' if len(gaps) == 1 else 'are'} {joined(gaps)}"
@@ -312,10 +327,26 @@ def _ranking(contents: Contents) -> str:
 
 def _best(rows: Sequence[LossRow], labels: Labels) -> str:
     """``lstm (100.0 %), whose seeds overlap with those of delta_net``."""
-    best, *others = ranked(rows)
-    level = [row for row in others if _overlap(best, row, accuracy=by_accuracy(best))]
-    beside = f", whose seeds overlap with those of {_machines(level, labels)}" if level else ""
+    best, *others = level(rows)
+    beside = f", whose seeds overlap with those of {_machines(others, labels)}" if others else ""
     return f"{_machines([best], labels)} ({_measured(best)[1]}){beside}"
+
+
+def _counts(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels) -> str:
+    """``lstm is best, or cannot be told from the best, on 5 of 9 tasks, gla on 4 and lru on 2.``
+
+    A task that no model learns has no best one; it is named.
+    """
+    learned = {memory: rows for memory, rows in by_memory.items() if any(row.learned for row in rows)}
+    best = Counter(labels.machine(row.condition) for rows in learned.values() for row in level(rows))
+    first, *others = best.most_common(_MOST_NAMED // 2) or [("", 0)]
+    none = [memory for memory in by_memory if memory not in learned]
+    unlearned = f"no model does better than one that forgets on {joined(none)}." if none else ""
+    if not first[1]:
+        return unlearned[0].upper() + unlearned[1:]
+    text = f"`{first[0]}` is best, or cannot be told from the best, on {first[1]} of {len(by_memory)} tasks"
+    more = [f"`{name}` on {count}" for name, count in others]
+    return f"{joined([text, *more])}{'; ' if none else '.'}{unlearned}"
 
 
 def _measured(row: LossRow) -> tuple[str, str]:
@@ -327,10 +358,6 @@ def _measured(row: LossRow) -> tuple[str, str]:
 
 def _machines(rows: Sequence[LossRow], labels: Labels) -> str:
     return _names([labels.machine(row.condition).removeprefix("rule ") for row in rows])
-
-
-def _overlap(best: LossRow, row: LossRow, *, accuracy: bool) -> bool:
-    return row.value.high >= best.value.low if accuracy else row.loss.low <= best.loss.high
 
 
 def _behind(best: LossRow, row: LossRow, *, accuracy: bool) -> str:

@@ -31,8 +31,13 @@ _POINTS = 550_000
 _DOTS = 3000  # suggestions in the figure of a search
 
 
-def page_data(contents: Contents, answer: StudyAnswer, trials: Trials, charts: Charts) -> str:
-    """The data as text that stands in a script element: it holds no ``<``."""
+def page_data(contents: Contents, answer: StudyAnswer, trials: Trials, charts: Charts, *, across: bool) -> str:
+    """The data as text that stands in a script element: it holds no ``<``.
+
+    Args:
+        contents, answer, trials, charts: of the page.
+        across: the page shows all models by task.
+    """
     content = {
         "kind": answer.kind,
         "study": contents.study.name,
@@ -45,6 +50,7 @@ def page_data(contents: Contents, answer: StudyAnswer, trials: Trials, charts: C
         "findings": (shown := _findings(contents, trials)),
         "unshown": len(contents.verdicts) - len(shown),
         "ranking": _ranking(contents, trials),
+        "across": across,
         "search": _search(contents.searched, trials) if contents.searched is not None else None,
         "claims": _claims(contents.compared),
         "charts": charts.sections,
@@ -128,17 +134,20 @@ def _radius(radii: np.ndarray, at: np.ndarray) -> list[Any] | None:
 
 
 def _ranking(contents: Contents, trials: Trials) -> list[dict[str, Any]]:
-    """The losses of each condition at its largest size, seed by seed, the best first."""
+    """The losses of each condition at its largest size, seed by seed: memory by memory, the best first."""
     labels = contents.labels
+    memories = list(dict.fromkeys(labels.memory(row.condition) for row in contents.losses))
+    rows = sorted(ranked(largest(contents.losses)), key=lambda row: memories.index(labels.memory(row.condition)))
     return [
         {
             "memory": labels.memory(row.condition),
             "machine": labels.machine(row.condition),
             "metric": row.metric.replace("_", " ") if by_accuracy(row) else "test loss",
             "values": [*_values(row)],
+            "removed": row.removed,
             "trial": trials.place(row.identities[0]),
         }
-        for row in ranked(largest(contents.losses))
+        for row in rows
     ]
 
 

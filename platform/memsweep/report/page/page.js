@@ -296,10 +296,40 @@
       stopped ? `Crosses (${stopped}): not trained to the end. ` : "", "The ring is the winner. Click a mark for its trial.");
   }
 
+  /** All models on all tasks, by the share of the memoryless baseline's loss that they are below it. */
+  function tasksFigure(memories) {
+    const cells = data.ranking.map((r) => ({ ...r, y: value(r.removed), seen: Math.max(0, Math.min(1, value(r.removed))) }));
+    const mean = d3.rollup(cells, (part) => d3.mean(part, (c) => c.seen), (c) => c.machine);
+    const machines = [...mean.keys()].sort((a, b) => mean.get(b) - mean.get(a));
+    const chart = show(byId("chart"), {
+      width: wide(), height: 130 + 26 * machines.length, marginTop: 6, marginRight: 10, marginBottom: 96,
+      marginLeft: Math.min(190, 20 + 7 * d3.max(machines, (name) => short(name, 24).length)),
+      x: { domain: memories, label: null, tickRotate: -40, tickFormat: (name) => short(name, 18), tickSize: 0 },
+      y: { domain: machines, label: null, tickFormat: (name) => short(name, 24), tickSize: 0 },
+      color: { type: "linear", domain: [0, 1], range: ["#eef3f8", "#0b4f8a"] },
+      marks: [
+        Plot.cell(cells, { x: "memory", y: "machine", fill: "seen", inset: 1 }),
+        Plot.text(cells, { x: "memory", y: "machine", text: (c) => (c.y > 0.005 ? `${Math.floor(100 * c.y)}` : "0"), fill: (c) => (c.seen > 0.5 ? "#ffffff" : "#1c2530") }),
+        Plot.tip(cells, Plot.pointer({ x: "memory", y: "machine", title: (c) => `${c.machine} on ${c.memory}\n${share(c.y)} of the memoryless loss removed\n${c.metric} ${c.values.map((v) => num(v)).join(", ")}` })),
+      ],
+    }, `Percent of the memoryless loss that each model removes: ` + machines.map((machine) => `${machine}: ` +
+      cells.filter((c) => c.machine === machine).map((c) => `${c.memory} ${num(100 * c.y, 2)}`).join(", ")).join("; ") + ".");
+    chart.style.cursor = "pointer";
+    chart.addEventListener("click", () => chart.value && openTrial(chart.value.trial));
+    byId("caption").replaceChildren("Percent of the memoryless loss (the least of a model that forgets each input after its step) that a model removes, by its median seed: ",
+      "100 is perfect, 0 no better. The best models on average stand first. Point at a cell for its seeds; click it for its trial.");
+  }
+
   function rankingFigure() {
-    const memories = distinct(data.ranking.map((r) => r.memory));
-    const chosen = { memory: memories[0] };
+    const memories = distinct(data.ranking.map((r) => r.memory)), all = "";
+    const whole = data.across && data.ranking.every((r) => Number.isFinite(value(r.removed)));
+    const tasks = [...(whole ? [[all, "all tasks"]] : []), ...memories.map((m) => [m, short(m, 50)])];
+    const chosen = { memory: tasks[0][0] };
+    const choose = () => byId("selectors").replaceChildren(...(memories.length > 1
+      ? [chooser("task", tasks, chosen.memory, (v) => { chosen.memory = v; draw(); })] : []));
     const draw = () => {
+      choose();
+      if (chosen.memory === all && whole) return tasksFigure(memories);
       const rows = data.ranking.filter((r) => r.memory === chosen.memory).slice(0, 24);
       const accuracy = rows[0].metric !== "test loss";
       const scale = accuracy ? 100 : 1;
@@ -308,8 +338,6 @@
       const middles = rows.map((r) => ({ ...r, x: scale * d3.median(r.values.map(value)) })).filter((p) => Number.isFinite(p.x));
       const log = !accuracy && d3.min(points, (p) => p.x) > 0 && d3.max(points, (p) => p.x) > 8 * d3.min(points, (p) => p.x);
       const domain = log ? logDomain(points.map((p) => p.x), 0.5) : null;
-      byId("selectors").replaceChildren(...(memories.length > 1
-        ? [chooser("task", memories.map((m) => [m, short(m, 50)]), chosen.memory, (v) => { chosen.memory = v; draw(); })] : []));
       const lost = rows.map((r) => [r, r.values.filter((v) => !Number.isFinite(value(v))).length]).filter(([, n]) => n);
       const chart = show(byId("chart"), {
         width: wide(), height: 70 + 46 * rows.length, marginLeft: Math.min(220, 20 + 7.2 * d3.max(rows, (r) => short(r.machine, 28).length)), marginRight: 70, marginTop: 34, marginBottom: 40,

@@ -17,7 +17,7 @@ from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS
 from memsweep.report.analysis.summary import NOT_ASKED, judged
-from memsweep.report.figures.galleries import BITS, CLAIMS, RADIUS
+from memsweep.report.figures.galleries import BITS, CLAIMS, RADIUS, TASKS
 from memsweep.report.figures.panels import Shown
 from memsweep.report.naming.labels import field_name
 from memsweep.report.naming.numbers import joined, limit, number, percent, show
@@ -32,7 +32,7 @@ from memsweep.report.rows.bits import BITS_MEAN
 from memsweep.report.rows.claims import counted
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
-from memsweep.report.rows.losses import BASELINE, has_baseline
+from memsweep.report.rows.losses import ACROSS, BASELINE, has_baseline
 from memsweep.report.rows.provenance import facts
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
@@ -89,7 +89,7 @@ def render(
         grids=shown,
         picture=_static(answer.kind, contents, pictures),
         about=about(study.description),
-        data=page_data(contents, answer, Trials(contents), charts),
+        data=page_data(contents, answer, Trials(contents), charts, across=bool(tables.across.rows)),
         charted=charts.sections,
         scripts=scripts,
         policy=_policy(scripts.values(), connects=live is not None and not live.every),
@@ -111,6 +111,7 @@ def render(
         not_asked=NOT_ASKED,
         lower=any(finding.bound for finding in contents.verdicts),
         bits_mean=BITS_MEAN,
+        across_means=ACROSS,
         baseline=BASELINE if has_baseline(contents.losses) else "",
         scanned=bool(contents.scanned),
         counted=counted(contents.compared) if not contents.compared.empty else "",
@@ -167,7 +168,7 @@ def _pictured(kind: Kind, contents: Contents) -> Sequence[str]:
     """The galleries that may show the answer, the best first."""
     names: dict[Kind, Sequence[str]] = {
         Kind.SEARCH: ("search-transfer", "search-fields"),
-        Kind.LOSSES: ("learning-rates", "training"),
+        Kind.LOSSES: (TASKS, "learning-rates", "training"),
         Kind.BITS: (BITS,),
     }
     return names.get(kind, (f"{RADIUS}-{first_ball(contents.verdicts)}", CLAIMS))

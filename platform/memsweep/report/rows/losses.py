@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, layer_name
-from memsweep.report.analysis.losses import BELOW, CRITERIA, LossRow, Spread, by_accuracy, largest, ranked
+from memsweep.report.analysis.losses import (
+    BELOW,
+    CRITERIA,
+    MANY_TASKS,
+    LossRow,
+    Spread,
+    by_accuracy,
+    largest,
+    level,
+    ranked,
+)
 from memsweep.report.naming.conditions import KERNEL
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import figure, percent
@@ -22,6 +32,7 @@ from memsweep.report.rows.table import (
     spread_text,
 )
 
+ACROSS = "●: the best of its task, or its seeds overlap with those of the best. ✗: no seed is below the baseline."
 BASELINE = (
     f"A seed is below the memoryless baseline, the best that a model can do which forgets each input after its own "
     f"step, when its loss is by more than {percent(1 - BELOW)} smaller."
@@ -78,6 +89,45 @@ def ranking_table(rows: Sequence[LossRow], names: Sequence[str], labels: Labels)
     columns = [c for c in loss_table(best, names, labels).columns if (c.key or c.name) in wanted]
     group = (lambda row: labels.memory(row.condition)) if len(by_memory) > 1 else None
     return Table("losses", "Ranking: median over seeds [smallest, largest]", best, columns, group)
+
+
+def across_table(rows: Sequence[LossRow], labels: Labels) -> Table[tuple[str, Mapping[str, LossRow]]]:
+    """A row for each machine, a column for each memory, at the largest sizes: which model holds which memory.
+
+    Without rows where there are few memories, one machine, or less than half of their pairs.
+    """
+    memories: dict[str, list[LossRow]] = {}
+    machines: dict[str, dict[str, LossRow]] = {}
+    for row in largest(rows):
+        memory, machine = labels.names(row.condition)
+        memories.setdefault(memory, []).append(row)
+        machines.setdefault(machine, {})[memory] = row
+    best = {id(row) for alike in memories.values() for row in level(alike)}
+
+    def column(memory: str) -> Column[tuple[str, Mapping[str, LossRow]]]:
+        def cell(line: tuple[str, Mapping[str, LossRow]]) -> Cell:
+            row = line[1].get(memory)
+            return _across_cell(row, best=id(row) in best) if row is not None else Cell("")
+
+        def value(line: tuple[str, Mapping[str, LossRow]]) -> Spread | None:
+            row = line[1].get(memory)
+            return None if row is None else row.value if by_accuracy(row) else row.loss
+
+        return Column(memory, value, cell=cell, ends=True)
+
+    pairs = sum(map(len, memories.values()))
+    whole = len(memories) >= MANY_TASKS and len(machines) > 1 and 2 * pairs >= len(memories) * len(machines)
+    name: Column[tuple[str, Mapping[str, LossRow]]] = Column("under", lambda line: line[0], style="name")
+    columns = [name, *map(column, memories)]
+    return Table("tasks", "Models by task: accuracy, else test loss", [*machines.items()] if whole else [], columns)
+
+
+def _across_cell(row: LossRow, *, best: bool) -> Cell:
+    sign, tone = (" ✗", "bad") if not row.learned else (" ●", "stable") if best else ("", "")
+    if not by_accuracy(row):
+        return Cell(figure(row.loss.middle) + sign, tone)
+    percents = 100 * row.value.middle
+    return Cell(f"{percents:.1f} %{sign}", tone, shorter=(f"{percents:.0f} %{sign}", f"{percents:.0f}{sign}"))
 
 
 def has_baseline(rows: Sequence[LossRow]) -> bool:

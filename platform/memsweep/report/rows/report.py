@@ -18,6 +18,7 @@ class Tables:
         overviews, published: one per ball.
         winners: None for a study that searches nothing.
         ranking: the losses at the largest sizes, the best first.
+        across: the same with a row for each model and a column for each task; without rows where there are few.
         exported: those that have a CSV file.
     """
 
@@ -26,6 +27,7 @@ class Tables:
     slopes: Table[Any]
     losses: Table[Any]
     ranking: Table[Any]
+    across: Table[Any]
     alignment: Table[Any]
     published: tuple[Table[Any], ...]
     claims: Table[Any]
@@ -53,7 +55,9 @@ def tables_of(contents: Contents) -> Tables:
     searched = contents.searched
     winners = search.winner_table(searched) if searched is not None else None
     several = max((sum(f.ball == ball for f in judged) for ball in {f.ball for f in judged}), default=0)
+    across = losses.across_table(contents.losses, labels)
     optional = (
+        across,
         slopes,
         bits_table,
         loss_table,
@@ -66,6 +70,7 @@ def tables_of(contents: Contents) -> Tables:
         slopes=slopes,
         losses=loss_table,
         ranking=losses.ranking_table(contents.losses, names, labels),
+        across=across,
         alignment=alignment,
         published=tuple(published.published_tables(contents.comparisons, names, labels)),
         claims=claims.claim_table(contents.compared),
