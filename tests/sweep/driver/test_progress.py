@@ -207,6 +207,16 @@ def test_reports_that_come_too_soon_are_dropped() -> None:
     assert seen == sorted(seen)
 
 
+def test_a_report_of_other_work_is_not_dropped() -> None:
+    clock, seen = Clock(), list[tuple[float, str]]()
+    report = throttled(lambda fraction, doing="": seen.append((fraction, doing)), interval=1.0, clock=clock)
+    for step in range(4):
+        report(step / 10, f"step {step} of 4")
+    report(0.8, "measuring")
+    report(0.9, "measuring")
+    assert seen == [(0.0, "step 0 of 4"), (0.8, "measuring")]
+
+
 def test_however_many_packs_run_their_reports_stay_few() -> None:
     assert report_interval(2) == report_interval(200) == 1.0
     assert 32_000 / report_interval(32_000) == pytest.approx(200)

@@ -91,13 +91,17 @@ def throttled(
     interval: float = REPORT_INTERVAL,
     clock: Callable[[], float] = time.monotonic,
 ) -> Callable[_Words, None]:
-    """The same callback without the calls that come sooner than ``interval`` seconds after the last one."""
-    last = clock()
+    """The same callback without the calls that come sooner than ``interval`` seconds after the last one.
+
+    What begins with another word than the last report is never dropped: after ``measuring`` nothing may come for long.
+    """
+    last, doing = clock(), ""
 
     def limited(*words: _Words.args, **named: _Words.kwargs) -> None:
-        nonlocal last
-        now = clock()
-        if now - last >= interval:
+        nonlocal last, doing
+        now, before = clock(), doing
+        doing = str(words[1]).partition(" ")[0] if len(words) > 1 else ""
+        if now - last >= interval or doing != before:
             last = now
             report(*words, **named)
 
