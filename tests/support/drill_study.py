@@ -208,6 +208,7 @@ class Drill:
     def _files(self, identity: str) -> tuple[bytes, int]:
         paths = [self.store.folder / name / f"{identity}.parquet" for name in TABLES]
         paths.append(self.store.folder / "records" / f"{identity}.json")
+        paths = [path for path in paths if path.exists()]  # a table without rows has no file
         return b"".join(path.read_bytes() for path in paths), max(path.stat().st_mtime_ns for path in paths)
 
     def processes(self) -> list[int]:

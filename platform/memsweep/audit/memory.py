@@ -19,6 +19,7 @@ from torch import Tensor
 from memsweep.audit.finding import Finding, Status, curve, finding, not_measured, show
 from memsweep.audit.subject import Subject, affordable, first
 from memsweep.models.contracts import default_dtype
+from memsweep.stability.capacity.block import block_values
 
 SHARE = 1 - np.exp(-1)
 STEP_SCALES = (0.01, 0.1, 1.0, 10.0)
@@ -27,8 +28,6 @@ _INPUTS = (0.1, 1.0, 1.0, 1.0, 3.0, 10.0)
 _PROJECTIONS = 4
 _DIRECTIONS = 8
 _PAIRS = 16
-_ROWS = 128
-"""Steps of a block before the middle of a sequence, and behind it."""
 _SIZES = {"size": 0.01, "size_fine": 1e-6}
 """Name of a number, and the share of the largest singular value above which one counts."""
 _CUT_OFF = 0.25
@@ -225,25 +224,9 @@ def capacity(subject: Subject, seconds: float) -> Finding:
 
 def _block_values(subject: Subject, length: int, scale: float) -> np.ndarray:
     """The singular values of the block at noise of a size, ``[R]``, decreasing."""
-    dtype, middle = subject.reference, length // 2
-    module, noise = subject.at(dtype), subject.noise(1, length, 30, scale)
-    before, after = (
-        torch.from_numpy(np.unique(np.linspace(*ends, _ROWS).round())).long()
-        for ends in ((0, middle - 1), (middle, length - 1))
-    )
-    with torch.no_grad(), default_dtype(dtype):
-        outputs = first(module(subject.cast(noise, dtype))).shape[-1]
-    rows = torch.cartesian_prod(after, torch.arange(min(outputs, _PROJECTIONS)))
-    parts = []
-    for some in rows.split(max(1, subject.together(length, dtype) // 4)):
-        given = subject.cast(noise.repeat(len(some), 1, 1), dtype).requires_grad_()
-        with default_dtype(dtype), torch.enable_grad():
-            answers = first(module(given))
-            each = torch.arange(len(some), device=answers.device)
-            (slope,) = torch.autograd.grad(answers[each, some[:, 0], some[:, 1]].sum(), given)
-        parts.append(slope.to("cpu", torch.float64)[:, before].flatten(1))
-    block = torch.cat(parts)
-    if not bool(torch.isfinite(block).all()):
-        return np.full(min(block.shape), np.nan)
-    found: np.ndarray = torch.linalg.svdvals(block).numpy()
+    dtype = subject.reference
+    module, noise = subject.at(dtype), subject.cast(subject.noise(1, length, 30, scale), dtype)
+    with default_dtype(dtype):
+        together = max(1, subject.together(length, dtype) // 4)
+        found: np.ndarray = block_values(lambda inputs: first(module(inputs)), noise, together).numpy()
     return found

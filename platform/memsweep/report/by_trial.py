@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from memsweep.report.analysis.bits import BitsRow, bits_of
 from memsweep.report.analysis.findings import Finding
+from memsweep.report.analysis.losses import Spread
 from memsweep.report.figures.radius import medians
 from memsweep.report.rows.bits import bits_text
 from memsweep.sweep.tracking.run_content import Verdicts, milliseconds
@@ -25,6 +26,7 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
         axis of the slope) and ``threshold`` as tags. A radius beyond the measured ones is a bound, which a tag
         ``ball_recurrent/radius`` says. By rounding likewise ``bits_fixed_states/bits`` and the slope, and as tags
         ``verdict`` (of ``Growth``) and ``holds``: the horizon and the bits that hold it, as ``T = 800 at 7 bits``.
+        By map and tolerance ``capacity_block_0.01/size``, the median over the seeds, and its slope with the width.
     """
     finished = [record["provenance"]["finished"] for record in contents.study.records.values()]
     time = max(map(milliseconds, finished), default=0)
@@ -54,6 +56,12 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
                 tags[name][f"bits_{row.rounding}/holds"] = text
             if math.isfinite(needed):
                 metrics[name][f"bits_{row.rounding}/bits"] = needed
+    for size in contents.sizes:
+        about = f"capacity_{size.map}_{size.tolerance:g}"
+        for identity, rows in size.sizes.groupby("identity", observed=True):
+            numbers = {f"{about}/size": Spread.of(rows["size"]).middle} | _slope(size.slope, about)
+            metrics.setdefault(str(identity), {}).update({k: v for k, v in numbers.items() if math.isfinite(v)})
+            tags.setdefault(str(identity), {})
     return {name: Verdicts(metrics[name], tags[name], time) for name in metrics}
 
 

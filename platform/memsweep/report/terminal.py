@@ -26,6 +26,7 @@ from memsweep.report.naming.labels import Labels, field_name
 from memsweep.report.naming.numbers import clean, show
 from memsweep.report.read.study import not_measured
 from memsweep.report.rows.bits import BITS_MEAN
+from memsweep.report.rows.capacity import SIZES_MEAN
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
 from memsweep.report.rows.losses import ACROSS, BASELINE, has_baseline
@@ -98,6 +99,8 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
         yield NOT_ASKED if contents.losses or contents.bits else NOT_FINISHED
     if tables.bits.rows:
         yield from ("", *table_parts(tables.bits, width), "", BITS_MEAN)
+    if tables.capacity.rows:
+        yield from ("", *table_parts(tables.capacity, width), "", SIZES_MEAN)
     for table in tables.published:
         yield from ("", f"Published table. {table.title}", *table_parts(table, width))
     if tables.published:

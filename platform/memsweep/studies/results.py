@@ -14,7 +14,7 @@ from memsweep.report.rows.report import Tables, tables_of
 from memsweep.report.rows.verdicts import radii_table
 from memsweep.stability.verdict.judgement import Criteria
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.tables import CURVES, HISTORY, MEMORY, METRICS, REPLICAS
+from memsweep.sweep.store.tables import CURVES, HISTORY, MEMORY, METRICS, REPLICAS, SINGULAR_VALUES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from memsweep.report.figures.panels import Picture
 
 _WRITTEN = ("verdicts", "slopes", "losses")
-_MEASURED = (CURVES, HISTORY, REPLICAS, METRICS, MEMORY)
+_MEASURED = (CURVES, HISTORY, REPLICAS, METRICS, MEMORY, SINGULAR_VALUES)
 _WIDTH = 110  # letters of a printed line
 
 
@@ -110,6 +110,14 @@ class Results:
     def memory(self) -> pd.DataFrame:
         """A row per trial, seed and lag: the memory function that was ``learned``, the ``target``, the ``gradient``."""
         return self.table(MEMORY)
+
+    @property
+    def singular_values(self) -> pd.DataFrame:
+        """A row per trial, seed, ``map`` and ``index``: of the maps from past inputs to future outputs.
+
+        ``block``: over the horizon, in shares of the largest for models that are not linear. ``hankel``: over all time.
+        """
+        return self.table(SINGULAR_VALUES)
 
     @property
     def trials(self) -> pd.DataFrame:

@@ -81,7 +81,8 @@ def make_tables(identity: str) -> dict[str, pd.DataFrame]:
     history = [{"identity": identity, "seed": 0, "step": 50, "train_loss": 0.5, "validation_loss": math.inf}]
     alignment = [{"identity": identity, "seed": 0, "step": 0, "layer": "all", "cosine": 0.5, "norm_ratio": math.nan}]
     frames = {"curves": curves, "replicas": replicas, "metrics": metrics}
-    frames |= {"memory": memory, "history": history, "alignment": alignment}
+    values = [{**head, "seed": 0, "map": "block", "index": 1, "value": 0.5}]
+    frames |= {"memory": memory, "history": history, "alignment": alignment, "singular_values": values}
     return {name: pd.DataFrame(rows) for name, rows in frames.items()}
 
 
@@ -125,7 +126,9 @@ def test_a_record_is_strict_json_for_any_reader(tmp_path: Path) -> None:
 
 def test_pandas_alone_reads_the_whole_study(tmp_path: Path) -> None:
     filled(tmp_path, A, B)
-    for name, count in {"curves": 6, "replicas": 2, "metrics": 2, "memory": 4, "history": 1, "alignment": 1}.items():
+    counts = {"curves": 6, "replicas": 2, "metrics": 2, "memory": 4}
+    for name in table_files.TABLES:
+        count = counts.get(name, 1)
         frame = pd.read_parquet(tmp_path / name)
         assert tuple(frame.columns) == table_files.columns(name)
         assert len(frame) == 2 * count
@@ -134,7 +137,7 @@ def test_pandas_alone_reads_the_whole_study(tmp_path: Path) -> None:
     assert curves["horizon"].isna().all()
     assert curves["width"].dtype == np.int64
     folders = {path.name for path in tmp_path.iterdir()}
-    assert folders == {"records", "curves", "replicas", "metrics", "memory", "history", "alignment", ".partial"}
+    assert folders == {"records", *table_files.TABLES, ".partial"}
     assert list((tmp_path / ".partial").iterdir()) == []
 
 

@@ -22,6 +22,7 @@ def setting(
     registered: str | None = None,
     named: str | None = None,
     cosmetic: bool = False,
+    added: bool = False,
     depends_on: str | None = None,
 ) -> Any:
     """A field of a configuration dataclass.
@@ -36,6 +37,7 @@ def setting(
             that part's Config, and a study may write a bare name or ``{name: ..., <field>: ...}``.
         named: the kind of registered part whose name alone this field, a text, holds (``rule``).
         cosmetic: the field cannot change a trial's numbers and stays out of its identity.
+        added: None stays out of a trial's identity: trials that do without the field have those from before it.
         depends_on: name of the sibling field that decides whether this field exists and what its default is
             (``rate`` depends on ``kernel``). When a grid axis or an override changes the sibling, a value
             given for the old choice is dropped and the new choice's own default fills in.
@@ -50,6 +52,7 @@ def setting(
         "registered": registered,
         "named": named,
         "cosmetic": cosmetic,
+        "added": added,
         "depends_on": depends_on,
     }
     if factory is not MISSING:

@@ -60,6 +60,18 @@ ROUNDINGS = (*(f"{number}_{what}" for what in ("recurrent", "weights") for numbe
 
 
 @dataclass(frozen=True, kw_only=True)
+class CapacityConfig:
+    """How the capacity of a trained model is measured: how many numbers of the past its later outputs show."""
+
+    sequences: int = setting(
+        5,
+        "test sequences of each seed at which derivatives are taken; sizes are medians over them. A linear model does "
+        "not depend on them",
+        at_least=1,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class PerturbationConfig:
     """How the perturbation error E_m(radius) of a trained model is measured."""
 
@@ -129,6 +141,11 @@ class PerturbationConfig:
         "float16 11)",
         at_least=1,
         at_most=24,
+    )
+    capacity: CapacityConfig | None = setting(
+        None,
+        "how many numbers of the past later outputs show, by singular values; null: it is not measured",
+        added=True,
     )
 
     def problems(self) -> Iterable[str]:
@@ -209,6 +226,8 @@ class TrialConfig:
 
     def problems(self) -> Iterable[str]:
         yield from self.problems_of_roundings()
+        if measures_capacity(self) and registry.get(registry.MODEL, self.model.name).traits(self.model).reads_ids:
+            yield "perturbation.capacity is set, but the model reads ids, which have no derivatives: leave it out"
         for kind, part in ((registry.MODEL, self.model), (registry.TASK, self.task)):
             yield from registry.get(kind, part.name).problems(self)
         yield from registry.get(registry.RULE, self.training.rule).problems(self)
@@ -235,3 +254,8 @@ class TrialConfig:
             yield f"{named}, but {why}: round its weights instead"
         if registry.get(registry.TASK, self.task.name).carries_states:
             yield f"{named}, but the task {self.task.name} carries states from batch to batch: round weights instead"
+
+
+def measures_capacity(trial: TrialConfig) -> bool:
+    """Whether the capacity of the trained models is measured."""
+    return trial.perturbation.capacity is not None

@@ -9,6 +9,7 @@ from functools import cached_property
 import pandas as pd
 
 from memsweep.report.analysis.bits import BitsRow, bits_rows
+from memsweep.report.analysis.capacity.sizes import SizeRow, size_rows
 from memsweep.report.analysis.claims import compare_cells, compared_frame
 from memsweep.report.analysis.findings import Finding, judge_conditions
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
@@ -34,6 +35,7 @@ class Contents:
         grouping: the conditions of ``measured``.
         findings: all conditions and balls that were measured.
         bits: that each condition needs, where weights or states were rounded.
+        sizes: of the states that count, where the capacity was measured.
         comparisons: with the published claims.
         compared: the tested claims that compare cells, of ``memsweep.report.analysis.claims.compared_frame``.
         trained: the losses of all conditions.
@@ -51,6 +53,7 @@ class Contents:
     labels: Labels
     findings: Sequence[Finding]
     bits: Sequence[BitsRow]
+    sizes: Sequence[SizeRow]
     comparisons: Sequence[ClaimedVerdict]
     compared: pd.DataFrame
     trained: Sequence[LossRow]
@@ -100,6 +103,7 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
         labels=labels,
         findings=findings,
         bits=bits,
+        sizes=size_rows(measured, grouping),
         comparisons=compare(study.claims, findings),
         compared=_compared(measured, searched),
         trained=trained,

@@ -29,6 +29,7 @@ from memsweep.report.page.live import Live
 from memsweep.report.page.trials import Trials
 from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.bits import BITS_MEAN
+from memsweep.report.rows.capacity import SIZES_MEAN
 from memsweep.report.rows.claims import counted
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
@@ -112,6 +113,7 @@ def render(
         lower=any(finding.bound for finding in contents.verdicts),
         bits_mean=BITS_MEAN,
         across_means=ACROSS,
+        sizes_mean=SIZES_MEAN,
         baseline=BASELINE if has_baseline(contents.losses) else "",
         scanned=bool(contents.scanned),
         counted=counted(contents.compared) if not contents.compared.empty else "",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.rows import bits, claims, losses, provenance, published, search, verdicts
+from memsweep.report.rows import bits, capacity, claims, losses, provenance, published, search, verdicts
 from memsweep.report.rows.table import Table
 
 
@@ -32,6 +32,7 @@ class Tables:
     published: tuple[Table[Any], ...]
     claims: Table[Any]
     bits: Table[Any]
+    capacity: Table[Any]
     winners: Table[Any] | None
     missing: Table[Any]
     unusual: Table[Any]
@@ -52,6 +53,7 @@ def tables_of(contents: Contents) -> Tables:
     loss_table = losses.loss_table(contents.losses, names, labels)
     alignment = losses.alignment_table(contents.alignment, names, labels)
     bits_table = bits.bits_table(contents.bits, names, labels)
+    capacity_table = capacity.capacity_table(contents.sizes, names, labels)
     searched = contents.searched
     winners = search.winner_table(searched) if searched is not None else None
     several = max((sum(f.ball == ball for f in judged) for ball in {f.ball for f in judged}), default=0)
@@ -60,6 +62,7 @@ def tables_of(contents: Contents) -> Tables:
         across,
         slopes,
         bits_table,
+        capacity_table,
         loss_table,
         alignment,
         published.published_export(contents.comparisons, names, labels),
@@ -75,6 +78,7 @@ def tables_of(contents: Contents) -> Tables:
         published=tuple(published.published_tables(contents.comparisons, names, labels)),
         claims=claims.claim_table(contents.compared),
         bits=bits_table,
+        capacity=capacity_table,
         winners=winners,
         missing=provenance.missing_table(contents.study),
         unusual=provenance.unusual_table(contents.measured),

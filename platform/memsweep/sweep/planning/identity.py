@@ -116,8 +116,9 @@ def identifying(config: Any) -> dict[str, Any]:
         )
     data: dict[str, Any] = {spelt[0]: config.name if registered else cls.__qualname__}
     for field in fields:
-        if not field.metadata.get("cosmetic"):
-            data[key_of(field)] = _plain(getattr(config, field.name))
+        value = getattr(config, field.name)
+        if not (field.metadata.get("cosmetic") or (value is None and field.metadata.get("added"))):
+            data[key_of(field)] = _plain(value)
     return data
 
 

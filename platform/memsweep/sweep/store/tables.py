@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 CURVES, REPLICAS, METRICS = "curves", "replicas", "metrics"
 MEMORY, HISTORY, ALIGNMENT = "memory", "history", "alignment"
-TABLES = (CURVES, REPLICAS, METRICS, MEMORY, HISTORY, ALIGNMENT)
+SINGULAR_VALUES = "singular_values"
+TABLES = (CURVES, REPLICAS, METRICS, MEMORY, HISTORY, ALIGNMENT, SINGULAR_VALUES)
 
 _SIZE = {"identity": "string", "horizon": "int64", "width": "int64"}
 SIZE = tuple(_SIZE)
@@ -84,6 +85,13 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "layer": "string",
         "cosine": "float64",
         "norm_ratio": "float64",
+    },
+    SINGULAR_VALUES: {  # of maps from past inputs to future outputs
+        **_SIZE,
+        "seed": "int64",
+        "map": "string",
+        "index": "int64",
+        "value": "float64",
     },
 }
 

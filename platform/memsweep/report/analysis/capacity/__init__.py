@@ -1,0 +1,1 @@
+"""Effective state sizes, from stored singular values."""

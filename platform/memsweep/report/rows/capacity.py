@@ -1,0 +1,66 @@
+"""Effective state sizes as a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+
+from memsweep.report.analysis.capacity.sizes import SizeRow
+from memsweep.report.analysis.losses import Spread
+from memsweep.report.naming.labels import Labels
+from memsweep.report.rows.table import NOTHING, SHOWN, Cell, Column, Table, condition_columns
+
+MAPS = {"block": "at the middle of the horizon", "hankel": "over all time, linear layers in closed form"}
+SIZES_MEAN = (
+    "Effective state size: how many singular values of the map from past inputs to later outputs exceed a share of the "
+    "largest. So many numbers of the past do those outputs show, at most one for each state. Medians over seeds "
+    "[least, most]; of models that are not linear, of derivatives at test sequences. Slope: of log size against log "
+    "width, 95 % over seeds: 1 where each state adds one, 0 where more states add none."
+)
+
+
+def capacity_table(rows: Sequence[SizeRow], names: Sequence[str], labels: Labels) -> Table[SizeRow]:
+    """Sizes by width, and their slope; the CSV file has a row per seed."""
+    widths = sorted({width for row in rows for width in row.by_width})
+
+    def at(width: int) -> Column[SizeRow]:
+        return Column(f"m = {width}", lambda row: None, cell=lambda row: _cell(row, width), views=SHOWN)
+
+    columns: list[Column[SizeRow]] = [
+        *condition_columns(names, labels),
+        Column("horizon", lambda row: row.horizon, varies=True),
+        *map(at, widths),
+        Column("slope", lambda row: row.slope),
+    ]
+    return Table("capacity", "Effective state size", rows, columns, group=_group, stored=_frame(rows, names))
+
+
+def _group(row: SizeRow) -> str:
+    return f"{MAPS[row.map]}, above {row.tolerance:g} of the largest"
+
+
+def _cell(row: SizeRow, width: int) -> Cell:
+    size = row.by_width.get(width, Spread(math.nan, math.nan, math.nan))
+    if math.isnan(size.middle):
+        return Cell(NOTHING)
+    middle = f"{size.middle:g}"
+    return Cell(middle if size.low == size.high else f"{middle} [{size.low:g}, {size.high:g}]", shorter=(middle,))
+
+
+def _frame(rows: Sequence[SizeRow], names: Sequence[str]) -> pd.DataFrame:
+    parts = [
+        row.sizes.assign(
+            **{name: row.condition[name] for name in names},
+            map=row.map,
+            tolerance=row.tolerance,
+            horizon=row.horizon,
+            slope=row.slope.estimate,
+            slope_low=row.slope.low,
+            slope_high=row.slope.high,
+        )
+        for row in rows
+    ]
+    columns = [*names, "map", "tolerance", "width", "horizon", "seed", "size", "slope", "slope_low", "slope_high"]
+    return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)

@@ -1,0 +1,101 @@
+"""The capacity of trained replicas.
+
+Computed replica by replica, so that no number depends on the other replicas.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.data.task import as_read
+from memsweep.learning.loss.base import Data, TaskLoss
+from memsweep.learning.state.trained import TrainedEnsemble
+from memsweep.models.base import Model, Weights, as_layer, as_linear
+from memsweep.stability.capacity.block import STEPS, block_values, singular_values, steps_of
+from memsweep.stability.capacity.linear import LinearSystem
+from memsweep.stability.measure import Measurement
+from memsweep.stability.side import attempt
+from memsweep.streams import TEST, Stream
+
+BLOCK, HANKEL = "block", "hankel"
+"""Maps from the past to the future: over the horizon, of any model; over all time, of a linear layer that is stable."""
+
+
+@dataclass(frozen=True)
+class CapacityMeasurement(Measurement):
+    """A measurement with the capacity.
+
+    Attributes:
+        singular_values: by map, decreasing; see ``capacity_of``. Empty where training diverged or the measurement
+            failed.
+    """
+
+    singular_values: dict[str, Tensor] = field(default_factory=dict)
+
+
+def with_capacity(
+    measured: dict[int, tuple[int, Measurement]], pack: TrainedEnsemble, task_loss: TaskLoss[Data], config: TrialConfig
+) -> dict[int, tuple[int, Measurement]]:
+    """The measurements of an ensemble's replicas, with their capacity. Arguments and result as of ``measure``."""
+    assert config.perturbation.capacity is not None, "please report this: no capacity was asked for"
+    ensemble, stream = pack.ensemble, Stream(config.training.data_seed, TEST)
+    named = ensemble.layout.named(pack.weights)
+    found: dict[int, tuple[int, Measurement]] = {}
+    for row, (trial, measurement) in measured.items():
+        failures: list[str] = []
+        values: dict[str, Tensor] | None = {}
+        if math.isfinite(measurement.error):
+            own = {name: value[row : row + 1] for name, value in named.items()}
+            drawn = task_loss.draw(stream, measurement.trained.seed, config.perturbation.capacity.sequences)
+            values = attempt("capacity", partial(capacity_of, ensemble.model, own, drawn.inputs), failures)
+        kept: dict[str, Any] = {each.name: getattr(measurement, each.name) for each in dataclasses.fields(measurement)}
+        kept["failures"] = (*measurement.failures, *failures)
+        found[row] = trial, CapacityMeasurement(**kept, singular_values=values or {})
+    return found
+
+
+def capacity_of(model: Model, weights: Weights, inputs: Tensor) -> dict[str, Tensor]:
+    """The singular values of one model's maps from past inputs to future outputs.
+
+    Args:
+        model: any model that does not read ids.
+        weights: stacked, ``[1, ...]``.
+        inputs: sequences, ``[B, T, I]`` or symbols ``[B, T]``. A linear model does not depend on them.
+
+    Returns:
+        ``BLOCK`` -> those of the block at the middle of the horizon, in shares of the largest, medians over the
+        sequences; of a linear model the values themselves. ``HANKEL`` -> in closed form, of a stable linear layer.
+    """
+    linear = as_linear(model)
+    if linear is None:
+        read = as_read(inputs, model.signature.inputs, next(iter(weights.values())).dtype)
+        read = read.to(next(iter(weights.values())).device)
+        blocks = [block_values(lambda given: model.outputs(weights, given)[0], one, STEPS) for one in read.split(1)]
+        return {BLOCK: torch.stack([each / each[0] if each[0] > 0 else each for each in blocks]).median(0).values}
+    with torch.no_grad():
+        before, after = steps_of(model.signature.horizon)
+        kernel = linear.response(weights, model.signature.horizon).kernel[0].to("cpu", torch.float64)
+        block = kernel[..., after.unsqueeze(1) - before].permute(2, 0, 3, 1)  # of [O, I, lag after, lag before]
+        values = {BLOCK: singular_values(block.flatten(2).flatten(0, 1))}
+        layer = as_layer(model)
+        system = None if layer is None else LinearSystem.of(layer.layer(weights), 0)
+    return values | ({} if system is None or not system.stable else {HANKEL: system.hankel})
+
+
+def rows_of(measurement: Measurement) -> Iterator[dict[str, Any]]:
+    """The singular values as rows of a table: those that are more than rounding, and the largest in any case."""
+    assert isinstance(measurement, CapacityMeasurement), "please report this: the capacity was not measured"
+    for name, values in measurement.singular_values.items():
+        least = torch.finfo(values.dtype).eps * float(values[0])
+        for index, value in enumerate(values.tolist()):
+            if index == 0 or value > least:
+                yield {"seed": measurement.trained.seed, "map": name, "index": index + 1, "value": value}

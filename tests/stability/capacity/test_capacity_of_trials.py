@@ -1,0 +1,106 @@
+"""Capacity as a measurement of trials: what a trial stores, what a report says of it, and whose identity it moves."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from engine import trial
+from memsweep import registry, report
+from memsweep.config.schema.trial import CapacityConfig, TrialConfig
+from memsweep.models.base import Signature
+from memsweep.report.analysis.capacity.sizes import sizes_of
+from memsweep.report.by_trial import verdicts_of
+from memsweep.sweep.planning.identity import identifying, identity, training_of
+from memsweep.trial import run_pack
+from report_study import Condition, exported, write_study
+
+CAPACITY = CapacityConfig(sequences=3)
+SLOPE = 0.5
+WIDTHS = [4, 8, 16, 32]
+
+
+def measured(config: TrialConfig) -> TrialConfig:
+    perturbation = dataclasses.replace(config.perturbation, balls=(), capacity=CAPACITY)
+    return dataclasses.replace(config, perturbation=perturbation)
+
+
+def test_a_trial_stores_the_singular_values_of_its_trained_weights() -> None:
+    config = measured(trial(model={"width": 3}))
+    result = run_pack([config])[0]
+    values = result.tables["singular_values"]
+    model = registry.get(registry.MODEL, "diagonal_rnn")(config.model, Signature(1, 1, 20), np.random.default_rng(0))
+    lags = torch.arange(400)
+    for seed, weights in result.weights.items():
+        kernel = model.response({name: value.unsqueeze(0) for name, value in weights.items()}, 800).kernel[0, 0, 0]
+        expected = torch.linalg.svdvals(kernel[1 + lags.unsqueeze(1) + lags].detach())[:3].numpy()
+        own = values[(values["seed"] == seed) & (values["map"] == "hankel")]["value"].to_numpy()
+        assert len(own) >= 2
+        np.testing.assert_allclose(own, expected[: len(own)], rtol=1e-5, atol=1e-8)
+    assert set(values["map"]) == {"block", "hankel"}
+    assert set(values["width"]) == {3}
+
+
+def test_a_replica_has_the_same_capacity_alone_and_in_a_pack() -> None:
+    configs = [measured(trial(model={"width": width, "activation": "tanh"})) for width in (3, 2)]
+    together, alone = run_pack(configs)[1], run_pack(configs[1:])[0]
+    pd.testing.assert_frame_equal(together.tables["singular_values"], alone.tables["singular_values"])
+    assert together.tables["singular_values"].groupby("seed")["value"].max().eq(1.0).all()
+
+
+def test_capacity_moves_the_identity_of_trials_that_measure_it_and_no_other() -> None:
+    plain = trial()
+    assert "capacity" not in identifying(plain)["perturbation"]
+    other = dataclasses.replace(plain, perturbation=dataclasses.replace(plain.perturbation, capacity=CAPACITY))
+    assert identity(other) != identity(plain)
+    assert training_of(identity(other)) == training_of(identity(plain))
+
+
+def test_a_model_that_reads_ids_is_refused() -> None:
+    unit = registry.get(registry.MODEL, "module").Config
+    config = dataclasses.replace(measured(trial()), model=unit(factory="torch.nn:GRU", tokens=True))
+    assert any("perturbation.capacity is set, but the model reads ids" in problem for problem in config.problems())
+    assert not any("capacity" in problem for problem in measured(trial()).problems())
+
+
+def test_sizes_count_what_exceeds_a_share_of_the_largest() -> None:
+    values = pd.DataFrame(
+        [
+            {"identity": "a", "seed": seed, "width": 4, "value": value}
+            for seed, own in enumerate([[5.0, 0.06, 0.04], [0.0], [math.nan]])
+            for value in own
+        ]
+    )
+    sizes = sizes_of(values, 0.01).set_index("seed")["size"]
+    assert (sizes[0], sizes[1]) == (2, 0)
+    assert math.isnan(sizes[2])
+
+
+def test_a_report_has_the_sizes_and_their_slope_with_the_width(tmp_path: Path) -> None:
+    def add(index: int, tables: dict[str, pd.DataFrame]) -> None:
+        replicas = tables["replicas"][["identity", "horizon", "width", "seed"]]
+        rows = []
+        for row in replicas.to_dict("records"):
+            size = round(2 * row["width"] ** SLOPE)
+            rows += [row | {"map": "block", "index": at + 1, "value": 1.0 if at < size else 1e-6} for at in range(33)]
+        tables["singular_values"] = pd.DataFrame(rows)
+
+    condition = Condition(kernel="exponential", parameterization="exp", base=0.5)
+    write_study(tmp_path, (condition,), widths=WIDTHS, horizons=[50], memory=False, complete=add)
+    paths = report.build(tmp_path)
+    table = exported(paths, "capacity")
+    assert set(table["tolerance"]) == {0.01, 1e-4}
+    for row in table.to_dict("records"):
+        assert row["size"] == round(2 * row["width"] ** SLOPE)
+        assert row["slope"] == pytest.approx(SLOPE, abs=0.05)
+    text = report.table_text(paths, width=200)
+    assert "Effective state size" in text
+    assert 'id="capacity"' in paths.page.read_text()
+    named = verdicts_of(paths.contents)
+    assert {v.metrics["capacity_block_0.01/size"] for v in named.values()} == set(map(float, set(table["size"])))
