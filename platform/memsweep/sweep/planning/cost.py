@@ -103,6 +103,7 @@ def evaluations(trial: TrialConfig) -> float:
     Those on a part of the test sequences count by its share. Of the stronger search, every replica has its part of what
     every ``stronger_every``-th seed costs. See ``memsweep.stability.perturbation``.
     """
+    from memsweep.stability.capacity.block import STEPS
     from memsweep.stability.evaluation import FEW, MORE
     from memsweep.stability.perturbation.error import CLOSED, FINALISTS, STRONGER
     from memsweep.stability.perturbation.search import READ, anchored
@@ -111,6 +112,8 @@ def evaluations(trial: TrialConfig) -> float:
     moved, closed, grid = trial.perturbation, trial.has_closed_form, trial.perturbation.radii
     draws = sum(DRAWS if ROUNDINGS[name].parts and ROUNDINGS[name].how == STOCHASTIC else 1 for name in moved.roundings)
     radii, total = grid.count, float(draws * (len(moved.bits) + 1))
+    if moved.capacity is not None and not closed:  # a gradient of a sequence for each step behind the middle
+        total += 3 * moved.capacity.sequences * min(STEPS, _horizon(trial) / 2) / moved.test_size
     if moved.method != "worst_case":
         return total + len(moved.balls) * radii * moved.repeats
     few, more = (1.0 if closed else min(1.0, size / moved.test_size) for size in (FEW, MORE))
