@@ -262,8 +262,8 @@ class Site:
         store = self.store
         names = store.identities()
         sound = sorted(names - store.check(names).keys())
-        files = [("records", "json"), *((table, "parquet") for table in TABLES)]
-        return {n: b"".join(self.location.read(f"{folder}/{n}.{end}") for folder, end in files) for n in sound}
+        kept = {n: [f"{table}/{n}.parquet" for table in TABLES if table in store.record(n)["files"]] for n in sound}
+        return {n: b"".join(map(self.location.read, [f"records/{n}.json", *paths])) for n, paths in kept.items()}
 
     def journal(self) -> dict[str, bytes]:
         """The journal's segments."""

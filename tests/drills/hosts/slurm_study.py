@@ -99,9 +99,11 @@ class SlurmStudy:
         return lost, 2 * len(trained)
 
     def _files(self, identity: str) -> list[bytes] | None:
-        place, paths = self.store.location, [f"{name}/{identity}.parquet" for name in TABLES]
+        place = self.store.location
         try:
-            return [place.read(path) for path in [f"records/{identity}.json", *paths]]
+            record = place.read(f"records/{identity}.json")
+            tables = [name for name in TABLES if name in json.loads(record)["files"]]
+            return [record, *(place.read(f"{name}/{identity}.parquet") for name in tables)]
         except FileNotFoundError:
             return None
 
