@@ -37,7 +37,8 @@ def terminal(conditions: list[Condition], balls: tuple[str, ...], width: int) ->
     study = Study("", "", 0, {}, tables, (), 0, None, "")
     grouping = Grouping({}, names, (), {})
     labels = Labels([finding.condition for finding in findings])
-    contents = Contents(study, study, None, grouping, labels, findings, (), (), pd.DataFrame({"claim": []}), *[()] * 5)
+    compared = pd.DataFrame({"claim": []})
+    contents = Contents(study, study, None, grouping, labels, findings, (), (), (), compared, *[()] * 5)
     return report_text(contents, tables_of(contents), width=width, colour=False)
 
 

@@ -165,8 +165,7 @@ class _Study:
             if key in keys(TrialConfig) and key != CHAIN:
                 self._walk(key, key, config, found)
         for kind in (registry.TASK, registry.MODEL):
-            for name in registry.names(kind):
-                self._walk(kind, f"{kind}.{name}", registry.get(kind, name).Config, found)
+            self._walk_parts(kind, kind, found)
         found[PARAMETERS] = [{"type": "integer", "minimum": 1}]
         merged = {path: each[0] if len(each) == 1 else {"anyOf": each} for path, each in found.items()}
         return {key: {"$ref": f"#/definitions/{key}"} for key in (registry.TASK, registry.MODEL)} | merged
@@ -180,8 +179,12 @@ class _Study:
             if (below := nested_config(hints(config)[field.name])) is not None:
                 self._walk(path, f"{definition}.{field.name}", below, found)
             if (kind := registered_kind(field)) is not None:
-                for name in registry.names(kind):
-                    self._walk(path, f"{kind}.{name}", registry.get(kind, name).Config, found)
+                self._walk_parts(path, kind, found)
+
+    def _walk_parts(self, path: str, kind: str, found: dict[str, list[Schema]]) -> None:
+        found[f"{path}.name"] = [{"enum": registry.names(kind)}]
+        for name in registry.names(kind):
+            self._walk(path, f"{kind}.{name}", registry.get(kind, name).Config, found)
 
     def _search(self, paths: Mapping[str, Schema]) -> Schema:
         settings = dict(self.definitions[SEARCH]["properties"])
