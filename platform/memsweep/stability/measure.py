@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +15,7 @@ from memsweep.config.schema.trial import TrialConfig
 from memsweep.learning.ensemble.replicas import Ensemble, stability_margin
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.state.trained import Trained, TrainedEnsemble
-from memsweep.models.base import Part
+from memsweep.models.base import Model, Part, Weights
 from memsweep.outcome import Outcome
 from memsweep.stability.evaluation import evaluate
 from memsweep.stability.gradients import gradient_bounds
@@ -39,6 +42,7 @@ class Measurement:
         encoder_norm, readout_norm: Euclidean norms of the weights.
         micro_batch: sequences of a batch that were computed at a time; None where batches were not split.
         failures: measurements that failed, and why; their values are nan or empty.
+        tables: further measurements that were asked for: name of a table of results -> its rows of this replica.
     """
 
     trained: Trained
@@ -54,6 +58,7 @@ class Measurement:
     readout_norm: float
     micro_batch: int | None
     failures: tuple[str, ...] = ()
+    tables: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
 
 def measure(
@@ -104,6 +109,41 @@ def measure(
         )
         measurements[row] = (ensemble.replicas[row].trial, measurement)
     return measurements
+
+
+def with_table(
+    measured: dict[int, tuple[int, Measurement]],
+    pack: TrainedEnsemble,
+    table: str,
+    rows: Callable[[Model, Weights, int], Iterable[Mapping[str, Any]]],
+) -> dict[int, tuple[int, Measurement]]:
+    """The measurements of an ensemble's replicas, with another table.
+
+    Computed replica by replica, so that no number depends on the other replicas.
+
+    Args:
+        measured: as of ``measure``.
+        pack: the trained replicas.
+        table: its name; a failure is reported under it.
+        rows: of one replica: from the model, its stacked weights ``[1, ...]``, and its seed. It is not called for a
+            replica that diverged.
+    """
+    named, found = pack.ensemble.layout.named(pack.weights), dict[int, tuple[int, Measurement]]()
+
+    def of(own: Weights, seed: int) -> list[Mapping[str, Any]]:
+        return list(rows(pack.ensemble.model, own, seed))
+
+    for row, (trial, measurement) in measured.items():
+        failures, own = list[str](), {name: value[row : row + 1] for name, value in named.items()}
+        asked = partial(of, own, measurement.trained.seed)
+        made = attempt(table.replace("_", " "), asked, failures) if math.isfinite(measurement.error) else []
+        kept = replace(
+            measurement,
+            tables={**measurement.tables, table: made or []},
+            failures=(*measurement.failures, *failures),
+        )
+        found[row] = trial, kept
+    return found
 
 
 def _norms(ensemble: Ensemble, weights: Tensor, part: Part) -> Tensor:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from memsweep.config.schema.trial import PerturbationConfig, TrialConfig, measures_capacity
+from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
 from memsweep.data.api import LinearFunctionalTask, Task
 from memsweep.learning.training.gradient_alignment import ALL
 from memsweep.outcome import Outcome
-from memsweep.stability.capacity.measure import rows_of
 from memsweep.stability.evaluation import evaluated_exactly
 from memsweep.stability.measure import Measurement
 from memsweep.stability.perturbation.error import radius_grid
@@ -94,8 +93,8 @@ def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> T
     alignment = [{"seed": m.trained.seed} | compared._asdict() for m in measured for compared in m.trained.alignment]
     tables = {"curves": curves, "replicas": replicas, "metrics": metrics}
     tables |= {"memory": memory, "history": history, "alignment": alignment}
-    if measures_capacity(config):
-        tables["singular_values"] = [size | row for m in measured for row in rows_of(m)]
+    for name in dict.fromkeys(name for m in measured for name in m.tables):
+        tables[name] = [size | {"seed": m.trained.seed, **row} for m in measured for row in m.tables[name]]
     return TrialResult(
         config=config,
         outcome=_outcome(measured),

@@ -14,7 +14,7 @@ from memsweep.report.rows.report import Tables, tables_of
 from memsweep.report.rows.verdicts import radii_table
 from memsweep.stability.verdict.judgement import Criteria
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.tables import CURVES, HISTORY, MEMORY, METRICS, REPLICAS, SINGULAR_VALUES
+from memsweep.sweep.store.tables import CURVES, HISTORY, MEMORY, METRICS, OVER_INPUTS, REPLICAS, SINGULAR_VALUES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from memsweep.report.figures.panels import Picture
 
 _WRITTEN = ("verdicts", "slopes", "losses")
-_MEASURED = (CURVES, HISTORY, REPLICAS, METRICS, MEMORY, SINGULAR_VALUES)
+_MEASURED = (CURVES, HISTORY, REPLICAS, METRICS, MEMORY, SINGULAR_VALUES, OVER_INPUTS)
 _WIDTH = 110  # letters of a printed line
 
 
@@ -110,6 +110,14 @@ class Results:
     def memory(self) -> pd.DataFrame:
         """A row per trial, seed and lag: the memory function that was ``learned``, the ``target``, the ``gradient``."""
         return self.table(MEMORY)
+
+    @property
+    def memory_over_inputs(self) -> pd.DataFrame:
+        """A row per trial, seed and lag: the norm of the derivative of the last output by the input so long before.
+
+        ``median``, ``high`` (the 90 % quantile) and ``largest`` are over test sequences.
+        """
+        return self.table(OVER_INPUTS)
 
     @property
     def singular_values(self) -> pd.DataFrame:

@@ -82,7 +82,9 @@ def make_tables(identity: str) -> dict[str, pd.DataFrame]:
     alignment = [{"identity": identity, "seed": 0, "step": 0, "layer": "all", "cosine": 0.5, "norm_ratio": math.nan}]
     frames = {"curves": curves, "replicas": replicas, "metrics": metrics}
     values = [{**head, "seed": 0, "map": "block", "index": 1, "value": 0.5}]
-    frames |= {"memory": memory, "history": history, "alignment": alignment, "singular_values": values}
+    over_inputs = [{**head, "seed": 0, "lag": 0, "median": 0.5, "high": 0.75, "largest": 1.0}]
+    frames |= {"memory": memory, "history": history, "alignment": alignment}
+    frames |= {"singular_values": values, "memory_over_inputs": over_inputs}
     return {name: pd.DataFrame(rows) for name, rows in frames.items()}
 
 

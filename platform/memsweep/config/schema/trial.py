@@ -72,6 +72,15 @@ class CapacityConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InputsConfig:
+    """How the memory of a trained model over inputs is measured: how its last output depends on each earlier input."""
+
+    sequences: int = setting(
+        32, "test sequences of each seed at which derivatives of the last output are taken", at_least=1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class PerturbationConfig:
     """How the perturbation error E_m(radius) of a trained model is measured."""
 
@@ -145,6 +154,12 @@ class PerturbationConfig:
     capacity: CapacityConfig | None = setting(
         None,
         "how many numbers of the past later outputs show, by singular values; null: it is not measured",
+        added=True,
+    )
+    memory_over_inputs: InputsConfig | None = setting(
+        None,
+        "how the last output depends on each earlier input, for typical sequences and for the largest of some; null: "
+        "it is not measured",
         added=True,
     )
 
@@ -226,8 +241,10 @@ class TrialConfig:
 
     def problems(self) -> Iterable[str]:
         yield from self.problems_of_roundings()
-        if measures_capacity(self) and registry.get(registry.MODEL, self.model.name).traits(self.model).reads_ids:
-            yield "perturbation.capacity is set, but the model reads ids, which have no derivatives: leave it out"
+        asked = {"capacity": measures_capacity(self), "memory_over_inputs": measures_over_inputs(self)}
+        if any(asked.values()) and registry.get(registry.MODEL, self.model.name).traits(self.model).reads_ids:
+            for name in (name for name, wanted in asked.items() if wanted):
+                yield f"perturbation.{name} is set, but the model reads ids, which have no derivatives: leave it out"
         for kind, part in ((registry.MODEL, self.model), (registry.TASK, self.task)):
             yield from registry.get(kind, part.name).problems(self)
         yield from registry.get(registry.RULE, self.training.rule).problems(self)
@@ -254,6 +271,11 @@ class TrialConfig:
             yield f"{named}, but {why}: round its weights instead"
         if registry.get(registry.TASK, self.task.name).carries_states:
             yield f"{named}, but the task {self.task.name} carries states from batch to batch: round weights instead"
+
+
+def measures_over_inputs(trial: TrialConfig) -> bool:
+    """Whether the memory of the trained models over inputs is measured."""
+    return trial.perturbation.memory_over_inputs is not None
 
 
 def measures_capacity(trial: TrialConfig) -> bool:

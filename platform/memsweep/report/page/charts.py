@@ -53,6 +53,7 @@ def charts_of(contents: Contents) -> Charts:
         "training": _training(trained, contents),
         "alignment": _alignment(contents),
         "gradients": _gradients(contents),
+        "memory-over-inputs": _over_inputs(contents),
         "search": _search(contents.searched, contents) if contents.searched is not None else (),
     }
     room, left_out, shown = _BYTES, 0, dict[str, list[Chart]]()
@@ -181,6 +182,20 @@ def _gradients(contents: Contents) -> Iterator[Chart]:
             "memory function": _over(share.groupby("lag")["share"]),
         }
         yield _chart(", ".join(contents.labels.names(row.condition)), "lag (steps)", "share left", "y", lines)
+
+
+def _over_inputs(contents: Contents) -> Iterator[Chart]:
+    for row in largest(contents.trained):
+        part = contents.measured.of("memory_over_inputs", row.identities)
+        if not part.empty:
+            by_lag = part.groupby("lag")
+            lines = {
+                "the typical sequence": _over(by_lag["median"]),
+                "90 % are below": [point[:2] for point in _over(by_lag["high"])],
+                "the largest found": [point[:2] for point in _over(by_lag["largest"])],
+            }
+            title = ", ".join(contents.labels.names(row.condition))
+            yield _chart(title, "lag (steps)", "derivative of the last output", "y", lines)
 
 
 def _search(searched: Searched, contents: Contents) -> Iterator[Chart]:

@@ -1,15 +1,8 @@
-"""The capacity of trained replicas.
-
-Computed replica by replica, so that no number depends on the other replicas.
-"""
+"""The capacity of trained replicas."""
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -22,45 +15,25 @@ from memsweep.learning.state.trained import TrainedEnsemble
 from memsweep.models.base import Model, Weights, as_layer, as_linear
 from memsweep.stability.capacity.block import STEPS, block_values, singular_values, steps_of
 from memsweep.stability.capacity.linear import LinearSystem
-from memsweep.stability.measure import Measurement
-from memsweep.stability.side import attempt
+from memsweep.stability.measure import Measurement, with_table
 from memsweep.streams import TEST, Stream
 
+TABLE = "singular_values"
 BLOCK, HANKEL = "block", "hankel"
 """Maps from the past to the future: over the horizon, of any model; over all time, of a linear layer that is stable."""
-
-
-@dataclass(frozen=True)
-class CapacityMeasurement(Measurement):
-    """A measurement with the capacity.
-
-    Attributes:
-        singular_values: by map, decreasing; see ``capacity_of``. Empty where training diverged or the measurement
-            failed.
-    """
-
-    singular_values: dict[str, Tensor] = field(default_factory=dict)
 
 
 def with_capacity(
     measured: dict[int, tuple[int, Measurement]], pack: TrainedEnsemble, task_loss: TaskLoss[Data], config: TrialConfig
 ) -> dict[int, tuple[int, Measurement]]:
     """The measurements of an ensemble's replicas, with their capacity. Arguments and result as of ``measure``."""
-    assert config.perturbation.capacity is not None, "please report this: no capacity was asked for"
-    ensemble, stream = pack.ensemble, Stream(config.training.data_seed, TEST)
-    named = ensemble.layout.named(pack.weights)
-    found: dict[int, tuple[int, Measurement]] = {}
-    for row, (trial, measurement) in measured.items():
-        failures: list[str] = []
-        values: dict[str, Tensor] | None = {}
-        if math.isfinite(measurement.error):
-            own = {name: value[row : row + 1] for name, value in named.items()}
-            drawn = task_loss.draw(stream, measurement.trained.seed, config.perturbation.capacity.sequences)
-            values = attempt("capacity", partial(capacity_of, ensemble.model, own, drawn.inputs), failures)
-        kept: dict[str, Any] = {each.name: getattr(measurement, each.name) for each in dataclasses.fields(measurement)}
-        kept["failures"] = (*measurement.failures, *failures)
-        found[row] = trial, CapacityMeasurement(**kept, singular_values=values or {})
-    return found
+    asked, stream = config.perturbation.capacity, Stream(config.training.data_seed, TEST)
+    assert asked is not None, "please report this: no capacity was asked for"
+
+    def rows(model: Model, weights: Weights, seed: int) -> Iterator[dict[str, Any]]:
+        return _rows(capacity_of(model, weights, task_loss.draw(stream, seed, asked.sequences).inputs))
+
+    return with_table(measured, pack, TABLE, rows)
 
 
 def capacity_of(model: Model, weights: Weights, inputs: Tensor) -> dict[str, Tensor]:
@@ -91,11 +64,10 @@ def capacity_of(model: Model, weights: Weights, inputs: Tensor) -> dict[str, Ten
     return values | ({} if system is None or not system.stable else {HANKEL: system.hankel})
 
 
-def rows_of(measurement: Measurement) -> Iterator[dict[str, Any]]:
+def _rows(maps: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
     """The singular values as rows of a table: those that are more than rounding, and the largest in any case."""
-    assert isinstance(measurement, CapacityMeasurement), "please report this: the capacity was not measured"
-    for name, values in measurement.singular_values.items():
+    for name, values in maps.items():
         least = torch.finfo(values.dtype).eps * float(values[0])
         for index, value in enumerate(values.tolist()):
             if index == 0 or value > least:
-                yield {"seed": measurement.trained.seed, "map": name, "index": index + 1, "value": value}
+                yield {"map": name, "index": index + 1, "value": value}

@@ -114,6 +114,8 @@ def evaluations(trial: TrialConfig) -> float:
     radii, total = grid.count, float(draws * (len(moved.bits) + 1))
     if moved.capacity is not None and not closed:  # a gradient of a sequence for each step behind the middle
         total += 3 * moved.capacity.sequences * min(STEPS, _horizon(trial) / 2) / moved.test_size
+    if moved.memory_over_inputs is not None and not closed:  # a gradient of a sequence for each output
+        total += 3 * moved.memory_over_inputs.sequences / moved.test_size
     if moved.method != "worst_case":
         return total + len(moved.balls) * radii * moved.repeats
     few, more = (1.0 if closed else min(1.0, size / moved.test_size) for size in (FEW, MORE))

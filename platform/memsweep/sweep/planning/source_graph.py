@@ -29,7 +29,15 @@ _SENTENCES = frozenset(
     }
 )
 """Names of functions that are for plans and descriptions: no trial runs them."""
-_BRANCHES = frozenset({"measures_capacity", "trains_by_convolution", "trains_over_sequences", "transforms_blocks"})
+_BRANCHES = frozenset(
+    {
+        "measures_capacity",
+        "measures_over_inputs",
+        "trains_by_convolution",
+        "trains_over_sequences",
+        "transforms_blocks",
+    }
+)
 """Names of functions of a trial. A statement ``if name(...):`` without else is a branch of the trials they hold for."""
 _EFFECTS = ""
 """In place of a name: statements that define nothing. They run whenever the module is imported."""

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 CURVES, REPLICAS, METRICS = "curves", "replicas", "metrics"
 MEMORY, HISTORY, ALIGNMENT = "memory", "history", "alignment"
-SINGULAR_VALUES = "singular_values"
-TABLES = (CURVES, REPLICAS, METRICS, MEMORY, HISTORY, ALIGNMENT, SINGULAR_VALUES)
+SINGULAR_VALUES, OVER_INPUTS = "singular_values", "memory_over_inputs"
+TABLES = (CURVES, REPLICAS, METRICS, MEMORY, HISTORY, ALIGNMENT, SINGULAR_VALUES, OVER_INPUTS)
 
 _SIZE = {"identity": "string", "horizon": "int64", "width": "int64"}
 SIZE = tuple(_SIZE)
@@ -85,6 +85,14 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "layer": "string",
         "cosine": "float64",
         "norm_ratio": "float64",
+    },
+    OVER_INPUTS: {  # derivatives of the last output by earlier inputs, over test sequences
+        **_SIZE,
+        "seed": "int64",
+        "lag": "int64",
+        "median": "float64",
+        "high": "float64",
+        "largest": "float64",
     },
     SINGULAR_VALUES: {  # of maps from past inputs to future outputs
         **_SIZE,
