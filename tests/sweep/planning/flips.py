@@ -19,7 +19,7 @@ from memsweep.config.core.reflect import hints, key_of, registered_kind
 from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.config.schema.chain import predecessor
 from memsweep.config.schema.training import GroupConfig, GroupsConfig, TrainingConfig, Turn
-from memsweep.config.schema.trial import CapacityConfig, ChainConfig, PerturbationConfig, TrialConfig
+from memsweep.config.schema.trial import CapacityConfig, ChainConfig, InputsConfig, PerturbationConfig, TrialConfig
 from memsweep.errors import MemsweepError
 
 COMPANY = 2
@@ -56,7 +56,9 @@ def bases(data: str) -> list[TrialConfig]:
         TrialConfig(task=task, model=model, **rest | {"training": turned})
     ]  # the first: it alone has turns to flip
     found += [TrialConfig(task=task, model=model, **rest), TrialConfig(task=task, model=model, chain=chain, **rest)]
-    measuring = dataclasses.replace(perturbation, capacity=CapacityConfig(sequences=8))
+    measuring = dataclasses.replace(
+        perturbation, capacity=CapacityConfig(sequences=8), memory_over_inputs=InputsConfig(sequences=8)
+    )
     found.append(TrialConfig(task=task, model=model, **rest | {"perturbation": measuring}))
     carrying = part("model", "exp_rnn", width=4)
     where = {"folder": data, "file": f"{data}/text.txt"}
