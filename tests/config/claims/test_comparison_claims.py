@@ -100,6 +100,24 @@ def test_parts_are_meant_by_their_names_or_by_their_fields(tmp_path: Path) -> No
         ]
 
 
+def test_a_claim_may_name_what_the_tasks_of_its_own_cells_report(tmp_path: Path) -> None:
+    study = """
+task: {name: parity, horizon: 8}
+model: {name: residual_stack, unit: gru, features: 8}
+perturbation: {balls: []}
+grid:
+  task: [{name: parity}, {name: mqar, pairs: 2, vocabulary: 8}]
+  model.unit: [gru, lru]
+"""
+    sides = {"left": {"model.unit.name": "gru"}, "right": {"model.unit.name": "lru"}}
+    longer = {"metric": "test_accuracy_4T", "direction": "greater", **sides}
+    (read,) = load_claims(tmp_path, {**longer, "at": {"task.name": "parity"}}, grid=study).compare
+    assert read.text == "test_accuracy_4T(gru) > test_accuracy_4T(lru) at task parity"
+    assert problems(tmp_path, study + section(longer)) == [
+        "claims[0].metric: the study has no metric test_accuracy_4T: its tasks report accuracy."
+    ]
+
+
 def test_a_searched_choice_can_be_named_and_a_searched_number_cannot(tmp_path: Path) -> None:
     rate = Domain("log_uniform", 1e-4, 1e-1)
     space = {PARAMETERIZATION: Domain("choice", values=("direct", "exp")), "training.learning_rate": rate}

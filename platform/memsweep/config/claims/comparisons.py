@@ -74,10 +74,12 @@ class Cells:
         wanted = [(p, value) for side in conditions for p, value in side.items() if not self.searched_field(p)]
         return [trial for trial in self.trials if all(same(plain_at(trial, path), value) for path, value in wanted)]
 
-    def reported_metrics(self) -> list[str]:
-        """The metric that all tasks report of each replica."""
-        classes = {registry.get(registry.TASK, trial.task.name) for trial in self.trials}
-        return sorted(frozenset.intersection(*(frozenset(getattr(each, "reports", ())[:1]) for each in classes)))
+    def reported_metrics(self, *sides: Mapping[str, Any]) -> list[str]:
+        """The metrics that all tasks of these sides' cells report of each replica; of all cells where none is met."""
+        trials = [trial for side in sides for trial in self.select(side)] or self.trials
+        classes = {registry.get(registry.TASK, trial.task.name) for trial in trials}
+        shared = frozenset.intersection(*(frozenset(getattr(each, "reports", ())) for each in classes))
+        return sorted(shared)
 
 
 def read_comparisons(data: Any, path: str, cells: Cells, problems: list[str]) -> tuple[Comparison, ...]:
@@ -126,7 +128,8 @@ def _form_problems(entry: Any, path: str) -> Iterator[str]:
 def _comparison(entry: Mapping[str, Any], path: str, cells: Cells, problems: list[str]) -> Comparison | None:
     """The comparison, or None with the reasons added to ``problems``."""
     sides = {side: flatten(entry.get(side, {})) for side in ("left", "right", "at")}
-    problems += _metric_problems(entry["metric"], path, cells.reported_metrics())
+    reported = cells.reported_metrics(*({**sides["at"], **sides[side]} for side in ("left", "right")))
+    problems += _metric_problems(entry["metric"], path, reported)
     for side, conditions in sides.items():
         for field, value in conditions.items():
             problems += _field_problems(field, value, f"{path}.{side}.{field}", cells)
@@ -200,7 +203,7 @@ def _text(made: Comparison, *, whole: bool = False) -> str:
     """``radius(exp) > radius(direct) at width 8``; ``whole`` writes every path out, so that no two texts are equal."""
 
     def field(path: str) -> str:
-        return path if whole else path.rpartition(".")[2]
+        return path if whole else path.removesuffix(".name").rpartition(".")[2]
 
     def items(side: Mapping[str, Any]) -> str:
         return ", ".join(v if isinstance(v, str) and not whole else f"{field(p)}={_word(v)}" for p, v in side.items())
