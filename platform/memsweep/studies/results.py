@@ -14,7 +14,16 @@ from memsweep.report.rows.report import Tables, tables_of
 from memsweep.report.rows.verdicts import radii_table
 from memsweep.stability.verdict.judgement import Criteria
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.tables import CURVES, HISTORY, MEMORY, METRICS, OVER_INPUTS, REPLICAS, SINGULAR_VALUES
+from memsweep.sweep.store.tables import (
+    CURVES,
+    HISTORY,
+    MEMORY,
+    METRICS,
+    OVER_INPUTS,
+    REPLICAS,
+    SHARPNESS,
+    SINGULAR_VALUES,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +32,7 @@ if TYPE_CHECKING:
     from memsweep.report.figures.panels import Picture
 
 _WRITTEN = ("verdicts", "slopes", "losses")
-_MEASURED = (CURVES, HISTORY, REPLICAS, METRICS, MEMORY, SINGULAR_VALUES, OVER_INPUTS)
+_MEASURED = (CURVES, HISTORY, REPLICAS, METRICS, MEMORY, SHARPNESS, SINGULAR_VALUES, OVER_INPUTS)
 _WIDTH = 110  # letters of a printed line
 
 
@@ -118,6 +127,14 @@ class Results:
         ``median``, ``high`` (the 90 % quantile) and ``largest`` are over test sequences.
         """
         return self.table(OVER_INPUTS)
+
+    @property
+    def sharpness(self) -> pd.DataFrame:
+        """A row per trial, seed and step: the loss's largest curvature, and the learning rate that it allows.
+
+        ``sharpness`` is a lower bound and ``ceiling`` an upper one: see ``memsweep.learning.training.sharpness``.
+        """
+        return self.table(SHARPNESS)
 
     @property
     def singular_values(self) -> pd.DataFrame:

@@ -30,7 +30,9 @@ from memsweep.learning.training.learner import Learner
 from memsweep.sweep.store.filesystem import Location
 from memsweep.trial import RunOptions, run_pack
 
-TRAINING = TrainingConfig(steps=20, batch_size=8, validation_size=16, validate_every=5, checkpoint_every=10)
+TRAINING = TrainingConfig(
+    steps=20, batch_size=8, validation_size=16, validate_every=5, checkpoint_every=10, sharpness_every=5
+)
 KEY = "these configs"
 
 

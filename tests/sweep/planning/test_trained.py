@@ -87,7 +87,7 @@ def refuse_training(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("model", "task", "training", "outcome"),
     [
-        ("diagonal_rnn", "linear_functional", {}, "done"),
+        ("diagonal_rnn", "linear_functional", {"sharpness_every": 4, "validate_every": 2}, "done"),
         ("diagonal_rnn", "linear_functional", {"learning_rate": 1e4, "merge_redundant": False}, "diverged"),
         ("vanilla_rnn", "copying_memory", {"dtype": "float32", "stop_below": 100.0}, "stopped_early"),
         pytest.param(
@@ -122,6 +122,7 @@ def test_stored_weights_are_measured_with_the_bits_of_a_sweep(
     assert str(again.record(trial.identity)["summary"]) == str(wanted["summary"])
     assert again.record(trial.identity)["outcome"] == wanted["outcome"] == outcome
     assert bool(len(again.tables(trial.identity)["alignment"])) is (model == "residual_stack")
+    assert bool(len(again.tables(trial.identity)["sharpness"])) is ("sharpness_every" in training)
 
 
 @pytest.mark.more

@@ -108,6 +108,13 @@ class TrainingConfig:
         "none to make); costs a gradient each",
         at_least=0,
     )
+    sharpness_every: int | None = setting(
+        None,
+        "steps between measurements of the loss's largest curvature, on one batch, and of the largest learning rate "
+        "that the optimizer would bear there; a multiple of validate_every; costs 64 gradients each (null: none)",
+        at_least=1,
+        added=True,
+    )
     micro_batch: int = setting(
         0,
         "sequences of a batch whose gradient is computed at a time, then added up (0: as many as a probe finds to fit "
@@ -254,6 +261,8 @@ class TrainingConfig:
         every = f"a multiple of validate_every ({self.validate_every})"
         if self.until and self.until >= self.steps:
             yield f"until ({self.until}) must be smaller than steps ({self.steps}); 0 trains for all of them"
+        if self.sharpness_every and self.sharpness_every % self.validate_every:
+            yield f"sharpness_every ({self.sharpness_every}) must be {every}"
         if self.warmup and self.warmup >= self.steps:
             yield f"warmup ({self.warmup}) must be smaller than steps ({self.steps}), or the full rate is never reached"
         if self.until % self.validate_every:

@@ -171,7 +171,7 @@ def rows_of(learner: Learner, step: int, training: TrainingConfig) -> Rows:
     rows = {name: getattr(learner, name) for name in _TENSORS}
     rows |= {name: value for name, value in inner.items() if isinstance(value, Tensor)}
     rows |= {} if learner.carried is None else {"carried": learner.carried}
-    criterion, alignment, loss = learner.criterion, learner.alignment, learner.loss
+    criterion, alignment, sharpness, loss = learner.criterion, learner.alignment, learner.sharpness, learner.loss
     samples = math.ceil(step / training.validate_every) if len(criterion.entries) else 0
     ratios = criterion.largest.new_empty(criterion.exists.shape)
     validations = len(history_steps(training, step))
@@ -179,6 +179,7 @@ def rows_of(learner: Learner, step: int, training: TrainingConfig) -> Rows:
         "largest": criterion.largest,
         "samples": _stack(criterion.samples, samples, ratios),
         "alignment": _stack(alignment.measured, alignment.expected(step), alignment.pattern()),
+        "sharpness": _stack(sharpness.measured, sharpness.expected(step), sharpness.pattern(loss.device)),
         "train_losses": _stack([trained for _, trained, _ in learner.history], validations, loss),
         "validation_losses": _stack([validated for *_, validated in learner.history], validations, loss),
     }
@@ -204,6 +205,7 @@ def restore(learner: Learner, rows: Rows, step: int, training: TrainingConfig) -
     learner.carried = rows.get("carried")
     learner.criterion.largest, learner.criterion.samples = rows["largest"], list(rows["samples"].unbind(1))
     learner.alignment.measured = list(rows["alignment"].unbind(1))
+    learner.sharpness.measured = list(rows["sharpness"].unbind(1))
     losses = (rows[name].unbind(1) for name in ("train_losses", "validation_losses"))
     learner.history = list(zip(history_steps(training, step), *losses, strict=True))
 

@@ -18,6 +18,7 @@ from memsweep.learning.memory import footprint
 from memsweep.learning.training.gradient_alignment import Alignment, GradientOverWeight
 from memsweep.learning.training.optimizer import GroupSettings, Optimizer, optimizer_for
 from memsweep.learning.training.schedule import Plateau
+from memsweep.learning.training.sharpness import Sharpness
 from memsweep.models.base import Model, Part
 from memsweep.rules.batched import learning_by
 from memsweep.streams import TRAIN, Stream
@@ -89,6 +90,7 @@ class Learner:
         plateau: the learning rates' factors under the schedule ``plateau``.
         criterion: ratios of gradient to weight in training.
         alignment: comparisons of the learning rule's gradients with those of backpropagation.
+        sharpness: measurements of the loss's curvature.
         rule: name of the learning rule by which gradients are computed.
         micro_batch: sequences that are computed at a time; None: batches are not split.
         carried: ``[rows, B, M]``, the states from which the next batch continues; None where the task carries none.
@@ -114,6 +116,7 @@ class Learner:
     plateau: Plateau
     criterion: GradientOverWeight
     alignment: Alignment
+    sharpness: Sharpness
     rule: str = BPTT
     micro_batch: int | None = None
     carried: Tensor | None = None
@@ -144,6 +147,7 @@ class Learner:
             plateau=Plateau.start(rows, weights.dtype),
             criterion=GradientOverWeight.start(ensemble),
             alignment=Alignment.start(ensemble, training),
+            sharpness=Sharpness.start(rows, training),
             rule=training.rule,
             carried=task_loss.first_states(ensemble.model, ensemble.layout.named(weights), training.batch_size),
         )
@@ -208,6 +212,16 @@ class Learner:
         loss, gradients = batch.mean(gradient, self.weights, live)
         return loss, gradients
 
+    def gradients_at(self, task_loss: TaskLoss[Data], batch: ShardedBatch[Data], weights: Tensor) -> Tensor:
+        """Gradients ``[rows, size]`` of the loss by backpropagation at other weights; the learner does not change."""
+        live, split = self.live, self.split(task_loss)
+
+        def gradient(data: Data) -> list[Tensor]:
+            named = self._leaves(weights)
+            return self._differentiated(named, split.loss(self.ensemble.model, named, data, self.targets, live))
+
+        return batch.mean(gradient, weights, live)[1]
+
     def rehearse(self, task_loss: TaskLoss[Data], data: Data) -> None:
         """Compute gradients on some sequences at a time, to measure their memory; the learner does not change.
 
@@ -222,15 +236,20 @@ class Learner:
             self.carried = carried
 
     def _gradient(self, task_loss: TaskLoss[Data], data: Data, rule: str, live: Tensor) -> list[Tensor]:
-        """Losses and gradients by a rule.
-
-        The weights are differentiated name by name: through the flat tensor, every name would cost a gradient of
-        the flat tensor's size.
-        """
-        model, layout = self.ensemble.model, self.ensemble.layout
-        named = {name: value.requires_grad_(True) for name, value in layout.named(self.weights).items()}
+        """Losses and gradients by a rule."""
+        model, named = self.ensemble.model, self._leaves(self.weights)
         with learning_by(rule, model):
             loss, self.carried = task_loss.loss_from(model, named, data, self.targets, self.carried, live)
-            # a model may leave a weight out of its output; its gradient is zero
-            gradients = torch.autograd.grad(loss.sum(), list(named.values()), allow_unused=True, materialize_grads=True)
-        return [loss.detach(), layout.flat(dict(zip(named, gradients, strict=True)))]
+            return self._differentiated(named, loss)
+
+    def _leaves(self, weights: Tensor) -> dict[str, Tensor]:
+        """The weights by name, to be differentiated: through the flat tensor, every name would cost a gradient of the
+        flat tensor's size.
+        """
+        return {name: value.requires_grad_(True) for name, value in self.ensemble.layout.named(weights).items()}
+
+    def _differentiated(self, named: dict[str, Tensor], loss: Tensor) -> list[Tensor]:
+        """Losses and their gradients, ``[rows]`` and ``[rows, size]``."""
+        # a model may leave a weight out of its output; its gradient is zero
+        gradients = torch.autograd.grad(loss.sum(), list(named.values()), allow_unused=True, materialize_grads=True)
+        return [loss.detach(), self.ensemble.layout.flat(dict(zip(named, gradients, strict=True)))]

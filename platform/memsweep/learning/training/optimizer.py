@@ -43,6 +43,15 @@ class Optimizer(ABC):
     def state(self) -> dict[str, Tensor | int]:
         """The attributes that updates change, by name. An entry ``step`` counts the updates."""
 
+    @abstractmethod
+    def divisor(self) -> Tensor:
+        """What the next update divides the gradient by, ``[rows, size]``; nan before the first update."""
+
+    @property
+    @abstractmethod
+    def edge(self) -> float:
+        """Learning rate times curvature, of the divided gradient, above which a quadratic diverges."""
+
 
 @dataclass
 class Adam(Optimizer):
@@ -86,6 +95,15 @@ class Adam(Optimizer):
     def state(self) -> dict[str, Tensor | int]:
         return {"mean": self.mean, "square": self.square, "step": self.step}
 
+    def divisor(self) -> Tensor:
+        if not self.step:
+            return torch.full_like(self.square, torch.nan)
+        return self.square.sqrt().div_(math.sqrt(1.0 - self.beta2**self.step)).add_(EPSILON)
+
+    @property
+    def edge(self) -> float:
+        return (2.0 + 2.0 * self.beta1) / (1.0 - self.beta1)
+
 
 @dataclass
 class AdamW(Adam):
@@ -121,6 +139,14 @@ class RMSprop(Optimizer):
 
     def state(self) -> dict[str, Tensor | int]:
         return {"square": self.square}
+
+    def divisor(self) -> Tensor:
+        started = self.square.amax(-1, keepdim=True) > 0
+        return torch.where(started, self.square.sqrt().add_(EPSILON), torch.nan)
+
+    @property
+    def edge(self) -> float:
+        return 2.0
 
 
 def optimizer_for(weights: Tensor, training: TrainingConfig) -> Optimizer:

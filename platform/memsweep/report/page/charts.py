@@ -51,6 +51,7 @@ def charts_of(contents: Contents) -> Charts:
         "bits": _bits(contents),
         "learning-rates": _rates([*contents.rates, *contents.scanned]),
         "training": _training(trained, contents),
+        "sharpness": _sharpness(contents),
         "alignment": _alignment(contents),
         "gradients": _gradients(contents),
         "memory-over-inputs": _over_inputs(contents),
@@ -129,6 +130,21 @@ def _training(rows: Sequence[LossRow], contents: Contents) -> Iterator[Chart]:
     for key, lines in together.items():
         title = ", ".join([key[0], *_size(key[1], key[2], len(together) > 1)])
         yield _chart(title, "training step", "validation loss", "y", lines, levels=[*levels.get(key, {}).items()])
+
+
+def _sharpness(contents: Contents) -> Iterator[Chart]:
+    for row in largest(contents.trained):
+        part = contents.measured.of("sharpness", row.identities)
+        if not part.empty:
+            title = ", ".join([*contents.labels.names(row.condition), *_size(row.width, row.horizon, True)])
+            bounded = part[part["ceiling"].notna() & (part["ceiling"] < math.inf)]
+            rates = {
+                "at most, by the curvature": _over(bounded.groupby("step")["ceiling"]),
+                "used": [point[:2] for point in _over(part.groupby("step")["learning_rate"]) if point[1] > 0],
+            }
+            yield _chart(title, "training step", "learning rate", "y", rates)
+            sharpness = {"sharpness": _over(part[part["sharpness"] > 0].groupby("step")["sharpness"])}
+            yield _chart(title, "training step", "largest curvature of the loss", "y", sharpness)
 
 
 def _size(width: Any, horizon: Any, several: bool) -> list[str]:

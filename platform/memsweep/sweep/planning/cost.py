@@ -17,6 +17,7 @@ from memsweep import registry
 from memsweep.config.schema.batch_loss import CONVOLUTION, SEQUENCES, STATISTICS, way_of
 
 if TYPE_CHECKING:
+    from memsweep.config.schema.training import TrainingConfig
     from memsweep.config.schema.trial import TrialConfig
 
 _STEP = 5e-4  # of any optimizer step: the calls, and the optimizer
@@ -50,11 +51,11 @@ def shared(trial: TrialConfig) -> float:
     """The seconds of the program that do not grow with the number of its trials."""
     training, horizon = trial.training, _horizon(trial)
     if _is_deep(trial.model):
-        return training.end * _deep_step(trial)
+        return _steps(training) * _deep_step(trial)
     if not trial.has_closed_form:
-        return training.end * (_SEQUENCES if _compiled(trial) else _PLAIN_CALL * horizon)
+        return _steps(training) * (_SEQUENCES if _compiled(trial) else _PLAIN_CALL * horizon)
     products = horizon**2 * (training.batch_size + horizon) if way_of(trial) == STATISTICS else 0.0
-    return training.end * (_STEP + _STATISTICS * products)
+    return _steps(training) * (_STEP + _STATISTICS * products)
 
 
 def _by_response(trials: Sequence[TrialConfig]) -> float:
@@ -74,7 +75,7 @@ def _by_response(trials: Sequence[TrialConfig]) -> float:
         step += _CONVOLVED * sequences * replicas.total()
     if way == SEQUENCES:
         step = _LINEAR_STATE * sequences * sum(trial.training.seeds * max(8, _width(trial)) for trial in trials)
-    return first.training.end * step + moved * (_MOVED * len(padded) + _RESPONSE_MOVED * states)
+    return _steps(first.training) * step + moved * (_MOVED * len(padded) + _RESPONSE_MOVED * states)
 
 
 def _by_sequences(trials: Sequence[TrialConfig]) -> float:
@@ -88,13 +89,13 @@ def _by_sequences(trials: Sequence[TrialConfig]) -> float:
     groups = math.ceil(sum(trial.training.seeds for trial in trials) / SAMPLED_SLOTS)
     trained, tested = states * training.batch_size, states * first.perturbation.test_size
     if _compiled(first):
-        return training.end * _STATE * trained + moved * (_MOVED * groups + _STATE_MOVED * tested)
-    return training.end * _PLAIN_STATE * trained + moved * (_PLAIN_CALL * horizon * groups + _PLAIN_STATE * tested)
+        return _steps(training) * _STATE * trained + moved * (_MOVED * groups + _STATE_MOVED * tested)
+    return _steps(training) * _PLAIN_STATE * trained + moved * (_PLAIN_CALL * horizon * groups + _PLAIN_STATE * tested)
 
 
 def _by_layers(trial: TrialConfig, horizon: float) -> float:
     moved = evaluations(trial) * _deep_evaluation(trial, trial.perturbation.test_size, horizon)
-    return trial.training.seeds * (trial.training.end * _deep_replica_step(trial, horizon) + moved)
+    return trial.training.seeds * (_steps(trial.training) * _deep_replica_step(trial, horizon) + moved)
 
 
 def evaluations(trial: TrialConfig) -> float:
@@ -190,6 +191,14 @@ def _gradients(trial: TrialConfig) -> float:
     if not registry.get(registry.RULE, training.rule).forward:
         return 1.0
     return _FORWARD + (1.0 / training.alignment_every if training.alignment_every else 0.0)
+
+
+def _steps(training: TrainingConfig) -> float:
+    """Optimizer steps of a training, and as many gradients as its measurements of the sharpness take."""
+    from memsweep.learning.training.sharpness import STEPS
+
+    measured = training.end // training.sharpness_every + 1 if training.sharpness_every else 0
+    return training.end + 4.0 * STEPS * measured
 
 
 def _of_a_step_of_time(trial: TrialConfig, horizon: float) -> float:

@@ -11,7 +11,7 @@ from memsweep.outcome import Outcome
 from memsweep.sweep.planning.identity import training_of
 from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.tables import ALIGNMENT, HISTORY, REPLICAS
+from memsweep.sweep.store.tables import ALIGNMENT, HISTORY, REPLICAS, SHARPNESS
 from memsweep.sweep.store.weights import SUFFIX, WEIGHTS, from_safetensors
 
 if TYPE_CHECKING:
@@ -78,9 +78,11 @@ def stored_training(store: Store, identity: str) -> dict[int, Trained]:
     """
     from memsweep.learning.state.trained import Trained
     from memsweep.learning.training.gradient_alignment import Comparison
+    from memsweep.learning.training.sharpness import SharpnessAt
 
     record = store.record(identity)
-    weights, tables = stored_weights(store, record), store.tables(identity, (REPLICAS, HISTORY, ALIGNMENT))
+    weights = stored_weights(store, record)
+    tables = store.tables(identity, (REPLICAS, HISTORY, ALIGNMENT, SHARPNESS))
 
     def rows(table: str, seed: int) -> list[dict[str, Any]]:
         frame: pd.DataFrame = tables[table]
@@ -99,6 +101,7 @@ def stored_training(store: Store, identity: str) -> dict[int, Trained]:
             gradient_over_weight={name.removeprefix(ratio): row[name] for name in row if name.startswith(ratio)},
             history=[(int(at["step"]), at["train_loss"], at["validation_loss"]) for at in rows(HISTORY, seed)],
             alignment=[Comparison(**{name: at[name] for name in Comparison._fields}) for at in rows(ALIGNMENT, seed)],
+            sharpness=[SharpnessAt(**{name: at[name] for name in SharpnessAt._fields}) for at in rows(SHARPNESS, seed)],
             weights=named,
         )
         for seed, named in weights.items()

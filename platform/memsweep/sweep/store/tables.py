@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 CURVES, REPLICAS, METRICS = "curves", "replicas", "metrics"
 MEMORY, HISTORY, ALIGNMENT = "memory", "history", "alignment"
-SINGULAR_VALUES, OVER_INPUTS = "singular_values", "memory_over_inputs"
-TABLES = (CURVES, REPLICAS, METRICS, MEMORY, HISTORY, ALIGNMENT, SINGULAR_VALUES, OVER_INPUTS)
+SHARPNESS, SINGULAR_VALUES, OVER_INPUTS = "sharpness", "singular_values", "memory_over_inputs"
+TABLES = (CURVES, REPLICAS, METRICS, MEMORY, HISTORY, ALIGNMENT, SHARPNESS, SINGULAR_VALUES, OVER_INPUTS)
 
 _SIZE = {"identity": "string", "horizon": "int64", "width": "int64"}
 SIZE = tuple(_SIZE)
@@ -85,6 +85,15 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "layer": "string",
         "cosine": "float64",
         "norm_ratio": "float64",
+    },
+    SHARPNESS: {  # in training
+        **_SIZE,
+        "seed": "int64",
+        "step": "int64",
+        "learning_rate": "float64",
+        "sharpness": "float64",
+        "ceiling": "float64",
+        "margin": "float64",
     },
     OVER_INPUTS: {  # derivatives of the last output by earlier inputs, over test sequences
         **_SIZE,

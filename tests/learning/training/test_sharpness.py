@@ -1,0 +1,141 @@
+"""Sharpness: the top eigenvalue against whole Hessians, the ceiling against a diverging optimizer, kept and stored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+
+from engine import trial, whole
+from memsweep import registry
+from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.learning.ensemble.replicas import Replica, build
+from memsweep.learning.loss.carried import task_loss_for
+from memsweep.learning.training.learner import Learner
+from memsweep.learning.training.optimizer import AdamW, RMSprop
+from memsweep.learning.training.sharpness import STEPS, largest_eigenvalue
+from memsweep.models.base import Signature
+from memsweep.models.deep.residual_stack import ResidualStack
+from memsweep.streams import VALIDATION, Stream
+from memsweep.sweep.planning.identity import identifying
+from memsweep.trial import run_pack, run_trial
+
+TRAINING = TrainingConfig(seeds=2, steps=40, batch_size=8, validation_size=16, validate_every=10, sharpness_every=20)
+
+
+def small(**training: Any) -> TrialConfig:
+    base = trial(task={"horizon": 10}, perturbation={"balls": (), "test_size": 16})
+    return replace(base, training=replace(TRAINING, **training))
+
+
+def quartic(seed: int, size: int) -> tuple[Any, Tensor, Tensor]:
+    """Gradients of rows of a function with fourth powers, weights, and the Hessians there in closed form."""
+    generator = torch.Generator().manual_seed(seed)
+    matrix = torch.randn(3, size, size, generator=generator, dtype=torch.float64)
+    matrix = matrix + matrix.mT
+    weights = torch.randn(3, size, generator=generator, dtype=torch.float64)
+    hessian = matrix + torch.diag_embed(3.0 * weights.square())
+    return lambda at: torch.einsum("pij,pj->pi", matrix, at) + at**3, weights, hessian
+
+
+@pytest.mark.parametrize("size", [1, 3, STEPS])
+def test_the_top_eigenvalue_is_that_of_the_whole_hessian(size: int) -> None:
+    gradient, weights, hessian = quartic(size, size)
+    scale = torch.rand(3, size, generator=torch.Generator().manual_seed(9), dtype=torch.float64) + 0.1
+    found = largest_eigenvalue(gradient, weights, scale, torch.ones_like(weights))
+    scaled = scale.unsqueeze(-1) * hessian * scale.unsqueeze(-2)
+    torch.testing.assert_close(found, torch.linalg.eigvalsh(scaled)[:, -1], rtol=1e-6, atol=1e-6)
+
+
+def test_beyond_its_steps_it_is_never_above_and_nearly_there() -> None:
+    gradient, weights, hessian = quartic(0, 200)
+    found = largest_eigenvalue(gradient, weights, torch.ones_like(weights), torch.ones_like(weights))
+    share = found / torch.linalg.eigvalsh(hessian)[:, -1]
+    assert (share < 1.0 + 1e-7).all()
+    assert (share > 0.9).all()
+
+
+def test_entries_that_do_not_move_and_rows_without_any_do_not_count() -> None:
+    gradient, weights, hessian = quartic(1, 6)
+    scale = torch.ones_like(weights)
+    scale[0, 2:] = 0.0
+    scale[1] = 0.0
+    found = largest_eigenvalue(gradient, weights, scale, torch.ones_like(weights))
+    assert float(found[0]) == pytest.approx(float(torch.linalg.eigvalsh(hessian[0, :2, :2])[-1]), rel=1e-6)
+    assert float(found[1]) == 0.0
+
+
+def test_a_model_s_sharpness_is_the_top_of_its_whole_hessian() -> None:
+    """The Hessian column by column, with another step of the differences."""
+    model = ResidualStack.Config(width=2, features=2, layers=1)
+    task = registry.get(registry.TASK, "linear_functional")(small().task)
+    (ensemble,) = build(ResidualStack, [Replica(0, model, seed, 0.01) for seed in range(2)], Signature(1, 1, 10),
+                        torch.float64, None)  # fmt: skip
+    task_loss = task_loss_for([task], False, torch.float64)
+    learner = Learner.start(ensemble, task_loss, TRAINING)
+    batch = whole(task_loss.data(Stream(0, VALIDATION), 0, 8))
+    weights, columns = learner.weights, []
+    for index in range(weights.shape[1]):
+        push = torch.zeros_like(weights)
+        push[:, index] = 1e-5
+        ends = [learner.gradients_at(task_loss, batch, weights + sign * push) for sign in (1, -1)]
+        columns.append((ends[0] - ends[1]) / 2e-5)
+    hessian = torch.stack(columns, -1)[:2]
+    torch.testing.assert_close(hessian, hessian.mT, rtol=1e-3, atol=1e-4)
+    found = largest_eigenvalue(
+        lambda at: learner.gradients_at(task_loss, batch, at),
+        weights,
+        torch.ones_like(weights),
+        learner.ensemble.initial,
+    )[:2]
+    torch.testing.assert_close(found, torch.linalg.eigvalsh(hessian)[:, -1], rtol=1e-2, atol=0)
+
+
+@pytest.mark.parametrize(("share", "bounded"), [(0.99, True), (1.01, False)])
+@pytest.mark.parametrize("beta1", [0.0, 0.9])
+def test_the_edge_is_where_a_quadratic_begins_to_diverge(share: float, bounded: bool, beta1: float) -> None:
+    """The averaged gradient over a constant divisor, as Adam's late steps have it."""
+    curvature = 3.0
+    optimizer = AdamW.like(torch.ones(1, 1), beta1=beta1)
+    rate = share * optimizer.edge / curvature
+    weight, mean = 1.0, 0.0
+    for _ in range(4000):
+        mean = beta1 * mean + (1.0 - beta1) * curvature * weight
+        weight -= rate * mean
+    assert (abs(weight) < 1.0) is bounded
+    assert RMSprop.like(torch.ones(1, 1)).edge == 2.0
+
+
+def test_it_is_stored_by_step_and_training_does_not_move() -> None:
+    with_it, without = run_trial(small()), run_trial(small(sharpness_every=None))
+    table = with_it.tables["sharpness"]
+    assert "sharpness" not in without.tables
+    assert table.groupby("seed")["step"].apply(list).tolist() == [[0, 20, 40]] * 2
+    assert (table["sharpness"] > 0).all()
+    assert np.isnan(table.loc[table["step"] == 0, "ceiling"]).all()
+    assert (table.loc[table["step"] > 0, "ceiling"] > 0).all()
+    assert table.loc[table["step"] == 0, "learning_rate"].nunique() == 1
+    assert (table.loc[table["step"] == 40, "learning_rate"] < 1e-12).all()  # the end of the cosine
+    assert table["margin"].between(0, 1).all()
+    for name in ("replicas", "curves", "history"):
+        pd.testing.assert_frame_equal(with_it.tables[name], without.tables[name])
+
+
+def test_company_changes_no_bit() -> None:
+    wider = replace(small(), model=replace(small().model, width=5))
+    alone = run_trial(small()).tables["sharpness"]
+    together = run_pack([wider, small()])[1].tables["sharpness"]
+    pd.testing.assert_frame_equal(together, alone, check_exact=True)
+
+
+def test_a_config_without_it_keeps_its_identity_and_odd_steps_are_refused() -> None:
+    assert "sharpness_every" not in identifying(small(sharpness_every=None))["training"]
+    assert identifying(small())["training"]["sharpness_every"] == 20
+    problems = list(small(sharpness_every=15).training.problems())
+    assert problems == ["sharpness_every (15) must be a multiple of validate_every (10)"]
