@@ -272,6 +272,16 @@ def test_what_was_measured_decides_the_claims(study: Study) -> None:
     assert frame.loc[frame["claim"] == "nowhere", "left_identity"].tolist() == [""]
 
 
+def test_a_metric_beside_the_first_one_decides_a_claim(study: Study) -> None:
+    rows = study.tables["replicas"][["identity", "seed"]]
+    of = {name: record["config"]["model"]["parameterization"]["name"] for name, record in study.records.items()}
+    values = [0.9 if of[name] == "exp" else 0.6 for name in rows["identity"]]
+    tables = {**study.tables, "metrics": rows.assign(metric="accuracy_4T", value=values)}
+    claims = [comparison(name, f"test_{name}", width=8, horizon=50) for name in ("accuracy_4T", "accuracy_8T")]
+    found = compare_cells(claims, study.records, tables)
+    assert claim_verdicts(found) == {"accuracy_4T": "supported", "accuracy_8T": "not measured"}
+
+
 def test_too_few_seeds_for_so_many_claims_are_asked_for(study: Study) -> None:
     few = {name: table[table["seed"] < 5] for name, table in study.tables.items() if len(table)}
     everywhere = compare_cells([comparison("everywhere", "radius")], study.records, few)

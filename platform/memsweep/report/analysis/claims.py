@@ -13,7 +13,7 @@ from memsweep.config.claims.types import Comparison, at_path
 from memsweep.config.schema.canonical import MISSING
 from memsweep.errors import MemsweepError
 from memsweep.report.naming.labels import field_name
-from memsweep.stability.comparison.metrics import SeedValue, per_seed
+from memsweep.stability.comparison.metrics import TABLES, SeedValue, per_seed
 from memsweep.stability.comparison.paired import CorrectedTest, combine, correct, paired_test, support_text
 
 _CLAIM = ("claim", "verdict", "more_seeds")
@@ -65,7 +65,7 @@ def compare_cells(
     Args:
         comparisons: the study's.
         records: identity -> record.
-        tables: ``replicas`` and ``curves`` over all records.
+        tables: ``replicas``, ``metrics`` and ``curves`` over all records.
         chosen: identities of the trials that count, best first: of several trials of one cell, the first one that
             fits a side stands for it. None: all.
 
@@ -74,12 +74,12 @@ def compare_cells(
         any pair, there is an entry that is not measured.
     """
     identities = [identity for identity in (records if chosen is None else chosen) if identity in records]
-    rows = {name: _by_identity(tables[name], identities) for name in ("replicas", "curves")}
+    rows = {name: _by_identity(tables[name], identities) for name in TABLES if name in tables}
     known: dict[tuple[str, str], list[SeedValue]] = {}  # cells of several claims are read from the tables once
 
     def values(metric: str, identity: str) -> list[SeedValue]:
         if (metric, identity) not in known:
-            of_trial = {name: table.get(identity, pd.DataFrame()) for name, table in rows.items()}
+            of_trial = {name: rows.get(name, {}).get(identity, pd.DataFrame()) for name in TABLES}
             known[metric, identity] = _measured(metric, of_trial)
         return known[metric, identity]
 

@@ -21,6 +21,8 @@ from memsweep.stability.verdict.radius import ABOVE, BELOW, BETWEEN, NOT_CENSORE
 if TYPE_CHECKING:
     import pandas as pd
 
+TABLES = ("replicas", "metrics", "curves")
+"""The tables that metrics are read from."""
 POSITIVE = frozenset({"validation_loss", "error", "relative_error", *BALL_OF})
 """Names whose values are never negative and vary by factors, so that they are compared on a logarithmic scale."""
 
@@ -56,7 +58,7 @@ def per_seed(name: str, tables: Mapping[str, pd.DataFrame]) -> list[SeedValue]:
 
     Args:
         name: of the metric.
-        tables: ``replicas``, ``metrics`` and, for radii, ``curves``: the rows of one trial.
+        tables: those of ``TABLES``, the rows of one trial.
 
     Raises:
         MemsweepError: there is no such metric, or the trial did not measure it.

@@ -13,7 +13,7 @@ from memsweep.report.read.study import Study
 from memsweep.search.history import SearchHistory
 from memsweep.search.suggestions import SuggestionRecord, SuggestionState
 from memsweep.search.winners import best
-from memsweep.stability.comparison.metrics import per_seed
+from memsweep.stability.comparison.metrics import TABLES, per_seed
 from memsweep.stability.comparison.selection_bias import Gap, optimism
 
 
@@ -112,7 +112,7 @@ class _Metrics:
         self._tables = {
             name: {} if part.empty else dict(tuple(part.groupby("identity", sort=False)))
             for name, part in tables_of(study, identities).items()
-            if name in ("replicas", "curves")
+            if name in TABLES
         }
 
     def has(self, identity: str) -> bool:
