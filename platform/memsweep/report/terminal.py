@@ -29,7 +29,7 @@ from memsweep.report.rows.bits import BITS_MEAN
 from memsweep.report.rows.capacity import SIZES_MEAN
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
-from memsweep.report.rows.losses import ACROSS, BASELINE, has_baseline
+from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
 from memsweep.report.rows.table import TERMINAL, Line, Table, View
@@ -106,7 +106,7 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     if tables.published:
         yield from ("", _AGREEMENT_KEY, _SHORT_KEY)
     if tables.across.rows:
-        yield from ("", f"{tables.across.title}:", *table_parts(tables.across, width), "", ACROSS)
+        yield from ("", f"{tables.across.title}:", *table_parts(tables.across, width), "", across_means(tables.across))
     if tables.losses.rows and not tables.across.rows:
         yield from ("", *table_parts(tables.losses, width))
     if tables.losses.rows:

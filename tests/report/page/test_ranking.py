@@ -7,10 +7,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from test_page_browser import open_page
 
 from memsweep import report
+from memsweep.report.analysis.losses import LossRow, Spread
+from memsweep.report.naming.labels import Labels
+from memsweep.report.rows.losses import LONGER, across_means, across_table
 from report_study import Condition, write_study
 
 HEADLINE = re.compile(r"<h1[^>]*>(.*?)</h1>", re.DOTALL)
@@ -95,3 +99,31 @@ def test_a_browser_shows_what_each_model_removes_of_the_memoryless_loss(tmp_path
         assert "by setting, the best first: lru" in page.locator("#chart svg").first.get_attribute("aria-label")
         assert said == []
         browser.close()
+
+
+def test_a_task_with_longer_tests_has_a_column_for_the_longest() -> None:
+    """Its signs are by that length, and the loss, which is of the longest sequences, says nothing of the shorter."""
+
+    def row(task: str, model: str, loss: float, value: float, longest: float | None) -> LossRow:
+        seeds = {"metric": "accuracy", "test_metric": value, "error": loss, "validation_loss": loss, "outcome": "done"}
+        seeds["memoryless_loss"] = 0.6
+        longer = {} if longest is None else {"accuracy_2T": Spread.of([0.9]), "accuracy_4T": Spread.of([longest])}
+        return LossRow({"task": task, "model": model}, 8, 32, pd.DataFrame([seeds, seeds]), longer)
+
+    rows = [
+        row(task, model, *values)
+        for model, values in {"lru": (1.0, 1.0, 0.55), "lstm": (0.1, 1.0, 0.99), "gru": (0.5, 0.7, 0.6)}.items()
+        for task in ("parity", "counter", "words")
+    ]
+    rows += [row("recall", model, 0.1, 0.5, None) for model in ("lru", "lstm", "gru")]
+    table = across_table(rows, Labels([each.condition for each in rows]))
+    assert [column.name for column in table.columns[1:3]] == ["parity", "parity, 4T"]
+    assert table.columns[-1].name == "recall"
+    cells = [column.cell for column in table.columns[1:3]]
+    shown = {line[0]: [cell(line).text for cell in cells if cell] for line in table.rows}
+    assert shown == {
+        "lru": ["100.0 % ●", "55.0 % ✗"],
+        "lstm": ["100.0 % ●", "99.0 % ●"],
+        "gru": ["70.0 %", "60.0 %"],
+    }
+    assert across_means(table).endswith(LONGER)

@@ -179,6 +179,12 @@ def level(rows: Sequence[LossRow]) -> list[LossRow]:
     return [best, *(row for row in others if row.loss.low <= best.loss.high)]
 
 
+def longest_level(rows: Sequence[LossRow], length: str) -> list[LossRow]:
+    """``level`` by the metric on sequences of this length, as ``accuracy_4T``."""
+    best, *others = sorted(rows, key=lambda row: -row.longer[length].middle)
+    return [best, *(row for row in others if row.longer[length].high >= best.longer[length].low)]
+
+
 def by_accuracy(row: LossRow) -> bool:
     """Whether the metric of a row ranks it."""
     return "accuracy" in row.metric and not math.isnan(row.value.middle)

@@ -15,6 +15,7 @@ from memsweep.report.analysis.losses import (
     by_accuracy,
     largest,
     level,
+    longest_level,
     ranked,
 )
 from memsweep.report.naming.conditions import KERNEL
@@ -33,6 +34,7 @@ from memsweep.report.rows.table import (
 )
 
 ACROSS = "●: the best of its task, or its seeds overlap with those of the best. ✗: no seed is below the baseline."
+LONGER = "2T, 4T: in test sequences of two or four times the trained length T."
 BASELINE = (
     f"A seed is below the memoryless baseline, the best that a model can do which forgets each input after its own "
     f"step, when its loss is by more than {percent(1 - BELOW)} smaller."
@@ -94,7 +96,8 @@ def ranking_table(rows: Sequence[LossRow], names: Sequence[str], labels: Labels)
 def across_table(rows: Sequence[LossRow], labels: Labels) -> Table[tuple[str, Mapping[str, LossRow]]]:
     """A row for each machine, a column for each memory, at the largest sizes: which model holds which memory.
 
-    Without rows where there are few memories, one machine, or less than half of their pairs.
+    A memory that is tested on longer sequences, too, has a second column for the longest. Without rows where there are
+    few memories, one machine, or less than half of their pairs.
     """
     memories: dict[str, list[LossRow]] = {}
     machines: dict[str, dict[str, LossRow]] = {}
@@ -102,31 +105,49 @@ def across_table(rows: Sequence[LossRow], labels: Labels) -> Table[tuple[str, Ma
         memory, machine = labels.names(row.condition)
         memories.setdefault(memory, []).append(row)
         machines.setdefault(machine, {})[memory] = row
-    best = {id(row) for alike in memories.values() for row in level(alike)}
 
-    def column(memory: str) -> Column[tuple[str, Mapping[str, LossRow]]]:
+    def column(memory: str, length: str = "") -> Column[tuple[str, Mapping[str, LossRow]]]:
+        """Of a memory, or of its sequences of this length."""
+        known = [row for row in memories[memory] if not length or length in row.longer]
+        best = {id(row) for row in (longest_level(known, length) if length else level(known))}
+
         def cell(line: tuple[str, Mapping[str, LossRow]]) -> Cell:
             row = line[1].get(memory)
-            return _across_cell(row, best=id(row) in best) if row is not None else Cell("")
+            if row is None or row not in known:
+                return Cell("")
+            return _across_cell(row, length, best=id(row) in best)
 
         def value(line: tuple[str, Mapping[str, LossRow]]) -> Spread | None:
             row = line[1].get(memory)
-            return None if row is None else row.value if by_accuracy(row) else row.loss
+            if row is None or row not in known:
+                return None
+            return row.longer[length] if length else row.value if by_accuracy(row) else row.loss
 
-        return Column(memory, value, cell=cell, ends=True)
+        return Column(f"{memory}, {length.rpartition('_')[2]}" if length else memory, value, cell=cell, ends=True)
 
     pairs = sum(map(len, memories.values()))
     whole = len(memories) >= MANY_TASKS and len(machines) > 1 and 2 * pairs >= len(memories) * len(machines)
     name: Column[tuple[str, Mapping[str, LossRow]]] = Column("under", lambda line: line[0], style="name")
-    columns = [name, *map(column, memories)]
+    lengths = {
+        memory: [*dict.fromkeys(name for row in alike for name in row.longer)] for memory, alike in memories.items()
+    }
+    columns = [name, *(column(memory, length) for memory in memories for length in ("", *lengths[memory][-1:]))]
     return Table("tasks", "Models by task: accuracy, else test loss", [*machines.items()] if whole else [], columns)
 
 
-def _across_cell(row: LossRow, *, best: bool) -> Cell:
-    sign, tone = (" ✗", "bad") if not row.learned else (" ●", "stable") if best else ("", "")
+def across_means(table: Table[tuple[str, Mapping[str, LossRow]]]) -> str:
+    """What the signs and the columns of ``across_table`` mean."""
+    longer = any(row.longer for _, of_machine in table.rows for row in of_machine.values())
+    return f"{ACROSS} {LONGER}" if longer else ACROSS
+
+
+def _across_cell(row: LossRow, length: str, *, best: bool) -> Cell:
+    # the loss is of the longest sequences: it says nothing of an accuracy in their first steps
+    failed = not row.learned and bool(length) is bool(row.longer)
+    sign, tone = (" ✗", "bad") if failed else (" ●", "stable") if best else ("", "")
     if not by_accuracy(row):
         return Cell(figure(row.loss.middle) + sign, tone)
-    percents = 100 * row.value.middle
+    percents = 100 * (row.longer[length] if length else row.value).middle
     return Cell(f"{percents:.1f} %{sign}", tone, shorter=(f"{percents:.0f} %{sign}", f"{percents:.0f}{sign}"))
 
 
