@@ -9,8 +9,10 @@ from search_study import Remembered, finish, loss, study
 
 from memsweep.config.schema.search import Domain, SearchConfig
 from memsweep.errors import ConfigError
+from memsweep.search.history import searches_of
+from memsweep.search.round_log import Round
 from memsweep.search.suggest.sampler import ask
-from memsweep.search.suggestions import Result, Suggestion
+from memsweep.search.suggestions import Result, SearchTrial, Suggestion
 
 RATES = (1e-3, 1e-2, 0.1)
 SPACE = {
@@ -57,3 +59,15 @@ def test_a_grid_study_tries_each_rate_in_each_cell_and_confirms_the_best(tmp_pat
 def test_a_grid_that_cannot_be_gone_through_is_refused(tmp_path: Path, override: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         study(tmp_path, *GRID, override)
+
+
+def test_an_earlier_search_of_the_same_cell_among_fewer_values_is_not_counted() -> None:
+    """Its log stays in the folder, and began with trials that the later plan has, too."""
+
+    def log(cell: int, *identities: str) -> list[Round]:
+        return [Round(trials=tuple(SearchTrial(name, cell, at) for at, name in enumerate(identities)), cell=cell)]
+
+    earlier, later, other = log(5, "a", "b"), log(0, "a", "b", "c", "d"), log(1, "e", "gone")
+    foreign = log(2, "gone", "lost")
+    found = list(searches_of({"a", "b", "c", "d", "e"}, [earlier, foreign, other, later]))
+    assert found == [later, other]

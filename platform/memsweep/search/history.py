@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -64,8 +64,7 @@ def read(place: Location, plan: StoredPlan) -> SearchHistory | None:
     with storage_errors("read", place / FOLDER):
         keys = (place / FOLDER).folders()
     logs = [RoundLog(place, key).read_all() for key in keys]
-    searches = [rounds for rounds in logs if any(t.identity in plan.rows for one in rounds for t in one.trials)]
-    searches.sort(key=lambda rounds: rounds[0].cell)
+    searches = sorted(searches_of(plan.rows, logs), key=lambda rounds: rounds[0].cell)
     settings = plan.search.settings
     return SearchHistory(
         suggestions=tuple(record for rounds in searches for record in _records(rounds)),
@@ -82,6 +81,19 @@ def read(place: Location, plan: StoredPlan) -> SearchHistory | None:
         rounds=max(map(len, searches), default=0),
         ended=all(not rounds[-1].stages for rounds in searches),
     )
+
+
+def searches_of(planned: Collection[str], logs: Sequence[Sequence[Round]]) -> Iterator[Sequence[Round]]:
+    """The logs of a plan: of several that share trials, the one that has most of the plan's.
+
+    An earlier plan of the study may have searched the same cell among fewer values: both began with the same trials.
+    """
+    known = [({trial.identity for one in rounds for trial in one.trials} & set(planned), rounds) for rounds in logs]
+    taken = set[str]()
+    for identities, rounds in sorted(known, key=lambda each: (len(each[0]), len(each[1])), reverse=True):
+        if identities and not identities & taken:
+            taken |= identities
+            yield rounds
 
 
 def _records(rounds: Sequence[Round]) -> Iterator[SuggestionRecord]:
