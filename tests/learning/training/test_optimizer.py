@@ -107,3 +107,9 @@ def test_clip_is_per_replica_and_zero_is_no_limit() -> None:
     gradient = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
     torch.testing.assert_close(clipped(gradient, 1.0), torch.tensor([[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]))
     assert torch.equal(clipped(gradient, 0.0), gradient)
+
+
+def test_a_gradient_whose_norm_overflows_keeps_its_direction() -> None:
+    """In float32 the squares of entries beyond 1e19 are infinite; scaled by their norm they would all be zero."""
+    gradient = torch.tensor([[3e30, -4e30], [0.3, 0.4]])
+    torch.testing.assert_close(clipped(gradient, 1.0), torch.tensor([[0.6, -0.8], [0.3, 0.4]]))

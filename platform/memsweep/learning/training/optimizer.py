@@ -175,6 +175,11 @@ def clipped(gradient: Tensor, limit: float | None) -> Tensor:
     if not limit:
         return gradient
     norms = gradient.norm(dim=-1, keepdim=True)
+    if bool(norms.isinf().any()):  # the squares overflow: without this the gradient would become zero
+        largest = gradient.abs().amax(-1, keepdim=True)
+        small = gradient / torch.where(norms.isinf(), largest, 1.0)
+        direction = small * (limit / small.norm(dim=-1, keepdim=True))
+        return torch.where(norms.isinf(), direction, gradient * (limit / norms).clamp(max=1.0))
     return gradient * (limit / norms).clamp(max=1.0)
 
 
