@@ -34,7 +34,7 @@ from memsweep.sweep.planning.fingerprint import (
     forget,
 )
 from memsweep.sweep.planning.identity import identity, identity_of
-from memsweep.sweep.planning.source_graph import Definition
+from memsweep.sweep.planning.source_graph import SENTENCES, Definition
 from memsweep.trial import run_pack
 from paths import ROOT
 
@@ -165,7 +165,7 @@ OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
 
 def operators(node: ast.AST) -> Iterator[Any]:
     """Expressions of a definition whose operator runs and can change a number."""
-    if isinstance(node, ast.Raise | ast.arg) or (isinstance(node, ast.FunctionDef) and node.name == "problems"):
+    if isinstance(node, ast.Raise | ast.arg) or (isinstance(node, ast.FunctionDef) and node.name in SENTENCES):
         return
     if isinstance(node, ast.AnnAssign) and ast.unparse(getattr(node.value, "func", ast.Pass())) == "setting":
         return

@@ -174,13 +174,9 @@ def clipped(gradient: Tensor, limit: float | None) -> Tensor:
     """The gradient ``[rows, size]``, each row scaled down to the norm ``limit`` where it is larger (0, None: none)."""
     if not limit:
         return gradient
-    norms = gradient.norm(dim=-1, keepdim=True)
-    if bool(norms.isinf().any()):  # the squares overflow: without this the gradient would become zero
-        largest = gradient.abs().amax(-1, keepdim=True)
-        small = gradient / torch.where(norms.isinf(), largest, 1.0)
-        direction = small * (limit / small.norm(dim=-1, keepdim=True))
-        return torch.where(norms.isinf(), direction, gradient * (limit / norms).clamp(max=1.0))
-    return gradient * (limit / norms).clamp(max=1.0)
+    # The squares of a float32 gradient beyond 1e19 overflow in float32, and a division by infinity would give zero.
+    norms = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True, dtype=torch.float64)
+    return gradient * (limit / norms).clamp(max=1.0).to(gradient.dtype)
 
 
 @dataclass(frozen=True)

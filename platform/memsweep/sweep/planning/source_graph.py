@@ -2,7 +2,7 @@
 
 A definition is a function, a class or a variable at the top of a module. Its text is its syntax tree without the parts
 that cannot change a number: comments, docstrings, annotations, messages of errors and logs, functions that yield
-sentences alone (``_SENTENCES``), and fields declared by ``setting`` (their values are in a trial's identity). The name
+sentences alone (``SENTENCES``), and fields declared by ``setting`` (their values are in a trial's identity). The name
 of its module is not part of its text, so code may move from file to file. A branch for some trials alone
 (``_BRANCHES``) is a text of its own beside that of its definition: it counts for the trials whose closure holds its
 condition.
@@ -22,7 +22,7 @@ from typing import Any
 
 WHOLE = "*"
 """In place of a name: all definitions of a module."""
-_SENTENCES = frozenset(
+SENTENCES = frozenset(
     {
         *("problems", "problems_of_code", "problems_of_roundings", "problems_of_states", "problems_of_certificates"),
         *("notes_of_code", "closed_forms", "count_parameters"),
@@ -269,7 +269,7 @@ class _Stripper(ast.NodeTransformer):
 
 def _is_removable(node: ast.AST) -> bool:
     if isinstance(node, ast.FunctionDef):
-        return node.name in _SENTENCES
+        return node.name in SENTENCES
     if isinstance(node, ast.AnnAssign):
         return isinstance(node.value, ast.Call) and _is_named(node.value.func, {"setting"})
     return isinstance(node, ast.Import | ast.ImportFrom) or _is_text(node) or _is_type_only(node) or _is_log(node)
