@@ -13,7 +13,7 @@ from test_report_page import look
 
 from memsweep import report
 from memsweep.config.claims.types import Comparison
-from memsweep.config.schema.search import CHOICE, Domain
+from memsweep.config.schema.search import CHOICE, LOG_UNIFORM, UNIFORM, Domain
 from memsweep.report import report_on
 from memsweep.report.analysis.contents import analyse
 from memsweep.report.analysis.findings import judge_conditions
@@ -88,6 +88,29 @@ def test_a_searched_parameterization_is_one_condition_whatever_the_winners_took(
     measured = winners_part(study, found)
     grouping = find_grouping(measured.records, measured.tables["replicas"], found.ignored)
     assert {values["model.parameterization"] for values in grouping.conditions.values()} == {"searched"}
+
+
+def test_winners_at_an_end_of_what_was_searched_are_counted(tmp_path: Path) -> None:
+    """The best of four rates is the second under direct at width 8, and the third in the three other cells."""
+    _, found = searched(tmp_path, SearchedFolder(widths=(2, 8), suggestions=4))
+    rates = [float(rate) for rate in np.geomspace(1e-4, 1.0, 4)]
+
+    def said(domain: Domain) -> list[str]:
+        space = {"training.learning_rate": domain}
+        return sentences(replace(found, history=replace(found.history, space=space)))[4:]
+
+    above = "In 3 of 4 cells the best learning rate lies at the greatest that was searched, 0.0464: greater ones may be"
+    below = "In 1 of 4 cells the best learning rate lies at the least that was searched, 0.00215: smaller ones may be"
+    assert said(Domain(CHOICE, values=tuple(rates))) == []
+    assert said(Domain(CHOICE, values=tuple(rates[:3]))) == [f"{above} better."]
+    assert said(Domain(CHOICE, values=(*rates[1:3], 0.01))) == [f"{above} better.", f"{below} better."]
+    assert said(Domain(CHOICE, values=tuple(rates[1:3]))) == []  # of two values one is always the best
+    assert said(Domain(LOG_UNIFORM, 1e-4, 1.0)) == []
+    near = above.replace("at the", "close to the")
+    assert said(Domain(LOG_UNIFORM, 1e-4, 1.1 * rates[2])) == [f"{near.replace('0.0464', '0.0511')} better."]
+    assert said(Domain(UNIFORM, 0.0, 1.0)) == []  # near zero, below which there is nothing
+    near = below.replace("at the", "close to the")
+    assert said(Domain(UNIFORM, 1e-3, 0.06)) == [f"{near.replace('0.00215', '0.001')} better."]
 
 
 def test_cost_and_endings_are_counted(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from memsweep.config.schema.search import NONE
-from memsweep.report.analysis.search.searched import Searched
+from memsweep.report.analysis.search.searched import AtEnd, Searched
 from memsweep.report.analysis.search.winners import Winner, Worth, last_row
 from memsweep.report.naming.cells import last, settings_text
 from memsweep.report.naming.numbers import figure, joined, percent, with_interval
@@ -18,8 +18,8 @@ from memsweep.stability.comparison.selection_bias import mean_gap
 
 
 def sentences(searched: Searched) -> list[str]:
-    """The search and its cost, the states of its suggestions, and the values of its winners on fresh seeds."""
-    return [_what(searched), _cost(searched), _endings(searched), *_gaps(searched)]
+    """The search and its cost, the states of its suggestions, its winners on fresh seeds, and those at an end."""
+    return [_what(searched), _cost(searched), _endings(searched), *_gaps(searched), *map(_at_end, searched.at_ends())]
 
 
 def winner_table(searched: Searched) -> Table[tuple[Winner, Worth]]:
@@ -172,6 +172,16 @@ def _gap(searched: Searched, first: Sequence[Winner], objective: int) -> str:
         if not math.isnan(mean.low):
             text += f", 95 % interval {gap_text(mean.low, 1.0)} to {gap_text(mean.high, 1.0)}"
     return f"{text}. {missing if waiting else ''}".strip()
+
+
+def _at_end(found: AtEnd) -> str:
+    where = f"In {found.cells} of {_count(found.of, 'cell')} the" if found.of > 1 else "The"
+    near = "at" if found.exact else "close to"
+    end, beyond = ("greatest", "greater") if found.greatest else ("least", "smaller")
+    return (
+        f"{where} best {last(found.field)} lies {near} the {end} that was searched, {figure(found.end)}: "
+        f"{beyond} ones may be better."
+    )
 
 
 def _count(number: int, noun: str) -> str:

@@ -9,15 +9,39 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from memsweep.config.schema.search import GRID, MAX
+from memsweep.config.schema.search import GRID, LOG_INT, LOG_UNIFORM, MAX, Domain
 from memsweep.report.analysis.learning_rates import RATE
 from memsweep.report.analysis.search.winners import Winner, finished, tables_of, winners_of
-from memsweep.report.naming.cells import Cells
+from memsweep.report.naming.cells import Cells, is_number
 from memsweep.report.naming.conditions import OF_A_SEARCH
 from memsweep.report.read.study import Study
 from memsweep.search.history import SearchHistory
 from memsweep.search.suggestions import SuggestionRecord, SuggestionState
 from memsweep.search.winners import front
+
+_NEAR = 0.05
+"""Share of an interval, of its logarithm where it is searched so, that counts as its end."""
+
+
+@dataclass(frozen=True)
+class AtEnd:
+    """Winners at one end of a searched field, beyond which better values may lie.
+
+    Attributes:
+        field: its dotted path.
+        end: the least or the greatest value that was searched.
+        greatest: whether it is the greatest.
+        exact: whether winners have this very value; of an interval they are close to it.
+        cells: how many have their winner there.
+        of: how many have a winner that has this field.
+    """
+
+    field: str
+    end: float
+    greatest: bool
+    exact: bool
+    cells: int
+    of: int
 
 
 @dataclass(frozen=True)
@@ -71,6 +95,22 @@ class Searched:
             ]
         return min(values), max(values)
 
+    def at_ends(self) -> list[AtEnd]:
+        """The ends at which cells have their winner, of fields with a range: an interval, or at least three numbers.
+
+        In an interval the outer 5 % are its end. Zero is no end: what is searched down to zero has nothing below.
+        """
+        found = []
+        for field, domain in self.history.space.items():
+            first = [winner.member.suggestion.values for winner in self.winners if winner.rank == 1]
+            values = [float(each[field]) for each in first if field in each] if _has_range(domain) else []
+            for greatest in (True, False):
+                end = float((max if greatest else min)(domain.ends)) if values else 0.0
+                cells = sum(_is_near(value, end, domain) for value in values)
+                if cells and end:
+                    found.append(AtEnd(field, end, greatest, not domain.is_numeric, cells, len(values)))
+        return found
+
     @property
     def measured(self) -> tuple[str, ...]:
         """Of each cell, the identity of the best suggestion's row: the retrained one where winners are confirmed."""
@@ -116,6 +156,20 @@ def scan_of(study: Study, searched: Searched) -> Study | None:
     kept = [identity for identity in study.records if identity in {*rows}]
     records = {identity: study.records[identity] for identity in kept}
     return replace(study, records=records, tables=tables_of(study, kept))
+
+
+def _has_range(domain: Domain) -> bool:
+    if domain.is_numeric:
+        return domain.low < domain.high
+    return len(domain.values) > 2 and all(map(is_number, domain.values))
+
+
+def _is_near(value: float, end: float, domain: Domain) -> bool:
+    if not domain.is_numeric:
+        return value == end
+    if domain.kind in (LOG_UNIFORM, LOG_INT):
+        return abs(math.log(value / end)) <= _NEAR * math.log(domain.high / domain.low)
+    return abs(value - end) <= _NEAR * (domain.high - domain.low)
 
 
 def _in_order(table: pd.DataFrame, identities: Sequence[str]) -> pd.DataFrame:
