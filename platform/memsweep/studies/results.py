@@ -141,6 +141,7 @@ class Results:
         """A row per trial, seed, ``map`` and ``index``: of the maps from past inputs to future outputs.
 
         ``block``: over the horizon, in shares of the largest for models that are not linear. ``hankel``: over all time.
+        ``truncation``: in their place the error of a linear layer that was pruned to index - 1 states.
         """
         return self.table(SINGULAR_VALUES)
 

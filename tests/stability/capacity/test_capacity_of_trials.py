@@ -43,7 +43,7 @@ def test_a_trial_stores_the_singular_values_of_its_trained_weights() -> None:
         own = values[(values["seed"] == seed) & (values["map"] == "hankel")]["value"].to_numpy()
         assert len(own) >= 2
         np.testing.assert_allclose(own, expected[: len(own)], rtol=1e-5, atol=1e-8)
-    assert set(values["map"]) == {"block", "hankel"}
+    assert set(values["map"]) == {"block", "hankel", "truncation"}
     assert set(values["width"]) == {3}
 
 

@@ -12,11 +12,17 @@ from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.labels import Labels
 from memsweep.report.rows.table import NOTHING, SHOWN, Cell, Column, Table, condition_columns
 
-MAPS = {"block": "at the middle of the horizon", "hankel": "over all time, linear layers in closed form"}
+MAPS = {
+    "block": "at the middle of the horizon, above {} of the largest",
+    "hankel": "over all time, linear layers in closed form, above {} of the largest",
+    "truncation": "linear layers pruned by balanced truncation, error at most {} of the gain",
+}
+"""What is counted, by the map and the tolerance."""
 SIZES_MEAN = (
     "Effective state size: how many singular values of the map from past inputs to later outputs exceed a share of the "
     "largest. So many numbers of the past do those outputs show, at most one for each state. Medians over seeds "
-    "[least, most]; of models that are not linear, of derivatives at test sequences. Slope: of log size against log "
+    "[least, most]; of models that are not linear, of derivatives at test sequences. Of pruned layers: the states that "
+    "must be kept, by the largest error over the frequencies that were tried. Slope: of log size against log "
     "width, 95 % over seeds: 1 where each state adds one, 0 where more states add none."
 )
 
@@ -38,7 +44,7 @@ def capacity_table(rows: Sequence[SizeRow], names: Sequence[str], labels: Labels
 
 
 def _group(row: SizeRow) -> str:
-    return f"{MAPS[row.map]}, above {row.tolerance:g} of the largest"
+    return MAPS[row.map].format(f"{row.tolerance:g}")
 
 
 def _cell(row: SizeRow, width: int) -> Cell:

@@ -15,12 +15,15 @@ from memsweep.learning.state.trained import TrainedEnsemble
 from memsweep.models.base import Model, Weights, as_layer, as_linear
 from memsweep.stability.capacity.block import STEPS, block_values, singular_values, steps_of
 from memsweep.stability.capacity.linear import LinearSystem
+from memsweep.stability.capacity.truncation import WIDEST, truncation_errors
 from memsweep.stability.measure import Measurement, with_table
 from memsweep.streams import TEST, Stream
 
 TABLE = "singular_values"
 BLOCK, HANKEL = "block", "hankel"
 """Maps from the past to the future: over the horizon, of any model; over all time, of a linear layer that is stable."""
+TRUNCATION = "truncation"
+"""In the place of singular values the errors of that layer's truncations, the first of which keeps no state."""
 
 
 def with_capacity(
@@ -47,6 +50,7 @@ def capacity_of(model: Model, weights: Weights, inputs: Tensor) -> dict[str, Ten
     Returns:
         ``BLOCK`` -> those of the block at the middle of the horizon, in shares of the largest, medians over the
         sequences; of a linear model the values themselves. ``HANKEL`` -> in closed form, of a stable linear layer.
+        ``TRUNCATION`` -> of such a layer of at most ``WIDEST`` states, the errors of its balanced truncations.
     """
     linear = as_linear(model)
     if linear is None:
@@ -61,7 +65,11 @@ def capacity_of(model: Model, weights: Weights, inputs: Tensor) -> dict[str, Ten
         values = {BLOCK: singular_values(block.flatten(2).flatten(0, 1))}
         layer = as_layer(model)
         system = None if layer is None else LinearSystem.of(layer.layer(weights), 0)
-    return values | ({} if system is None or not system.stable else {HANKEL: system.hankel})
+        if system is not None and system.stable:
+            values[HANKEL] = system.hankel
+            if len(system.encoder) <= WIDEST:
+                values[TRUNCATION] = truncation_errors(system)
+    return values
 
 
 def _rows(maps: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:

@@ -25,7 +25,7 @@ class SizeRow:
 
     Attributes:
         condition: column -> value, as in a Finding.
-        map: from the past to the future: ``block`` or ``hankel``.
+        map: from the past to the future: ``block`` or ``hankel``; ``truncation``: the errors of a pruned layer.
         tolerance: one of TOLERANCES.
         sizes: ``identity``, ``seed``, ``width`` and ``size``, a row per replica; nan where a derivative is not finite.
     """
