@@ -12,7 +12,7 @@ import torch
 
 from engine import trial
 from memsweep import registry, report
-from memsweep.config.schema.trial import InputsConfig, TrialConfig
+from memsweep.config.schema.trial import CapacityConfig, InputsConfig, TrialConfig
 from memsweep.models.base import Signature
 from memsweep.stability.memory_over_inputs import influence
 from memsweep.sweep.planning.identity import identifying, identity, training_of
@@ -94,3 +94,14 @@ def test_a_page_draws_the_typical_and_the_largest(tmp_path: Path) -> None:
     page = paths.page.read_text()
     assert 'id="memory-over-inputs"' in page
     assert '["the largest found",[[0,1],[1,0.9],[2,0.81]' in page
+
+
+def test_a_trial_in_float32_is_measured_on_a_task_of_numbers_too() -> None:
+    unit = registry.get(registry.UNIT, "min_gru").Config()
+    stack = registry.get(registry.MODEL, "residual_stack").Config(width=3, features=3, layers=1, unit=unit)
+    config = measured(trial(training={"dtype": "float32", "steps": 10}))
+    both = dataclasses.replace(config.perturbation, capacity=CapacityConfig(sequences=2))
+    result = run_pack([dataclasses.replace(config, model=stack, perturbation=both)])[0]
+    assert "not_measured" not in result.summary
+    for name in ("memory_over_inputs", "singular_values"):
+        assert result.tables[name].groupby("seed").size().to_dict().keys() == {0, 1}

@@ -27,6 +27,7 @@ from memsweep.report.naming.numbers import clean, show
 from memsweep.report.read.study import not_measured
 from memsweep.report.rows.bits import BITS_MEAN
 from memsweep.report.rows.capacity import SIZES_MEAN
+from memsweep.report.rows.cells import CELLS_MEAN
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
 from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
@@ -101,6 +102,8 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
         yield from ("", *table_parts(tables.bits, width), "", BITS_MEAN)
     if tables.capacity.rows:
         yield from ("", *table_parts(tables.capacity, width), "", SIZES_MEAN)
+    if tables.cells.rows:
+        yield from ("", f"{tables.cells.title}:", *table_parts(tables.cells, width), "", CELLS_MEAN)
     for table in tables.published:
         yield from ("", f"Published table. {table.title}", *table_parts(table, width))
     if tables.published:

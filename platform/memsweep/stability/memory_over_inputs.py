@@ -71,7 +71,7 @@ def _rows(model: Model, weights: Weights, inputs: Tensor) -> Iterator[dict[str, 
             norms_ST = linear.response(weights, horizon).kernel[:1].to("cpu", torch.float64).norm(dim=(1, 2))
     else:
         example = next(iter(weights.values()))
-        read = as_read(inputs, model.signature.inputs, example.dtype).to(example.device)
+        read = as_read(inputs, model.signature.inputs, example.dtype).to(example)  # tasks draw numbers in float64
         norms_ST = influence(lambda given: model.outputs(weights, given)[0], read[:, :horizon])
     middle_T, high_T = torch.quantile(norms_ST, torch.tensor([0.5, HIGH], dtype=torch.float64), 0)
     values = torch.stack([middle_T, high_T, norms_ST.amax(0)], 1)

@@ -30,6 +30,7 @@ from memsweep.report.page.trials import Trials
 from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.bits import BITS_MEAN
 from memsweep.report.rows.capacity import SIZES_MEAN
+from memsweep.report.rows.cells import CELLS_MEAN
 from memsweep.report.rows.claims import counted
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
@@ -114,6 +115,7 @@ def render(
         bits_mean=BITS_MEAN,
         across_means=across_means(tables.across),
         sizes_mean=SIZES_MEAN,
+        cells_mean=CELLS_MEAN,
         baseline=BASELINE if has_baseline(contents.losses) else "",
         scanned=bool(contents.scanned),
         counted=counted(contents.compared) if not contents.compared.empty else "",

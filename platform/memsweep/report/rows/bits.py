@@ -12,7 +12,7 @@ from memsweep.report.analysis.bits import BitsRow
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import percent
-from memsweep.report.rows.table import NOTHING, SHOWN, Cell, Column, Table, condition_columns
+from memsweep.report.rows.table import SHOWN, Cell, Column, Table, condition_columns, spread_cell
 from memsweep.stability.verdict.judgement import SLOPE_LIMIT
 from memsweep.stability.verdict.radius import THRESHOLD
 
@@ -64,11 +64,7 @@ def bits_table(rows: Sequence[BitsRow], names: Sequence[str], labels: Labels) ->
 
 
 def _cell(row: BitsRow, horizon: int) -> Cell:
-    bits = row.bits.get(horizon, Spread(math.nan, math.nan, math.nan))
-    if math.isnan(bits.middle):
-        return Cell(NOTHING)
-    middle, low, high = (bits_text(value, row) for value in (bits.middle, bits.low, bits.high))
-    return Cell(middle if low == high else f"{middle} [{low}, {high}]", shorter=(middle,))
+    return spread_cell(row.bits.get(horizon, Spread.of([])), lambda bits: bits_text(bits, row))
 
 
 def bits_text(value: float, row: BitsRow) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import pandas as pd
@@ -10,14 +9,14 @@ import pandas as pd
 from memsweep.report.analysis.capacity.sizes import SizeRow
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.labels import Labels
-from memsweep.report.rows.table import NOTHING, SHOWN, Cell, Column, Table, condition_columns
+from memsweep.report.rows.table import SHOWN, Cell, Column, Table, condition_columns, spread_cell
 
 MAPS = {
     "block": "at the middle of the horizon, above {} of the largest",
     "hankel": "over all time, linear layers in closed form, above {} of the largest",
     "truncation": "linear layers pruned by balanced truncation, error at most {} of the gain",
 }
-"""What is counted, by the map and the tolerance."""
+"""What is spread_cell, by the map and the tolerance."""
 SIZES_MEAN = (
     "Effective state size: how many singular values of the map from past inputs to later outputs exceed a share of the "
     "largest. So many numbers of the past do those outputs show, at most one for each state. Medians over seeds "
@@ -48,11 +47,7 @@ def _group(row: SizeRow) -> str:
 
 
 def _cell(row: SizeRow, width: int) -> Cell:
-    size = row.by_width.get(width, Spread(math.nan, math.nan, math.nan))
-    if math.isnan(size.middle):
-        return Cell(NOTHING)
-    middle = f"{size.middle:g}"
-    return Cell(middle if size.low == size.high else f"{middle} [{size.low:g}, {size.high:g}]", shorter=(middle,))
+    return spread_cell(row.by_width.get(width, Spread.of([])))
 
 
 def _frame(rows: Sequence[SizeRow], names: Sequence[str]) -> pd.DataFrame:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.rows import bits, capacity, claims, losses, provenance, published, search, verdicts
+from memsweep.report.rows import bits, capacity, cells, claims, losses, provenance, published, search, verdicts
 from memsweep.report.rows.table import Table
 
 
@@ -19,6 +19,7 @@ class Tables:
         winners: None for a study that searches nothing.
         ranking: the losses at the largest sizes, the best first.
         across: the same with a row for each model and a column for each task; without rows where there are few.
+        cells: all that was measured of a condition in one line; without rows where little was.
         exported: those that have a CSV file.
     """
 
@@ -33,6 +34,7 @@ class Tables:
     claims: Table[Any]
     bits: Table[Any]
     capacity: Table[Any]
+    cells: Table[Any]
     winners: Table[Any] | None
     missing: Table[Any]
     unusual: Table[Any]
@@ -54,7 +56,7 @@ def tables_of(contents: Contents) -> Tables:
     alignment = losses.alignment_table(contents.alignment, names, labels)
     bits_table = bits.bits_table(contents.bits, names, labels)
     capacity_table = capacity.capacity_table(contents.sizes, names, labels)
-    searched = contents.searched
+    cell_table, searched = cells.cell_table(contents), contents.searched
     winners = search.winner_table(searched) if searched is not None else None
     several = max((sum(f.ball == ball for f in judged) for ball in {f.ball for f in judged}), default=0)
     across = losses.across_table(contents.losses, labels)
@@ -63,6 +65,7 @@ def tables_of(contents: Contents) -> Tables:
         slopes,
         bits_table,
         capacity_table,
+        cell_table,
         loss_table,
         alignment,
         published.published_export(contents.comparisons, names, labels),
@@ -79,6 +82,7 @@ def tables_of(contents: Contents) -> Tables:
         claims=claims.claim_table(contents.compared),
         bits=bits_table,
         capacity=capacity_table,
+        cells=cell_table,
         winners=winners,
         missing=provenance.missing_table(contents.study),
         unusual=provenance.unusual_table(contents.measured),

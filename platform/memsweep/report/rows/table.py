@@ -184,6 +184,14 @@ def spread_text(spread: Spread, digits: int = 3) -> str:
     return interval(spread.middle, spread.low, spread.high, digits)
 
 
+def spread_cell(spread: Spread, form: Callable[[float], str] = "{:g}".format) -> Cell:
+    """``3 [2, 4]``: median, least and most over seeds, each as ``form`` writes it; the median where they agree."""
+    if math.isnan(spread.middle):
+        return Cell(NOTHING)
+    middle, low, high = map(form, (spread.middle, spread.low, spread.high))
+    return Cell(middle if low == high else f"{middle} [{low}, {high}]", shorter=(middle,))
+
+
 def _cell(value: Any) -> Cell:
     if isinstance(value, Spread):
         return Cell(spread_text(value), shorter=(figure(value.middle),))

@@ -54,8 +54,8 @@ def capacity_of(model: Model, weights: Weights, inputs: Tensor) -> dict[str, Ten
     """
     linear = as_linear(model)
     if linear is None:
-        read = as_read(inputs, model.signature.inputs, next(iter(weights.values())).dtype)
-        read = read.to(next(iter(weights.values())).device)
+        example = next(iter(weights.values()))
+        read = as_read(inputs, model.signature.inputs, example.dtype).to(example)  # tasks draw numbers in float64
         blocks = [block_values(lambda given: model.outputs(weights, given)[0], one, STEPS) for one in read.split(1)]
         return {BLOCK: torch.stack([each / each[0] if each[0] > 0 else each for each in blocks]).median(0).values}
     with torch.no_grad():

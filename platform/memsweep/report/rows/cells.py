@@ -1,0 +1,191 @@
+"""All that was measured of each condition, at its longest horizon and largest width, in one line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from memsweep.report.analysis.bits import BitsRow
+from memsweep.report.analysis.capacity.reach import SHARE, reach_of
+from memsweep.report.analysis.capacity.sizes import TOLERANCES, SizeRow
+from memsweep.report.analysis.contents import Contents
+from memsweep.report.analysis.findings import BALLS, Finding
+from memsweep.report.analysis.losses import LossRow, Spread, by_accuracy, largest
+from memsweep.report.analysis.summary import MOVES
+from memsweep.report.naming.numbers import percent
+from memsweep.report.rows.bits import ROUNDED, bits_text
+from memsweep.report.rows.table import NOTHING, PAGE, Cell, Column, Table, condition_columns, spread_cell, spread_text
+from memsweep.report.rows.verdicts import short_verdict_cell
+from memsweep.stability.verdict.radius import THRESHOLD
+
+CELLS_MEAN = (
+    f"Each line is one condition at its longest horizon and largest width; medians over seeds [least, most]. Error: of "
+    f"the zero predictor's loss L₀. Radius, bits: at an error of {percent(THRESHOLD)} of L₀. Numbers kept: singular "
+    f"values of the map from past inputs to later outputs above {percent(max(TOLERANCES))} of the largest. Reach: the "
+    f"longest lag at which the typical derivative of the last output by an input is at least {percent(SHARE)} of its "
+    "largest."
+)
+_LEAST = 2
+"""Kinds of measurements beside the loss from which on the line of a condition says more than their own tables."""
+
+
+@dataclass(frozen=True, eq=False)
+class CellRow:
+    """A condition with what was measured of it.
+
+    Attributes:
+        loss: at its largest size.
+        findings: by ball.
+        bits: by rounding.
+        size: numbers of the past that count above the larger of TOLERANCES; None: not measured.
+        reach: in steps; nan: not measured.
+        seconds: of training, for each step of each seed; nan: not known.
+    """
+
+    loss: LossRow
+    findings: dict[str, Finding]
+    bits: dict[str, BitsRow]
+    size: SizeRow | None
+    reach: Spread
+    seconds: float
+
+    @property
+    def kinds(self) -> int:
+        """How many kinds of measurements there are beside the loss."""
+        return bool(self.findings) + bool(self.bits) + (self.size is not None) + (not math.isnan(self.reach.middle))
+
+    @cached_property
+    def kept(self) -> Spread:
+        """Numbers of the past that count."""
+        sizes = self.size.by_width if self.size is not None else {}
+        return sizes[max(sizes)] if sizes else Spread.of([])
+
+    def radius(self, ball: str) -> Spread:
+        """At ``THRESHOLD`` and the largest size, over the seeds that fit; nan without one."""
+        if (finding := self.findings.get(ball)) is None:
+            return Spread.of([])
+        radii = finding.radii[finding.radii["valid"].astype(bool) & (finding.radii["threshold"] == THRESHOLD)]
+        longest = radii[radii["horizon"] == radii["horizon"].max()]
+        return Spread.of(longest.loc[longest["width"] == longest["width"].max(), "radius"])
+
+    def bits_of(self, rounding: str) -> Spread:
+        """At the longest horizon."""
+        row = self.bits.get(rounding)
+        return row.bits[max(row.bits)] if row is not None and row.bits else Spread.of([])
+
+
+def cell_table(contents: Contents) -> Table[CellRow]:
+    """A line for each condition; without lines where its other tables say all that there is."""
+    rows = [*_rows(contents)]
+    rows = rows if max((row.kinds for row in rows), default=0) >= _LEAST else []
+    names, labels = contents.grouping.columns, contents.labels
+    balls = [ball for ball in BALLS if any(ball in row.findings for row in rows)]
+    roundings = [*dict.fromkeys(rounding for row in rows for rounding in row.bits)]
+    columns: list[Column[CellRow]] = [
+        *condition_columns(names, labels, lambda row: row.loss.condition),
+        Column("width", lambda row: row.loss.width, varies=True),
+        Column("horizon", lambda row: row.loss.horizon, varies=True),
+        Column("error", _error, cell=_error_cell, ends=True, unit="of L₀"),
+        Column("accuracy", _accuracy, cell=_accuracy_cell, ends=True, optional=True),
+        *(column for ball in balls for column in _of_ball(ball)),
+        *(_of_rounding(rounding) for rounding in roundings),
+        Column(
+            "numbers kept",
+            lambda row: row.kept,
+            cell=lambda row: spread_cell(row.kept),
+            key="numbers_kept",
+            ends=True,
+            optional=True,
+        ),
+        Column(
+            "reach",
+            lambda row: row.reach,
+            cell=lambda row: spread_cell(row.reach),
+            ends=True,
+            optional=True,
+            unit="steps",
+        ),
+        # of one run on one machine: no number of the study, so no CSV file has it
+        Column("time a step", lambda row: row.seconds, _milliseconds, views=frozenset({PAGE}), optional=True),
+    ]
+    return Table("cells", "Cells at a glance", rows, columns)
+
+
+def _rows(contents: Contents) -> Iterator[CellRow]:
+    findings = {(finding.key, finding.ball): finding for finding in contents.verdicts}
+    bits = {(tuple(row.condition.values()), row.rounding): row for row in contents.bits}
+    sizes = {
+        tuple(row.condition.values()): row
+        for row in sorted(contents.sizes, key=lambda row: row.horizon)
+        if row.map == "block" and row.tolerance == max(TOLERANCES)
+    }
+    for row in largest(contents.trained):
+        key = tuple(row.condition.values())
+        yield CellRow(
+            loss=row,
+            findings={ball: finding for (of, ball), finding in findings.items() if of == key},
+            bits={rounding: one for (of, rounding), one in bits.items() if of == key},
+            size=sizes.get(key),
+            reach=reach_of(contents.measured, row.identities),
+            seconds=_seconds(contents, row),
+        )
+
+
+def _seconds(contents: Contents, row: LossRow) -> float:
+    """Seconds of training a step and seed, by the records; each trial of a pack has its share of the pack's time."""
+    records = [contents.measured.records[identity] for identity in row.identities]
+    times = [
+        (record["provenance"].get("phases") or {}).get("training", math.nan) / record["provenance"].get("members", 1)
+        for record in records
+    ]
+    steps = float(row.replicas["steps"].sum())
+    return sum(times) / steps if steps else math.nan
+
+
+def _of_ball(ball: str) -> Iterator[Column[CellRow]]:
+    yield Column(
+        f"verdict when {MOVES[ball]}",
+        lambda row: str(row.findings[ball].judgement.verdict) if ball in row.findings else None,
+        cell=lambda row: short_verdict_cell(row.findings[ball]) if ball in row.findings else Cell(NOTHING),
+        key=f"verdict_{ball}",
+    )
+    yield Column(
+        f"radius when {MOVES[ball]}", lambda row: row.radius(ball), _or_nothing, key=f"radius_{ball}", ends=True
+    )
+
+
+def _of_rounding(rounding: str) -> Column[CellRow]:
+    def cell(row: CellRow) -> Cell:
+        of = row.bits.get(rounding)
+        return spread_cell(row.bits_of(rounding), lambda bits: bits_text(bits, of)) if of is not None else Cell(NOTHING)
+
+    return Column(
+        f"bits: {ROUNDED[rounding]}", lambda row: row.bits_of(rounding), cell=cell, key=f"bits_{rounding}", ends=True
+    )
+
+
+def _error(row: CellRow) -> Spread:
+    zero, loss = row.loss.zero_loss, row.loss.loss
+    return Spread(loss.middle / zero, loss.low / zero, loss.high / zero) if zero > 0 else Spread.of([])
+
+
+def _error_cell(row: CellRow) -> Cell:
+    return spread_cell(_error(row), percent)
+
+
+def _accuracy(row: CellRow) -> Spread:
+    return row.loss.value if by_accuracy(row.loss) else Spread.of([])
+
+
+def _accuracy_cell(row: CellRow) -> Cell:
+    return Cell(_or_nothing(_accuracy(row)))
+
+
+def _or_nothing(spread: Spread) -> str:
+    return NOTHING if math.isnan(spread.middle) else spread_text(spread, 2)
+
+
+def _milliseconds(seconds: float) -> str:
+    return NOTHING if math.isnan(seconds) else f"{1000 * seconds:.2g} ms"
