@@ -100,7 +100,7 @@ class Preview:
         each = (search.settings.trials if search else 0) + (confirm.top if confirm else 0)
         return len(self.study.rows) * each
 
-    @property
+    @cached_property
     def waves(self) -> tuple[Wave, ...]:
         """The packs that are left, as they run side by side."""
         from memsweep.sweep.estimate.estimate import waves

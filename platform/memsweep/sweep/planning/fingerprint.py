@@ -203,12 +203,15 @@ class _Cut:
         return any(".".join(words[:length]) in self.prefixes for length in range(1, len(words) + 1))
 
 
-@functools.lru_cache(maxsize=256)
+_KEPT = 1024  # kinds of trials of one study whose code is known: a study of every task and model has some hundreds
+
+
+@functools.lru_cache(maxsize=_KEPT)
 def _closure(roots: frozenset[Definition], cut: _Cut) -> frozenset[Definition]:
     return GRAPH.closure(roots, cut)
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=_KEPT)
 def _digest(roots: frozenset[Definition], cut: _Cut) -> str:
     return GRAPH.digest(_closure(roots, cut), cut)
 

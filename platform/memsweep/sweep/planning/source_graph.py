@@ -82,6 +82,7 @@ class SourceGraph:
     def __init__(self, find: Callable[[str], Path | None], is_whole: Callable[[str], bool]) -> None:
         self._find, self._is_whole = find, is_whole
         self._modules: dict[str, Module] = {}
+        self._other: dict[Path, list[str]] = {}  # of a folder: many closures ask for the same
 
     def closure(self, roots: Iterable[Definition], cut: Cut) -> frozenset[Definition]:
         """The roots and all definitions that they refer to, at any depth.
@@ -105,7 +106,9 @@ class SourceGraph:
         """A hash of the texts of definitions and of the texts that each name in them stands for, 16 hex digits."""
         lines = {line for definition in reached for line in self._lines(definition, cut)}
         for path in filter(None, map(self._find, {module for module, _ in reached})):
-            lines.update(_other_code(path))
+            if path.parent not in self._other:
+                self._other[path.parent] = [*_other_code(path.parent)]
+            lines.update(self._other[path.parent])
         return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16]
 
     def outside(self, reached: Iterable[Definition]) -> set[str]:
@@ -115,6 +118,7 @@ class SourceGraph:
     def forget(self, module: str) -> None:
         """Drops what was read of a module, so that its file is read again."""
         self._modules.pop(module, None)
+        self._other.clear()
 
     def foreign(self) -> list[str]:
         """The modules read so far that count as a whole."""
@@ -359,9 +363,9 @@ def _top_names(tree: ast.Module) -> set[str]:
     return names
 
 
-def _other_code(module: Path) -> Iterator[str]:
-    """Hashes of the files in other languages beside a module, and in folders below that are no packages."""
-    for path in code_below(module.parent, OTHER_CODE):
+def _other_code(folder: Path) -> Iterator[str]:
+    """Hashes of the files in other languages in a module's folder, and in folders below that are no packages."""
+    for path in code_below(folder, OTHER_CODE):
         content = path.read_bytes()
         if path.suffix not in (".so", ".pyd", ".pyx"):
             content = b" ".join(_C_COMMENT.sub(lambda match: match[1] or b" ", content).split())
