@@ -1,7 +1,7 @@
 """The command of all benchmarks, from the root of the checkout: ``python -m benchmarks [NAME ...]``, or ``make bench``.
 
 A benchmark is a module of this folder with a function ``run(options: Options) -> None``: it measures, prints a table
-and writes ``<out>/<name>.json`` through ``benchmarks.harness``.
+and writes ``<out>/<name>.json`` through ``benchmarks.harness``. At the end all files there become one table.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import argparse
 import importlib
 from pathlib import Path
 
-from benchmarks import harness
+from benchmarks import harness, summary
 
 NAMES = (
     "waiting",
@@ -57,6 +57,7 @@ def main() -> None:
     for name in given.names or NAMES:
         print(f"\n== {name} ==", flush=True)
         importlib.import_module(f"benchmarks.{name}").run(options)
+    summary.write(given.out)
 
 
 if __name__ == "__main__":

@@ -162,7 +162,7 @@ def write(name: str, settings: Row, rows: Sequence[Row], folder: Path = OUT) -> 
 def tell(row: Row) -> None:
     """Print one row as soon as it is known."""
     print(
-        ", ".join(f"{name.replace('_', ' ')} {_text(value)}" for name, value in row.items() if value is not None),
+        ", ".join(f"{name.replace('_', ' ')} {text_of(value)}" for name, value in row.items() if value is not None),
         flush=True,
     )
 
@@ -179,13 +179,14 @@ def table(rows: Sequence[Row], title: str = "") -> None:
         numeric = all(isinstance(row.get(column), int | float | None) for row in rows)
         shown.add_column(column.replace("_", " "), justify="right" if numeric else "left")
     for row in rows:
-        shown.add_row(*(_text(row.get(column)) for column in columns))
+        shown.add_row(*(text_of(row.get(column)) for column in columns))
     # a file or a pipe has no width: nothing is to be cut off there
     console = Console()
     Console(width=console.width if console.is_terminal else 200).print(shown)
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """A figure at three digits."""
     if value is None:
         return ""
     if isinstance(value, float):

@@ -2,7 +2,7 @@
 
 Trials do nothing, all else is real: Ray on this machine, an S3 server, MLflow on PostgreSQL. It takes an hour, and
 needs Linux, Swift (``make ci-deps``) and Debian's package postgresql; ``--only part=events`` (requests, mirror, study,
-large) measures one part.
+large) measures one part. The parts events and large need no servers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Servers:
 
 def run(options: Options) -> None:
     """Measure, print, write, draw."""
-    if missing := scale_servers.missing():
+    if _needs_servers(options) and (missing := scale_servers.missing()):
         raise SystemExit(f"not here: {', '.join(missing)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # servers go down with us
     parts: dict[str, list[Row]] = {}
@@ -58,6 +58,10 @@ def run(options: Options) -> None:
         harness.write("scale", {"trials": "do nothing"}, rows, options.out)
 
 
+def _needs_servers(options: Options) -> bool:
+    return any(options.wants({"part": part}) for part in ("requests", "mirror", "study"))
+
+
 def _parts(folder: Path, options: Options) -> Iterator[tuple[str, list[Row]]]:
     quick = options.quick
     costs: dict[str, Row] = {}
@@ -66,6 +70,13 @@ def _parts(folder: Path, options: Options) -> Iterator[tuple[str, list[Row]]]:
         rows = [in_a_process(scale_events.drive, *case) for case in cases]
         costs |= {"pack": rows[0], "report": rows[-1]}
         yield "events", rows
+    for trials in () if quick else LARGE:
+        if options.wants({"part": "large"}):
+            where = str(folder / f"large{trials}")
+            row = in_a_process(scale_study.unmirrored, trials, where, str(folder))
+            yield "large", [row | in_a_process(scale_study.reported, trials, where)]
+    if not _needs_servers(options):
+        return
     with _servers(folder) as servers:
         if options.wants({"part": "requests"}):
             yield "requests", in_a_process(scale_requests.counted, 10 if quick else COUNTED, "requests")
@@ -79,11 +90,6 @@ def _parts(folder: Path, options: Options) -> Iterator[tuple[str, list[Row]]]:
                 row = in_a_process(scale_study.sweep, trials, where, str(folder), servers.processes)
                 row |= in_a_process(scale_study.opened, trials, where, str(folder))
                 yield "study", [row | in_a_process(scale_study.reported, trials, where)]
-    for trials in () if quick else LARGE:
-        if options.wants({"part": "large"}):
-            where = str(folder / f"large{trials}")
-            row = in_a_process(scale_study.unmirrored, trials, where, str(folder))
-            yield "large", [row | in_a_process(scale_study.reported, trials, where)]
     if costs.keys() >= {"pack", "report", "mirror"}:
         yield "limits", scale_limits.table(_costs(costs))
 

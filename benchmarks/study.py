@@ -1,6 +1,6 @@
 """Whole studies, from the file to the report: how many trials an hour of a core makes, and where its time goes.
 
-Real studies show the shares of training, perturbation, files and scheduling; a study whose trials do nothing, at three
+Real studies show the shares of training, perturbation, files and scheduling; a study whose trials do nothing, at two
 sizes, shows what a trial costs beside its training and whether that grows with the study.
 """
 
@@ -14,7 +14,8 @@ from benchmarks import harness, noop
 from benchmarks.harness import Options, Row
 from benchmarks.whole import Whole, in_a_process, whole
 
-NOOP = (100, 1000, 5000)
+NOOP = (100, 1000)
+"""Trials; ``scale`` runs 10,000."""
 CURSE_EVERY = 5
 """Every so many-th trial of curse_of_memory is run; coprime to its axes, so that each of their values comes."""
 
@@ -34,6 +35,7 @@ def row(study: str, part: str, found: Whole) -> Row:
         "trials": found.trials,
         "jobs": found.jobs,
         "seconds": seconds,
+        "cpu_ms_a_trial": 1000 * found.cpu / found.trials,
         "trials_per_core_hour": 3600 * found.trials / (profile.slots * seconds),
         "ray_share": profile.scheduling,
         "training_share": profile.share("training"),

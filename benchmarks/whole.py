@@ -12,6 +12,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
+from benchmarks.scale_proc import consumed
 from benchmarks.stages import Stages
 from memsweep.config.load.study import load_study
 from memsweep.config.schema.study import SweepConfig
@@ -43,6 +44,7 @@ class Whole:
         profile: of the run.
         memory: largest resident memory of the driver after the run and after the report, MiB.
         page: size of the report's page, bytes.
+        cpu: CPU seconds of all processes, from the study's file to the report and MLflow's last run.
     """
 
     trials: int
@@ -51,6 +53,7 @@ class Whole:
     profile: Profile
     memory: tuple[float, float]
     page: int
+    cpu: float
 
 
 def whole(
@@ -77,6 +80,14 @@ def whole(
     Raises:
         RuntimeError: a trial has no result, or something is not in MLflow.
     """
+    with consumed() as cpu:
+        found = _whole(study, overrides, results, every, apart, work, inline)
+        return replace(found, cpu=cpu())
+
+
+def _whole(
+    study: str, overrides: tuple[str, ...], results: Path, every: int, apart: bool, work: Work, inline: bool
+) -> Whole:
     stages = Stages()
     sweep, plan = _planned(study, overrides, every, apart, stages)
     store = Store(results / folder_name(sweep.name))
@@ -98,7 +109,7 @@ def whole(
         failures = [failure["error"] for failure in done.failed.values()]
         raise RuntimeError(f"{len(done.finished)} of {len(plan.trials)} trials finished. {complaint} {failures[:1]}")
     size = paths.page.stat().st_size
-    return Whole(len(plan.trials), len(plan.packs), stages.seconds, done.profile, (memory, _memory()), size)
+    return Whole(len(plan.trials), len(plan.packs), stages.seconds, done.profile, (memory, _memory()), size, 0.0)
 
 
 def _planned(

@@ -275,5 +275,10 @@ def _module_name(path: Path) -> str:
     return f"memsweep_workspace_{zlib.crc32(str(path.parent).encode()):08x}_{path.stem}"
 
 
+def is_own(part: type) -> bool:
+    """Whether a registered part came with memsweep: it is the engine's, or a built-in task."""
+    return source_file(part).is_relative_to(Path(__file__).resolve().parent) or _is_built_in(part)
+
+
 def _is_built_in(part: type) -> bool:
     return source_file(part).is_relative_to(builtin.folder(builtin.TASKS))

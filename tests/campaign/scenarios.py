@@ -78,7 +78,7 @@ class Scenario:
     @property
     def words(self) -> list[str]:
         """What a command needs beside its verb and the study's name."""
-        return ["--address", "auto"] if self.hosts else [] if self.ray else ["--inline"]
+        return ["--address", "auto"] if self.hosts else ["--ray" if self.ray else "--inline"]
 
     @property
     def alone(self) -> list[str]:

@@ -115,11 +115,13 @@ def test_every_flag_arrives(asked: list[argparse.Namespace], workspace: Path) ->
     assert main(["resume", "small", *limits]) == 0
     assert main(["submit", "small", *limits, *place]) == 0
     assert main(["plan", "small", "--no-probe", *place]) == 0
-    plain, inline, joined, plan, report, retry, extend, *limited, unmeasured = asked
+    assert main(["sweep", "small", "--ray", *place]) == 0
+    plain, inline, joined, plan, report, retry, extend, *limited, unmeasured, on_ray = asked
     assert [(one.max_hours, one.max_trials, one.max_failures) for one in limited] == [(0.5, 3, 1)] * 2
     assert (plain.max_hours, plain.max_trials, plain.max_failures) == (None, None, None)
     assert (plan.no_probe, unmeasured.no_probe) == (False, True)
-    assert (plain.inline, plain.address, plain.no_reuse, plain.overrides) == (False, None, False, [])
+    assert (plain.inline, plain.address, plain.no_reuse, plain.overrides) == (None, None, False, [])
+    assert on_ray.inline is False
     assert (plain.results, plain.workspace, plain.verbose) == ("results", workspace, False)
     assert (inline.inline, inline.no_reuse, inline.results) == (True, True, "out")
     assert inline.overrides == ["a=1", "b=2", "~grid.c"]
@@ -138,6 +140,7 @@ def test_every_flag_arrives(asked: list[argparse.Namespace], workspace: Path) ->
         (("sweep",), "STUDY"),
         (("sweep", "small", "--inlin"), "--inlin (see: memsweep sweep --help). Did you mean '--inline'?"),
         (("sweep", "small", "--inline", "--address", "auto"), "not allowed with"),
+        (("sweep", "small", "--inline", "--ray"), "not allowed with"),
         (("list", "task"), "invalid choice: 'task'"),
         (("status", "small", "a=1"), "unrecognized arguments: a=1"),
         (("sweep", "small", "--max-hours", "0"), "above 0 (0.5 is half an hour), got '0'"),

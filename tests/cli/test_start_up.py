@@ -72,8 +72,11 @@ def test_a_plan_of_many_trials_is_twenty_lines_and_all_lists_them(
     assert "--all" not in whole
 
 
-def test_a_plan_of_seconds_of_work_names_the_way_without_ray(
+def test_a_plan_of_seconds_of_work_runs_without_ray_and_says_what_ray_costs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["plan", "stable_ssm_lr", "--no-probe", "--results", str(tmp_path)]) == 0
-    assert "s for Ray and its workers to start; --inline needs neither" in capsys.readouterr().out
+    told = " ".join(capsys.readouterr().out.split())
+    assert "runs in this process: about" in told
+    assert "expected in this process: " in told
+    assert "s for Ray and its workers to start, and 30 s of the processor or more" in told

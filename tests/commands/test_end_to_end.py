@@ -50,7 +50,7 @@ def study_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def on_ray(study_file: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, CompletedProcess[str]]:
     """The results folder of one sweep on real Ray, and how its command ended. Not to be changed by a test."""
     results = tmp_path_factory.mktemp("ray") / "results"
-    ended = memsweep("sweep", study_file, "--results", results)
+    ended = memsweep("sweep", study_file, "--ray", "--results", results)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return results, ended
 

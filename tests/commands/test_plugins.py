@@ -173,9 +173,9 @@ def warnings_of(text: str) -> list[str]:
 
 
 @pytest.mark.more
-@pytest.mark.parametrize("words", [["--inline"], []], ids=["inline", "ray"])
-def test_parts_of_another_distribution_are_swept(site: Path, workspace: Path, words: list[str]) -> None:
-    ended = memsweep("sweep", "squares", *words, cwd=workspace, env=environment(site))
+@pytest.mark.parametrize("how", ["--inline", "--ray"])
+def test_parts_of_another_distribution_are_swept(site: Path, workspace: Path, how: str) -> None:
+    ended = memsweep("sweep", "squares", how, cwd=workspace, env=environment(site))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "4/4 done" in ended.stdout
     quitter, rotten = sorted(warnings_of(ended.stderr))

@@ -74,7 +74,7 @@ def outcome(results: Path) -> Outcome:
 @contextmanager
 def undisturbed(workspace: Path, results: Path) -> Iterator[subprocess.Popen[str]]:
     """The same sweep on this machine, on the way."""
-    process = start("sweep", STUDY, "--results", results, cwd=workspace, env=environment())
+    process = start("sweep", STUDY, "--ray", "--results", results, cwd=workspace, env=environment())
     try:
         yield process
     finally:

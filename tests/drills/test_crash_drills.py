@@ -35,7 +35,7 @@ Blow = Callable[[Drill, Process], None]
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """What the study gives when nothing happens to it."""
     drill = Drill.make(tmp_path_factory.mktemp("undisturbed") / "drill", study_text(HORIZONS))
-    ended = drill.command("sweep", STUDY)
+    ended = drill.command("sweep", STUDY, "--ray")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert len(drill.asked()) == STEPS * len(HORIZONS)
     return Outcome.of(drill)
@@ -148,7 +148,7 @@ def test_broken_again_and_again_a_sweep_ends_as_if_nothing_had_happened(
     before = drill.now()
     for number, kind in enumerate(kinds):
         when = between_trials if kind == BETWEEN else in_the_middle(luck.randrange(10, 100))
-        with drill.running(verb if number else "sweep", STUDY) as process:
+        with drill.running(verb if number else "sweep", STUDY, "--ray") as process:
             drill.reach(process, lambda when=when, before=before: when(drill, before))
             BLOWS[kind](drill, process)
         costs.append(drill.cost_since(before))
@@ -160,7 +160,7 @@ def test_broken_again_and_again_a_sweep_ends_as_if_nothing_had_happened(
             assert "not running" in looked.stdout
             assert " running " not in looked.stdout
     drill.quick()
-    ended = drill.command(verb, STUDY)
+    ended = drill.command(verb, STUDY, "--ray")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     kept = f"{len(before.whole)} done, " if before.whole else ""
     assert f"{STUDY}: 12 trials: {kept}" in ended.stdout
@@ -181,7 +181,7 @@ def test_a_killed_worker_is_replaced_by_one_that_goes_on(drill: Drill, undisturb
         return list(ready.values()) if len(ready) == 2 else []
 
     drill.slow()
-    with drill.running("sweep", STUDY) as process:
+    with drill.running("sweep", STUDY, "--ray") as process:
         drill.reach(process, both_far)
         victims = both_far()
         for victim in victims:
@@ -208,11 +208,11 @@ def test_one_driver_at_a_time_also_while_it_is_frozen(drill: Drill, undisturbed:
     """A living process of this machine keeps its lease; a campaign has the takeover from another machine."""
     drill.slow()
     before = drill.now()
-    with drill.running("sweep", STUDY) as first:
+    with drill.running("sweep", STUDY, "--ray") as first:
         drill.reach(first, lambda: len(drill.asked()) > 10)
         for verb in ("sweep", "resume"):
             first.send_signal(signal.SIGSTOP)
-            second = drill.command(verb, STUDY)
+            second = drill.command(verb, STUDY, "--ray")
             assert second.returncode in (1, 2), second.stdout + second.stderr
             assert f"process {first.pid} on {socket.gethostname()}" in second.stderr
             first.send_signal(signal.SIGCONT)

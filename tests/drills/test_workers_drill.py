@@ -108,7 +108,7 @@ def test_a_killed_worker_costs_the_time_since_the_checkpoint(
     assert ended.returncode == 0, ended.stdout + ended.stderr
     drill = Drill.make(tmp_path / "drill", study_text(horizons))
     drill.slow()
-    with drill.running(*words) as process:
+    with drill.running(*words, "--ray") as process:
         wait_for(lambda: len(workers_at(drill, far)) == 2, process.poll, seconds=300.0)
         victim = workers_at(drill, far)[1]
         kill(victim.pid, signal.SIGKILL)
@@ -130,7 +130,7 @@ def test_a_killed_worker_costs_the_time_since_the_checkpoint(
 @pytest.mark.long
 def test_what_a_worker_raises_is_the_failure_of_its_trial(tmp_path: Path) -> None:
     drill = Drill.make(tmp_path / "drill", study_text([6000], "task.mood: [13]"))
-    with drill.running("sweep", STUDY, "resources.workers=2") as process:
+    with drill.running("sweep", STUDY, "resources.workers=2", "--ray") as process:
         out, err = process.communicate(timeout=400)
     assert process.returncode == 1, out + err
     (failure,) = drill.store.failures().values()

@@ -12,7 +12,19 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks import __main__, harness, matrix_step, peak, peers, peers_gated, product, published_curves, step
+from benchmarks import (
+    __main__,
+    harness,
+    matrix_step,
+    peak,
+    peers,
+    peers_gated,
+    product,
+    published_curves,
+    scale_proc,
+    step,
+    summary,
+)
 from benchmarks.published_loop import NAMES, PublishedLoop, PublishedTraining
 from benchmarks.published_matrix import PublishedMatrix
 from memsweep.config.schema.batch_loss import way_of
@@ -240,6 +252,34 @@ def test_benchmarks_run_and_write(tmp_path):
     assert trial["planned_over_taken"] > 0
     few, more = (row for row in results["test_sets"]["rows"] if row["threshold"] == 0.1)
     assert more["radius_sd_test_set"] < few["radius_sd_test_set"], "on twice as many sequences"
+    told = (tmp_path / summary.FILE).read_text().splitlines()
+    assert {f"×{harness.text_of(row['ratio'])}" for row in results["step"]["rows"]} <= {
+        line.split(" | ")[-1].rstrip(" |").strip("*") for line in told
+    }
+
+
+def test_the_table_of_all_begins_with_commands_and_a_ratio_below_one_is_bold(tmp_path):
+    loop = {"table": "loop", "module": "gru", "width": 8, "seeds": 3, "milliseconds": 1.0}
+    layer = {"width": 8, "horizon": 100, "sequences": 64, "dtype": "float64", "ours_milliseconds": 2.0}
+    harness.write("peers", {}, [layer | {"peer": "convolution", "ratio": 0.5}], tmp_path)
+    harness.write("plain_module", {}, [loop | {"ratio": 0.5}, loop | {"table": "model", "ratio": 9.0}], tmp_path)
+    harness.write("waiting", {}, [{"what": "help", "cpu_seconds": 0.07}], tmp_path)
+    assert summary.table(tmp_path).splitlines()[2:] == [
+        "| memsweep: help | 0.07 s of CPU |  |  |",
+        "| a step of a user's gru, width 8, 3 seeds | 1 ms | a plain loop in torch | ×2 |",
+        "| a step of one layer, 8 wide, 100 steps, 64 sequences, float64 | 2 ms | convolution | **×0.5** |",
+    ]
+
+
+def test_a_process_that_nobody_waited_for_counts():
+    work = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True)\ntime.sleep(600)"
+    with scale_proc.consumed() as cpu:
+        child = subprocess.Popen([sys.executable, "-c", work], stdout=subprocess.PIPE)
+        child.stdout.readline()
+        found = cpu()
+        child.kill()
+        child.communicate()
+        assert cpu() >= found >= 0.45
 
 
 def test_an_unknown_benchmark_is_named(monkeypatch, capsys):

@@ -149,9 +149,9 @@ def _parser(handlers: Mapping[str, Command]) -> tuple[_Parser, Mapping[str, _Par
 
 def _add_options(command: argparse.ArgumentParser, options: Sequence[_Option]) -> None:
     groups: dict[str, Any] = {}
-    for pair in _EXCLUSIVE:
-        if pair <= {flag for flag, _ in options}:
-            groups |= dict.fromkeys(pair, command.add_mutually_exclusive_group())
+    for flags in _EXCLUSIVE:
+        if flags <= {flag for flag, _ in options}:
+            groups |= dict.fromkeys(flags, command.add_mutually_exclusive_group())
     for flag, settings in options:
         default = settings.get("default")
         now = {"default": default()} if callable(default) else {}  # the environment as it is when words are parsed
@@ -215,6 +215,7 @@ _Option = tuple[str, dict[str, Any]]
 """The name or flag of an argument, and its settings for argparse."""
 
 _FLAG = {"action": "store_true"}
+_INLINE = {"action": "store_const", "dest": "inline"}
 _WORKSPACE: _Option = (
     "--workspace",
     {"metavar": "DIR", "type": _folder, "default": Path(), "help": "folder of your tasks/ and search_spaces/ (here)"},
@@ -247,7 +248,11 @@ _LIMITS: tuple[_Option, ...] = (
     ("--max-failures", {"metavar": "N", "type": _count, "help": "stop once N trials have failed; exit code 3"}),
 )
 _LAUNCH: tuple[_Option, ...] = (
-    ("--inline", _FLAG | {"help": "run in this process, without Ray; the same numbers"}),
+    ("--inline", _INLINE | {"const": True, "help": "run in this process, without Ray; the same numbers"}),
+    (
+        "--ray",
+        _INLINE | {"const": False, "help": "run on Ray (left out: in this process if the study is short, see plan)"},
+    ),
     (
         "--address",
         {"metavar": "ADDR", "help": "join a running Ray cluster: auto, or host:port (a Ray job joins its own cluster)"},
@@ -393,5 +398,5 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
         _WORKSPACE,
     ),
 }
-_EXCLUSIVE = ({"--inline", "--address"}, {"--factory", "--model"}, {"--detach", "--wait"})
+_EXCLUSIVE = ({"--inline", "--ray", "--address"}, {"--factory", "--model"}, {"--detach", "--wait"})
 """Flags of which a command takes one at most."""

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from memsweep.sweep.store.filesystem import Location
     from memsweep.sweep.worker.timing import Profile
 
-_SHORT = 120.0
-"""Seconds of work below which starting Ray and its workers is a large part of a sweep."""
-
 
 def say(text: str, file: TextIO | None = None) -> None:
     """Prints a text that may hold names, paths and errors of others, without their control characters."""
@@ -52,13 +49,14 @@ def print_plan(preview: Preview, *, verbose: bool = False, whole: bool = False) 
         say_sentence("each trial and its state: --all")
 
 
-def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool) -> None:
+def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool, inline: bool) -> None:
     """Prints the expected hours, memory and disk, and the error of these estimates.
 
     Args:
         made: the estimate.
         stored: bytes of a trial of this study's stored results, and of its weights among them; 0 where there is none.
         probed: a measurement was asked for.
+        inline: the sweep runs in the process of its command, if nobody says where.
     """
     from memsweep.sweep.driver.progress_view import duration
 
@@ -68,9 +66,14 @@ def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool)
         say_sentence(f"expected: {alone}; this machine cannot hold a pack, so its hours follow from the cluster's")
     else:
         at_once = f"{counted(made.slots, 'pack')} at once"
-        say_sentence(f"expected on this machine, {at_once}: {duration(made.seconds)} ({alone})")
-        alone_here = "; --inline needs neither and gives the same numbers" if made.work < _SHORT else ""
-        say_sentence(f"  and some {10 + made.starting:.0f} s for Ray and its workers to start{alone_here}")
+        starting = f"some {10 + made.starting:.0f} s for Ray and its workers to start"
+        if inline:
+            say_sentence(f"expected in this process: {alone}")
+            say_sentence(
+                f"  on Ray, {at_once}: {duration(made.seconds)}, {starting}, and 30 s of the processor or more"
+            )
+        else:
+            say_sentence(f"expected on this machine, {at_once}: {duration(made.seconds)} ({alone}), and {starting}")
     kinds, measured = made.kinds
     if measured:
         others = "" if measured == kinds else f", {made.measured:.0%} of the work; the others by the cost model"

@@ -52,7 +52,7 @@ def plan(args: argparse.Namespace) -> Answer:
         guess, stored = made.estimate(seconds, args.workspace), _bytes_of_a_trial(store_of(results, study.name))
         document["expected"] = expected_item(study, guess, stored, probed=seconds > 0)
         if not args.json:
-            console.print_estimate(guess, stored, probed=seconds > 0)
+            console.print_estimate(guess, stored, probed=seconds > 0, inline=bool(document["inline"]))
     return Answer(document)
 
 

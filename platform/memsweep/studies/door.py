@@ -43,7 +43,7 @@ def sweep(
     *overrides: Overrides,
     results: str | Path | None = None,
     workspace: str | Path = ".",
-    inline: bool = False,
+    inline: bool | None = None,
     address: str | None = None,
     max_hours: float | None = None,
     max_trials: int | None = None,
@@ -58,7 +58,8 @@ def sweep(
         overrides: words (``"model.width=2,4"``) or dicts (``{"model.width": [2, 4]}``; a list is an axis of the grid).
         results: the folder of all results, or ``s3://bucket/prefix`` (None: $MEMSWEEP_RESULTS, else ``results``).
         workspace: folder that holds tasks/ and search_spaces/.
-        inline: in this process, without Ray; the same numbers.
+        inline: True: in this process, without Ray; False: on Ray; None: in this process if it is short and all of its
+            code is memsweep's own (docs/using.md). The numbers are the same.
         address: of a running Ray cluster to join: ``auto``, or ``host:port``.
         max_hours, max_trials, max_failures: stop at a limit; what is finished is kept and returned, with a warning.
         no_reuse: compute every trial anew.
@@ -86,7 +87,7 @@ def measure(
     *overrides: Overrides,
     results: str | Path | None = None,
     workspace: str | Path = ".",
-    inline: bool = False,
+    inline: bool | None = None,
     address: str | None = None,
     progress: bool = True,
 ) -> Results:

@@ -40,6 +40,7 @@ class Ending:
         seconds: how long the run took.
         tracking: where MLflow has the runs; None where the storage is away.
         complaint: what MLflow lacks, in words; empty where it lacks nothing.
+        inline: it ran in this process, without Ray.
     """
 
     code: int
@@ -52,6 +53,7 @@ class Ending:
     seconds: float
     tracking: Tracking | None
     complaint: str
+    inline: bool
 
 
 class _Note(TypedDict):

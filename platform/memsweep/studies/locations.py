@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from memsweep.errors import ConfigError, MemsweepError, StoreError, did_you_mean
@@ -91,7 +91,7 @@ def join_cluster(launch: Launch) -> Launch:
             f"RAY_ADDRESS={redacted(address)} is not used: this sweep runs on this machine. To join that cluster, give "
             "--address; to hand the sweep to a job server, memsweep submit.\n"
         )
-    return Launch(address=cluster_of(launch.address))
+    return replace(launch, address=cluster_of(launch.address))
 
 
 def refuse_lost(place: Place) -> None:

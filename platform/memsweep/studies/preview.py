@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from memsweep.config.schema.study import SweepConfig
+    from memsweep.sweep.driver.placement import Placement
     from memsweep.sweep.estimate.estimate import Estimate, Wave
     from memsweep.sweep.planning.plan import Plan
     from memsweep.sweep.planning.reuse import Reason
@@ -106,6 +107,13 @@ class Preview:
         from memsweep.sweep.estimate.estimate import waves
 
         return waves(self.study, self.plan.packs if self.plan is not None else ())
+
+    @cached_property
+    def placement(self) -> Placement | None:
+        """Where ``sweep`` runs what is left, if nobody says where; None where nothing is left."""
+        from memsweep.sweep.driver.placement import placement
+
+        return placement(self.study, self.waves) if self.to_run else None
 
     def estimate(self, seconds: float = 20.0, workspace: Path | str = ".") -> Estimate:
         """What it will take: hours, memory and disk.
@@ -214,6 +222,7 @@ class Preview:
             yield f"to measure only: {counted(measured, 'trial')}, whose trained weights are stored"
         yield f"to run: {seeds} seeds in {len(plan.packs)} packs" + (f"; work shares {shares}{more}" if shares else "")
         yield _resources(study)
+        yield from self._where()
 
     def _of_a_search(self) -> Iterator[str]:
         from memsweep.config.schema.search import NONE
@@ -237,6 +246,11 @@ class Preview:
             results = counted(self.stored, "result")
             yield f"{results} stored already: the search reuses them where it asks for the same trial"
         yield _resources(study)
+        yield from self._where()
+
+    def _where(self) -> Iterator[str]:
+        if self.placement is not None:
+            yield self.placement.text
 
     def _objectives(self) -> Iterator[str]:
         """What the trials are trained on: nothing that is added to the loss is left out."""

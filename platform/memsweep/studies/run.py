@@ -183,6 +183,7 @@ class Run:
             self._trials = kind(request, store, self._results, failed_often)
         for line in differences(self._trials, statuses):
             write_line(self._stream, line)
+        self._choose_process()
         revision = code_revision(self._workspace)
         self._provenance = {"started": now(), "code_revision": revision, **self._called()}
         new = {
@@ -195,6 +196,19 @@ class Run:
         if self._complete is None:
             self._write_plan()
             self._trials.prepare_folder()
+
+    def _choose_process(self) -> None:
+        """Computes in this process, and says so, where nobody said where and nothing needs Ray."""
+        from memsweep.sweep.driver.placement import placement
+        from memsweep.sweep.estimate.estimate import waves
+
+        launch, plan = self._place.launch, self._trials.plan
+        if launch.inline is not None or launch.address is not None or (self._trials.complete and not plan.packs):
+            return
+        chosen = placement(self._sweep, waves(self._sweep, plan.packs))
+        self._place = replace(self._place, launch=replace(launch, inline=chosen.inline))
+        if chosen.inline:
+            write_line(self._stream, chosen.text)
 
     def _found_complete(self, before: StoredPlan | None) -> Tracking | None:
         """Where MLflow has the runs of a study that is complete, if this run would change nothing of it; else None."""
@@ -351,9 +365,8 @@ class Run:
     ) -> Ending:
         names, stored = {trial.identity for trial in self._trials.all}, self._trials.stored
         left = len(names - stored - summary.finished.keys() - summary.failed.keys())
-        return Ending(
-            code, self._sweep.name, len(names), len(stored), left, summary, paths, seconds, tracking, complaint
-        )
+        name, inline = self._sweep.name, bool(self._place.launch.inline)
+        return Ending(code, name, len(names), len(stored), left, summary, paths, seconds, tracking, complaint, inline)
 
 
 def _kept(before: StoredPlan | None, sweep: SweepConfig) -> tuple[str, ...]:

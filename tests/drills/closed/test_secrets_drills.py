@@ -49,7 +49,7 @@ def check(ended: subprocess.CompletedProcess[str], *folders: Path) -> None:
 def test_on_ray_no_file_no_log_and_no_command_line_holds_a_secret(site: Path, sessions: Path) -> None:
     mark = uuid.uuid4().hex
     with watched_commands(mark) as commands:
-        ended = sweep(site, RAY_TMPDIR=str(sessions), MEMSWEEP_MARK=mark)
+        ended = sweep(site, "--ray", RAY_TMPDIR=str(sessions), MEMSWEEP_MARK=mark)
     assert ended.returncode == 1, ended.stderr  # one trial fails, and quotes its environment
     assert "telltale: {" in ended.stderr, ended.stderr
     assert REMOVED in ended.stderr

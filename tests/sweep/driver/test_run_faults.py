@@ -187,7 +187,7 @@ def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(tmp_path: Pa
     env = environment(MEMSWEEP_TEST_GATE=str(gate), MEMSWEEP_TEST_TOKEN=token)
     store = Store(tmp_path / "results" / "gates")
 
-    process = start("sweep", "gates", cwd=tmp_path, env=env)
+    process = start("sweep", "gates", "--ray", cwd=tmp_path, env=env)
     try:
         wait_for(lambda: gate.with_suffix(".reached").exists() and store.identities(), process.poll)
         os.killpg(process.pid, signal.SIGINT)
@@ -208,7 +208,7 @@ def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(tmp_path: Pa
     kept = snapshot(store.folder / "records")
 
     gate.unlink()
-    ended = memsweep("sweep", "gates", cwd=tmp_path, env=env)
+    ended = memsweep("sweep", "gates", "--ray", cwd=tmp_path, env=env)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "3/3 done, 1 of them reused" in ended.stdout
     assert kept.items() <= snapshot(store.folder / "records").items()

@@ -40,6 +40,7 @@ def plan_document(preview: Preview) -> PlanDocument:
             "gpus": study.resources.card,
             "workers": study.resources.workers,
         },
+        "inline": None if preview.placement is None else preview.placement.inline,
         "expected": None,
     }
 

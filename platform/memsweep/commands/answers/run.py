@@ -41,6 +41,7 @@ def run_document(ending: Ending, measured: Sequence[MeasuredItem] = ()) -> RunDo
         "left": ending.left,
         "stopped": stopped(ending) or None,
         "seconds": ending.seconds,
+        "inline": ending.inline,
         "time": {"seconds": profile.makespan, "slots": profile.slots, "phases": dict(profile.seconds)},
         "report": None if ending.report is None else report_item(ending.report),
         "tracking": None if ending.tracking is None else _tracking(*ending.tracking),

@@ -125,6 +125,7 @@ class RunDocument(TypedDict):
     left: Annotated[int, "trials that neither have a result nor failed for good; a search may add more"]
     stopped: Annotated[str | None, "what stopped the run before its end, and how to go on"]
     seconds: Annotated[float, "that the command took"]
+    inline: Annotated[bool, "it ran in the process of the command, without Ray"]
     time: PhasesItem
     report: Annotated[ReportItem | None, "null where the storage gave nothing to report"]
     tracking: Annotated[TrackingItem | None, "null where the storage is away"]

@@ -143,6 +143,13 @@ class Estimate:
     starting: float = 0.0
 
 
+def modelled_work(waves: Iterable[Wave]) -> float:
+    """Seconds of one pack after the other by the cost model alone."""
+    return sum(
+        wave.times * cost.seconds(group) for wave in waves for pack in wave.packs for group in _configs(pack.trials)
+    )
+
+
 def estimate(
     waves: Sequence[Wave],
     resources: ResourcesConfig,

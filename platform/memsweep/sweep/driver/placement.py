@@ -1,0 +1,75 @@
+"""Where a study runs if nobody says where: in the process of its command, or on Ray, and why.
+
+Starting Ray and importing torch in each of its workers takes as long as many short trials. On the other hand a process
+of its own protects the sweep from a trial that ends its process. Code that came with memsweep ends no process, and
+about other code nothing is known.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memsweep import registry
+from memsweep.config.schema.study import ResourcesConfig
+from memsweep.errors import listed
+from memsweep.sweep.driver.progress_view import duration
+from memsweep.sweep.estimate.estimate import Wave, modelled_work
+from memsweep.sweep.planning.fingerprint import named_code, parts
+from memsweep.sweep.worker.job_environment import in_job
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.study import SweepConfig
+
+SHORT_SECONDS = 120.0
+"""Seconds of work of one core below which starting Ray and its workers is a large part of a sweep."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a study runs.
+
+    Attributes:
+        inline: in the process of its command, without Ray.
+        text: where, and why, in words.
+    """
+
+    inline: bool
+    text: str
+
+
+def placement(sweep: SweepConfig, waves: Sequence[Wave]) -> Placement:
+    """Where a study runs if nobody says where.
+
+    Args:
+        sweep: the study.
+        waves: what is left to run.
+    """
+    seconds = modelled_work(waves)
+    work = f"about {duration(seconds)} of work"
+    if seconds >= SHORT_SECONDS:
+        return Placement(False, f"runs on Ray: {work}")
+    if why := next(_reasons(sweep), "") or _foreign(waves):
+        return Placement(False, f"runs on Ray: {why}; --inline runs it in this process, with the same numbers")
+    return Placement(True, f"runs in this process: {work}; --ray runs it on Ray, with the same numbers")
+
+
+def _reasons(sweep: SweepConfig) -> Iterator[str]:
+    """What of the environment and the study's settings asks for Ray."""
+    if in_job() or os.environ.get("RAY_ADDRESS"):
+        yield "the environment names a cluster"
+    if sweep.resources != ResourcesConfig():
+        yield "the study sets resources"
+    if sweep.search is not None and sweep.search.settings.scheduler.by_ray:
+        yield f"the scheduler {sweep.search.settings.scheduler.name} is Ray's"
+
+
+def _foreign(waves: Iterable[Wave]) -> str:
+    """Names the parts of these trials that did not come with memsweep; empty where all did."""
+    foreign: dict[str, None] = {}
+    for config in {trial.config: None for wave in waves for pack in wave.packs for trial in pack.trials}:
+        foreign |= dict.fromkeys(vars(part)["Config"].name for part in parts(config) if not registry.is_own(part))
+        foreign |= dict.fromkeys(name for _, name in sorted(named_code(config)))
+    return f"the code of {listed(list(foreign), 3)} is not memsweep's own" if foreign else ""
