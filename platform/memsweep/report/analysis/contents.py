@@ -8,12 +8,14 @@ from functools import cached_property
 
 import pandas as pd
 
+from memsweep.config.schema.search import GRID, NONE
 from memsweep.report.analysis.bits import BitsRow, bits_rows
 from memsweep.report.analysis.capacity.sizes import SizeRow, size_rows
 from memsweep.report.analysis.claims import compare_cells, compared_frame
 from memsweep.report.analysis.findings import Finding, judge_conditions
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
-from memsweep.report.analysis.learning_rates import RateStudy, rate_studies
+from memsweep.report.analysis.learning_rates.curves import RateStudy, rate_studies
+from memsweep.report.analysis.learning_rates.rule import RateRule, rate_rules
 from memsweep.report.analysis.losses import LossRow, loss_rows
 from memsweep.report.analysis.published import ClaimedVerdict, compare
 from memsweep.report.analysis.search.searched import Searched, read_searched, scan_of, winners_part
@@ -42,6 +44,7 @@ class Contents:
         losses: those among them that answer something.
         rates: the curves of a study of learning rates.
         scanned: the same of a search over a grid of learning rates, on the seeds of the search.
+        rate_rules: how the best learning rate follows from width and horizon, in either kind of study.
         alignment: gradients of learning rules beside those of backpropagation through time.
         criteria: by which the findings were judged.
     """
@@ -60,6 +63,7 @@ class Contents:
     losses: Sequence[LossRow]
     rates: Sequence[RateStudy]
     scanned: Sequence[RateStudy]
+    rate_rules: Sequence[RateRule]
     alignment: Sequence[AlignmentRow]
     criteria: Criteria = DEFAULT
 
@@ -95,6 +99,9 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
     trained = loss_rows(measured, grouping)
     labels = Labels([*grouping.conditions.values()] if planned else [row.condition for row in trained])
     rates, bits = rate_studies(trained, labels), bits_rows(measured, grouping)
+    scan = _scan(study, searched) if searched is not None else []
+    grid = searched is not None and searched.history.algorithm == GRID
+    whole = searched is not None and searched.history.scheduler == NONE
     return Contents(
         study=study,
         measured=measured,
@@ -109,7 +116,8 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
         trained=trained,
         losses=_answering(trained, findings, bits, rates),
         rates=rates,
-        scanned=_scanned(study, searched) if searched is not None else (),
+        scanned=rate_studies(scan, Labels([row.condition for row in scan])) if grid else (),
+        rate_rules=rate_rules(trained if searched is None else scan if whole else ()),
         alignment=alignment_rows(trained, measured),
         criteria=criteria,
     )
@@ -131,13 +139,12 @@ def _answering(
     ]
 
 
-def _scanned(study: Study, searched: Searched) -> Sequence[RateStudy]:
-    """The curves of a search over a grid of learning rates, on the seeds of the search."""
+def _scan(study: Study, searched: Searched) -> list[LossRow]:
+    """All suggestions of a search over the learning rate alone, on the seeds of the search."""
     scan = scan_of(study, searched)
     if scan is None:
-        return ()
-    rows = loss_rows(scan, find_grouping(scan.records, scan.tables["replicas"], OF_A_SEARCH))
-    return rate_studies(rows, Labels([row.condition for row in rows]))
+        return []
+    return loss_rows(scan, find_grouping(scan.records, scan.tables["replicas"], OF_A_SEARCH))
 
 
 def _compared(measured: Study, searched: Searched | None) -> pd.DataFrame:

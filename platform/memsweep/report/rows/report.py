@@ -33,6 +33,7 @@ class Tables:
     claims: Table[Any]
     bits: Table[Any]
     capacity: Table[Any]
+    rate_rule: Table[Any]
     winners: Table[Any] | None
     missing: Table[Any]
     unusual: Table[Any]
@@ -54,6 +55,7 @@ def tables_of(contents: Contents) -> Tables:
     alignment = losses.alignment_table(contents.alignment, names, labels)
     bits_table = bits.bits_table(contents.bits, names, labels)
     capacity_table = capacity.capacity_table(contents.sizes, names, labels)
+    rate_rule = losses.rule_table(contents.rate_rules, names, labels)
     searched = contents.searched
     winners = search.winner_table(searched) if searched is not None else None
     several = max((sum(f.ball == ball for f in judged) for ball in {f.ball for f in judged}), default=0)
@@ -63,6 +65,7 @@ def tables_of(contents: Contents) -> Tables:
         slopes,
         bits_table,
         capacity_table,
+        rate_rule,
         loss_table,
         alignment,
         published.published_export(contents.comparisons, names, labels),
@@ -79,6 +82,7 @@ def tables_of(contents: Contents) -> Tables:
         claims=claims.claim_table(contents.compared),
         bits=bits_table,
         capacity=capacity_table,
+        rate_rule=rate_rule,
         winners=winners,
         missing=provenance.missing_table(contents.study),
         unusual=provenance.unusual_table(contents.measured),
