@@ -31,6 +31,17 @@ def best(width: float, horizon: float, seed: int) -> float:
     return float(0.2 * width**-0.75 * (horizon / 25) ** -0.25 * (1.0 + 0.05 * seed))
 
 
+def ratio(row: dict[str, float]) -> float:
+    """The median over seeds of the loss at the predicted rate, on the chord between two tried ones, over the least."""
+    log_rates, ratios = np.log(RATES), []
+    off = [log_rates - math.log(best(row["width"], row["horizon"], seed)) for seed in range(5)]
+    common = int(np.argmin(np.mean(np.square(off), 0)))
+    for own in off:
+        chord = np.interp(math.log(row["predicted"]), log_rates, own**2)
+        ratios.append(math.exp(chord - own[common] ** 2))
+    return float(np.median(ratios))
+
+
 def write(folder: Path, widths: list[int], horizons: list[int], least: float = 0.0) -> report.ReportPaths:
     """A study whose log loss is a parabola in the log rate; models diverge at eight times the best rate.
 
@@ -67,7 +78,7 @@ def test_a_report_has_the_exponents_and_the_sizes_that_were_held_out(tmp_path: P
         assert row["best"] == pytest.approx(np.median(factors))
         assert row["predicted"] == pytest.approx(np.exp(np.mean(np.log(factors))))
         assert row["predicted_low"] < row["predicted"] < row["predicted_high"]
-        assert 0.8 < row["loss_ratio"] <= 1.2  # the best of rates a factor of two apart is no closer to the vertex
+        assert row["loss_ratio"] == pytest.approx(ratio(row), rel=1e-6)
         assert row["at_end"] == 0
     text = report.table_text(paths, width=200, colour=False)
     assert "rate ~ m^(−0.75 ± " in text
@@ -107,9 +118,10 @@ def test_the_best_rate_of_a_curve_is_bounded_by_what_was_tried() -> None:
     low, high = curve(2.0, 1.0, 1.0, 2.0).best()
     assert low == high == pytest.approx(0.02 * math.sqrt(2.0))
     assert curve(*[math.inf] * 4).best() == (0.0, math.inf)
-    assert curve(2.0, 1.0, 4.0, 8.0).ratio_at(0.02 * math.sqrt(2.0)) == pytest.approx(2.0)
-    assert curve(2.0, 1.0, math.inf, 8.0).ratio_at(0.03) == math.inf
-    assert math.isnan(curve(2.0, 1.0, 4.0, 8.0).ratio_at(0.1))
+    assert curve(2.0, 3.0, 12.0, 8.0).test_at(0.02 * math.sqrt(2.0)) == pytest.approx(6.0)
+    assert curve(2.0, 3.0, 12.0, 8.0).test_at(0.08) == 8.0
+    assert curve(2.0, 1.0, math.inf, 8.0).test_at(0.03) == math.inf
+    assert math.isnan(curve(2.0, 1.0, 4.0, 8.0).test_at(0.1))
 
 
 @pytest.mark.parametrize("scheduler", ["none", "asha"])

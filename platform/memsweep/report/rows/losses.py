@@ -41,9 +41,9 @@ RULES_MEAN = (
     "The best learning rate as a power of the width m and the horizon T, fitted for each seed to all sizes but the "
     "largest m and the largest T; exponents with 95 % over seeds. Held out: the rate by this rule [95 %], the best one "
     "that training found, by validation loss (median over seeds [least, most]), best over predicted (geometric mean "
-    "[95 %]), and the test loss at the predicted rate over that at the best one (median [least, most]), interpolated "
-    "between the rates that were tried. At an end: seeds whose best rate is the first or the last that was tried; "
-    "intervals are infinite where it may lie beyond."
+    "[95 %]), and the test loss at the predicted rate, interpolated between the rates that were tried, over that at "
+    "the one rate that is best for all seeds together (median [least, most]). At an end: seeds whose best rate is the "
+    "first or the last that was tried; intervals are infinite where it may lie beyond."
 )
 BASELINE = (
     f"A seed is below the memoryless baseline, the best that a model can do which forgets each input after its own "

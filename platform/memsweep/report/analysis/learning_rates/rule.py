@@ -44,8 +44,9 @@ class HeldOut:
         predicted: the rate by the rule, with its 95 % interval.
         best: the rates that were best, over the seeds; of a censored one, the end of the rates that were tried.
         off: best over predicted rate, the geometric mean over the seeds with its 95 % interval.
-        ratio: the loss at the predicted rate over that at the rate of least validation loss, over the seeds. The former
-            is interpolated in logarithms between the rates that were tried; nan beyond them.
+        ratio: the test loss at the predicted rate over that at the one rate that is best for all seeds together (least
+            geometric mean of the validation loss), over the seeds. The former is interpolated in logarithms between the
+            rates that were tried; nan beyond them.
         at_end: how many seeds have their best rate at an end of those that were tried.
     """
 
@@ -120,10 +121,10 @@ class Curve:
         vertex = middle[0] - left * (middle[1] - middle[0]) / (right - left) if right > left else x[1]
         return float(np.exp(vertex)), float(np.exp(vertex))
 
-    def ratio_at(self, rate: float) -> float:
-        """The test loss at a rate over that at the rate of least validation loss; nan beyond the rates that were tried.
+    def test_at(self, rate: float) -> float:
+        """The test loss at a rate, interpolated in logarithms; nan beyond the rates that were tried.
 
-        Interpolated in logarithms; infinite beside a rate at which training diverged.
+        Infinite beside a rate at which training diverged.
         """
         if not self.rates[0] <= rate <= self.rates[-1]:
             return math.nan
@@ -132,7 +133,7 @@ class Curve:
         if not math.isfinite(below + above):
             return math.inf
         share = place - math.floor(place)
-        return float(below ** (1.0 - share) * above**share / self.test[self.least])
+        return float(below ** (1.0 - share) * above**share)
 
 
 def rate_rules(rows: Sequence[LossRow]) -> list[RateRule]:
@@ -186,13 +187,14 @@ def _rule(rows: Sequence[LossRow], curves: Mapping[Size, Mapping[int, Curve]]) -
 
     def held_out(size: Size) -> HeldOut:
         weights, own = np.array(terms(size)) @ fit, [curves[size][seed] for seed in seeds]
+        common = _best_for_all(own)
         predicted = _exp(combined(weights, fitted))
         return HeldOut(
             *size,
             predicted=predicted,
             best=Spread.of([each.rates[each.least] if each.at_end else each.best()[0] for each in own]),
             off=_exp(combined(np.array([*-weights, 1.0]), [*fitted, size])),
-            ratio=Spread.of([each.ratio_at(predicted.middle) for each in own]),
+            ratio=Spread.of([each.test_at(predicted.middle) / each.test_at(common) for each in own]),
             at_end=sum(each.at_end for each in own),
         )
 
@@ -204,6 +206,14 @@ def _rule(rows: Sequence[LossRow], curves: Mapping[Size, Mapping[int, Curve]]) -
         [held_out(size) for size in curves if size not in fitted],
         [identity for row in rows for identity in row.identities],
     )
+
+
+def _best_for_all(curves: Sequence[Curve]) -> float:
+    """The rate of the least geometric mean of the validation losses, of those that all seeds were trained at."""
+    rates = sorted(set[float].intersection(*({*each.rates.tolist()} for each in curves)))
+    with np.errstate(divide="ignore"):
+        means = np.mean([np.log(each.validation[np.isin(each.rates, rates)]) for each in curves], axis=0)
+    return rates[int(np.argmin(means))]
 
 
 def _exp(slope: Slope) -> Spread:
