@@ -14,6 +14,7 @@ from memsweep.report.analysis.capacity.sizes import SizeRow, size_rows
 from memsweep.report.analysis.claims import compare_cells, compared_frame
 from memsweep.report.analysis.findings import Finding, judge_conditions
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
+from memsweep.report.analysis.growth import GrowthRow, growth_rows
 from memsweep.report.analysis.learning_rates.curves import RateStudy, rate_studies
 from memsweep.report.analysis.learning_rates.rule import RateRule, rate_rules
 from memsweep.report.analysis.losses import LossRow, loss_rows
@@ -38,6 +39,7 @@ class Contents:
         findings: all conditions and balls that were measured.
         bits: that each condition needs, where weights or states were rounded.
         sizes: of the states that count, where the capacity was measured.
+        growth: of the task's metric, and of what was measured in training, with width and horizon.
         comparisons: with the published claims.
         compared: the tested claims that compare cells, of ``memsweep.report.analysis.claims.compared_frame``.
         trained: the losses of all conditions.
@@ -57,6 +59,7 @@ class Contents:
     findings: Sequence[Finding]
     bits: Sequence[BitsRow]
     sizes: Sequence[SizeRow]
+    growth: Sequence[GrowthRow]
     comparisons: Sequence[ClaimedVerdict]
     compared: pd.DataFrame
     trained: Sequence[LossRow]
@@ -111,6 +114,7 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
         findings=findings,
         bits=bits,
         sizes=size_rows(measured, grouping),
+        growth=growth_rows(measured, grouping),
         comparisons=compare(study.claims, findings),
         compared=_compared(measured, searched),
         trained=trained,

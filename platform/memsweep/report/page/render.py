@@ -29,7 +29,7 @@ from memsweep.report.page.live import Live
 from memsweep.report.page.trials import Trials
 from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.bits import BITS_MEAN
-from memsweep.report.rows.capacity import SIZES_MEAN
+from memsweep.report.rows.capacity import GROWTH_MEAN, SIZES_MEAN
 from memsweep.report.rows.claims import counted
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
@@ -114,6 +114,7 @@ def render(
         bits_mean=BITS_MEAN,
         across_means=across_means(tables.across),
         sizes_mean=SIZES_MEAN,
+        growth_mean=GROWTH_MEAN,
         rules_mean=RULES_MEAN,
         baseline=BASELINE if has_baseline(contents.losses) else "",
         scanned=bool(contents.scanned),

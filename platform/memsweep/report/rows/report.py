@@ -34,6 +34,7 @@ class Tables:
     bits: Table[Any]
     capacity: Table[Any]
     rate_rule: Table[Any]
+    growth: Table[Any]
     winners: Table[Any] | None
     missing: Table[Any]
     unusual: Table[Any]
@@ -56,6 +57,7 @@ def tables_of(contents: Contents) -> Tables:
     bits_table = bits.bits_table(contents.bits, names, labels)
     capacity_table = capacity.capacity_table(contents.sizes, names, labels)
     rate_rule = losses.rule_table(contents.rate_rules, names, labels)
+    growth = capacity.growth_table(contents.growth, names, labels)
     searched = contents.searched
     winners = search.winner_table(searched) if searched is not None else None
     several = max((sum(f.ball == ball for f in judged) for ball in {f.ball for f in judged}), default=0)
@@ -66,6 +68,7 @@ def tables_of(contents: Contents) -> Tables:
         bits_table,
         capacity_table,
         rate_rule,
+        growth,
         loss_table,
         alignment,
         published.published_export(contents.comparisons, names, labels),
@@ -83,6 +86,7 @@ def tables_of(contents: Contents) -> Tables:
         bits=bits_table,
         capacity=capacity_table,
         rate_rule=rate_rule,
+        growth=growth,
         winners=winners,
         missing=provenance.missing_table(contents.study),
         unusual=provenance.unusual_table(contents.measured),
