@@ -90,7 +90,11 @@ def capacity_table(rows: Sequence[SizeRow], names: Sequence[str], labels: Labels
 
 
 def _group(row: SizeRow) -> str:
-    return MAPS[row.map].format(f"{row.tolerance:g}")
+    kind, _, moved = row.map.partition("_")
+    words = MAPS[kind].format(f"{row.tolerance:g}")
+    if moved.endswith("_bits"):
+        return f"{words}; all weights rounded to {moved.removesuffix('_bits')} bits"
+    return f"{words}; every weight moved by {moved.removeprefix('radius_')}, up or down" if moved else words
 
 
 def _cell(row: SizeRow, width: int) -> Cell:
