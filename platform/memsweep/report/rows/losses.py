@@ -22,7 +22,7 @@ from memsweep.report.analysis.losses import (
 )
 from memsweep.report.naming.conditions import KERNEL
 from memsweep.report.naming.labels import Labels
-from memsweep.report.naming.numbers import figure, joined, percent, show, slope_text
+from memsweep.report.naming.numbers import figure, joined, percent, show, slope_text, with_interval
 from memsweep.report.rows.table import (
     ALL,
     CSV,
@@ -39,11 +39,13 @@ ACROSS = "●: the best of its task, or its seeds overlap with those of the best
 LONGER = "2T, 4T: in test sequences of two or four times the trained length T."
 RULES_MEAN = (
     "The best learning rate as a power of the width m and the horizon T, fitted for each seed to all sizes but the "
-    "largest m and the largest T; exponents with 95 % over seeds. Held out: the rate by this rule [95 %], the best one "
-    "that training found, by validation loss (median over seeds [least, most]), best over predicted (geometric mean "
-    "[95 %]), and the test loss at the predicted rate, interpolated between the rates that were tried, over that at "
-    "the one rate that is best for all seeds together (median [least, most]). At an end: seeds whose best rate is the "
-    "first or the last that was tried; intervals are infinite where it may lie beyond."
+    "largest m and the largest T; exponents with 95 % over seeds. One rate: the geometric mean of the best ones of "
+    "the fitted sizes; below 1, the rule beats it at the sizes that were held out (geometric mean [95 %]). Held out: "
+    "the rate by this rule [95 %], the best one that training found, by validation loss (median over seeds [least, "
+    "most]), best over predicted (geometric mean [95 %]), and the test loss at the predicted rate, interpolated "
+    "between the rates that were tried, over that at the one rate that is best for all seeds together (median [least, "
+    "most]). At an end: seeds whose best rate is the first or the last that was tried; intervals are infinite where "
+    "it may lie beyond."
 )
 BASELINE = (
     f"A seed is below the memoryless baseline, the best that a model can do which forgets each input after its own "
@@ -176,7 +178,10 @@ def rule_table(rules: Sequence[RateRule], names: Sequence[str], labels: Labels) 
         ]
         ends = [f"{name} {show(values[0])} to {show(values[-1])}" for name, values in rule.fitted.items()]
         sides = f"{labels.memory(rule.condition)}, {labels.machine(rule.condition)}"
-        return f"{sides}: rate ~ {' '.join(signs)}, fitted to {joined(ends)}"
+        gain = (
+            f"loss by the rule over that by one rate: {with_interval(rule.gain.middle, rule.gain.low, rule.gain.high)}"
+        )
+        return f"{sides}: rate ~ {' '.join(signs)}, fitted to {joined(ends)}; {gain}"
 
     columns: list[Column[tuple[RateRule, HeldOut]]] = [
         *(column for column in condition_columns(names, labels, lambda line: line[0].condition) if column.name != RATE),
@@ -184,6 +189,8 @@ def rule_table(rules: Sequence[RateRule], names: Sequence[str], labels: Labels) 
         Column("width", lambda line: line[1].width),
         Column("horizon", lambda line: line[1].horizon),
         Column("seeds", lambda line: line[0].seeds, views=EXPORTED),
+        Column("constant", lambda line: line[0].constant, views=EXPORTED),
+        Column("gain", lambda line: line[0].gain, ends=True, views=EXPORTED),
         Column("predicted rate", lambda line: line[1].predicted, key="predicted", ends=True),
         Column("best rate", lambda line: line[1].best, key="best", ends=True),
         Column("best / predicted", lambda line: line[1].off, key="best_over_predicted", ends=True),

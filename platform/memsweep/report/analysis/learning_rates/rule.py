@@ -26,7 +26,7 @@ from memsweep.outcome import Outcome
 from memsweep.report.analysis.learning_rates.curves import RATE, rate_of
 from memsweep.report.analysis.losses import LossRow, Spread
 from memsweep.report.naming.labels import masked
-from memsweep.stability.verdict.trend import Slope, over_seeds
+from memsweep.stability.verdict.trend import Slope, mean_interval, over_seeds
 
 AXES = ("width", "horizon")
 LEAST = 3
@@ -68,6 +68,10 @@ class RateRule:
         exponents: of those of AXES that vary among the fitted sizes, with their intervals.
         fitted: axis -> its values, of the sizes that were fitted.
         seeds: how many.
+        constant: the rate without exponents: the geometric mean of the best rates of the fitted sizes.
+        gain: the test loss at the rates of the rule over that at the constant one, the geometric mean over the held-out
+            sizes with its 95 % interval over seeds: below 1 the rule is worth following. nan where a rate is censored,
+            or a loss not finite.
         held_out: the other sizes.
         identities: the trials.
     """
@@ -76,6 +80,8 @@ class RateRule:
     exponents: Mapping[str, Slope]
     fitted: Mapping[str, Sequence[float]]
     seeds: int
+    constant: float
+    gain: Spread
     held_out: Sequence[HeldOut]
     identities: Sequence[str]
 
@@ -198,12 +204,24 @@ def _rule(rows: Sequence[LossRow], curves: Mapping[Size, Mapping[int, Curve]]) -
             at_end=sum(each.at_end for each in own),
         )
 
+    sizes = [held_out(size) for size in curves if size not in fitted]
+    constant = _exp(combined(np.full(len(fitted), 1.0 / len(fitted)), fitted)).middle
+    with np.errstate(invalid="ignore"):
+        ratios = [
+            [own.test_at(at) for own in map(curves[size.width, size.horizon].__getitem__, seeds)]
+            for size in sizes
+            for at in (size.predicted.middle, constant)
+        ]
+        by_rule, by_one = np.log(ratios)[0::2], np.log(ratios)[1::2]  # [sizes, seeds] each
+        gains = (by_rule - by_one).mean(0)
     return RateRule(
         masked(rows[0].condition, (RATE,)),
         {name: combined(fit[index], fitted) for index, name in enumerate(names, 1)},
         {name: within[name] for name in names},
         len(seeds),
-        [held_out(size) for size in curves if size not in fitted],
+        constant,
+        _exp(Slope(*mean_interval(gains, gains))),
+        sizes,
         [identity for row in rows for identity in row.identities],
     )
 
