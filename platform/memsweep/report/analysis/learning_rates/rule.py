@@ -193,27 +193,31 @@ def _rule(rows: Sequence[LossRow], curves: Mapping[Size, Mapping[int, Curve]]) -
 
     def held_out(size: Size) -> HeldOut:
         weights, own = np.array(terms(size)) @ fit, [curves[size][seed] for seed in seeds]
-        common = _best_for_all(own)
-        predicted = _exp(combined(weights, fitted))
+        predicted, common = _exp(combined(weights, fitted)), _best_for_all(own)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.divide(*([each.test_at(at) for each in own] for at in (predicted.middle, common)))
         return HeldOut(
             *size,
             predicted=predicted,
             best=Spread.of([each.rates[each.least] if each.at_end else each.best()[0] for each in own]),
             off=_exp(combined(np.array([*-weights, 1.0]), [*fitted, size])),
-            ratio=Spread.of([each.test_at(predicted.middle) / each.test_at(common) for each in own]),
+            ratio=Spread.of(ratios),
             at_end=sum(each.at_end for each in own),
         )
 
     sizes = [held_out(size) for size in curves if size not in fitted]
     constant = _exp(combined(np.full(len(fitted), 1.0 / len(fitted)), fitted)).middle
-    with np.errstate(invalid="ignore"):
-        ratios = [
-            [own.test_at(at) for own in map(curves[size.width, size.horizon].__getitem__, seeds)]
-            for size in sizes
-            for at in (size.predicted.middle, constant)
-        ]
-        by_rule, by_one = np.log(ratios)[0::2], np.log(ratios)[1::2]  # [sizes, seeds] each
-        gains = (by_rule - by_one).mean(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        losses = np.log(
+            [
+                [
+                    [curves[size.width, size.horizon][seed].test_at(rate) for rate in (size.predicted.middle, constant)]
+                    for seed in seeds
+                ]
+                for size in sizes
+            ]
+        )
+        gains = (losses[..., 0] - losses[..., 1]).mean(0)  # of each seed
     return RateRule(
         masked(rows[0].condition, (RATE,)),
         {name: combined(fit[index], fitted) for index, name in enumerate(names, 1)},
@@ -227,8 +231,13 @@ def _rule(rows: Sequence[LossRow], curves: Mapping[Size, Mapping[int, Curve]]) -
 
 
 def _best_for_all(curves: Sequence[Curve]) -> float:
-    """The rate of the least geometric mean of the validation losses, of those that all seeds were trained at."""
+    """The rate of the least geometric mean of the validation losses, of those that all seeds were trained at.
+
+    nan where there is none.
+    """
     rates = sorted(set[float].intersection(*({*each.rates.tolist()} for each in curves)))
+    if not rates:
+        return math.nan
     with np.errstate(divide="ignore"):
         means = np.mean([np.log(each.validation[np.isin(each.rates, rates)]) for each in curves], axis=0)
     return rates[int(np.argmin(means))]
