@@ -195,7 +195,7 @@ def _rule(rows: Sequence[LossRow], curves: Mapping[Size, Mapping[int, Curve]]) -
         weights, own = np.array(terms(size)) @ fit, [curves[size][seed] for seed in seeds]
         predicted, common = _exp(combined(weights, fitted)), _best_for_all(own)
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = np.divide(*([each.test_at(at) for each in own] for at in (predicted.middle, common)))
+            ratios = np.divide([each.test_at(predicted.middle) for each in own], [each.test_at(common) for each in own])
         return HeldOut(
             *size,
             predicted=predicted,
