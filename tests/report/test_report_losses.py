@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from memsweep import report
-from memsweep.report.analysis.learning_rates import RATE
+from memsweep.report.analysis.learning_rates.curves import RATE
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.page.render import render
 from memsweep.report.rows.table import Column

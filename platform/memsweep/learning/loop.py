@@ -10,7 +10,7 @@ from torch import Tensor
 
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.data.task import Batch
-from memsweep.learning.ensemble.replicas import Ensemble, stability_margin
+from memsweep.learning.ensemble.replicas import Ensemble, stability_margin, time_scales
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.batch_sharding import ONE_SHARD, BatchSharding, ShardedBatch
 from memsweep.learning.state.checkpoint import Checkpoint
@@ -300,7 +300,7 @@ def _validate(
 def _measure_sharpness(
     learners: list[Learner], task_loss: TaskLoss[Data], data: ShardedBatch[Data], step: int, training: TrainingConfig
 ) -> None:
-    """Measure the curvature of the loss, without penalties, after ``step`` steps, where it is due."""
+    """Measure curvature (without penalties), spectrum and change of outputs after ``step`` steps, where it is due."""
     settings = settings_at(training, step)
     for learner in (each for each in learners if each.sharpness.is_due(step)):
         ensemble, weights, live = learner.ensemble, learner.weights, learner.live
@@ -318,8 +318,10 @@ def _measure_sharpness(
         rate = base * rate_factor(step, training.steps, training.schedule, training.warmup) * learner.plateau.factor
         ceiling = learner.optimizer.edge / curvature[1].clamp(min=0.0)
         with torch.no_grad():
-            margin = stability_margin(ensemble, weights)
-        found = torch.stack([rate.double(), curvature[0], ceiling, margin.double()], -1)
+            margin, scales = stability_margin(ensemble, weights), time_scales(ensemble, weights)
+        change = learner.output_change(task_loss, data)
+        numbers = [each.double() for each in (rate, curvature[0], ceiling, margin, change, *scales.unbind(-1))]
+        found = torch.stack(numbers, -1)
         learner.sharpness.measured.append(torch.where(live.unsqueeze(-1), found, torch.nan))
 
 

@@ -27,6 +27,8 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
         ``ball_recurrent/radius`` says. By rounding likewise ``bits_fixed_states/bits`` and the slope, and as tags
         ``verdict`` (of ``Growth``) and ``holds``: the horizon and the bits that hold it, as ``T = 800 at 7 bits``.
         By map and tolerance ``capacity_block_0.01/size``, the median over the seeds, and its slope with the width.
+        Where learning rates were tried, ``rate_rule_width/slope`` and ``rate_rule_horizon/slope``: the exponents of the
+        best one.
     """
     finished = [record["provenance"]["finished"] for record in contents.study.records.values()]
     time = max(map(milliseconds, finished), default=0)
@@ -62,6 +64,13 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
             numbers = {f"{about}/size": Spread.of(rows["size"]).middle} | _slope(size.slope, about)
             metrics.setdefault(str(identity), {}).update({k: v for k, v in numbers.items() if math.isfinite(v)})
             tags.setdefault(str(identity), {})
+    for rule in contents.rate_rules:
+        numbers = {}
+        for name, exponent in rule.exponents.items():
+            numbers |= _slope(exponent, f"rate_rule_{name}")
+        for identity in rule.identities:
+            metrics.setdefault(identity, {}).update(numbers)
+            tags.setdefault(identity, {})
     return {name: Verdicts(metrics[name], tags[name], time) for name in metrics}
 
 

@@ -26,11 +26,11 @@ from memsweep.report.naming.labels import Labels, field_name
 from memsweep.report.naming.numbers import clean, show
 from memsweep.report.read.study import not_measured
 from memsweep.report.rows.bits import BITS_MEAN
-from memsweep.report.rows.capacity import SIZES_MEAN
+from memsweep.report.rows.capacity import GROWTH_MEAN, SIZES_MEAN
 from memsweep.report.rows.cells import CELLS_MEAN
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
-from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
+from memsweep.report.rows.losses import BASELINE, RULES_MEAN, across_means, has_baseline
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
 from memsweep.report.rows.table import TERMINAL, Line, Table, View
@@ -104,6 +104,10 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
         yield from ("", *table_parts(tables.capacity, width), "", SIZES_MEAN)
     if tables.cells.rows:
         yield from ("", f"{tables.cells.title}:", *table_parts(tables.cells, width), "", CELLS_MEAN)
+    if tables.rate_rule.rows:
+        yield from ("", f"{tables.rate_rule.title}:", *table_parts(tables.rate_rule, width), "", RULES_MEAN)
+    if tables.growth.rows:
+        yield from ("", f"{tables.growth.title}:", *table_parts(tables.growth, width), "", GROWTH_MEAN)
     for table in tables.published:
         yield from ("", f"Published table. {table.title}", *table_parts(table, width))
     if tables.published:

@@ -117,7 +117,7 @@ def with_table(
     table: str,
     rows: Callable[[Model, Weights, int], Iterable[Mapping[str, Any]]],
 ) -> dict[int, tuple[int, Measurement]]:
-    """The measurements of an ensemble's replicas, with another table.
+    """The measurements of an ensemble's replicas, with another table, or with more rows of one that they have.
 
     Computed replica by replica, so that no number depends on the other replicas.
 
@@ -139,7 +139,7 @@ def with_table(
         made = attempt(table.replace("_", " "), asked, failures) if math.isfinite(measurement.error) else []
         kept = replace(
             measurement,
-            tables={**measurement.tables, table: made or []},
+            tables={**measurement.tables, table: [*measurement.tables.get(table, ()), *(made or [])]},
             failures=(*measurement.failures, *failures),
         )
         found[row] = trial, kept

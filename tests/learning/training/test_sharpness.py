@@ -11,16 +11,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine import trial, whole
+from engine import model_config, stacked, task_config, trial, whole
 from memsweep import registry
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.learning.ensemble.replicas import Replica, build
+from memsweep.learning.ensemble.replicas import Replica, build, time_scales
 from memsweep.learning.loss.carried import task_loss_for
 from memsweep.learning.training.learner import Learner
 from memsweep.learning.training.optimizer import AdamW, RMSprop
 from memsweep.learning.training.sharpness import STEPS, largest_eigenvalue
-from memsweep.models.base import Signature
+from memsweep.models.base import Part, Signature
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.streams import VALIDATION, Stream
 from memsweep.sweep.planning.identity import identifying
@@ -123,8 +123,47 @@ def test_it_is_stored_by_step_and_training_does_not_move() -> None:
     assert table.loc[table["step"] == 0, "learning_rate"].nunique() == 1
     assert (table.loc[table["step"] == 40, "learning_rate"] < 1e-12).all()  # the end of the cosine
     assert table["margin"].between(0, 1).all()
+    assert (table.loc[table["step"] == 0, "output_change"] == 0.0).all()
+    assert (table.loc[table["step"] > 0, "output_change"] > 0.0).all()
+    longest = -1.0 / np.log(1.0 - table["margin"])
+    np.testing.assert_allclose(table["time_scale_high"], longest, rtol=1e-9)
+    assert (table["time_scale_low"] <= table["time_scale"]).all()
     for name in ("replicas", "curves", "history"):
         pd.testing.assert_frame_equal(with_it.tables[name], without.tables[name])
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_change_of_outputs_and_time_scales_are_those_of_each_model_alone(exact: bool) -> None:
+    """Widths 2 to 4 in one ensemble: the padding of the narrow ones must not count."""
+    configs = [model_config(width=width) for width in (4, 3, 2)]
+    (ensemble,), task_loss = stacked(configs)
+    task = registry.get(registry.TASK, "linear_functional")(task_config())
+    task_loss = task_loss if exact else task_loss_for([task], False, torch.float64)
+    learner = Learner.start(ensemble, task_loss, TRAINING)
+    noise = torch.randn(ensemble.initial.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    learner.weights = ensemble.initial + 0.2 * torch.where(ensemble.exists, noise, 0.0)
+    found = learner.output_change(task_loss, whole(task_loss.data(Stream(0, VALIDATION), 0, 8)))
+    scales = time_scales(ensemble, learner.weights)
+    sequences = task.white_noise(Stream(0, VALIDATION), 0, 8).unsqueeze(-1)
+    of_loss = task.weights().unsqueeze(-1) if exact else 1.0  # a closed form weights time as its loss does
+    for row, config in enumerate(configs):
+        model = type(ensemble.model)(config, Signature(1, 1, 20), np.random.default_rng(0)).double()
+        now, before = (ensemble.weights_of(at, row) for at in (learner.weights, ensemble.initial))
+        outputs = [torch.func.functional_call(model, weights, (sequences,)) for weights in (now, before)]
+        change = (of_loss * (outputs[0] - outputs[1])).square().mean().sqrt()
+        assert float(found[row]) == pytest.approx(float(change), rel=1e-9)
+        sizes = model.eigenvalues({name: value.unsqueeze(0) for name, value in now.items()})[0].abs()
+        own = -1.0 / sizes.log().sort().values
+        assert scales[row].tolist() == pytest.approx([float(own[at]) for at in (0, (len(own) - 1) // 2, -1)])
+
+
+def test_a_mode_that_does_not_decay_has_an_infinite_time_scale() -> None:
+    (ensemble,), _ = stacked([model_config("direct", width=2)])
+    weights = {name: value.clone() for name, value in ensemble.layout.named(ensemble.initial).items()}
+    recurrent = next(name for name, role in ensemble.model.roles(model_config()).items() if role.part is Part.RECURRENT)
+    weights[recurrent][0, :2] = torch.tensor([0.0, 0.5])  # rates: eigenvalues 1 and 0.5
+    low, _, high = time_scales(ensemble, ensemble.layout.flat(weights))[0].tolist()
+    assert (low, high) == (pytest.approx(1.0 / np.log(2.0)), np.inf)
 
 
 def test_company_changes_no_bit() -> None:

@@ -11,12 +11,15 @@ import pandas as pd
 import pytest
 import torch
 
-from engine import trial
+from engine import model_config, stacked, trial
 from memsweep import registry, report
 from memsweep.config.schema.trial import CapacityConfig, TrialConfig
+from memsweep.learning.state.trained import TrainedEnsemble
 from memsweep.models.base import Signature
 from memsweep.report.analysis.capacity.sizes import sizes_of
 from memsweep.report.by_trial import verdicts_of
+from memsweep.stability.capacity.block import steps_of
+from memsweep.stability.capacity.measure import pushed_weights
 from memsweep.sweep.planning.identity import identifying, identity, training_of
 from memsweep.trial import run_pack
 from report_study import Condition, exported, write_study
@@ -60,6 +63,54 @@ def test_capacity_moves_the_identity_of_trials_that_measure_it_and_no_other() ->
     other = dataclasses.replace(plain, perturbation=dataclasses.replace(plain.perturbation, capacity=CAPACITY))
     assert identity(other) != identity(plain)
     assert training_of(identity(other)) == training_of(identity(plain))
+
+
+def moved(**model: object) -> TrialConfig:
+    config = measured(trial(model=model))
+    capacity = dataclasses.replace(CAPACITY, bits=(3, 12), radii=(1e-6, 0.3))
+    return dataclasses.replace(config, perturbation=dataclasses.replace(config.perturbation, capacity=capacity))
+
+
+def test_the_block_again_is_that_of_the_moved_weights() -> None:
+    config = moved(width=3)
+    result = run_pack([config])[0]
+    model = registry.get(registry.MODEL, "diagonal_rnn")(config.model, Signature(1, 1, 20), np.random.default_rng(0))
+    before, after = steps_of(20)
+    found = result.tables["singular_values"].set_index(["map", "seed"])["value"]
+
+    def block(weights: dict[str, torch.Tensor]) -> np.ndarray:
+        kernel = model.response({name: value.unsqueeze(0) for name, value in weights.items()}, 20).kernel[0, 0, 0]
+        return torch.linalg.svdvals(kernel[after.unsqueeze(1) - before].detach())[:3].numpy()
+
+    for seed, weights in result.weights.items():
+        for bits in (3, 12):
+            cells = {name: 2.0 * value.abs().max() * 2.0**-bits for name, value in weights.items()}
+            rounded = {name: torch.round(value / cells[name]) * cells[name] for name, value in weights.items()}
+            own = found.loc[(f"block_{bits}_bits", seed)].to_numpy()
+            np.testing.assert_allclose(own, block(rounded)[: len(own)], rtol=1e-6, atol=1e-9)
+        plain = found.loc[("block", seed)].to_numpy()
+        np.testing.assert_allclose(found.loc[("block_radius_1e-06", seed)].to_numpy()[0], plain[0], rtol=1e-4)
+        assert found.loc[("block_radius_0.3", seed)].to_numpy()[0] != pytest.approx(plain[0], rel=1e-3)
+
+
+def test_pushes_have_the_radius_in_every_weight_and_leave_padding() -> None:
+    (ensemble,), _ = stacked([model_config(width=width) for width in (4, 2)])
+    pack = TrainedEnsemble(ensemble, ensemble.initial, None, {})
+    shifts = [pushed_weights(pack, radius, 5) - ensemble.initial for radius in (0.25, 0.5)]
+    assert torch.equal(2.0 * shifts[0].round(decimals=9), shifts[1].round(decimals=9))
+    assert set(shifts[1][ensemble.exists].abs().round(decimals=9).tolist()) == {0.5}
+    assert not shifts[1][~ensemble.exists].any()
+    assert not torch.equal(shifts[1][0, :4], shifts[1][1, :4]) or not torch.equal(shifts[1][0], shifts[1][1])
+
+
+def test_rounded_and_moved_blocks_do_not_depend_on_company_and_move_their_own_identity_alone() -> None:
+    configs = [moved(width=width, activation="tanh") for width in (3, 2)]
+    together, alone = run_pack(configs)[1], run_pack(configs[1:])[0]
+    pd.testing.assert_frame_equal(together.tables["singular_values"], alone.tables["singular_values"])
+    plain, with_bits = measured(trial()), moved()
+    assert "bits" not in identifying(plain)["perturbation"]["capacity"]
+    assert identity(with_bits) != identity(plain)
+    assert training_of(identity(with_bits)) == training_of(identity(plain))
 
 
 def test_a_model_that_reads_ids_is_refused() -> None:

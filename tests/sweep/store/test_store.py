@@ -85,7 +85,8 @@ def make_tables(identity: str) -> dict[str, pd.DataFrame]:
     over_inputs = [{**head, "seed": 0, "lag": 0, "median": 0.5, "high": 0.75, "largest": 1.0}]
     frames |= {"memory": memory, "history": history, "alignment": alignment}
     sharpness = [{**head, "seed": 0, "step": 0, "learning_rate": 0.01, "sharpness": 2.0, "margin": 0.5}]
-    frames["sharpness"] = [{**row, "ceiling": math.nan} for row in sharpness]
+    scales = {"output_change": 0.0, "time_scale_low": 0.5, "time_scale": 2.0, "time_scale_high": math.inf}
+    frames["sharpness"] = [{**row, **scales, "ceiling": math.nan} for row in sharpness]
     frames |= {"singular_values": values, "memory_over_inputs": over_inputs}
     return {name: pd.DataFrame(rows) for name, rows in frames.items()}
 

@@ -69,6 +69,20 @@ class CapacityConfig:
         "not depend on them",
         at_least=1,
     )
+    bits: tuple[int, ...] | None = setting(
+        None,
+        "the block again with all weights rounded to the nearest of 2^bits cells, one scale for each tensor",
+        at_least=1,
+        at_most=24,
+        added=True,
+    )
+    radii: tuple[float, ...] | None = setting(
+        None,
+        "the block again with every weight moved by this radius, up or down by chance: a corner of the entrywise ball, "
+        "drawn from perturbation.seed and the replica's seed, and not the worst one",
+        above=0.0,
+        added=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

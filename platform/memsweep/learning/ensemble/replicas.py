@@ -209,11 +209,37 @@ def stability_margin(ensemble: Ensemble, weights: Tensor, alive: bool = False) -
     eigenvalues = ensemble.model.eigenvalues(ensemble.layout.named(weights))
     if eigenvalues is None:
         return torch.full_like(weights[:, 0], math.nan)
-    sizes = eigenvalues.abs()
-    if "width" in ensemble.model.traits(ensemble.model.config).pack_fields:
-        # modes beyond a replica's own width are padding
-        widths = ensemble.spread([replica.model.width for replica in ensemble.replicas])
-        sizes = torch.where(torch.arange(sizes.shape[-1]) < widths.unsqueeze(-1), sizes, 0.0)
+    sizes = _own(ensemble, eigenvalues.abs(), 0.0)
     if alive:
         sizes = torch.where(eigenvalues == 1.0, 0.0, sizes)
     return 1.0 - sizes.amax(-1)
+
+
+def time_scales(ensemble: Ensemble, weights: Tensor) -> Tensor:
+    """The shortest, the median and the longest time scale -1 / log |eigenvalue| of the modes, in steps: ``[rows, 3]``.
+
+    Of an even number of modes the lower of the two medians. Infinite for a mode that does not decay.
+
+    Args:
+        ensemble, weights: as of ``stability_margin``.
+
+    Returns:
+        nan where the model has no eigenvalues.
+    """
+    eigenvalues = ensemble.model.eigenvalues(ensemble.layout.named(weights))
+    if eigenvalues is None:
+        return weights.new_full((len(weights), 3), math.nan)
+    sizes = _own(ensemble, eigenvalues.abs(), math.nan)
+    own = ~sizes.isnan()
+    ends = torch.where(own, sizes, math.inf).amin(-1), torch.where(own, sizes, -math.inf).amax(-1)
+    found = torch.stack([ends[0], sizes.nanmedian(-1).values, ends[1]], -1)
+    scales = torch.where(found < 1.0, -1.0 / found.log(), math.inf)
+    return torch.where(torch.isfinite(found), scales, math.nan)
+
+
+def _own(ensemble: Ensemble, sizes: Tensor, padding: float) -> Tensor:
+    """Numbers of modes ``[rows, M]`` with this value in the place of modes beyond a replica's own width."""
+    if "width" not in ensemble.model.traits(ensemble.model.config).pack_fields:
+        return sizes
+    widths = ensemble.spread([replica.model.width for replica in ensemble.replicas])
+    return torch.where(torch.arange(sizes.shape[-1]) < widths.unsqueeze(-1), sizes, padding)

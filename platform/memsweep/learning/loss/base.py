@@ -88,6 +88,15 @@ class TaskLoss(ABC, Generic[Data]):
             ``[N, ...]``.
         """
 
+    @abstractmethod
+    def squared_change(self, model: Model, weights: Weights, start: Weights, data: Data) -> Tensor:
+        """Mean squared difference of the outputs at two sets of weights, ``[N]``, in no graph.
+
+        Args:
+            model, data: as for ``loss``.
+            weights, start: stacked, ``[N, *shape]``.
+        """
+
     def metrics(self, model: Model, weights: Weights, data: Data) -> dict[str, Tensor]:
         """The task's metrics, ``[N]`` each; none by default."""
         del model, weights, data

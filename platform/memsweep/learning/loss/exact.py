@@ -52,6 +52,13 @@ class ExactLoss(TaskLoss[Gram]):
     def loss(self, model: Model, weights: Weights, data: Gram, targets: Tensor, live: Tensor | None = None) -> Tensor:
         return data.loss(*self._errors(model, weights, targets))
 
+    @torch.no_grad()
+    def squared_change(self, model: Model, weights: Weights, start: Weights, data: Gram) -> Tensor:
+        """Weighted over time as the loss is."""
+        none = self.kernels[0].new_zeros(())
+        (kernel, drift), (kernel_before, drift_before) = (self._errors(model, at, none) for at in (weights, start))
+        return data.loss(kernel - kernel_before, drift - drift_before)
+
     def _errors(self, model: Model, weights: Weights, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Kernel errors and drifts, ``[N..., T]`` each."""
         linear = as_linear(model)

@@ -149,6 +149,19 @@ class SampledLoss(TaskLoss[Batch]):
                 totals[name] = totals.get(name, torch.zeros_like(value)) + chunk.share * value
         return totals
 
+    @torch.no_grad()
+    def squared_change(self, model: Model, weights: Weights, start: Weights, data: Batch) -> Tensor:
+        return sum(
+            (
+                chunk.share
+                * (model.outputs(weights, chunk.inputs) - model.outputs(start, chunk.inputs))
+                .square()
+                .mean((-3, -2, -1))
+                for chunk in self._chunks(model, data)
+            ),
+            start=torch.zeros(()),
+        )
+
     def loss(self, model: Model, weights: Weights, data: Batch, targets: Tensor, live: Tensor | None = None) -> Tensor:
         in_one_pass = self._one_pass_loss(model, weights, data, live)
         return in_one_pass if in_one_pass is not None else self._accumulated_loss(model, weights, data, live)

@@ -181,6 +181,16 @@ class Learner:
 
         return batch.mean(loss, weights, live)[0]
 
+    def output_change(self, task_loss: TaskLoss[Data], batch: ShardedBatch[Data]) -> Tensor:
+        """Root mean square of what the outputs changed by since the first step, ``[rows]``."""
+        now, before = (self.ensemble.layout.named(weights) for weights in (self.weights, self.ensemble.initial))
+        split = self.split(task_loss)
+
+        def change(data: Data) -> list[Tensor]:
+            return [split.squared_change(self.ensemble.model, now, before, data)]
+
+        return batch.mean(change, self.weights, self.live)[0].sqrt()
+
     @contextmanager
     def in_training(self, step: int) -> Iterator[None]:
         """Put the models into training mode for the context, with the random numbers of this step."""

@@ -38,6 +38,9 @@ class SharpnessAt(NamedTuple):
         ceiling: learning rate that the optimizer would bear here on a quadratic, at most this; inf where no curvature
             was found, nan before the first step.
         margin: 1 - max |eigenvalue| of the recurrence; nan where the model has no eigenvalues.
+        output_change: root mean square of the change of the outputs since the first step.
+        time_scale_low, time_scale, time_scale_high: the shortest, the median and the longest of the modes, in steps;
+            nan as the margin.
     """
 
     step: int
@@ -45,6 +48,10 @@ class SharpnessAt(NamedTuple):
     sharpness: float
     ceiling: float
     margin: float
+    output_change: float
+    time_scale_low: float
+    time_scale: float
+    time_scale_high: float
 
 
 @dataclass
@@ -54,7 +61,7 @@ class Sharpness:
     Attributes:
         rows: P.
         every: steps between measurements; 0: none.
-        measured: one tensor for each, ``[P, 4]`` float64, in the order of ``SharpnessAt`` without the step.
+        measured: one tensor for each, ``[P, 8]`` float64, in the order of ``SharpnessAt`` without the step.
     """
 
     rows: int

@@ -8,12 +8,15 @@ from functools import cached_property
 
 import pandas as pd
 
+from memsweep.config.schema.search import GRID, NONE
 from memsweep.report.analysis.bits import BitsRow, bits_rows
 from memsweep.report.analysis.capacity.sizes import SizeRow, size_rows
 from memsweep.report.analysis.claims import compare_cells, compared_frame
 from memsweep.report.analysis.findings import Finding, judge_conditions
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
-from memsweep.report.analysis.learning_rates import RateStudy, rate_studies
+from memsweep.report.analysis.growth import GrowthRow, growth_rows
+from memsweep.report.analysis.learning_rates.curves import RateStudy, rate_studies
+from memsweep.report.analysis.learning_rates.rule import RateRule, rate_rules
 from memsweep.report.analysis.losses import LossRow, loss_rows
 from memsweep.report.analysis.published import ClaimedVerdict, compare
 from memsweep.report.analysis.search.searched import Searched, read_searched, scan_of, winners_part
@@ -36,12 +39,14 @@ class Contents:
         findings: all conditions and balls that were measured.
         bits: that each condition needs, where weights or states were rounded.
         sizes: of the states that count, where the capacity was measured.
+        growth: of the task's metric, and of what was measured in training, with width and horizon.
         comparisons: with the published claims.
         compared: the tested claims that compare cells, of ``memsweep.report.analysis.claims.compared_frame``.
         trained: the losses of all conditions.
         losses: those among them that answer something.
         rates: the curves of a study of learning rates.
         scanned: the same of a search over a grid of learning rates, on the seeds of the search.
+        rate_rules: how the best learning rate follows from width and horizon, in either kind of study.
         alignment: gradients of learning rules beside those of backpropagation through time.
         criteria: by which the findings were judged.
     """
@@ -54,12 +59,14 @@ class Contents:
     findings: Sequence[Finding]
     bits: Sequence[BitsRow]
     sizes: Sequence[SizeRow]
+    growth: Sequence[GrowthRow]
     comparisons: Sequence[ClaimedVerdict]
     compared: pd.DataFrame
     trained: Sequence[LossRow]
     losses: Sequence[LossRow]
     rates: Sequence[RateStudy]
     scanned: Sequence[RateStudy]
+    rate_rules: Sequence[RateRule]
     alignment: Sequence[AlignmentRow]
     criteria: Criteria = DEFAULT
 
@@ -95,6 +102,9 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
     trained = loss_rows(measured, grouping)
     labels = Labels([*grouping.conditions.values()] if planned else [row.condition for row in trained])
     rates, bits = rate_studies(trained, labels), bits_rows(measured, grouping)
+    scan = _scan(study, searched) if searched is not None else []
+    grid = searched is not None and searched.history.algorithm == GRID
+    whole = searched is not None and searched.history.scheduler == NONE
     return Contents(
         study=study,
         measured=measured,
@@ -104,12 +114,14 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
         findings=findings,
         bits=bits,
         sizes=size_rows(measured, grouping),
+        growth=growth_rows(measured, grouping),
         comparisons=compare(study.claims, findings),
         compared=_compared(measured, searched),
         trained=trained,
         losses=_answering(trained, findings, bits, rates),
         rates=rates,
-        scanned=_scanned(study, searched) if searched is not None else (),
+        scanned=rate_studies(scan, Labels([row.condition for row in scan])) if grid else (),
+        rate_rules=rate_rules(trained if searched is None else scan if whole else ()),
         alignment=alignment_rows(trained, measured),
         criteria=criteria,
     )
@@ -131,13 +143,12 @@ def _answering(
     ]
 
 
-def _scanned(study: Study, searched: Searched) -> Sequence[RateStudy]:
-    """The curves of a search over a grid of learning rates, on the seeds of the search."""
+def _scan(study: Study, searched: Searched) -> list[LossRow]:
+    """All suggestions of a search over the learning rate alone, on the seeds of the search."""
     scan = scan_of(study, searched)
     if scan is None:
-        return ()
-    rows = loss_rows(scan, find_grouping(scan.records, scan.tables["replicas"], OF_A_SEARCH))
-    return rate_studies(rows, Labels([row.condition for row in rows]))
+        return []
+    return loss_rows(scan, find_grouping(scan.records, scan.tables["replicas"], OF_A_SEARCH))
 
 
 def _compared(measured: Study, searched: Searched | None) -> pd.DataFrame:

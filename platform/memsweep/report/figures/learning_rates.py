@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memsweep.report.analysis.learning_rates import RateStudy, rate_of
+from memsweep.report.analysis.learning_rates.curves import RateStudy, rate_of
 from memsweep.report.analysis.losses import CRITERIA, LossRow, Spread
 from memsweep.report.figures.error import BESIDE, draw_rail, rail_lane
 from memsweep.report.figures.panels import Gallery, Panel

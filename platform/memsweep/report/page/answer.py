@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from memsweep.report.analysis.bits import BitsRow
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS, Finding
-from memsweep.report.analysis.learning_rates import rate_of
+from memsweep.report.analysis.learning_rates.curves import rate_of
 from memsweep.report.analysis.losses import MANY_TASKS, LossRow, by_accuracy, largest, level, ranked
 from memsweep.report.analysis.published import Agreement
 from memsweep.report.analysis.search.winners import Winner

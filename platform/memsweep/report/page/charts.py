@@ -15,7 +15,7 @@ from memsweep.config.schema.search import NONE, PBT
 from memsweep.report.analysis.bits import bits_panels
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.gradient_alignment import MEASURES, AlignmentRow, layer_name, varied
-from memsweep.report.analysis.learning_rates import RateStudy, rate_of
+from memsweep.report.analysis.learning_rates.curves import RateStudy, rate_of
 from memsweep.report.analysis.losses import CRITERIA, LossRow, Spread, largest
 from memsweep.report.analysis.search.searched import Searched, on_front
 from memsweep.report.analysis.search.winners import last_row

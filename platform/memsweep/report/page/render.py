@@ -29,12 +29,12 @@ from memsweep.report.page.live import Live
 from memsweep.report.page.trials import Trials
 from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.bits import BITS_MEAN
-from memsweep.report.rows.capacity import SIZES_MEAN
+from memsweep.report.rows.capacity import GROWTH_MEAN, SIZES_MEAN
 from memsweep.report.rows.cells import CELLS_MEAN
 from memsweep.report.rows.claims import counted
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
-from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
+from memsweep.report.rows.losses import BASELINE, RULES_MEAN, across_means, has_baseline
 from memsweep.report.rows.provenance import facts
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
@@ -116,6 +116,8 @@ def render(
         across_means=across_means(tables.across),
         sizes_mean=SIZES_MEAN,
         cells_mean=CELLS_MEAN,
+        growth_mean=GROWTH_MEAN,
+        rules_mean=RULES_MEAN,
         baseline=BASELINE if has_baseline(contents.losses) else "",
         scanned=bool(contents.scanned),
         counted=counted(contents.compared) if not contents.compared.empty else "",

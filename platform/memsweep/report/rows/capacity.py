@@ -1,4 +1,4 @@
-"""Effective state sizes as a table."""
+"""Effective state sizes, and other numbers against width and horizon, as tables."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Sequence
 import pandas as pd
 
 from memsweep.report.analysis.capacity.sizes import SizeRow
+from memsweep.report.analysis.growth import GrowthRow
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.labels import Labels
-from memsweep.report.rows.table import SHOWN, Cell, Column, Table, condition_columns, spread_cell
+from memsweep.report.rows.table import EXPORTED, SHOWN, Cell, Column, Table, condition_columns, spread_cell
 
 MAPS = {
     "block": "at the middle of the horizon, above {} of the largest",
     "hankel": "over all time, linear layers in closed form, above {} of the largest",
     "truncation": "linear layers pruned by balanced truncation, error at most {} of the gain",
 }
-"""What is spread_cell, by the map and the tolerance."""
+"""What is counted, by the map and the tolerance."""
 SIZES_MEAN = (
     "Effective state size: how many singular values of the map from past inputs to later outputs exceed a share of the "
     "largest. So many numbers of the past do those outputs show, at most one for each state. Medians over seeds "
@@ -24,6 +25,51 @@ SIZES_MEAN = (
     "must be kept, by the largest error over the frequencies that were tried. Slope: of log size against log "
     "width, 95 % over seeds: 1 where each state adds one, 0 where more states add none."
 )
+
+
+GROWTH = {
+    "output_change": "change of the outputs since the start, root mean square",
+    "time_scale_low": "shortest time scale of a mode, steps",
+    "time_scale": "median time scale of the modes, steps",
+    "time_scale_high": "longest time scale of a mode, steps",
+    "sharpness": "largest curvature of the loss",
+    "ceiling": "learning rate that the curvature allows",
+}
+"""What is measured in training, by its name in the results."""
+GROWTH_MEAN = (
+    "Medians over the seeds that have a value at every size [least, most]. Slope: of the log number against the log "
+    "size, least squares over all sizes for each seed, 95 % over seeds: 0 where the number does not depend on the "
+    "size, 1 where it is proportional to it. A change of the outputs that grows with the width at one learning rate "
+    "says that this rate does not transfer to wider models."
+)
+
+
+def growth_table(rows: Sequence[GrowthRow], names: Sequence[str], labels: Labels) -> Table[GrowthRow]:
+    """Numbers at the least and the greatest size, and their slope."""
+
+    def group(row: GrowthRow) -> str:
+        steps = "" if row.step is None else f", after {row.step} step{'s' if row.step > 1 else ''}"
+        return f"{GROWTH.get(row.quantity, row.quantity)}{steps}, by the {row.axis}"
+
+    columns: list[Column[GrowthRow]] = [
+        *condition_columns(names, labels),
+        Column("quantity", lambda row: row.quantity, views=EXPORTED),
+        Column("step", lambda row: row.step, views=EXPORTED),
+        Column("axis", lambda row: row.axis, views=EXPORTED),
+        Column("of", lambda row: (row.sizes[0], row.sizes[-1]), _from_to, views=SHOWN),
+        Column("from", lambda row: row.sizes[0], views=EXPORTED),
+        Column("to", lambda row: row.sizes[-1], views=EXPORTED),
+        Column("other size", lambda row: row.other, key="other", varies=True),
+        Column("seeds", lambda row: len(row.values), varies=True),
+        Column("at the least", lambda row: row.at(row.sizes[0]), key="least", ends=True),
+        Column("at the greatest", lambda row: row.at(row.sizes[-1]), key="greatest", ends=True),
+        Column("slope", lambda row: row.slope, ends=True),
+    ]
+    return Table("growth", "Growth with width and horizon", rows, columns, group)
+
+
+def _from_to(ends: tuple[float, float]) -> str:
+    return f"{ends[0]:g} to {ends[1]:g}"
 
 
 def capacity_table(rows: Sequence[SizeRow], names: Sequence[str], labels: Labels) -> Table[SizeRow]:
@@ -43,7 +89,11 @@ def capacity_table(rows: Sequence[SizeRow], names: Sequence[str], labels: Labels
 
 
 def _group(row: SizeRow) -> str:
-    return MAPS[row.map].format(f"{row.tolerance:g}")
+    kind, _, moved = row.map.partition("_")
+    words = MAPS[kind].format(f"{row.tolerance:g}")
+    if moved.endswith("_bits"):
+        return f"{words}; all weights rounded to {moved.removesuffix('_bits')} bits"
+    return f"{words}; every weight moved by {moved.removeprefix('radius_')}, up or down" if moved else words
 
 
 def _cell(row: SizeRow, width: int) -> Cell:

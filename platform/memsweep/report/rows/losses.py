@@ -1,4 +1,4 @@
-"""Losses and gradients' alignment as tables."""
+"""Losses, the rule of the best learning rate, and gradients' alignment as tables."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, layer_name
+from memsweep.report.analysis.learning_rates.curves import RATE
+from memsweep.report.analysis.learning_rates.rule import AXES, HeldOut, RateRule
 from memsweep.report.analysis.losses import (
     BELOW,
     CRITERIA,
@@ -20,7 +22,7 @@ from memsweep.report.analysis.losses import (
 )
 from memsweep.report.naming.conditions import KERNEL
 from memsweep.report.naming.labels import Labels
-from memsweep.report.naming.numbers import figure, percent
+from memsweep.report.naming.numbers import figure, joined, percent, show, slope_text, with_interval
 from memsweep.report.rows.table import (
     ALL,
     CSV,
@@ -35,6 +37,16 @@ from memsweep.report.rows.table import (
 
 ACROSS = "●: the best of its task, or its seeds overlap with those of the best. ✗: no seed is below the baseline."
 LONGER = "2T, 4T: in test sequences of two or four times the trained length T."
+RULES_MEAN = (
+    "The best learning rate as a power of the width m and the horizon T, fitted for each seed to all sizes but the "
+    "largest m and the largest T; exponents with 95 % over seeds. One rate: the geometric mean of the best ones of "
+    "the fitted sizes; below 1, the rule beats it at the sizes that were held out (geometric mean [95 %]). Held out: "
+    "the rate by this rule [95 %], the best one that training found, by validation loss (median over seeds [least, "
+    "most]), best over predicted (geometric mean [95 %]), and the test loss at the predicted rate, interpolated "
+    "between the rates that were tried, over that at the one rate that is best for all seeds together (median [least, "
+    "most]). At an end: seeds whose best rate is the first or the last that was tried; intervals are infinite where "
+    "it may lie beyond."
+)
 BASELINE = (
     f"A seed is below the memoryless baseline, the best that a model can do which forgets each input after its own "
     f"step, when its loss is by more than {percent(1 - BELOW)} smaller."
@@ -149,6 +161,54 @@ def _across_cell(row: LossRow, length: str, *, best: bool) -> Cell:
         return Cell(figure(row.loss.middle) + sign, tone)
     percents = 100 * (row.longer[length] if length else row.value).middle
     return Cell(f"{percents:.1f} %{sign}", tone, shorter=(f"{percents:.0f} %{sign}", f"{percents:.0f}{sign}"))
+
+
+def rule_table(rules: Sequence[RateRule], names: Sequence[str], labels: Labels) -> Table[tuple[RateRule, HeldOut]]:
+    """The best learning rate by sizes: a row for each size that was held out, in the group of its rule."""
+    labels = labels.without(RATE)
+
+    def exponent(name: str) -> Column[tuple[RateRule, HeldOut]]:
+        key = f"exponent_{name}"
+        return Column(key, lambda line: line[0].exponents.get(name), key=key, ends=True, views=EXPORTED)
+
+    def heading(line: tuple[RateRule, HeldOut]) -> str:
+        rule = line[0]
+        signs = [
+            f"{letter}^({slope_text(rule.exponents[name])})" for name, letter in _LETTERS if name in rule.exponents
+        ]
+        ends = [f"{name} {show(values[0])} to {show(values[-1])}" for name, values in rule.fitted.items()]
+        sides = f"{labels.memory(rule.condition)}, {labels.machine(rule.condition)}"
+        gain = (
+            f"loss by the rule over that by one rate: {with_interval(rule.gain.middle, rule.gain.low, rule.gain.high)}"
+        )
+        return f"{sides}: rate ~ {' '.join(signs)}, fitted to {joined(ends)}; {gain}"
+
+    columns: list[Column[tuple[RateRule, HeldOut]]] = [
+        *(column for column in condition_columns(names, labels, lambda line: line[0].condition) if column.name != RATE),
+        *map(exponent, AXES),
+        Column("width", lambda line: line[1].width),
+        Column("horizon", lambda line: line[1].horizon),
+        Column("seeds", lambda line: line[0].seeds, views=EXPORTED),
+        Column("constant", lambda line: line[0].constant, views=EXPORTED),
+        Column("gain", lambda line: line[0].gain, ends=True, views=EXPORTED),
+        Column("predicted rate", lambda line: line[1].predicted, key="predicted", ends=True),
+        Column("best rate", lambda line: line[1].best, key="best", ends=True),
+        Column("best / predicted", lambda line: line[1].off, key="best_over_predicted", ends=True),
+        Column("loss / least loss", lambda line: line[1].ratio, key="loss_ratio", ends=True),
+        Column("at an end", lambda line: line[1].at_end, cell=_at_end_cell, key="at_end", unit="seeds", optional=True),
+    ]
+    lines = [(rule, size) for rule in rules for size in rule.held_out]
+    return Table(
+        "rate_rule", "Learning-rate rule", lines, [c for c in columns if c.name not in ("memory", "under")], heading
+    )
+
+
+_LETTERS = (("width", "m"), ("horizon", "T"))
+
+
+def _at_end_cell(line: tuple[RateRule, HeldOut]) -> Cell:
+    rule, size = line
+    return Cell(f"{size.at_end} of {rule.seeds}" if size.at_end else "", tone="bad")
 
 
 def has_baseline(rows: Sequence[LossRow]) -> bool:

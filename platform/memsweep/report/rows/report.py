@@ -35,6 +35,8 @@ class Tables:
     bits: Table[Any]
     capacity: Table[Any]
     cells: Table[Any]
+    rate_rule: Table[Any]
+    growth: Table[Any]
     winners: Table[Any] | None
     missing: Table[Any]
     unusual: Table[Any]
@@ -56,7 +58,10 @@ def tables_of(contents: Contents) -> Tables:
     alignment = losses.alignment_table(contents.alignment, names, labels)
     bits_table = bits.bits_table(contents.bits, names, labels)
     capacity_table = capacity.capacity_table(contents.sizes, names, labels)
-    cell_table, searched = cells.cell_table(contents), contents.searched
+    cell_table = cells.cell_table(contents)
+    rate_rule = losses.rule_table(contents.rate_rules, names, labels)
+    growth = capacity.growth_table(contents.growth, names, labels)
+    searched = contents.searched
     winners = search.winner_table(searched) if searched is not None else None
     several = max((sum(f.ball == ball for f in judged) for ball in {f.ball for f in judged}), default=0)
     across = losses.across_table(contents.losses, labels)
@@ -66,6 +71,8 @@ def tables_of(contents: Contents) -> Tables:
         bits_table,
         capacity_table,
         cell_table,
+        rate_rule,
+        growth,
         loss_table,
         alignment,
         published.published_export(contents.comparisons, names, labels),
@@ -83,6 +90,8 @@ def tables_of(contents: Contents) -> Tables:
         bits=bits_table,
         capacity=capacity_table,
         cells=cell_table,
+        rate_rule=rate_rule,
+        growth=growth,
         winners=winners,
         missing=provenance.missing_table(contents.study),
         unusual=provenance.unusual_table(contents.measured),

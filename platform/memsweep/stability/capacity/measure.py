@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,16 +13,19 @@ from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.task import as_read
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.state.trained import TrainedEnsemble
-from memsweep.models.base import Model, Weights, as_layer, as_linear
+from memsweep.models.base import Model, Part, Weights, as_layer, as_linear
 from memsweep.stability.capacity.block import STEPS, block_values, singular_values, steps_of
 from memsweep.stability.capacity.linear import LinearSystem
 from memsweep.stability.capacity.truncation import WIDEST, truncation_errors
 from memsweep.stability.measure import Measurement, with_table
+from memsweep.stability.rounding.numbers import fixed
 from memsweep.streams import TEST, Stream
 
 TABLE = "singular_values"
 BLOCK, HANKEL = "block", "hankel"
 """Maps from the past to the future: over the horizon, of any model; over all time, of a linear layer that is stable."""
+ROUNDED, PUSHED = f"{BLOCK}_{{}}_bits", f"{BLOCK}_radius_{{:g}}"
+"""The block of a model with rounded weights, and of one whose weights were moved."""
 TRUNCATION = "truncation"
 """In the place of singular values the errors of that layer's truncations, the first of which keeps no state."""
 
@@ -36,7 +40,49 @@ def with_capacity(
     def rows(model: Model, weights: Weights, seed: int) -> Iterator[dict[str, Any]]:
         return _rows(capacity_of(model, weights, task_loss.draw(stream, seed, asked.sequences).inputs))
 
-    return with_table(measured, pack, TABLE, rows)
+    measured = with_table(measured, pack, TABLE, rows)
+    moved = {ROUNDED.format(bits): rounded_weights(pack, bits) for bits in asked.bits or ()}
+    moved |= {
+        PUSHED.format(radius): pushed_weights(pack, radius, config.perturbation.seed) for radius in asked.radii or ()
+    }
+    for name, weights in moved.items():
+
+        def block(model: Model, weights: Weights, seed: int, name: str = name) -> Iterator[dict[str, Any]]:
+            inputs = task_loss.draw(stream, seed, asked.sequences).inputs
+            return _rows({name: capacity_of(model, weights, inputs)[BLOCK]})
+
+        measured = with_table(measured, replace(pack, weights=weights), TABLE, block)
+    return measured
+
+
+def rounded_weights(pack: TrainedEnsemble, bits: int) -> Tensor:
+    """The trained weights ``[rows, size]``, each at the nearest of 2^bits cells over +- the largest of its tensor."""
+    ensemble, weights = pack.ensemble, pack.weights
+    sizes, largest = torch.where(ensemble.exists, weights.abs(), 0.0), torch.zeros_like(weights)
+    for segment in ensemble.layout.segments:
+        columns = slice(segment.start, segment.stop)
+        largest[:, columns] = sizes[:, columns].amax(1, keepdim=True)
+    return _moved(pack, fixed(weights, bits, largest))
+
+
+def pushed_weights(pack: TrainedEnsemble, radius: float, seed: int) -> Tensor:
+    """The trained weights ``[rows, size]``, each moved by the radius up or down.
+
+    Args:
+        pack: of the weights.
+        radius: of the entrywise ball of which this is a corner.
+        seed: of the draws; every replica has signs of its own, the same ones at all radii.
+    """
+    stream, size = Stream(seed, "corner of a ball"), pack.weights.shape[1]
+    drawn = [stream.generator(each.seed).random(size) < 0.5 for each in pack.ensemble.replicas]
+    up = pack.ensemble.spread(drawn).to(pack.weights.device)
+    return _moved(pack, pack.weights + torch.where(up, radius, -radius))
+
+
+def _moved(pack: TrainedEnsemble, weights: Tensor) -> Tensor:
+    """These weights, but for padding and statistics, which stay."""
+    moving = pack.ensemble.exists & ~pack.ensemble.select(Part.STATISTIC)
+    return torch.where(moving, weights, pack.weights)
 
 
 def capacity_of(model: Model, weights: Weights, inputs: Tensor) -> dict[str, Tensor]:

@@ -107,8 +107,8 @@ def trend(x: np.ndarray, low: np.ndarray, high: np.ndarray, seeds: Sequence[int]
     return Trend(
         x=tuple(map(float, x)),
         local=tuple(map(float, local)),
-        over_range=_over_seeds(slope_weights(x, transient=False), low, high, numbers),
-        limit=_over_seeds(slope_weights(x, transient=True), low, high, numbers) if long else NO_SLOPE,
+        over_range=over_seeds(slope_weights(x, transient=False), low, high, numbers),
+        limit=over_seeds(slope_weights(x, transient=True), low, high, numbers) if long else NO_SLOPE,
         outside=bool(np.isposinf(high).all()),
     )
 
@@ -125,8 +125,14 @@ def slope_weights(x: np.ndarray, transient: bool) -> np.ndarray:
     return weights
 
 
-def _over_seeds(weights: np.ndarray, low: np.ndarray, high: np.ndarray, seeds: Sequence[int]) -> Slope:
-    """The mean over seeds and its interval, from bounds of log y ``[S, X]``."""
+def over_seeds(weights: np.ndarray, low: np.ndarray, high: np.ndarray, seeds: Sequence[int]) -> Slope:
+    """The mean over seeds, and its interval, of a linear combination of values that lie between bounds.
+
+    Args:
+        weights: ``[X]``, of the combination.
+        low, high: ``[S, X]``, bounds of the values of each of at least two seeds; infinite where there is none.
+        seeds: ``[S]``, their numbers.
+    """
     lower = np.where(weights > 0, low, high) @ weights
     upper = np.where(weights > 0, high, low) @ weights
     # two radii censored at opposite ends, or at one end with weights of two signs, bound nothing

@@ -94,6 +94,10 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "sharpness": "float64",
         "ceiling": "float64",
         "margin": "float64",
+        "output_change": "float64",
+        "time_scale_low": "float64",
+        "time_scale": "float64",
+        "time_scale_high": "float64",
     },
     OVER_INPUTS: {  # derivatives of the last output by earlier inputs, over test sequences
         **_SIZE,

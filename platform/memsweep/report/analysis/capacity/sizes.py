@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memsweep.report.analysis.growth import slope_of
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.conditions import Grouping, group
 from memsweep.report.read.study import Study
-from memsweep.stability.verdict.trend import NO_SLOPE, Slope, trend
+from memsweep.stability.verdict.trend import Slope
 
 TOLERANCES = (0.01, 1e-4)
 """A singular value counts above this share of the largest."""
@@ -46,14 +47,9 @@ class SizeRow:
     def slope(self) -> Slope:
         """Of log size against log width: 1 where it is proportional to the width, 0 where constant.
 
-        By least squares over all widths for each seed: a limit slope would amplify the steps of whole numbers. Not
-        available where a model of some seed keeps nothing.
+        Not available where a model of some seed keeps nothing.
         """
-        by_seed = self.sizes.pivot_table(index="seed", columns="width", values="size").dropna()
-        values = by_seed.to_numpy(float)
-        if not values.size or not (values > 0).all():
-            return NO_SLOPE
-        return trend(by_seed.columns.to_numpy(float), values, values, [*map(int, by_seed.index)]).over_range
+        return slope_of(self.sizes.pivot_table(index="seed", columns="width", values="size").dropna())
 
 
 def size_rows(study: Study, grouping: Grouping) -> list[SizeRow]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from memsweep.config.schema.search import GRID, LOG_INT, LOG_UNIFORM, MAX, Domain
-from memsweep.report.analysis.learning_rates import RATE
+from memsweep.config.schema.search import LOG_INT, LOG_UNIFORM, MAX, Domain
+from memsweep.report.analysis.learning_rates.curves import RATE
 from memsweep.report.analysis.search.winners import Winner, finished, tables_of, winners_of
 from memsweep.report.naming.cells import Cells, is_number
 from memsweep.report.naming.conditions import OF_A_SEARCH
@@ -149,8 +149,8 @@ def winners_part(study: Study, searched: Searched) -> Study:
 
 
 def scan_of(study: Study, searched: Searched) -> Study | None:
-    """The study of all trials of a grid search over the learning rate alone; None for any other search."""
-    if searched.history.algorithm != GRID or set(searched.history.space) != {RATE}:
+    """The study of all trials of a search over the learning rate alone; None for any other search."""
+    if set(searched.history.space) != {RATE}:
         return None
     rows = [row.identity for member in searched.history.suggestions for row in member.trials]
     kept = [identity for identity in study.records if identity in {*rows}]

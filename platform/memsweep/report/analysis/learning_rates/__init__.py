@@ -1,0 +1,1 @@
+"""Studies of the learning rate: its curves, and how the best one follows from width and horizon."""

@@ -1,0 +1,78 @@
+"""Growth of measured numbers with width and horizon: known powers, and numbers that have no slope."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from memsweep import report
+from report_study import Condition, exported, write_study
+
+WIDTHS, HORIZONS, SEEDS = (2, 4, 8), (50, 100, 200), 4
+
+
+def of_seed(seed: int) -> float:
+    """A factor of each seed."""
+    return 1.0 + 0.1 * seed
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
+    """Metric 0.1 m^0.5 T^0.2; outputs that move by k m at step k; one infinite time scale."""
+
+    def add(index: int, tables: dict[str, pd.DataFrame]) -> None:
+        del index
+        replicas = tables["replicas"]
+        factor = of_seed(replicas["seed"].to_numpy())
+        replicas["test_metric"] = 0.1 * replicas["width"] ** 0.5 * replicas["horizon"] ** 0.2 * factor
+        rows: list[dict[str, Any]] = []
+        for row in replicas[["identity", "horizon", "width", "seed"]].to_dict("records"):
+            for step in (0, 1, 2, 3):
+                unstable = row["width"] == 8 and row["seed"] == 0
+                measured = {"output_change": step * row["width"] * of_seed(row["seed"]), "sharpness": 2.0}
+                measured |= {"time_scale": 5.0, "time_scale_high": np.inf if unstable else 9.0}
+                rows.append({**row, "step": step, "learning_rate": 0.1, "ceiling": np.nan, "margin": 0.1, **measured})
+        tables["sharpness"] = pd.DataFrame(rows).assign(time_scale_low=1.0)
+
+    folder = tmp_path_factory.mktemp("growth")
+    condition = Condition(kernel=None, task="digits", metric="accuracy")
+    write_study(
+        folder, [condition], widths=WIDTHS, horizons=HORIZONS, seeds=SEEDS, balls=(), memory=False, complete=add
+    )
+    return report.build(folder)
+
+
+def test_a_power_law_has_its_exponent_along_both_axes(paths: report.ReportPaths) -> None:
+    table = exported(paths, "growth")
+    metric = table[table["quantity"] == "accuracy"]
+    assert metric["step"].isna().all()
+    for axis, exponent, others, ends in (("width", 0.5, HORIZONS, (2, 8)), ("horizon", 0.2, WIDTHS, (50, 200))):
+        own = metric[metric["axis"] == axis].set_index("other")
+        assert tuple(own.index) == others
+        assert own["slope"].to_numpy() == pytest.approx(exponent)
+        assert {*zip(own["from"], own["to"], strict=True)} == {ends}
+    at_50 = metric[(metric["axis"] == "width") & (metric["other"] == 50)].iloc[0]
+    medians = [0.1 * width**0.5 * 50**0.2 * of_seed(1.5) for width in (2, 8)]
+    assert [at_50["least"], at_50["greatest"]] == pytest.approx(medians)
+
+
+def test_numbers_in_training_are_those_after_the_first_and_the_last_step(paths: report.ReportPaths) -> None:
+    table = exported(paths, "growth")
+    change = table[(table["quantity"] == "output_change") & (table["axis"] == "width")]
+    assert sorted(set(change["step"])) == [1, 3]
+    assert change["slope"].to_numpy() == pytest.approx(1.0)
+    assert change[change["step"] == 3]["least"].to_numpy() == pytest.approx(3 * 2 * of_seed(1.5))
+    text = report.table_text(paths, width=200, colour=False)
+    assert "change of the outputs since the start, root mean square, after 1 step, by the width" in text
+    assert 'id="growth"' in paths.page.read_text()
+
+
+def test_infinite_values_have_no_slope_and_missing_ones_no_row(paths: report.ReportPaths) -> None:
+    table = exported(paths, "growth")
+    longest = table[table["quantity"] == "time_scale_high"].set_index(["axis", "other"])
+    assert longest.loc["width"]["slope"].isna().all()
+    assert longest.loc[("horizon", 4)]["slope"].to_numpy() == pytest.approx(0.0)
+    assert "ceiling" not in set(table["quantity"])
