@@ -75,7 +75,8 @@ def test_a_plan_of_many_trials_is_twenty_lines_and_all_lists_them(
 def test_a_plan_of_seconds_of_work_runs_without_ray_and_says_what_ray_costs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["plan", "stable_ssm_lr", "--no-probe", "--results", str(tmp_path)]) == 0
+    words = ("task.horizon=50", "model.width=2", "--no-probe", "--results", str(tmp_path))
+    assert main(["plan", "quickstart", *words]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "runs in this process: about" in told
     assert "expected in this process: " in told

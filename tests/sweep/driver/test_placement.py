@@ -51,6 +51,7 @@ def test_a_short_study_of_our_own_code_runs_in_this_process(placed: Callable[...
         ("", ("resources.time_limit=60",), "the study sets resources"),
         ("", ("training.steps=1000000",), "of work"),
         (ASHA, (), "the scheduler asha is Ray's"),
+        ("", ("model={name:stable_ssm,layers:2,width:2}",), "does not know how long such models take (stable_ssm)"),
     ],
 )
 def test_what_asks_for_ray_gets_it(

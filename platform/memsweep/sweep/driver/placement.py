@@ -17,6 +17,7 @@ from memsweep.config.schema.study import ResourcesConfig
 from memsweep.errors import listed
 from memsweep.sweep.driver.progress_view import duration
 from memsweep.sweep.estimate.estimate import Wave, modelled_work
+from memsweep.sweep.planning.cost import is_known
 from memsweep.sweep.planning.fingerprint import named_code, parts
 from memsweep.sweep.worker.job_environment import in_job
 
@@ -51,7 +52,7 @@ def placement(sweep: SweepConfig, waves: Sequence[Wave]) -> Placement:
     work = f"about {duration(seconds)} of work"
     if seconds >= SHORT_SECONDS:
         return Placement(False, f"runs on Ray: {work}")
-    if why := next(_reasons(sweep), "") or _foreign(waves):
+    if why := next(_reasons(sweep), "") or next(_doubts(waves), ""):
         return Placement(False, f"runs on Ray: {why}; --inline runs it in this process, with the same numbers")
     return Placement(True, f"runs in this process: {work}; --ray runs it on Ray, with the same numbers")
 
@@ -66,10 +67,14 @@ def _reasons(sweep: SweepConfig) -> Iterator[str]:
         yield f"the scheduler {sweep.search.settings.scheduler.name} is Ray's"
 
 
-def _foreign(waves: Iterable[Wave]) -> str:
-    """Names the parts of these trials that did not come with memsweep; empty where all did."""
-    foreign: dict[str, None] = {}
+def _doubts(waves: Iterable[Wave]) -> Iterator[str]:
+    """What of these trials did not come with memsweep, and models whose time is not known."""
+    foreign, unknown = dict[str, None](), dict[str, None]()
     for config in {trial.config: None for wave in waves for pack in wave.packs for trial in pack.trials}:
         foreign |= dict.fromkeys(vars(part)["Config"].name for part in parts(config) if not registry.is_own(part))
         foreign |= dict.fromkeys(name for _, name in sorted(named_code(config)))
-    return f"the code of {listed(list(foreign), 3)} is not memsweep's own" if foreign else ""
+        unknown |= {} if is_known(config) else {config.model.name: None}
+    if foreign:
+        yield f"the code of {listed(list(foreign), 3)} is not memsweep's own"
+    if unknown:
+        yield f"the cost model does not know how long such models take ({listed(list(unknown), 3)})"

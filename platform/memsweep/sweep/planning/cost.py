@@ -47,6 +47,12 @@ def seconds(trials: Sequence[TrialConfig]) -> float:
     return shared(first) + own + _LEAST * len(trials)
 
 
+def is_known(trial: TrialConfig) -> bool:
+    """Whether the constants were measured on such models: others take ten times as long as estimated, or more."""
+    traits = registry.get(registry.MODEL, trial.model.name).traits(trial.model)
+    return trial.has_closed_form or traits.layer or _is_deep(trial.model)
+
+
 def shared(trial: TrialConfig) -> float:
     """The seconds of the program that do not grow with the number of its trials."""
     training, horizon = trial.training, _horizon(trial)
