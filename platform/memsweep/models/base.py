@@ -24,6 +24,7 @@ from memsweep.models.roles import Role as Role
 from memsweep.models.signature import Signature as Signature
 from memsweep.recurrence.layer import Layer
 from memsweep.recurrence.layer_outputs import layer_outputs
+from memsweep.recurrence.linear.modal_loss import Modes
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
@@ -370,6 +371,13 @@ class LinearModel(StackedModel):
     @abstractmethod
     def response(self, weights: Weights, horizon: int) -> Response:
         """Impulse response and drift of models with stacked weights ``[N, ...]``, differentiable."""
+
+    def as_modes(self, weights: Weights) -> Modes | None:
+        """The same models as modes, where they have one input, one output and independent states; their loss is then
+        computed without their response.
+        """
+        del weights
+        return None
 
     @abstractmethod
     def balanced(self, weights: Weights) -> dict[str, Tensor]:

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from memsweep.recurrence.activations import CODES, activation_named
-from memsweep.recurrence.compiled.library import Kernel, library, readable
+from memsweep.recurrence.compiled.library import Kernel, library, masks_of, readable
 from memsweep.recurrence.layer import Gradients, Layer, require_fit
 from memsweep.recurrence.scan import scan
 from memsweep.recurrence.triton.layer import TritonLayer, triton_knows
@@ -66,7 +66,7 @@ class CompiledLayer(Kernel):
 
     def _run(self, mode: int, layer: Layer, inputs_BTI: Tensor, live_N: Tensor, more: dict[str, Tensor]) -> None:
         batch, horizon, inputs = inputs_BTI.shape
-        masks = _masks(live_N)
+        masks = masks_of(live_N)
         self.run(
             readable({"x": inputs_BTI} | layer.tensors() | more, inputs_BTI.dtype),
             [{"live": mask.data_ptr()} for mask in masks],
@@ -82,16 +82,6 @@ class CompiledLayer(Kernel):
             inputs=inputs,
             outputs=layer.outputs,
         )
-
-
-def _masks(live_N: Tensor) -> list[Tensor]:
-    """Divides the live models among torch's threads: masks, ``[N]`` uint8."""
-    rows = torch.nonzero(live_N).flatten()
-    threads = min(torch.get_num_threads(), len(rows))
-    masks = [torch.zeros(len(live_N), dtype=torch.uint8) for _ in range(threads)]
-    for index, mask in enumerate(masks):
-        mask[rows[index::threads]] = 1
-    return masks
 
 
 def _fields(gradients: Gradients) -> dict[str, Tensor]:

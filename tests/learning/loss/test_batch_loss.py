@@ -18,6 +18,7 @@ from memsweep.learning.loss.convolved import ConvolvedLoss, fast_length
 from memsweep.learning.loss.exact import ExactLoss
 from memsweep.learning.loss.sampled import SampledLoss
 from memsweep.learning.training.learner import Learner
+from memsweep.recurrence.compiled.library import KERNELS
 from memsweep.streams import TRAIN, Stream
 from memsweep.trial import _tasks_and_ensembles, program, run_pack, run_trial, train_replicas
 
@@ -69,6 +70,30 @@ def test_all_ways_agree_on_both_sides_of_the_border(model: str, width: int, dtyp
             other, its = gradients(config, way)
             torch.testing.assert_close(other, loss, rtol=close, atol=0.0)
             assert ((its - gradient).norm(dim=-1) <= close * gradient.norm(dim=-1)).all(), (way, horizon)
+
+
+@pytest.mark.parametrize(
+    ("model", "fields"),
+    [
+        ("diagonal_rnn", {}),
+        ("diagonal_rnn", {"normalize": True}),
+        ("dense_rnn", {}),
+        ("lru", {}),
+        ("lru", {"gamma": "trained"}),
+        ("lru", {"skip": True}),
+    ],
+)
+def test_the_kernel_gives_the_loss_and_gradient_of_the_response(
+    model: str, fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of models with more weights than modes have, too; without a kernel their response is computed."""
+    config = dataclasses.replace(long_trial(seeds=2), model=usual_model(model, width=6, **fields))
+    config = dataclasses.replace(config, task=dataclasses.replace(config.task, horizon=50))
+    loss, gradient = gradients(config, STATISTICS)
+    monkeypatch.setenv(KERNELS, "plain")
+    expected, its = gradients(config, STATISTICS)
+    torch.testing.assert_close(loss, expected, rtol=1e-12, atol=0.0)
+    assert ((gradient - its).norm(dim=-1) <= 1e-12 * its.norm(dim=-1)).all()
 
 
 @pytest.mark.parametrize(("horizon", "batch", "width"), [(256, 64, 8), (400, 8, 64), (511, 16, 20)])

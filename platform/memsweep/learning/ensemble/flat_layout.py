@@ -57,6 +57,7 @@ class Layout:
             segments.append(Segment(name, role, tuple(shapes[name]), start, stop))
             start = stop
         self.segments = tuple(segments)
+        self.sizes = [segment.stop - segment.start for segment in segments]
         self.size = start
         widths = [
             size
@@ -72,7 +73,11 @@ class Layout:
         Contiguous copies: on strided views, torch's transcendental functions take another code path with other last
         bits, and a replica's numbers would depend on the layout of the others.
         """
-        return {s.name: flat[..., s.start : s.stop].contiguous().unflatten(-1, s.shape) for s in self.segments}
+        parts = flat.split(self.sizes, -1)
+        leading = flat.shape[:-1]
+        return {
+            s.name: part.contiguous().view(*leading, *s.shape) for s, part in zip(self.segments, parts, strict=True)
+        }
 
     def flat(self, named: Mapping[str, Tensor]) -> Tensor:
         """Inverse of ``named``: a new tensor ``[..., size]``."""

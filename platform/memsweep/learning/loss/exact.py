@@ -13,7 +13,8 @@ from memsweep.data.functionals import LinearFunctionalTask
 from memsweep.data.task import Batch
 from memsweep.learning.loss.base import TaskLoss
 from memsweep.models.base import Model, Weights, as_linear
-from memsweep.recurrence.linear.gram import Gram
+from memsweep.recurrence.linear.gram import Gram, Growth
+from memsweep.recurrence.linear.modal_loss import modal_loss
 from memsweep.recurrence.padding import aligned
 from memsweep.streams import Stream
 
@@ -31,6 +32,7 @@ class ExactLoss(TaskLoss[Gram]):
         self.steps = aligned(self.task.horizon)
         self.kernels = [self._padded(task.kernel()) for task in tasks]
         self.weights = self._padded(self.task.weights()) * math.sqrt(self.steps / self.task.horizon)
+        self.growth = Growth.of(self.weights)
 
     def _padded(self, values: Tensor) -> Tensor:
         return pad(values, (0, self.steps - values.shape[-1])).to(torch.get_default_device(), self.dtype)
@@ -41,7 +43,7 @@ class ExactLoss(TaskLoss[Gram]):
         return Batch(noise, noise.new_empty(len(noise), 0))
 
     def prepare(self, batch: Batch) -> Gram:
-        return Gram.of_batch(self._padded(batch.inputs), self.weights)
+        return Gram.of_batch(self._padded(batch.inputs), self.weights, growth=self.growth)
 
     def population(self) -> Gram:
         return Gram.population(self.weights, self.task.variance)
@@ -50,7 +52,10 @@ class ExactLoss(TaskLoss[Gram]):
         return self.kernels[trial]
 
     def loss(self, model: Model, weights: Weights, data: Gram, targets: Tensor, live: Tensor | None = None) -> Tensor:
-        return data.loss(*self._errors(model, weights, targets))
+        linear = as_linear(model)
+        modes = None if linear is None else linear.as_modes(weights)
+        loss = None if modes is None else modal_loss(modes, data, targets, live)
+        return data.loss(*self._errors(model, weights, targets)) if loss is None else loss
 
     @torch.no_grad()
     def squared_change(self, model: Model, weights: Weights, start: Weights, data: Gram) -> Tensor:

@@ -261,5 +261,6 @@ class Learner:
     def _differentiated(self, named: dict[str, Tensor], loss: Tensor) -> list[Tensor]:
         """Losses and their gradients, ``[rows]`` and ``[rows, size]``."""
         # a model may leave a weight out of its output; its gradient is zero
-        gradients = torch.autograd.grad(loss.sum(), list(named.values()), allow_unused=True, materialize_grads=True)
+        leaves, ones = list(named.values()), torch.ones_like(loss)
+        gradients = torch.autograd.grad(loss, leaves, ones, allow_unused=True, materialize_grads=True)
         return [loss.detach(), self.ensemble.layout.flat(dict(zip(named, gradients, strict=True)))]

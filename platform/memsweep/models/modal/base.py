@@ -19,6 +19,7 @@ from memsweep.models.base import LayerModel, Part, Response, Role, Weights
 from memsweep.models.parameterizations.base import DISCRETIZATIONS, EXACT, Mixture
 from memsweep.models.parameterizations.maps import Exp
 from memsweep.recurrence.linear.impulse import pulled_back, vandermonde
+from memsweep.recurrence.linear.modal_loss import Modes
 from memsweep.recurrence.padding import aligned
 
 STATE, INCREMENT = "state", "increment"
@@ -92,6 +93,15 @@ class ModalModel(LayerModel):
         if self.config.normalization == INCREMENT:
             return torch.sqrt(modes_NM * (2.0 - modes_NM))  # 1 - (lambda - 1)^2 without its cancellation
         return torch.sqrt(1.0 - modes_NM.square())
+
+    def separated(self, weights: Weights, modes_NM: Tensor) -> Modes:
+        """The modes with these eigenvalues, encoder and readout; see ``LinearModel.as_modes``."""
+        names = ("encoder_weight", "encoder_bias", "readout_weight", "readout_bias")
+        encoder_NMI, bias_NM, readout_NOM, offset_NO = (weights[name] for name in names)
+        if self.config.normalize:
+            gain_NM = self.gain(modes_NM)
+            encoder_NMI, bias_NM = encoder_NMI * gain_NM.unsqueeze(-1), bias_NM * gain_NM
+        return Modes(encoder_NMI, bias_NM, readout_NOM, modes_NM, offset_NO)
 
 
 def modal_response(weights: Weights, eigenvalues_NM: Tensor, gain_NM: Tensor, horizon: int) -> Response:

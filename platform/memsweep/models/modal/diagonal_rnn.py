@@ -36,6 +36,7 @@ from memsweep.models.modal.base import (
     modal_response,
 )
 from memsweep.recurrence.layer import Layer
+from memsweep.recurrence.linear.modal_loss import Modes
 from memsweep.registry import register_model
 
 if TYPE_CHECKING:
@@ -109,6 +110,9 @@ class DiagonalRNN(ModalModel):
     def response(self, weights: Weights, horizon: int) -> Response:
         eigenvalues_NM = self.modes(weights)
         return modal_response(weights, eigenvalues_NM, self.gain(eigenvalues_NM), horizon)
+
+    def as_modes(self, weights: Weights) -> Modes:
+        return self.separated(weights, self.modes(weights))
 
     def balanced(self, weights: Weights) -> dict[str, Tensor]:
         return balanced_modes(weights)

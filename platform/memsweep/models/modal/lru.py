@@ -27,6 +27,7 @@ from memsweep.config.core.fields import setting
 from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Traits, Weights, flattened
 from memsweep.models.initialization import SPREAD, spread_rates
 from memsweep.recurrence.linear.impulse import diagonal_response
+from memsweep.recurrence.linear.modal_loss import Modes
 from memsweep.recurrence.scan import linear_scan
 from memsweep.registry import register_model
 
@@ -185,6 +186,13 @@ class LRU(LinearModel):
         if self.config.skip:
             kernel_NOIT = torch.cat([kernel_NOIT[..., :1] + weights["skip"].unsqueeze(-1), kernel_NOIT[..., 1:]], -1)
         return Response(kernel=kernel_NOIT, drift=drift_NOT)
+
+    def as_modes(self, weights: Weights) -> Modes | None:
+        if self.config.skip:
+            return None
+        readout_NOM = torch.complex(weights["readout_re"], weights["readout_im"])
+        input_NM, bias_NM = self._drive(weights).unbind(-1)
+        return Modes(input_NM, bias_NM, readout_NOM, self.eigenvalues(weights), weights["readout_bias"])
 
     def balanced(self, weights: Weights) -> dict[str, Tensor]:
         """Encoder and readout of equal size in every mode; a trained gamma gets its exact value, B and b the rest."""

@@ -64,7 +64,7 @@ def load(real: str) -> Any:
 @functools.cache
 def warn_once(reason: str) -> None:
     """Log once that the slow path runs, and why."""
-    _log.warning("nonlinear recurrences run as torch loops over time, five to thirty times slower: %s", reason)
+    _log.warning("recurrences run as torch loops over time, nonlinear ones five to thirty times slower: %s", reason)
 
 
 class Kernel:
@@ -128,12 +128,18 @@ def readable(tensors: Mapping[str, Tensor | None], dtype: torch.dtype) -> dict[s
         ValueError: one of them has another type of numbers, or is not in the processor's memory.
     """
     result = {
-        name: tensor.detach().resolve_conj().contiguous() for name, tensor in tensors.items() if tensor is not None
+        name: tensor if _is_plain(tensor) else tensor.detach().resolve_conj().contiguous()
+        for name, tensor in tensors.items()
+        if tensor is not None
     }
     for name, tensor in result.items():
-        if tensor.dtype != dtype or tensor.device.type != "cpu":
+        if tensor.dtype != dtype or not tensor.is_cpu:
             raise ValueError(f"{name} must be {dtype}, on cpu; it is {tensor.dtype} on {tensor.device}")
     return result
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    return tensor.is_contiguous() and not tensor.is_conj()
 
 
 def shares_of_rows(tensors: Mapping[str, Tensor], count: str) -> list[dict[str, int]]:
@@ -157,3 +163,15 @@ def shares_of_rows(tensors: Mapping[str, Tensor], count: str) -> list[dict[str, 
         }
         for first, last in pairwise(edges)
     ]
+
+
+def masks_of(live_N: Tensor) -> list[Tensor]:
+    """Divides the live models among torch's threads: masks, ``[N]``, one byte a model."""
+    if torch.get_num_threads() == 1:
+        return [live_N.contiguous().view(torch.uint8)]
+    rows = torch.nonzero(live_N).flatten()
+    threads = min(torch.get_num_threads(), len(rows))
+    masks = [torch.zeros(len(live_N), dtype=torch.uint8) for _ in range(threads)]
+    for index, mask in enumerate(masks):
+        mask[rows[index::threads]] = 1
+    return masks

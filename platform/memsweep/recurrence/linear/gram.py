@@ -19,13 +19,38 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from memsweep.recurrence.compiled.library import Kernel, readable
+from memsweep.recurrence.padding import ALIGNMENT
+
+_LARGEST_POWER = 8
+"""Of weights that have moments; a default weight has the power 4."""
 _BLOCK = 48
 """Rows of a triangular product that are computed together: few calls for short horizons, few vain sums for long."""
+
+
+class Growth(NamedTuple):
+    """Weights whose square is proportional to t^power for t = 1 ... steps, and zero behind."""
+
+    steps: int
+    power: int
+
+    @staticmethod
+    def of(weights_T: Tensor) -> Growth | None:
+        """The growth of these weights; None where their square grows by no whole power up to ``_LARGEST_POWER``."""
+        squares = weights_T.cpu().square()
+        steps = int(squares.count_nonzero())
+        time = torch.arange(1, steps + 1, dtype=squares.dtype, device="cpu") / max(1, steps)
+        room = 100 * torch.finfo(squares.dtype).eps
+        for power in range(_LARGEST_POWER + 1):
+            law = torch.nn.functional.pad(time**power, (0, len(squares) - steps))
+            if steps and torch.allclose(squares / squares[steps - 1], law, rtol=room, atol=0.0):
+                return Growth(steps, power)
+        return None
 
 
 @dataclass(frozen=True)
@@ -34,19 +59,29 @@ class Gram:
 
     Attributes:
         lags: ``[T, T]`` for a batch, or ``[T]``, the diagonal, for the population.
-        cross: ``[T, T]`` (time x lag), or None for the population (the input's mean is zero).
+        mean: ``[T]``, of the batch's inputs, or None for the population, where it is zero.
         drift: ``[T]``, w_t^2 / T.
     """
 
     lags: Tensor
-    cross: Tensor | None
+    mean: Tensor | None
     drift: Tensor
 
     @staticmethod
-    def of_batch(x_BT: Tensor, weights_T: Tensor, chunk: int = 1024) -> Gram:
-        """Statistics of a batch of scalar input sequences; ``chunk`` bounds the memory of large batches."""
+    def of_batch(x_BT: Tensor, weights_T: Tensor, chunk: int = 1024, growth: Growth | None = None) -> Gram:
+        """Statistics of a batch of scalar input sequences.
+
+        Args:
+            x_BT, weights_T: the inputs x, and w.
+            chunk: sequences that torch multiplies at a time, which bounds the memory of large batches.
+            growth: ``Growth.of(weights_T)``, with which the kernel needs no product of T^3 operations.
+        """
         batch, horizon = x_BT.shape
         squares = weights_T.square() / (batch * horizon)
+        drift = weights_T.square() / horizon
+        compiled = CompiledGram.load(x_BT.dtype) if x_BT.device.type == "cpu" and horizon % ALIGNMENT == 0 else None
+        if compiled is not None:
+            return Gram(*compiled(x_BT, squares, growth), drift)
         zeros = torch.zeros_like(squares)
         products = _lower_products(x_BT, chunk)
         # by_lag[d, j] = sum_b x[j + d] x[j]: the diagonals of x'x as rows
@@ -57,11 +92,7 @@ class Gram:
         for rows in _blocks(horizon):
             rest = horizon - rows.start  # w^2[s + j] = 0 from there on
             torch.mm(hankel[rows, :rest], by_lag[: rows.stop, :rest].T, out=sums[rows, : rows.stop])
-        lags = sums.take(_places(horizon, x_BT.device))
-        mean = torch.cat([zeros, x_BT.mean(0)])
-        toeplitz = mean.flip(0).as_strided((horizon, horizon), (1, 1)).flip(0)  # [t, s] = mean[t - s], 0 for s > t
-        drift = weights_T.square() / horizon
-        return Gram(lags, drift[:, None] * toeplitz, drift)
+        return Gram(sums.take(_places(horizon, x_BT.device)), x_BT.mean(0), drift)
 
     @staticmethod
     def population(weights_T: Tensor, variance: float) -> Gram:
@@ -71,10 +102,35 @@ class Gram:
 
     def loss(self, error_NT: Tensor, drift_NT: Tensor) -> Tensor:
         """Weighted mean squared error of models with these kernel errors and drifts; shape ``[N]``."""
-        if self.lags.ndim == 1:
+        if self.mean is None:
             return (error_NT.square() * self.lags).sum(-1) + (drift_NT.square() * self.drift).sum(-1)
         loss: Tensor = _QuadraticForm.apply(error_NT, drift_NT, self.lags, self.cross, self.drift)
         return loss
+
+    @functools.cached_property
+    def cross(self) -> Tensor:
+        """C of a batch, ``[T, T]`` (time x lag): w_t^2 / T mean[t - s], 0 for s > t."""
+        assert self.mean is not None, "please report this: the mean of a population"
+        horizon = len(self.mean)
+        mean = torch.cat([torch.zeros_like(self.mean), self.mean])
+        return self.drift[:, None] * mean.flip(0).as_strided((horizon, horizon), (1, 1)).flip(0)
+
+
+class CompiledGram(Kernel):
+    """The statistics of a batch, in one thread: their bits depend on the batch alone."""
+
+    function = "gram"  # GramCall of statistics.cpp
+    numbers = ("sequences", "horizon", "steps", "power")
+    tensors = ("x", "squares", "lags", "mean")
+
+    def __call__(self, x_BT: Tensor, squares_T: Tensor, growth: Growth | None = None) -> tuple[Tensor, Tensor]:
+        """``lags`` and ``mean`` of a ``Gram``; ``squares_T`` is w_t^2 / (B T)."""
+        sequences, horizon = x_BT.shape
+        lags, mean = x_BT.new_empty(horizon, horizon), x_BT.new_empty(horizon)
+        named = {"x": x_BT, "squares": squares_T, "lags": lags, "mean": mean}
+        steps, power = growth or (horizon, -1)
+        self.run(readable(named, x_BT.dtype), [{}], sequences=sequences, horizon=horizon, steps=steps, power=power)
+        return lags, mean
 
 
 def _blocks(horizon: int) -> list[slice]:

@@ -88,11 +88,13 @@ def code_closure(config: TrialConfig, device: str = "cpu", *, training: bool = F
 
 
 def kernels_of(config: TrialConfig, device: str) -> str:
-    """Which code computes the trial's recurrences: ``compiled``, ``plain`` or ``triton``; empty where none runs.
+    """Which code computes the trial's recurrences, or their statistics: ``compiled``, ``plain`` or ``triton``; empty
+    where torch computes them in closed form on a GPU.
 
     The last bits of a trial depend on it.
     """
-    if config.trains_in_closed_form and not _is_deep(config):  # a deep model's response is that of its recurrences
+    # a deep model's response is that of its recurrences
+    if device == "cuda" and config.trains_in_closed_form and not _is_deep(config):
         return ""
     import torch
 
