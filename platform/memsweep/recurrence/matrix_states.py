@@ -16,6 +16,8 @@ queries, V size of values.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -67,7 +69,7 @@ def matrix_states(
         solved = torch.linalg.solve_triangular(system, given, upper=False, unitriangular=True)
         value, seen = solved.split([value.shape[-1], key.shape[-1]], -1)
     state, answers = start_XVK, []
-    removed = [None] * query.shape[1] if seen is None else seen.unbind(1)
+    removed: Sequence[Tensor | None] = [None] * query.shape[1] if seen is None else seen.unbind(1)
     # not by index: the gradient of each index would be as large as the whole series
     series = (each.unbind(1) for each in (value, shown, kept, read, faded[:, :, -1:]))
     for gone, new, show, keep, recall, fade in zip(removed, *series, strict=True):
