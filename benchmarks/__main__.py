@@ -17,6 +17,7 @@ NAMES = (
     "peak",
     "step",
     "peers",
+    "peers_jax",
     "units",
     "matrix_step",
     "rules",

@@ -16,6 +16,8 @@ queries, V size of values.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -67,13 +69,15 @@ def matrix_states(
         solved = torch.linalg.solve_triangular(system, given, upper=False, unitriangular=True)
         value, seen = solved.split([value.shape[-1], key.shape[-1]], -1)
     state, answers = start_XVK, []
-    for index in range(query.shape[1]):
-        new = value[:, index]
-        if state is not None and seen is not None:
-            new = new - seen[:, index] @ state.mT
-        answer, written = shown[:, index] @ new, new.mT @ kept[:, index]
-        answers.append(answer if state is None else answer + read[:, index] @ state.mT)
-        state = written if state is None else written + state * faded[:, index, -1:]
+    removed: Sequence[Tensor | None] = [None] * query.shape[1] if seen is None else seen.unbind(1)
+    # not by index: the gradient of each index would be as large as the whole series
+    series = (each.unbind(1) for each in (value, shown, kept, read, faded[:, :, -1:]))
+    for gone, new, show, keep, recall, fade in zip(removed, *series, strict=True):
+        if state is not None and gone is not None:
+            new = new - gone @ state.mT
+        answer, written = show @ new, new.mT @ keep
+        answers.append(answer if state is None else answer + recall @ state.mT)
+        state = written if state is None else written + state * fade
     assert state is not None
     return torch.cat(answers, 1)[:, :horizon], state
 
@@ -130,12 +134,12 @@ def generalised_delta(
     shown_erased, shown = _products(query, erased, total), _products(query, key, total) @ value
     state = start_XVK if start_XVK is not None else value.new_zeros(len(value), value.shape[-1], key.shape[-1])
     answers = []
-    for index in range(query.shape[1]):
-        removed = -known[:, index] - seen[:, index] @ state.mT
-        recalled = (query[:, index] * faded[:, index]) @ state.mT
-        answers.append(recalled + shown[:, index] + shown_erased[:, index] @ removed)
-        written = removed.mT @ (erased * left)[:, index] + value[:, index].mT @ (key * left)[:, index]
-        state = state * faded[:, index, -1:] + written
+    series = (known, seen, query * faded, shown, shown_erased, erased * left, value, key * left, faded[:, :, -1:])
+    chunks = zip(*(each.unbind(1) for each in series), strict=True)
+    for first, then, recall, own, others, erase, new, keep, fade in chunks:
+        removed = -first - then @ state.mT
+        answers.append(recall @ state.mT + own + others @ removed)
+        state = state * fade + (removed.mT @ erase + new.mT @ keep)
     return torch.cat(answers, 1)[:, :horizon], state
 
 

@@ -19,11 +19,10 @@ in SSD). g_t is Delta_t (``euler``, as published) or (1 - exp(-Delta_t r)) / r (
 The published blocks around the recurrence are not here: no short convolution, no activation of x, no gate; layers have
 a ``mixing`` of their own. Delta_t is a full linear map, where Mamba's has a low rank.
 
-Parts have a row for each state, so that every learning rule can train the unit: a pass costs 3 M F multiplications a
-step (4 M F with selective rates), where the maps without their repetitions would cost (H + S + D) F, and training keeps
-about 8 M numbers a step and sequence (12 M with selective rates, and 3 M more with ``exact``).
+Parts have a row for each state, so that every learning rule can train the unit. Backpropagation through time (``run``)
+takes each map once, (H + S + D) F multiplications a step, where the parts cost 3 M F (4 M F with selective rates).
 
-Letters: see memsweep.models.deep.unit; S states of a channel, D channels, H heads, M = S D.
+Letters: see memsweep.models.deep.unit; S states of a channel, D channels, H heads of P channels, M = S D.
 """
 
 from __future__ import annotations
@@ -45,6 +44,7 @@ from memsweep.models.deep.unit import mapped
 from memsweep.models.deep.unit_selective import CANDIDATE, DECAY, SelectiveUnit
 from memsweep.models.parameterizations.base import EULER, EXACT, build
 from memsweep.models.parameterizations.maps import Exp, HeavyTail
+from memsweep.recurrence.varying import selective_scan
 from memsweep.registry import register_unit
 
 ELEMENTWISE, HEADWISE = "elementwise", "headwise"
@@ -129,6 +129,21 @@ class StateSpaceUnit(SelectiveUnit):
     def parts(self, weights: Weights) -> dict[str, Tensor]:
         return {name: self._expanded(name, weights[name]) for name in self.part_names}
 
+    def run(self, weights: Weights, x_NBTF: Tensor) -> Tensor:
+        # each map once, where ``parts`` repeats it for each state: only ``coefficients`` spread over heads [H, P, S]
+        names, roles = (*self.gates, CANDIDATE), self.roles()
+        encoders = [weights[f"encoder_{name}"] for name in names]
+        series = mapped(torch.cat(encoders, 1), x_NBTF).split([each.shape[1] for each in encoders], -1)
+        drives = {}
+        for name, drive in zip(names, series, strict=True):
+            shifted = drive + weights[f"bias_{name}"][:, None, None] if f"bias_{name}" in roles else drive
+            drives[name] = self._by_head(shifted, roles[f"encoder_{name}"])
+        if DECAY in roles:
+            drives[DECAY] = self._by_head(weights[DECAY][:, None, None], roles[DECAY])
+        decay, added = self.coefficients(drives)
+        states_NBTM = selective_scan(decay.expand_as(added).flatten(-3), added.flatten(-3))
+        return self.answers(weights, states_NBTM, x_NBTF)
+
     def coefficients(self, drives: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         step = softplus(_apart(drives[STEP]))
         rate = self.parameterization.rate(_apart(drives[DECAY if DECAY in drives else RATE]))
@@ -156,6 +171,12 @@ class StateSpaceUnit(SelectiveUnit):
     def _raw(self, rates: np.ndarray) -> np.ndarray:
         """Raw weights of rates, or of the nearest that the parameterization reaches."""
         return self.parameterization.raw_for(torch.from_numpy(rates), 1.0, EXACT).numpy()
+
+    def _by_head(self, drive: Tensor, role: Role) -> Tensor:
+        """``[..., H, P, S]``, with ones for the axes that the rows of a weight do not have."""
+        heads, channels, states = self.heads, self.config.head_dim, self.config.states
+        sizes = {"head": (heads, 1, 1), "state": (1, 1, states), "channel": (heads, channels, 1)}
+        return drive.unflatten(-1, sizes.get(role.axes[0], (heads, channels, states)))
 
     def _expanded(self, name: str, weight: Tensor) -> Tensor:
         """A row of the weight for each state, ``[N, M, ...]``: channel after channel, state after state."""

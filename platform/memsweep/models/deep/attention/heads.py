@@ -118,5 +118,5 @@ def rotated(x_NBHTD: Tensor, first: int) -> Tensor:
     rates = _BASE ** (-torch.arange(half, dtype=torch.float64) / half)
     angles = torch.arange(first, first + steps, dtype=torch.float64)[:, None] * rates
     cos, sin = angles.cos().to(x_NBHTD), angles.sin().to(x_NBHTD)
-    one, other = x_NBHTD[..., :half], x_NBHTD[..., half:]
+    one, other = x_NBHTD.chunk(2, -1)
     return torch.cat([one * cos - other * sin, one * sin + other * cos], -1)
