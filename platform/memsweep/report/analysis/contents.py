@@ -13,7 +13,7 @@ from memsweep.report.analysis.capacity.sizes import SizeRow, size_rows
 from memsweep.report.analysis.claims import compare_cells, compared_frame
 from memsweep.report.analysis.findings import Finding, judge_conditions
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
-from memsweep.report.analysis.learning_rates import RateStudy, rate_studies
+from memsweep.report.analysis.learning_rates import RateCeiling, RateStudy, rate_ceilings, rate_studies
 from memsweep.report.analysis.losses import LossRow, loss_rows
 from memsweep.report.analysis.published import ClaimedVerdict, compare
 from memsweep.report.analysis.search.searched import Searched, read_searched, scan_of, winners_part
@@ -41,7 +41,8 @@ class Contents:
         trained: the losses of all conditions.
         losses: those among them that answer something.
         rates: the curves of a study of learning rates.
-        scanned: the same of a search over a grid of learning rates, on the seeds of the search.
+        ceilings: the highest learning rate of each of these curves.
+        scanned: the curves of a search over a grid of learning rates, on the seeds of the search.
         alignment: gradients of learning rules beside those of backpropagation through time.
         criteria: by which the findings were judged.
     """
@@ -59,6 +60,7 @@ class Contents:
     trained: Sequence[LossRow]
     losses: Sequence[LossRow]
     rates: Sequence[RateStudy]
+    ceilings: Sequence[RateCeiling]
     scanned: Sequence[RateStudy]
     alignment: Sequence[AlignmentRow]
     criteria: Criteria = DEFAULT
@@ -109,6 +111,7 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
         trained=trained,
         losses=_answering(trained, findings, bits, rates),
         rates=rates,
+        ceilings=rate_ceilings(rates),
         scanned=_scanned(study, searched) if searched is not None else (),
         alignment=alignment_rows(trained, measured),
         criteria=criteria,

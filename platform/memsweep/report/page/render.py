@@ -33,7 +33,7 @@ from memsweep.report.rows.capacity import SIZES_MEAN
 from memsweep.report.rows.claims import counted
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
-from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
+from memsweep.report.rows.losses import BASELINE, across_means, ceilings_mean, has_baseline
 from memsweep.report.rows.provenance import facts
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
@@ -114,6 +114,7 @@ def render(
         bits_mean=BITS_MEAN,
         across_means=across_means(tables.across),
         sizes_mean=SIZES_MEAN,
+        ceilings_mean=ceilings_mean(contents.ceilings),
         baseline=BASELINE if has_baseline(contents.losses) else "",
         scanned=bool(contents.scanned),
         counted=counted(contents.compared) if not contents.compared.empty else "",
