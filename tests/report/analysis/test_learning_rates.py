@@ -85,3 +85,13 @@ def test_two_conditions_or_no_failure_predict_nothing() -> None:
     ceilings = ceilings_of([[[GOOD] * 4], [[GOOD] * 4]], [[1.0], [2.0]])
     assert rank_correlations(ceilings) == {}
     assert all(math.isnan(one.scale) and one.predicted.isna().all() and one.bracketed == 0 for one in ceilings)
+
+
+def test_ceilings_whose_brackets_overlap_have_no_order() -> None:
+    """The first two failed at no rate, and one of them was not tried at the largest."""
+    losses = [[[GOOD] * 4], [[GOOD, GOOD, GOOD, math.nan]], [[GOOD, BAD, BAD, BAD]]]
+    ceilings = ceilings_of(losses, [[1.0], [1.0], [9.0]])
+    cut = ceilings[1].seeds
+    cut.loc[0, "fails"] = math.inf
+    tau = rank_correlations(ceilings)["digits"][CRITERIA[0]]
+    assert tau.estimate == pytest.approx(1.0)

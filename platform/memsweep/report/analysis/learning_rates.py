@@ -162,16 +162,16 @@ def rate_ceilings(studies: Sequence[RateStudy]) -> list[RateCeiling]:
 def rank_correlations(ceilings: Sequence[RateCeiling]) -> dict[str, dict[str, Correlation]]:
     """Of measured and predicted ceilings over the conditions of each memory, by the criterion that predicts.
 
-    Ceilings between the same two rates are ties. A condition counts in the seeds in which both are known; a seed counts
-    with three conditions or more.
+    Ceilings whose brackets overlap are ties: their order is not known. A condition counts in the seeds in which both
+    are known; a seed counts with three conditions or more.
     """
     found: dict[str, dict[str, Correlation]] = {}
     for memory in dict.fromkeys(one.memory for one in ceilings):
         alike = [one.seeds for one in ceilings if one.memory == memory]
-        measured = pd.concat([seeds["ceiling"] for seeds in alike], axis=1)
+        low, high = (pd.concat([seeds[end] for seeds in alike], axis=1).to_numpy() for end in ("ceiling", "fails"))
         for name in CRITERIA:
             predicted = 1.0 / pd.concat([seeds[name] for seeds in alike], axis=1)
-            taus = [_kendall(*pair) for pair in zip(measured.to_numpy(), predicted.to_numpy(), strict=True)]
+            taus = [_kendall(*seed) for seed in zip(low, high, predicted.to_numpy(), strict=True)]
             known = np.array([tau for tau in taus if not math.isnan(tau)])
             if known.size:
                 found.setdefault(memory, {})[name] = _correlation(known)
@@ -210,14 +210,16 @@ def _scale(tables: Sequence[pd.DataFrame]) -> float:
     return math.exp(finite.mean()) if len(finite) else math.nan
 
 
-def _kendall(measured: np.ndarray, predicted: np.ndarray) -> float:
-    """Tau-b of the pairs that are known; nan for fewer than three, or where one side is the same in all."""
-    known = ~(np.isnan(measured) | np.isnan(predicted))
+def _kendall(low: np.ndarray, high: np.ndarray, predicted: np.ndarray) -> float:
+    """Tau-b of the conditions that are known; nan for fewer than three, or where one side is the same in all."""
+    known = ~(np.isnan(low) | np.isnan(predicted))
     if known.sum() < 3:
         return math.nan
-    first, second = (np.sign(np.subtract.outer(side[known], side[known])) for side in (measured, predicted))
-    size = math.sqrt((first**2).sum() * (second**2).sum())
-    return float((first * second).sum()) / size if size else math.nan
+    low, high, predicted = low[known], high[known], predicted[known]
+    above = np.greater_equal.outer(low, high).astype(float)
+    measured, expected = above - above.T, np.sign(np.subtract.outer(predicted, predicted))
+    size = math.sqrt((measured**2).sum() * (expected**2).sum())
+    return float((measured * expected).sum()) / size if size else math.nan
 
 
 def _correlation(taus: np.ndarray) -> Correlation:
