@@ -62,6 +62,21 @@ def test_a_number_is_one_column_that_page_terminal_and_csv_show(rates: report.Re
         assert text.count("0.1") >= 10
 
 
+def test_the_highest_rate_that_trains_is_tabled_by_seed_beside_its_prediction(rates: report.ReportPaths) -> None:
+    table = exported(rates, "ceilings").set_index(["model.parameterization", "seed"])
+    assert table.loc["direct", "ceiling"].tolist() == [0.5, 0.5, 0.5, 0.05, 0.05]
+    assert table.loc["direct", "fails"].tolist() == [5.0, 5.0, 5.0, 0.5, 0.5]
+    assert (table.loc["exp", "ceiling"] == 5.0).all()
+    assert np.isinf(table.loc["exp", "fails"]).all()
+    assert table.loc["exp", "predicted"].tolist() == pytest.approx(table.loc["direct", "predicted"].tolist())
+    assert RATE not in table.columns
+    page = rates.page.read_text()
+    assert "<caption>Learning-rate ceilings</caption>" in page[page.index('id="rates"') : page.index('id="losses"')]
+    text = report.table_text(rates, colour=False)
+    for shown in ("Learning-rate ceilings:", "0.50 [0.05, 0.50]", "5 of 5"):
+        assert shown in text
+
+
 def test_no_verdict_is_forced(rates: report.ReportPaths) -> None:
     assert exported(rates, "verdicts").empty
     page = rates.page.read_text()

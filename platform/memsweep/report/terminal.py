@@ -30,7 +30,7 @@ from memsweep.report.rows.capacity import GROWTH_MEAN, SIZES_MEAN
 from memsweep.report.rows.cells import CELLS_MEAN
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
-from memsweep.report.rows.losses import BASELINE, RULES_MEAN, across_means, has_baseline
+from memsweep.report.rows.losses import BASELINE, RULES_MEAN, across_means, ceilings_mean, has_baseline
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
 from memsweep.report.rows.table import TERMINAL, Line, Table, View
@@ -118,6 +118,9 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
         yield from ("", *table_parts(tables.losses, width))
     if tables.losses.rows:
         yield from ["", f"Medians over seeds [smallest, largest]. {BASELINE}"] if has_baseline(contents.losses) else []
+    if tables.ceilings.rows:
+        yield from ("", f"{tables.ceilings.title}:", *table_parts(tables.ceilings, width), "")
+        yield ceilings_mean(contents.ceilings)
     if contents.study.records:
         trained = objectives(record["config"] for record in contents.study.records.values())
         yield from ("", f"Trained on: {'; '.join(trained)}.")

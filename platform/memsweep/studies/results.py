@@ -167,8 +167,9 @@ class Results:
     def table(self, name: str) -> pd.DataFrame:
         """A table by its name.
 
-        Besides the properties: ``winners`` and ``search`` (of a search, the winners and all suggestions), ``alignment``
-        (gradients of learning rules beside the true ones), ``published`` and ``compared`` (claims).
+        Besides the properties: ``winners`` and ``search`` (of a search, the winners and all suggestions), ``ceilings``
+        (learning rates that train, by seed), ``alignment`` (gradients of learning rules beside the true ones),
+        ``published`` and ``compared`` (claims).
 
         Raises:
             MemsweepError: the study has no such table; the message names those that it has.

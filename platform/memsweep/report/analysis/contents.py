@@ -15,6 +15,7 @@ from memsweep.report.analysis.claims import compare_cells, compared_frame
 from memsweep.report.analysis.findings import Finding, judge_conditions
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
 from memsweep.report.analysis.growth import GrowthRow, growth_rows
+from memsweep.report.analysis.learning_rates.ceilings import RateCeiling, rate_ceilings
 from memsweep.report.analysis.learning_rates.curves import RateStudy, rate_studies
 from memsweep.report.analysis.learning_rates.rule import RateRule, rate_rules
 from memsweep.report.analysis.losses import LossRow, loss_rows
@@ -45,7 +46,8 @@ class Contents:
         trained: the losses of all conditions.
         losses: those among them that answer something.
         rates: the curves of a study of learning rates.
-        scanned: the same of a search over a grid of learning rates, on the seeds of the search.
+        ceilings: the highest learning rate of each of these curves.
+        scanned: the curves of a search over a grid of learning rates, on the seeds of the search.
         rate_rules: how the best learning rate follows from width and horizon, in either kind of study.
         alignment: gradients of learning rules beside those of backpropagation through time.
         criteria: by which the findings were judged.
@@ -65,6 +67,7 @@ class Contents:
     trained: Sequence[LossRow]
     losses: Sequence[LossRow]
     rates: Sequence[RateStudy]
+    ceilings: Sequence[RateCeiling]
     scanned: Sequence[RateStudy]
     rate_rules: Sequence[RateRule]
     alignment: Sequence[AlignmentRow]
@@ -120,6 +123,7 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
         trained=trained,
         losses=_answering(trained, findings, bits, rates),
         rates=rates,
+        ceilings=rate_ceilings(rates),
         scanned=rate_studies(scan, Labels([row.condition for row in scan])) if grid else (),
         rate_rules=rate_rules(trained if searched is None else scan if whole else ()),
         alignment=alignment_rows(trained, measured),

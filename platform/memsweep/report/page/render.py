@@ -34,7 +34,7 @@ from memsweep.report.rows.cells import CELLS_MEAN
 from memsweep.report.rows.claims import counted
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
-from memsweep.report.rows.losses import BASELINE, RULES_MEAN, across_means, has_baseline
+from memsweep.report.rows.losses import BASELINE, RULES_MEAN, across_means, ceilings_mean, has_baseline
 from memsweep.report.rows.provenance import facts
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
@@ -118,6 +118,7 @@ def render(
         cells_mean=CELLS_MEAN,
         growth_mean=GROWTH_MEAN,
         rules_mean=RULES_MEAN,
+        ceilings_mean=ceilings_mean(contents.ceilings),
         baseline=BASELINE if has_baseline(contents.losses) else "",
         scanned=bool(contents.scanned),
         counted=counted(contents.compared) if not contents.compared.empty else "",

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+import pandas as pd
+
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, layer_name
+from memsweep.report.analysis.learning_rates.ceilings import TRAINS, RateCeiling, rank_correlations
 from memsweep.report.analysis.learning_rates.curves import RATE
 from memsweep.report.analysis.learning_rates.rule import AXES, HeldOut, RateRule
 from memsweep.report.analysis.losses import (
@@ -22,7 +25,7 @@ from memsweep.report.analysis.losses import (
 )
 from memsweep.report.naming.conditions import KERNEL
 from memsweep.report.naming.labels import Labels
-from memsweep.report.naming.numbers import figure, joined, percent, show, slope_text, with_interval
+from memsweep.report.naming.numbers import figure, interval, joined, percent, show, slope_text, with_interval
 from memsweep.report.rows.table import (
     ALL,
     CSV,
@@ -50,6 +53,13 @@ RULES_MEAN = (
 BASELINE = (
     f"A seed is below the memoryless baseline, the best that a model can do which forgets each input after its own "
     f"step, when its loss is by more than {percent(1 - BELOW)} smaller."
+)
+
+CEILINGS_MEAN = (
+    f"Ceiling: the highest learning rate at which a seed ends below {percent(TRAINS)} of the zero predictor's loss, as "
+    "it does at all tried rates between it and the lowest that trains; it fails at the next rate. Predicted: "
+    "c / max |gradient / weight|, where that ratio is from the training at the smallest rate, and one c serves all "
+    "conditions of a memory. Medians over seeds [smallest, largest]."
 )
 
 
@@ -216,6 +226,50 @@ def has_baseline(rows: Sequence[LossRow]) -> bool:
     return any(row.memoryless > 0 and row.condition.get(KERNEL) is None for row in rows)
 
 
+def ceiling_table(rows: Sequence[RateCeiling], names: Sequence[str], labels: Labels) -> Table[RateCeiling]:
+    """The learning-rate ceiling of each condition beside its prediction; the CSV file has a row per seed."""
+    names = [name for name in names if name != RATE]
+    columns: list[Column[RateCeiling]] = [
+        *condition_columns(names, labels.without(RATE)),
+        Column("width", lambda row: row.width, varies=True),
+        Column("horizon", lambda row: row.horizon, varies=True),
+        Column("a rate trains", lambda row: _of(row.seeds["ceiling"].count(), row), unit="seeds"),
+        Column("ceiling", lambda row: Spread.of(row.seeds["ceiling"])),
+        Column("fails at", lambda row: Spread.of(row.seeds["fails"])),
+        Column("gradient / weight", lambda row: Spread.of(row.seeds[CRITERIA[0]]), optional=True),
+        Column("predicted", lambda row: Spread.of(row.predicted), optional=True),
+        Column("predicted within", lambda row: _of(row.bracketed, row), unit="seeds"),
+    ]
+    if all(math.isnan(row.scale) for row in rows):
+        del columns[-1]
+    parts = [
+        row.seeds.assign(
+            **{name: row.condition[name] for name in names},
+            width=row.width,
+            horizon=row.horizon,
+            predicted=row.predicted,
+        ).reset_index()
+        for row in rows
+    ]
+    stored = [*names, "width", "horizon", "seed", "ceiling", "fails", *CRITERIA, "predicted"]
+    frame = pd.concat(parts, ignore_index=True)[stored] if parts else pd.DataFrame(columns=stored)
+    return Table("ceilings", "Learning-rate ceilings", rows, columns, stored=frame)
+
+
+def ceilings_mean(rows: Sequence[RateCeiling]) -> str:
+    """What the columns of ``ceiling_table`` mean, and how the predictions rank the conditions."""
+    said = [CEILINGS_MEAN]
+    correlations = rank_correlations(rows)
+    for memory, by_criterion in correlations.items():
+        texts = [
+            f"{interval(one.estimate, one.low, one.high, 2)} by the {_criterion_word(name)} ({one.seeds} seeds)"
+            for name, one in by_criterion.items()
+        ]
+        of = f" of {memory}" if len(correlations) > 1 else ""
+        said.append(f"Kendall's rank correlation of ceiling and prediction over the conditions{of}: {joined(texts)}.")
+    return " ".join(said)
+
+
 def alignment_table(
     rows: Sequence[AlignmentRow], names: Sequence[str], labels: Labels
 ) -> Table[tuple[AlignmentRow, str]]:
@@ -243,10 +297,16 @@ def _relative_loss(row: LossRow) -> float:
 
 
 def _criterion(name: str) -> Column[LossRow]:
-    word, views = name.removeprefix("gradient_over_weight_").replace("q90", "90 %"), frozenset({PAGE, CSV})
-    return Column(
-        f"gradient / weight, {word}", lambda row: row.spread(name).middle, key=name, views=views, optional=True
-    )
+    heading, views = f"gradient / weight, {_criterion_word(name)}", frozenset({PAGE, CSV})
+    return Column(heading, lambda row: row.spread(name).middle, key=name, views=views, optional=True)
+
+
+def _criterion_word(name: str) -> str:
+    return name.removeprefix("gradient_over_weight_").replace("q90", "90 %")
+
+
+def _of(count: int, row: RateCeiling) -> str:
+    return f"{count} of {len(row.seeds)}"
 
 
 def _of_longer(name: str) -> Column[LossRow]:

@@ -29,6 +29,7 @@ class Tables:
     losses: Table[Any]
     ranking: Table[Any]
     across: Table[Any]
+    ceilings: Table[Any]
     alignment: Table[Any]
     published: tuple[Table[Any], ...]
     claims: Table[Any]
@@ -55,6 +56,7 @@ def tables_of(contents: Contents) -> Tables:
     verdict_table = verdicts.verdict_table(judged, names, labels)
     slopes = verdicts.slope_table(judged, names, labels)
     loss_table = losses.loss_table(contents.losses, names, labels)
+    ceilings = losses.ceiling_table(contents.ceilings, names, labels)
     alignment = losses.alignment_table(contents.alignment, names, labels)
     bits_table = bits.bits_table(contents.bits, names, labels)
     capacity_table = capacity.capacity_table(contents.sizes, names, labels)
@@ -74,6 +76,7 @@ def tables_of(contents: Contents) -> Tables:
         rate_rule,
         growth,
         loss_table,
+        ceilings,
         alignment,
         published.published_export(contents.comparisons, names, labels),
     )
@@ -84,6 +87,7 @@ def tables_of(contents: Contents) -> Tables:
         losses=loss_table,
         ranking=losses.ranking_table(contents.losses, names, labels),
         across=across,
+        ceilings=ceilings,
         alignment=alignment,
         published=tuple(published.published_tables(contents.comparisons, names, labels)),
         claims=claims.claim_table(contents.compared),

@@ -1,1 +1,1 @@
-"""Studies of the learning rate: its curves, and how the best one follows from width and horizon."""
+"""Studies of the learning rate: curves, ceilings, and how the best rate follows from width and horizon."""
