@@ -75,19 +75,25 @@ def find_grouping(
     """
     fields = {identity: fields_of(record["config"]) for identity, record in records.items()}
     sizes = _sizes(replicas)
-    columns = [name for name in ALWAYS if any(name in values for values in fields.values())]
-    coupled: list[str] = []
-    fixed = {name: value for name in columns if (value := _common(name, fields.values())) is not None}
-    for name in sorted({name for values in fields.values() for name in values} - {*columns}, key=_order):
-        if _within(name, (*_NEVER, *_SEEDS, *ignored)):
+    always = [name for name in ALWAYS if any(name in values for values in fields.values())]
+    values_of = {
+        name: {values[name] for values in fields.values() if name in values}
+        for name in sorted({name for values in fields.values() for name in values} - {*always}, key=_order)
+        if not _within(name, (*_NEVER, *_SEEDS, *ignored))
+    }
+    words = [name for name, values in values_of.items() if len(values) > 1 and _names_a_model(name, values)]
+    columns, coupled = [*always, *words], list[str]()
+    fixed = {name: value for name in always if (value := _common(name, fields.values())) is not None}
+    for name, different in values_of.items():
+        if name in words:
             continue
-        different = {values[name] for values in fields.values() if name in values}
         if len(different) > 1:
             tied = _tied_to_size(name, {key: [fields[key].get(c) for c in columns] for key in fields}, fields, sizes)
             (coupled if tied else columns).append(name)
         elif _order(name)[0] < 2 and (value := _common(name, fields.values())) is not None:
             is_default = fixed.get("model") == "module" and _OF_A_MODULE.get(name) == value
             fixed |= {} if is_default else {name: value}
+    columns[len(always) :] = sorted(columns[len(always) :], key=_order)
     conditions = {
         identity: {name: SEARCHED if _within(name, ignored) else values.get(name) for name in columns}
         for identity, values in fields.items()
@@ -130,6 +136,11 @@ def plain_value(value: Any) -> Any:
 def _order(name: str) -> tuple[int, str]:
     """The task's fields, then the model's, then all others."""
     return 0 if _within(name, ("task",)) else 1 if _within(name, ("model",)) else 2, name
+
+
+def _names_a_model(name: str, values: Iterable[Any]) -> bool:
+    """Whether a field of task or model has words as values, and so tells models apart whatever their sizes."""
+    return _order(name)[0] < 2 and any(isinstance(value, str) for value in values)
 
 
 def _within(name: str, paths: Iterable[str]) -> bool:

@@ -1,0 +1,39 @@
+"""Conditions of a study: which fields tell them apart, and which go with width or horizon."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memsweep.report.naming.conditions import find_grouping, planned_replicas
+
+WIDTHS = {"lru": 12, "lstm": 11, "s6": 52}
+"""Of a budget of parameters."""
+
+
+def config(unit: str, horizon: int, **training: Any) -> dict[str, Any]:
+    task = {"name": "linear_functional", "kernel": "exponential", "horizon": horizon}
+    model = {"name": "residual_stack", "width": WIDTHS[unit], "unit": {"name": unit}}
+    return {"task": task, "model": model, "training": {"seeds": 2, "first_seed": 0, **training}}
+
+
+def grouped(configs: list[dict[str, Any]]) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+    """Columns, coupled fields, and how many conditions there are."""
+    known = {f"{place:032x}": one for place, one in enumerate(configs)}
+    grouping = find_grouping({name: {"config": one} for name, one in known.items()}, planned_replicas(known))
+    return grouping.columns, grouping.coupled, len([*grouping.members()])
+
+
+def test_units_that_a_budget_gives_widths_of_their_own_are_conditions() -> None:
+    configs = [config(unit, horizon) for unit in WIDTHS for horizon in (6, 12)]
+    columns, coupled, conditions = grouped(configs)
+    assert columns == ("task", "task.kernel", "model", "model.unit")
+    assert coupled == ()
+    assert conditions == len(WIDTHS)
+
+
+def test_a_number_that_follows_from_a_size_is_no_condition() -> None:
+    configs = [config(unit, horizon, steps=100 * horizon) for unit in WIDTHS for horizon in (6, 12)]
+    columns, coupled, conditions = grouped(configs)
+    assert "training.steps" not in columns
+    assert coupled == ("training.steps",)
+    assert conditions == len(WIDTHS)
