@@ -18,6 +18,8 @@ from memsweep.learning.state.trained import TrainedEnsemble
 from memsweep.models.base import Signature
 from memsweep.report.analysis.capacity.sizes import sizes_of
 from memsweep.report.by_trial import verdicts_of
+from memsweep.report.rows.report import tables_of
+from memsweep.report.rows.table import TERMINAL
 from memsweep.stability.capacity.block import steps_of
 from memsweep.stability.capacity.measure import pushed_weights
 from memsweep.sweep.planning.identity import identifying, identity, training_of
@@ -155,3 +157,16 @@ def test_a_report_has_the_sizes_and_their_slope_with_the_width(tmp_path: Path) -
     assert 'id="capacity"' in paths.page.read_text()
     named = verdicts_of(paths.contents)
     assert {v.metrics["capacity_block_0.01/size"] for v in named.values()} == set(map(float, set(table["size"])))
+
+
+def test_models_of_one_width_each_have_one_column_of_sizes(tmp_path: Path) -> None:
+    def add(index: int, tables: dict[str, pd.DataFrame]) -> None:
+        replicas = tables["replicas"][["identity", "horizon", "width", "seed"]]
+        rows = [row | {"map": "block", "index": 1, "value": 1.0} for row in replicas.to_dict("records")]
+        tables["singular_values"] = pd.DataFrame(rows)
+
+    conditions = (Condition(parameterization="exp"), Condition(parameterization="direct"))
+    write_study(tmp_path, conditions, widths=[4], horizons=[50], memory=False, complete=add)
+    shown = tables_of(report.build(tmp_path).contents).capacity.view(TERMINAL)
+    assert [column.name for column in shown.columns] == ["under", "size"]
+    assert shown.throughout == {"memory": "polynomial", "horizon": "50", "width": "4"}

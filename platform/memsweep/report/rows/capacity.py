@@ -79,11 +79,17 @@ def capacity_table(rows: Sequence[SizeRow], names: Sequence[str], labels: Labels
     def at(width: int) -> Column[SizeRow]:
         return Column(f"m = {width}", lambda row: None, cell=lambda row: _cell(row, width), views=SHOWN)
 
+    if any(len(row.by_width) > 1 for row in rows):
+        sizes = [*map(at, widths), Column[SizeRow]("slope", lambda row: row.slope)]
+    else:  # a width for each model, as where they follow from a budget of parameters
+        sizes = [
+            Column("width", lambda row: max(row.by_width), views=SHOWN, varies=True),
+            Column("size", lambda row: None, cell=lambda row: _cell(row, max(row.by_width)), views=SHOWN),
+        ]
     columns: list[Column[SizeRow]] = [
         *condition_columns(names, labels),
         Column("horizon", lambda row: row.horizon, varies=True),
-        *map(at, widths),
-        Column("slope", lambda row: row.slope),
+        *sizes,
     ]
     return Table("capacity", "Effective state size", rows, columns, group=_group, stored=_frame(rows, names))
 
