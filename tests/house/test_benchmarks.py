@@ -29,6 +29,7 @@ from benchmarks.published_loop import NAMES, PublishedLoop, PublishedTraining
 from benchmarks.published_matrix import PublishedMatrix
 from memsweep.config.schema.batch_loss import way_of
 from memsweep.learning.training.optimizer import AdamW, clipped
+from memsweep.recurrence.compiled import library
 from memsweep.streams import TEST, Stream
 from paths import ROOT
 
@@ -191,8 +192,10 @@ def test_short_work_is_repeated():
     assert len(calls) == 2 + 2 * 8
 
 
-def test_counted_work_agrees_with_torchs_own_counter():
+def test_counted_work_agrees_with_torchs_own_counter(monkeypatch):
     from torch.utils.flop_counter import FlopCounterMode
+
+    monkeypatch.setenv(library.KERNELS, "plain")  # the counter sees what torch computes, and no kernel
 
     with FlopCounterMode(display=False) as counter:
         peak.Gram.of_batch(peak.noise(24, 32), torch.ones(32, dtype=torch.float64))
