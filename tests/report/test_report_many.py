@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pandas as pd
@@ -38,7 +38,10 @@ def terminal(conditions: list[Condition], balls: tuple[str, ...], width: int) ->
     grouping = Grouping({}, names, (), {})
     labels = Labels([finding.condition for finding in findings])
     compared = pd.DataFrame({"claim": []})
-    contents = Contents(study, study, None, grouping, labels, findings, (), (), (), compared, *[()] * 5)
+    known = {"study": study, "measured": study, "searched": None, "grouping": grouping, "labels": labels}
+    known |= {"findings": findings, "compared": compared}
+    others = {field.name for field in fields(Contents)} - {*known, "criteria"}
+    contents = Contents(**known, **dict.fromkeys(others, ()))
     return report_text(contents, tables_of(contents), width=width, colour=False)
 
 

@@ -24,7 +24,7 @@ def write_mnist(folder: Path, train: int = 240, test: int = 40, compress: bool =
     folder.mkdir(parents=True, exist_ok=True)
     for name, values in arrays.items():
         if compress:
-            (folder / f"{name}.gz").write_bytes(gzip.compress(idx(values)))
+            (folder / f"{name}.gz").write_bytes(gzip.compress(idx(values), mtime=0))
         else:
             (folder / name).write_bytes(idx(values))
     return arrays

@@ -32,7 +32,7 @@ class ExactLoss(TaskLoss[Gram]):
         self.steps = aligned(self.task.horizon)
         self.kernels = [self._padded(task.kernel()) for task in tasks]
         self.weights = self._padded(self.task.weights()) * math.sqrt(self.steps / self.task.horizon)
-        self.growth = Growth.of(self.weights)
+        self.growth = Growth.of(self.weights) if self.weights.is_cpu else None  # for the kernel, which is there alone
 
     def _padded(self, values: Tensor) -> Tensor:
         return pad(values, (0, self.steps - values.shape[-1])).to(torch.get_default_device(), self.dtype)
