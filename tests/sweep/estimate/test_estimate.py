@@ -201,7 +201,7 @@ def test_plan_says_what_a_study_will_take_and_writes_nothing(tmp_path: Path, cap
     assert main(["plan", str(tmp_path / "small.yaml"), *place]) == 0
     told = capfd.readouterr().out
     for words in (
-        "expected on this machine",
+        "expected in this process",
         "measured on 3 of 3 kinds",
         "memory: ",
         "disk: ",
