@@ -163,6 +163,7 @@ def _of_hint(hint: Any, value: Any, field: dataclasses.Field[Any], words: tuple[
             ),
         ]
     if origin is tuple:
+        value = value or ()  # of a field that may be left out
         items = _of_hint(inner[0], value[0] if value else None, field, words)
         whole = [list(value[:-1]), list(value[::-1]), [*value, *items[:1]], *([other, *value[1:]] for other in items)]
         return [other for other in whole if tuple(other) != value]
