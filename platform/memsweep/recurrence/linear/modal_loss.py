@@ -58,9 +58,10 @@ class CompiledModalLoss(Kernel):
         found = [torch.zeros_like(tensor, memory_format=contiguous) for tensor in modes] if gradient else []
         named = modes._asdict() | dict(zip((f"of_{name}" for name in Modes._fields), found, strict=False))
         named |= {"target": targets_PT, "lags": gram.lags, "mean": gram.mean, "weight": gram.drift, "loss": loss_N}
+        masks = masks_of(live_N)  # held until the kernel has read them
         self.run(
             readable({name: _as_real(tensor) for name, tensor in named.items()}, loss_N.dtype),
-            [{"live": mask.data_ptr()} for mask in masks_of(live_N)],
+            [{"live": mask.data_ptr()} for mask in masks],
             complex=modes.eigenvalues.is_complex(),
             gradient=gradient,
             models=len(loss_N),
