@@ -56,7 +56,7 @@ def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool,
         made: the estimate.
         stored: bytes of a trial of this study's stored results, and of its weights among them; 0 where there is none.
         probed: a measurement was asked for.
-        inline: the sweep runs in the process of its command, if nobody says where.
+        inline: without --ray and --inline, the sweep runs in the process of its command.
     """
     from memsweep.sweep.driver.progress_view import duration
 

@@ -110,7 +110,7 @@ class Preview:
 
     @cached_property
     def placement(self) -> Placement | None:
-        """Where ``sweep`` runs what is left, if nobody says where; None where nothing is left."""
+        """Where ``sweep`` runs what is left, without --ray and --inline; None where nothing is left."""
         from memsweep.sweep.driver.placement import placement
 
         return placement(self.study, self.waves) if self.to_run else None

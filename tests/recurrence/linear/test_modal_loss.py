@@ -142,8 +142,9 @@ def test_a_model_has_the_same_bits_alone_among_dead_ones_and_in_threads(
         own = [own[0], *((row + 1) * tensor for tensor in own[1:])]  # the outer gradient of this row among all
         for one, *others in zip(own, whole, few, shared, strict=True):
             assert all(torch.equal(one[0], other[row]) for other in others)
-    for tensor in few:
+    for tensor, other in zip(few, shared, strict=True):
         assert not tensor[~live].any()
+        assert torch.equal(tensor, other)
 
 
 def test_copies_of_a_replica_share_its_target() -> None:

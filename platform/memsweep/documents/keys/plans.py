@@ -88,7 +88,9 @@ class PlanDocument(TypedDict):
     trained_on: Annotated[list[str], "objectives of the trials, all penalties included"]
     notes: Annotated[list[str], "what to know of the models' own code"]
     resources: ResourcesItem
-    inline: Annotated[bool | None, "sweep runs it in its own process if nobody says where; null: nothing is left"]
+    inline: Annotated[
+        bool | None, "without --ray and --inline, sweep runs it in its own process; null: nothing is left to run"
+    ]
     expected: Annotated[ExpectedItem | None, "null where nothing is left to run"]
 
 

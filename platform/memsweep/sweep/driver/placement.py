@@ -1,4 +1,4 @@
-"""Where a study runs if nobody says where: in the process of its command, or on Ray, and why.
+"""Where a study runs without --ray and --inline: in the process of its command, or on Ray, and why.
 
 Starting Ray and importing torch in each of its workers takes as long as many short trials. On the other hand a process
 of its own protects the sweep from a trial that ends its process. Code that came with memsweep ends no process, and
@@ -42,7 +42,7 @@ class Placement:
 
 
 def placement(sweep: SweepConfig, waves: Sequence[Wave]) -> Placement:
-    """Where a study runs if nobody says where.
+    """Where a study runs without --ray and --inline.
 
     Args:
         sweep: the study.
