@@ -14,9 +14,13 @@ import numpy as np
 import pandas as pd
 import requests
 
+from memsweep import registry
 from memsweep.sweep.store.record import SCHEMA
 from memsweep.sweep.store.results import Store, folder_name
 from memsweep.sweep.tracking import Tracker
+from paths import ROOT
+
+registry.discover(ROOT)  # as every command does first: a run's params are what differs from the defaults of its parts
 
 STEPS, RADII = 51, 31
 PARENT = "mlflow.parentRunId"

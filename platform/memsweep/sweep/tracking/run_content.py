@@ -161,7 +161,8 @@ def failed_run(
 def parameters(config: Mapping[str, Any], varied: Collection[str] = ()) -> dict[str, str]:
     """Dotted path -> text of what differs from the defaults, of the sizes and of what names the run.
 
-    ``record.json`` among the artifacts has the whole config. Floats are in full, lists as ``a, b``.
+    ``record.json`` among the artifacts has the whole config. Floats are in full, lists as ``a, b``. The parts of the
+    config must be registered: of a part that is not, nothing is known to be a default, and all its fields are given.
     """
     flat, shown = flatten(config), {*_SIZES, *varied}
     changed = flatten(_changed(config, TrialConfig, None))
