@@ -127,8 +127,11 @@ def test_a_limit_that_is_kept_leaves_no_trace() -> None:
         with time_limit(30.0, 1, hung) as undisturbed:
             undisturbed(lambda *_: None)(0.5)
     for _ in range(20):  # at the very moment of the end: either it came or it did not
-        with time_limit(0.01, 1, hung), contextlib.suppress(TimeLimitError):
+        with contextlib.suppress(TimeLimitError), time_limit(0.01, 1, hung):
             time.sleep(0.0099)
+    for _ in range(20):  # and before the body begins
+        with contextlib.suppress(TimeLimitError), time_limit(1e-6, 1, hung):
+            pass
     time.sleep(0.05)
     assert "time limit" not in {thread.name for thread in threading.enumerate()}
 

@@ -47,9 +47,9 @@ def time_limit(
         yield lambda report: report
         return
     watch = _Watch(seconds, trials, on_hang, grace)
-    watch.start()
     try:
         try:
+            watch.start()  # on a busy machine a short limit is over before this returns
             yield watch.undisturbed
         finally:
             watch.stop()
