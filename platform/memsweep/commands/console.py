@@ -139,7 +139,8 @@ def _print_results(ending: Ending, paths: ReportPaths) -> None:
         say(f"{summary.diverged} diverged: their errors are inf in the report")
     for line, failure in zip(failures(ending), summary.failed.values(), strict=False):
         say_sentence(line, file=sys.stderr)
-        say(failure["traceback"], file=sys.stderr)
+        if failure["traceback"]:
+            say(failure["traceback"], file=sys.stderr)
     if len(summary.failed) > 5:
         say(f"{len(summary.failed) - 5} more failed: the report has every traceback", file=sys.stderr)
     say(f"report:    {shown(paths.page)}{_also(paths)}")

@@ -251,6 +251,7 @@ def test_alone_a_trial_asks_the_store_and_never_runs_the_one_before(tmp_path: Pa
     (failure,) = report.failed.values()
     assert f"{first[0][0]} (model.width=2), has no result" in failure["error"]
     assert "run the same command again" in failure["error"]
+    assert failure["traceback"] == ""  # what is to be mended is the trial before
     assert not Store(tmp_path / "s").identities()
     assert list(execute_pack(replace(whole, members=first), quiet).finished) == [first[0][0]]
     assert list(execute_pack(replace(whole, members=second), quiet).finished) == [second[0][0]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import traceback
 
-from memsweep.errors import printable
+from memsweep.errors import BrokenChainError, printable
 from memsweep.outcome import Outcome
 from memsweep.redaction import without_secrets
 from memsweep.sweep.store.record import Failure
@@ -48,6 +48,8 @@ def failure_of(error: BaseException, hint: str = "", stack: str = "") -> Failure
         "error": cut(without_secrets(sentence + (f" ({hint})" if hint else "")), _LONGEST_SENTENCE),
         "traceback": cut(without_secrets(stack or _traceback(error)), _LONGEST_TRACEBACK),
     }
+    if isinstance(error, BrokenChainError):  # its place says nothing: the cause is the failure of another trial
+        failure["traceback"] = ""
     if memory:
         failure["peak_memory"] = peak
         if asked:
