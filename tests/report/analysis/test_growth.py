@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from memsweep import report
+from memsweep.report.page.answer import answer_of
 from report_study import Condition, exported, write_study
 
 WIDTHS, HORIZONS, SEEDS = (2, 4, 8), (50, 100, 200), 4
@@ -66,8 +67,11 @@ def test_numbers_in_training_are_those_after_the_first_and_the_last_step(paths: 
     assert change["slope"].to_numpy() == pytest.approx(1.0)
     assert change[change["step"] == 3]["least"].to_numpy() == pytest.approx(3 * 2 * of_seed(1.5))
     text = report.table_text(paths, width=200, colour=False)
-    assert "change of the outputs since the start, root mean square, after 1 step, by the width" in text
+    assert "change of the outputs since the start (root mean square), after 1 step, by the width" in text
     assert 'id="growth"' in paths.page.read_text()
+    ranking, grown, *_ = (answer := answer_of(paths.contents)).headline, *answer.more
+    assert ranking.startswith("The accuracy is")  # the task's own number comes first
+    assert grown.startswith("From width 2 to 8 the accuracy goes as m^(+0.50 ")
 
 
 def test_infinite_values_have_no_slope_and_missing_ones_no_row(paths: report.ReportPaths) -> None:

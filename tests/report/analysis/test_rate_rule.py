@@ -17,6 +17,8 @@ from memsweep.report.analysis.contents import analyse
 from memsweep.report.analysis.learning_rates.curves import RATE
 from memsweep.report.analysis.learning_rates.rule import Curve
 from memsweep.report.by_trial import verdicts_of
+from memsweep.report.naming.numbers import with_interval
+from memsweep.report.page.answer import answer_of
 from memsweep.report.read.study import load_study
 from memsweep.search.history import SearchHistory
 from memsweep.search.suggestions import SearchTrial, Suggestion, SuggestionRecord, SuggestionState
@@ -89,6 +91,12 @@ def test_a_report_has_the_exponents_and_the_sizes_that_were_held_out(tmp_path: P
     assert "rate ~ m^(−0.75 ± " in text
     assert "fitted to width 4 to 8 and horizon 25 to 50" in text
     assert 'id="rate-rule"' in paths.page.read_text()
+    said = answer_of(paths.contents).headline
+    gain = with_interval(rule.gain.middle, rule.gain.low, rule.gain.high)
+    assert said == (
+        "At held-out sizes, a learning rate that follows width and horizon has, of the loss at one rate, "
+        f"{gain} under `exp`."
+    )
     named = verdicts_of(paths.contents)
     assert all(v.metrics["rate_rule_width/slope"] == pytest.approx(-0.75) for v in named.values())
     assert len(named) == len(RATES) * len(WIDTHS) * len(HORIZONS)
@@ -108,6 +116,7 @@ def test_two_sizes_hold_none_out_and_make_no_rule(tmp_path: Path) -> None:
     paths = write(tmp_path, WIDTHS[:2], [50])
     assert paths.contents.rates
     assert not (paths.folder / "rate_rule.csv").exists()
+    assert answer_of(paths.contents).headline.startswith("The best learning rate on polynomial")
     assert 'id="rate-rule"' not in paths.page.read_text()
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from memsweep.stability.verdict.trend import Slope
 
+MOST_NAMED = 6
+"""Names in a sentence that can still be read."""
 _SMALL, _LARGE = 1e-4, 1e6  # beyond them, a number is written with an exponent
 
 
@@ -39,14 +41,15 @@ def figure(value: float, digits: int = 3) -> str:
 
 
 def interval(value: float, low: float, high: float, digits: int = 3) -> str:
-    """``0.12 [0.10, 0.20]``: all three with as many decimals as the longest needs.
+    """``0.12 [0.10, 0.20]``: all three with as many decimals as the longest needs; none of a value too small for them.
 
     ``0.12 ± 0.0004`` where the ends cannot be told from the value so.
     """
     known = [abs(one) for one in (value, low, high) if math.isfinite(one)]
     if not known:
         return figure(value)
-    if math.isnan(value) or not (_SMALL <= max(known) < _LARGE or max(known) == 0):
+    tiny = 0 < abs(value) < _SMALL
+    if math.isnan(value) or tiny or not (_SMALL <= max(known) < _LARGE or max(known) == 0):
         texts = [figure(one, digits) for one in (value, low, high)]
     else:
         short = [f"{one:.{digits}g}" for one in known if one >= _SMALL]
@@ -103,6 +106,11 @@ def show(value: Any) -> str:
 def joined(words: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def quoted(names: Sequence[str]) -> str:
+    """The names between backticks, as headlines have them; of many, how many there are."""
+    return joined([f"`{name}`" for name in names]) if len(names) <= MOST_NAMED else f"{len(names)} settings"
 
 
 def clean(text: str) -> str:

@@ -5,28 +5,25 @@ from __future__ import annotations
 import enum
 import math
 import shlex
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from memsweep.report.analysis.bits import BitsRow
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS, Finding
-from memsweep.report.analysis.learning_rates.curves import rate_of
-from memsweep.report.analysis.losses import MANY_TASKS, LossRow, by_accuracy, largest, level, ranked
 from memsweep.report.analysis.published import Agreement
 from memsweep.report.analysis.search.winners import Winner
 from memsweep.report.analysis.summary import NOT_FINISHED
 from memsweep.report.naming.cells import is_number, last, settings_text
 from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION
 from memsweep.report.naming.labels import Labels
-from memsweep.report.naming.numbers import figure, joined, show
+from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, quoted, show
+from memsweep.report.page.trained import growth_in_training, growth_sentence, ranking_sentence, rates_sentence
 from memsweep.report.rows.bits import ROUNDED, bits_text
 from memsweep.report.rows.claims import contradicted, counted
 from memsweep.report.rows.search import sentences
 from memsweep.stability.verdict.judgement import Verdict
 
-_MOST_NAMED = 6  # names in a sentence that can still be read
 _MOST_CELLS = 4  # cells of a search whose settings a sentence names
 _MOST_CITED = 2  # claims that are cited whole
 _TRANSFERS = 2.0  # a best setting that moves by less than this factor, from the smallest size to the largest, stays
@@ -82,10 +79,12 @@ def answer_of(contents: Contents) -> StudyAnswer:
         return StudyAnswer(Kind.STABILITY, stable, (), decide)
     if contents.bits:
         return StudyAnswer(Kind.BITS, _bits(contents.bits, contents.labels), claims)
-    if contents.rates and (found := _rates(contents)):
+    if contents.rates and (found := rates_sentence(contents)):
         return StudyAnswer(Kind.LOSSES, found, claims)
     if contents.losses:
-        return StudyAnswer(Kind.LOSSES, _ranking(contents), (*_gaps(contents), *claims))
+        said = [ranking_sentence(contents), *filter(None, [growth_sentence(contents)])]
+        first, *more = said[::-1] if growth_in_training(contents) else said
+        return StudyAnswer(Kind.LOSSES, first, (*more, *_gaps(contents), *claims))
     return StudyAnswer(Kind.CLAIMS, claims[0], claims[1:]) if claims else StudyAnswer(Kind.NOTHING, NOT_FINISHED)
 
 
@@ -133,7 +132,7 @@ def _stability(findings: Sequence[Finding], labels: Labels) -> str:
         kernel = any(f.condition.get(KERNEL) is not None and _is(f, labels, memory, ball) for f in findings)
         clause = _clause(own, lost, noun, _STAY.get(ball, ""))
         if doubt:
-            clause += f" (undecided under {_names(sorted(doubt, key=[*own].index))} once more weights move)"
+            clause += f" (undecided under {quoted(sorted(doubt, key=[*own].index))} once more weights move)"
         clauses.setdefault(clause, []).append(f"{memory} memory" if kernel else memory)
     return _sentences(f"{joined(_short(names))} {clause}" for clause, names in clauses.items())
 
@@ -155,20 +154,16 @@ def _clause(verdicts: dict[str, Verdict], lost: set[str], noun: str, stay: str) 
     )
     only = f", but only while {stay} put" if lost else ""
     if lost and len(lost) < len(stable):
-        only = f"; {_names(sorted(lost, key=stable.index))} only while {stay} put"
+        only = f"; {quoted(sorted(lost, key=stable.index))} only while {stay} put"
     if len(open_) == len(verdicts):
         return f"is undecided under {_all(open_, noun)}"
-    undecided = f"; undecided under {_names(open_)}" if open_ else ""
+    undecided = f"; undecided under {quoted(open_)}" if open_ else ""
     if not unstable:
-        return f"is held stably under {_all(stable, noun) if not open_ else _names(stable)}{only}{undecided}"
+        return f"is held stably under {_all(stable, noun) if not open_ else quoted(stable)}{only}{undecided}"
     if not stable:
-        return f"is not held stably under {_any(unstable, noun) if not open_ else _names(unstable)}{undecided}"
+        return f"is not held stably under {_any(unstable, noun) if not open_ else quoted(unstable)}{undecided}"
     verb = "holds" if len(stable) == 1 else "hold"
-    return f"is not held stably under {_names(unstable)}; {_names(stable)} {verb} it{only}{undecided}"
-
-
-def _names(names: Sequence[str]) -> str:
-    return joined([f"`{name}`" for name in names]) if len(names) <= _MOST_NAMED else f"{len(names)} settings"
+    return f"is not held stably under {quoted(unstable)}; {quoted(stable)} {verb} it{only}{undecided}"
 
 
 def _all(names: Sequence[str], noun: str) -> str:
@@ -261,7 +256,7 @@ def _moves(contents: Contents, first: Sequence[Winner], field: str) -> str:
         moving.append(f"{verb} {figure(times, 2)}-fold{under} ({figure(values[0], 2)} to {figure(values[-1], 2)})")
     parts = [joined(moving)] if moving else []
     if staying:
-        under = f" under {_names(staying)}" if len(lines) > 1 else ""
+        under = f" under {quoted(staying)}" if len(lines) > 1 else ""
         parts.append(
             f"shows no trend{under}{',' if under else ':'} {'where ' if under else ''}other values are as good"
         )
@@ -274,101 +269,6 @@ def _moves(contents: Contents, first: Sequence[Winner], field: str) -> str:
 def _gaps(contents: Contents) -> tuple[str, ...]:
     """How optimistic the search was; that it may be, where no winner was retrained."""
     return tuple(sentences(contents.searched)[3:]) if contents.searched is not None else ()
-
-
-# --- losses
-
-
-def _rates(contents: Contents) -> str:
-    """The learning rate of the least loss of every line, and from where on it diverges; of the first study."""
-    study, parts, lost = contents.rates[0], [], []
-    for line, rows in study.lines.items():
-        known = [row for row in rows if math.isfinite(row.loss.middle)]
-        if known:
-            parts.append(f"{figure(rate_of(min(known, key=lambda row: row.loss.middle)), 2)} under `{line}`")
-        diverged = [rate_of(row) for row in rows if row.diverged]
-        if diverged:
-            lost.append(f"`{line}` diverges from {figure(min(diverged), 2)} on")
-    if not parts:
-        return ""
-    where = f" on {study.memory}, {study.machine}" if len(contents.rates) > 1 else ""
-    return f"The best learning rate{where} is {joined(parts)}{f'; {joined(lost)}' if lost else ''}."
-
-
-def _ranking(contents: Contents) -> str:
-    """The best of each task and those that are level with it; of a single task, how far the others are behind."""
-    labels, by_memory = contents.labels, dict[str, list[LossRow]]()
-    for row in largest(contents.losses):
-        by_memory.setdefault(labels.memory(row.condition), []).append(row)
-    if len(by_memory) >= MANY_TASKS:
-        return _counts(by_memory, labels)
-    if len(by_memory) > 1:
-        measures = {_measured(row)[0] for rows in by_memory.values() for row in rows}
-        parts = [
-            f"on {memory}{f' by {_measured(rows[0])[0]}' if len(measures) > 1 else ''} {_best(rows, labels)}"
-            for memory, rows in by_memory.items()
-        ]
-        return f"{f'By {measures.pop()}, best' if len(measures) == 1 else 'Best'} are {'; '.join(parts)}."
-    (rows,) = by_memory.values()
-    best, *others = ranked(rows)
-    measure, said, accuracy = *_measured(best), by_accuracy(best)
-    if not others:
-        return f"The {measure} is {said}, the median over {best.seeds} seeds."
-    text = f"By {measure}, {_machines([best], labels)} is best ({said})"
-    beside = level(rows)[1:]
-    behind = [row for row in others if row not in beside][:4]
-    if beside:
-        text += f" and {_machines(beside, labels)} cannot be told from it (their seeds overlap)"
-    if behind:
-        gaps = [f"{_machines([row], labels)} {_behind(best, row, accuracy=accuracy)}" for row in behind]
-        text += f"; behind {'is' if len(gaps) == 1 else 'are'} {joined(gaps)}"
-    return f"{text}."
-
-
-def _best(rows: Sequence[LossRow], labels: Labels) -> str:
-    """``lstm (100.0 %), whose seeds overlap with those of delta_net``."""
-    best, *others = level(rows)
-    beside = f", whose seeds overlap with those of {_machines(others, labels)}" if others else ""
-    return f"{_machines([best], labels)} ({_measured(best)[1]}){beside}"
-
-
-def _counts(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels) -> str:
-    """``lstm is best, or cannot be told from the best, on 5 of 9 tasks, gla on 4 and lru on 2.``
-
-    A task that no model learns has no best one; it is named.
-    """
-    learned = {memory: rows for memory, rows in by_memory.items() if any(row.learned for row in rows)}
-    best = Counter(labels.machine(row.condition) for rows in learned.values() for row in level(rows))
-    first, *others = best.most_common(_MOST_NAMED // 2) or [("", 0)]
-    none = [memory for memory in by_memory if memory not in learned]
-    unlearned = f"no model does better than one that forgets on {joined(none)}." if none else ""
-    if not first[1]:
-        return unlearned[0].upper() + unlearned[1:]
-    text = f"`{first[0]}` is best, or cannot be told from the best, on {first[1]} of {len(by_memory)} tasks"
-    more = [f"`{name}` on {count}" for name, count in others]
-    return f"{joined([text, *more])}{'; ' if none else '.'}{unlearned}"
-
-
-def _measured(row: LossRow) -> tuple[str, str]:
-    """What ranks a row, and its median."""
-    if by_accuracy(row):
-        return row.metric.replace("_", " "), _percent(row.value.middle)
-    return "test loss", figure(row.loss.middle)
-
-
-def _machines(rows: Sequence[LossRow], labels: Labels) -> str:
-    return _names([labels.machine(row.condition).removeprefix("rule ") for row in rows])
-
-
-def _behind(best: LossRow, row: LossRow, *, accuracy: bool) -> str:
-    if accuracy:
-        return f"({100 * (best.value.middle - row.value.middle):.1f} points)"
-    ratio = row.loss.middle / best.loss.middle if best.loss.middle > 0 else math.nan
-    return f"({figure(ratio, 2)} times the loss)" if math.isfinite(ratio) else "(diverged)"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
 
 
 # --- claims
@@ -391,7 +291,7 @@ def _claims(contents: Contents) -> Iterable[str]:
             if counts[kind]
         ]
         against = dict.fromkeys(f"`{one.claim.name}`" for one in own if one.agreement is Agreement.DISAGREES)
-        named = f" (disagreeing: {joined([*against])})" if 0 < len(against) <= _MOST_NAMED else ""
+        named = f" (disagreeing: {joined([*against])})" if 0 < len(against) <= MOST_NAMED else ""
         yield f"Of {len(own)} published verdicts, {joined(parts)}{named}."
     if not contents.compared.empty:
         cited = [f"`{claim}`" for claim in sorted(contradicted(contents.compared))]

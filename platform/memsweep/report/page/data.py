@@ -11,6 +11,7 @@ import pandas as pd
 
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import Finding
+from memsweep.report.analysis.learning_rates.curves import rate_of
 from memsweep.report.analysis.losses import LossRow, by_accuracy, largest, ranked
 from memsweep.report.analysis.search.searched import Searched
 from memsweep.report.analysis.search.winners import last_row
@@ -50,6 +51,7 @@ def page_data(contents: Contents, answer: StudyAnswer, trials: Trials, charts: C
         "findings": (shown := _findings(contents, trials)),
         "unshown": len(contents.verdicts) - len(shown),
         "ranking": _ranking(contents, trials),
+        "rates": _rates(contents, trials),
         "across": across,
         "search": _search(contents.searched, trials) if contents.searched is not None else None,
         "claims": _claims(contents.compared),
@@ -148,6 +150,24 @@ def _ranking(contents: Contents, trials: Trials) -> list[dict[str, Any]]:
             "trial": trials.place(row.identities[0]),
         }
         for row in rows
+    ]
+
+
+def _rates(contents: Contents, trials: Trials) -> list[dict[str, Any]]:
+    """The test loss against the learning rate, line by line: a figure for each memory, model and size."""
+    return [
+        {
+            "name": f"{study.memory}, {study.machine}",
+            "lines": {
+                line: [
+                    {"rate": rate_of(row), "loss": [row.loss.middle, row.loss.low, row.loss.high]}
+                    | {"diverged": row.diverged, "seeds": row.seeds, "trial": trials.place(row.identities[0])}
+                    for row in rows
+                ]
+                for line, rows in study.lines.items()
+            },
+        }
+        for study in contents.rates
     ]
 
 

@@ -320,6 +320,42 @@
       "100 is perfect, 0 no better. The best models on average stand first. Point at a cell for its seeds; click it for its trial.");
   }
 
+  /** Test loss against the learning rate: a line for each parameterization or rule, one size at a time. */
+  function ratesFigure() {
+    let chosen = data.rates.length - 1; // the largest size
+    const draw = () => {
+      byId("selectors").replaceChildren(...(data.rates.length > 1
+        ? [chooser("shown", data.rates.map((r, i) => [i, short(r.name, 70)]), chosen, (v) => { chosen = Number(v); draw(); })] : []));
+      const lines = Object.keys(data.rates[chosen].lines), hue = hueOf(lines);
+      const all = Object.entries(data.rates[chosen].lines).flatMap(([line, rows]) => rows.map((r) => {
+        const [y, low, high] = r.loss.map(value);
+        return { ...r, line, x: r.rate, y, low, high };
+      }));
+      const points = all.filter((p) => Number.isFinite(p.y) && p.y > 0), lost = all.filter((p) => p.diverged);
+      const domain = logDomain(points.flatMap((p) => [p.y, p.low, p.high]), 1.5), height = 430;
+      const within = (y) => Math.max(domain[0], Math.min(domain[1], y));
+      const ends = apart(lines.flatMap((line) => points.filter((p) => p.line === line).slice(-1)), domain, height - 70);
+      const chart = show(byId("chart"), {
+        width: wide(), height, marginLeft: 62, marginRight: 110, marginTop: 34, marginBottom: 38,
+        x: logAxis(logDomain(all.map((p) => p.x)), "learning rate →"), y: logAxis(domain, "↑ test loss"),
+        marks: [
+          Plot.gridY({ strokeOpacity: 0.12, ticks: logTicks(domain) }),
+          Plot.areaY(points, { x: "x", y1: (p) => within(p.low), y2: (p) => within(p.high), z: "line", fill: (p) => hue(p.line), fillOpacity: 0.13 }),
+          Plot.line(points, { x: "x", y: "y", z: "line", stroke: (p) => hue(p.line), strokeWidth: 2 }),
+          Plot.dot(points, { x: "x", y: "y", fill: (p) => hue(p.line), r: 4 }),
+          Plot.dot(lost, { x: "x", y: domain[1], symbol: "times", stroke: (p) => hue(p.line), r: 5 }),
+          Plot.text(ends, { x: "x", y: "label", text: (p) => short(p.line, 18), dx: 9, textAnchor: "start", fontWeight: 600, fill: (p) => hue(p.line) }),
+          Plot.tip(points, Plot.pointer({ x: "x", y: "y", title: (p) => `${p.line}, learning rate ${num(p.x)}\ntest loss ${num(p.y)} [${num(p.low)}, ${num(p.high)}]` +
+            (p.diverged ? `\n${p.diverged} of ${p.seeds} seeds diverged` : "") })),
+        ],
+      }, `Test loss against the learning rate, ${data.rates[chosen].name}. ` + lines.map((line) =>
+        `${line}: ${points.filter((p) => p.line === line).map((p) => `${num(p.y)} at ${num(p.x)}`).join(", ")}`).join("; ") + ".");
+      chart.addEventListener("click", () => chart.value && openTrial(chart.value.trial));
+      byId("caption").replaceChildren("Medians over seeds; a band reaches from the smallest to the largest. ",
+        lost.length ? "A cross at the top: seeds diverged at this rate. " : "", "Click a mark for its trial.");
+    };
+    draw();
+  }
   function rankingFigure() {
     const memories = distinct(data.ranking.map((r) => r.memory)), all = "";
     const whole = data.across && data.ranking.every((r) => Number.isFinite(value(r.removed)));
@@ -332,7 +368,7 @@
       if (chosen.memory === all && whole) return tasksFigure(memories);
       const rows = data.ranking.filter((r) => r.memory === chosen.memory).slice(0, 24);
       const accuracy = rows[0].metric !== "test loss";
-      const scale = accuracy ? 100 : 1;
+      const scale = accuracy ? 100 : 1, most = wide() < 560 ? 24 : 34; // letters of a name
       const label = `${rows[0].metric}${accuracy ? " (%)" : ""}`;
       const points = rows.flatMap((r) => r.values.map((v, seed) => ({ ...r, x: scale * value(v), seed }))).filter((p) => Number.isFinite(p.x));
       const middles = rows.map((r) => ({ ...r, x: scale * d3.median(r.values.map(value)) })).filter((p) => Number.isFinite(p.x));
@@ -340,9 +376,9 @@
       const domain = log ? logDomain(points.map((p) => p.x), 0.5) : null;
       const lost = rows.map((r) => [r, r.values.filter((v) => !Number.isFinite(value(v))).length]).filter(([, n]) => n);
       const chart = show(byId("chart"), {
-        width: wide(), height: 70 + 46 * rows.length, marginLeft: Math.min(220, 20 + 7.2 * d3.max(rows, (r) => short(r.machine, 28).length)), marginRight: 70, marginTop: 34, marginBottom: 40,
+        width: wide(), height: 70 + 46 * rows.length, marginLeft: Math.min(260, 20 + 7.2 * d3.max(rows, (r) => short(r.machine, most).length)), marginRight: 70, marginTop: 34, marginBottom: 40,
         x: log ? logAxis(domain, `${label} →`) : { label: `${label} →`, nice: true, grid: true },
-        y: { domain: rows.map((r) => r.machine), label: null, tickFormat: (name) => short(name, 28), tickSize: 0 },
+        y: { domain: rows.map((r) => r.machine), label: null, tickFormat: (name) => short(name, most), tickSize: 0 },
         marks: [
           Plot.ruleY(rows, { y: "machine", stroke: "currentColor", strokeOpacity: 0.12 }),
           Plot.tickX(middles, { x: "x", y: "machine", stroke: "var(--ink)", strokeWidth: 2.5, inset: 10 }),
@@ -618,6 +654,7 @@
 
   function figure() {
     if (data.kind === "search" && data.search) searchFigure();
+    else if (data.kind === "losses" && data.rates.length) ratesFigure();
     else if (data.kind === "losses" && data.ranking.length) rankingFigure();
     else if (findings.length && !(data.kind === "claims" && data.claims.length)) radiusFigure();
     else if (data.claims.length) claimsFigure();

@@ -120,6 +120,7 @@ def render(
         rules_mean=RULES_MEAN,
         ceilings_mean=ceilings_mean(contents.ceilings),
         baseline=BASELINE if has_baseline(contents.losses) else "",
+        rates=bool(contents.rates),
         scanned=bool(contents.scanned),
         counted=counted(contents.compared) if not contents.compared.empty else "",
         searched=searched,

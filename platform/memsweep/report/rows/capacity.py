@@ -28,7 +28,7 @@ SIZES_MEAN = (
 
 
 GROWTH = {
-    "output_change": "change of the outputs since the start, root mean square",
+    "output_change": "change of the outputs since the start (root mean square)",
     "time_scale_low": "shortest time scale of a mode, steps",
     "time_scale": "median time scale of the modes, steps",
     "time_scale_high": "longest time scale of a mode, steps",
@@ -48,8 +48,7 @@ def growth_table(rows: Sequence[GrowthRow], names: Sequence[str], labels: Labels
     """Numbers at the least and the greatest size, and their slope."""
 
     def group(row: GrowthRow) -> str:
-        steps = "" if row.step is None else f", after {row.step} step{'s' if row.step > 1 else ''}"
-        return f"{GROWTH.get(row.quantity, row.quantity)}{steps}, by the {row.axis}"
+        return f"{growth_name(row)}, by the {row.axis}"
 
     columns: list[Column[GrowthRow]] = [
         *condition_columns(names, labels),
@@ -66,6 +65,12 @@ def growth_table(rows: Sequence[GrowthRow], names: Sequence[str], labels: Labels
         Column("slope", lambda row: row.slope, ends=True),
     ]
     return Table("growth", "Growth with width and horizon", rows, columns, group)
+
+
+def growth_name(row: GrowthRow) -> str:
+    """What a row is about, and after how many steps of training."""
+    steps = "" if row.step is None else f", after {row.step} step{'s' if row.step > 1 else ''}"
+    return f"{GROWTH.get(row.quantity, row.quantity.replace('_', ' '))}{steps}"
 
 
 def _from_to(ends: tuple[float, float]) -> str:

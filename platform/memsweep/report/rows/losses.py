@@ -112,7 +112,19 @@ def ranking_table(rows: Sequence[LossRow], names: Sequence[str], labels: Labels)
     wanted = {"under", "diverged", *measured, *(name for row in best for name in row.longer)}
     columns = [c for c in loss_table(best, names, labels).columns if (c.key or c.name) in wanted]
     group = (lambda row: labels.memory(row.condition)) if len(by_memory) > 1 else None
-    return Table("losses", "Ranking: median over seeds [smallest, largest]", best, columns, group)
+    return Table(
+        "losses", f"Ranking{_at_size(best, rows)}: median over seeds [smallest, largest]", best, columns, group
+    )
+
+
+def _at_size(best: Sequence[LossRow], rows: Sequence[LossRow]) -> str:
+    """`` at width 32 and horizon 200``: where all are ranked, if there are other sizes."""
+    sizes = {(row.width, row.horizon) for row in best}
+    if len(sizes) > 1 or sizes == {(row.width, row.horizon) for row in rows}:
+        return ""
+    ((width, horizon),) = sizes
+    ends = [f"{name} {show(value)}" for name, value in (("width", width), ("horizon", horizon)) if value is not None]
+    return f" at {joined(ends)}"
 
 
 def across_table(rows: Sequence[LossRow], labels: Labels) -> Table[tuple[str, Mapping[str, LossRow]]]:
