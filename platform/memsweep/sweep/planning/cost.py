@@ -30,7 +30,7 @@ _PLAIN_CALL, _PLAIN_STATE = 3e-5, 1.5e-8  # the same by torch's own operations: 
 _MOVED = 2e-4  # of one evaluation in an ascent: the calls
 _LEAST = 0.02  # of any trial: tables, and their files
 
-# Deep models: most of a step is products with matrices, one multiplication for each entry, sequence and step of time.
+# Products with matrices: one multiplication for each entry, sequence and step of time; most of what deep models cost.
 _CALLS = 1e-2  # of a layer in an optimizer step: torch's calls, forward and backward
 _ENTRY = 1.6e-10  # of a matrix entry, a sequence and a step of time, forward and backward
 _FEATURE = 1.5e-8  # of a feature or a state of a layer, likewise, for all that acts on it by itself
@@ -95,7 +95,9 @@ def _by_sequences(trials: Sequence[TrialConfig]) -> float:
     groups = math.ceil(sum(trial.training.seeds for trial in trials) / SAMPLED_SLOTS)
     trained, tested = states * training.batch_size, states * first.perturbation.test_size
     if _compiled(first):
-        return _steps(training) * _STATE * trained + moved * (_MOVED * groups + _STATE_MOVED * tested)
+        entry = _entry(first)
+        step, pass_ = _STATE + entry, _STATE_MOVED + _EVALUATION * entry
+        return _steps(training) * step * trained + moved * (_MOVED * groups + pass_ * tested)
     return _steps(training) * _PLAIN_STATE * trained + moved * (_PLAIN_CALL * horizon * groups + _PLAIN_STATE * tested)
 
 
@@ -158,6 +160,14 @@ def _compiled(trial: TrialConfig) -> bool:
 
     stacked = issubclass(registry.get(registry.MODEL, trial.model.name), StackedModel)
     return stacked and kernels(getattr(torch, trial.training.dtype)) == "compiled"
+
+
+def _entry(trial: TrialConfig) -> float:
+    """Seconds that a recurrent matrix costs a state on top in a step of time: a product with one of its rows."""
+    roles = registry.get(registry.MODEL, trial.model.name).roles(trial.model).values()
+    if not any(role.axes == ("width", "width") for role in roles):
+        return 0.0
+    return _ENTRY * _width(trial) * (_DOUBLE if trial.training.dtype == "float64" else 1.0)
 
 
 def _horizon(trial: TrialConfig) -> float:
