@@ -19,7 +19,7 @@ from memsweep.recurrence.linear.modal_loss import CompiledModalLoss, Modes, moda
 HORIZON, MODELS, WIDTH = 48, 37, 9
 """Models of more than one group, and of an odd last one; modes, too."""
 DTYPES = {torch.float64: torch.complex128, torch.float32: torch.complex64}
-CLOSE = {torch.float64: 1e-12, torch.float32: 2e-5}
+CLOSE = {torch.float64: 1e-12, torch.float32: 1e-4}
 
 
 @pytest.fixture(autouse=True)

@@ -141,7 +141,8 @@ def test_all_code_that_a_trial_executes_is_in_its_closure(trials: list[TrialConf
         for prefix in CONDITIONAL:
             kept[prefix] += any(".".join(each).startswith(prefix) for each in closure)
     assert len(trials) > 20
-    assert [prefix for prefix, count in kept.items() if count == len(trials)] == [], "conditions that always hold"
+    always = {prefix for prefix, count in kept.items() if count == len(trials)}
+    assert always <= {"memsweep.recurrence.compiled"}, "conditions that always hold"  # where a compiler is, all run it
 
 
 def test_every_exempt_and_conditional_name_exists() -> None:
@@ -399,7 +400,7 @@ def test_changed_code_moves_its_trials_in_a_new_process(copied: tuple[Path, Path
     assert [one == other for one, other in zip(here, one_model, strict=True)] == [True, False, True]
     header.write_text(header.read_text() + "\nint another = 1;\n")
     compiled = asked(platform, workspace)["identities"]
-    assert [one == other for one, other in zip(one_model, compiled, strict=True)] == [True, True, False]
+    assert not {*one_model}.intersection(compiled)  # every model of memsweep runs kernels
     (workspace / "tasks" / "_helper.py").write_text("FACTOR = 3.0\n")
     assert not {*here, *one_model, *compiled}.intersection(asked(platform, workspace)["identities"])
 
