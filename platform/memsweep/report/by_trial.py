@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from memsweep.report.analysis.bits import BitsRow, bits_of
@@ -28,18 +29,19 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
         ``verdict`` (of ``Growth``) and ``holds``: the horizon and the bits that hold it, as ``T = 800 at 7 bits``.
         By map and tolerance ``capacity_block_0.01/size``, the median over the seeds, and its slope with the width.
         Where learning rates were tried, ``rate_rule_width/slope`` and ``rate_rule_horizon/slope``: the exponents of the
-        best one.
+        best one. Of every number of the table of growth, at the end of training or after the last step that was
+        measured, its slope as ``growth_memory_capacity_width/slope`` or ``growth_sharpness_horizon/slope``.
     """
     finished = [record["provenance"]["finished"] for record in contents.study.records.values()]
     time = max(map(milliseconds, finished), default=0)
-    metrics, tags = dict[str, dict[str, float]](), dict[str, dict[str, str]]()
+    metrics, tags = defaultdict[str, dict[str, float]](dict), defaultdict[str, dict[str, str]](dict)
     for finding in contents.verdicts:
         of_all, words = _of_all(finding)
         at = finding.radii[finding.radii["threshold"] == finding.judgement.threshold]
         for identity, rows in at.groupby("identity"):
             name = str(identity)
-            metrics.setdefault(name, {}).update(of_all)
-            tags.setdefault(name, {}).update(words)
+            metrics[name].update(of_all)
+            tags[name].update(words)
             valid = rows[rows["valid"].astype(bool)]
             if valid.empty:
                 continue
@@ -51,8 +53,8 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
         for identity, radii in row.radii.groupby("identity"):
             needed, name = bits_of(radii).middle, str(identity)
             numbers, words = _of_bits(row)
-            metrics.setdefault(name, {}).update(numbers)
-            tags.setdefault(name, {}).update(words)
+            metrics[name].update(numbers)
+            tags[name].update(words)
             if not math.isnan(needed):
                 text = f"T = {radii['horizon'].iloc[0]:g} at {bits_text(needed, row)} bits"
                 tags[name][f"bits_{row.rounding}/holds"] = text
@@ -62,15 +64,17 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
         about = f"capacity_{size.map}_{size.tolerance:g}"
         for identity, rows in size.sizes.groupby("identity", observed=True):
             numbers = {f"{about}/size": Spread.of(rows["size"]).middle} | _slope(size.slope, about)
-            metrics.setdefault(str(identity), {}).update({k: v for k, v in numbers.items() if math.isfinite(v)})
-            tags.setdefault(str(identity), {})
+            metrics[str(identity)].update({k: v for k, v in numbers.items() if math.isfinite(v)})
     for rule in contents.rate_rules:
         numbers = {}
         for name, exponent in rule.exponents.items():
             numbers |= _slope(exponent, f"rate_rule_{name}")
         for identity in rule.identities:
-            metrics.setdefault(identity, {}).update(numbers)
-            tags.setdefault(identity, {})
+            metrics[identity].update(numbers)
+    after_the_last_step = {(row.quantity, row.axis, row.identities): row for row in contents.growth}
+    for grown in after_the_last_step.values():
+        for identity in grown.identities:
+            metrics[identity].update(_slope(grown.slope, f"growth_{grown.quantity}_{grown.axis}"))
     return {name: Verdicts(metrics[name], tags[name], time) for name in metrics}
 
 

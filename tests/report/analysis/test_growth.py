@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from memsweep import report
+from memsweep.report.by_trial import verdicts_of
 from memsweep.report.page.answer import answer_of
 from report_study import Condition, exported, write_study
 
@@ -72,6 +73,21 @@ def test_numbers_in_training_are_those_after_the_first_and_the_last_step(paths: 
     ranking, grown, *_ = (answer := answer_of(paths.contents)).headline, *answer.more
     assert ranking.startswith("The accuracy is")  # the task's own number comes first
     assert grown.startswith("From width 2 to 8 the accuracy goes as m^(+0.50 ")
+
+
+def test_slopes_after_the_last_step_go_to_the_runs_of_their_trials(paths: report.ReportPaths) -> None:
+    named = verdicts_of(paths.contents)
+    trials = exported(paths, "trials", dtype={"identity": str}).set_index("identity")
+    for identity, of_trial in named.items():
+        for axis, exponent in (("width", 0.5), ("horizon", 0.2)):
+            about = f"growth_accuracy_{axis}"
+            assert of_trial.metrics[f"{about}/slope"] == pytest.approx(exponent)
+            assert of_trial.metrics[f"{about}/slope_low"] <= of_trial.metrics[f"{about}/slope_high"]
+        assert of_trial.metrics["growth_output_change_width/slope"] == pytest.approx(1.0)
+        assert not any(name.startswith("growth_time_scale_high_width") for name in of_trial.metrics)
+        longest = "growth_time_scale_high_horizon/slope" in of_trial.metrics
+        assert longest == (trials.loc[identity, "width"] < 8)  # at width 8 a seed's time scale is infinite
+    assert len(named) == len(WIDTHS) * len(HORIZONS)
 
 
 def test_infinite_values_have_no_slope_and_missing_ones_no_row(paths: report.ReportPaths) -> None:

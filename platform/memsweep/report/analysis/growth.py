@@ -36,6 +36,7 @@ class GrowthRow:
         axis: ``width`` or ``horizon``.
         other: the value of the other one, which is the same throughout; None where there is none.
         values: ``[seeds, sizes]``, of the seeds that have a value at every size.
+        identities: of the trials behind them.
     """
 
     condition: Mapping[str, Any]
@@ -44,6 +45,7 @@ class GrowthRow:
     axis: str
     other: float | None
     values: pd.DataFrame
+    identities: tuple[str, ...]
 
     @property
     def sizes(self) -> list[float]:
@@ -80,19 +82,19 @@ def growth_rows(study: Study, grouping: Grouping) -> list[GrowthRow]:
     Of numbers that are measured in training, after the first step that was measured and after the last.
     """
     rows = [
-        GrowthRow(condition, quantity, step, axis, other, values)
+        GrowthRow(condition, quantity, step, axis, other, values, behind)
         for condition, identities in grouping.members()
         for quantity, step, table in _measured(study, identities)
         for axis in SIZES
-        for other, values in _by_size(table, axis)
+        for other, values, behind in _by_size(table, axis)
     ]
     order = {quantity: place for place, quantity in enumerate(IN_TRAINING)}
     return sorted(rows, key=lambda row: (order.get(row.quantity, -1), row.quantity, row.axis != "width", row.step or 0))
 
 
 def _measured(study: Study, identities: list[str]) -> Iterator[tuple[str, int | None, pd.DataFrame]]:
-    """Quantity, step, and a row for each replica: ``seed``, ``width``, ``horizon`` and ``value``."""
-    sizes = ["seed", *SIZES]
+    """Quantity, step, and a row for each replica: ``identity``, ``seed``, ``width``, ``horizon`` and ``value``."""
+    sizes = ["identity", "seed", *SIZES]
     replicas = study.of("replicas", identities)
     for named, part in group(replicas.dropna(subset=["metric"]), ["metric"]):
         yield named["metric"], None, part[sizes].assign(value=part["test_metric"])
@@ -104,10 +106,10 @@ def _measured(study: Study, identities: list[str]) -> Iterator[tuple[str, int | 
             yield quantity, int(step), part[sizes].assign(value=part[quantity])
 
 
-def _by_size(table: pd.DataFrame, axis: str) -> Iterator[tuple[float | None, pd.DataFrame]]:
-    """The values ``[seeds, sizes]`` along an axis, for each value of the other one."""
+def _by_size(table: pd.DataFrame, axis: str) -> Iterator[tuple[float | None, pd.DataFrame, tuple[str, ...]]]:
+    """The values ``[seeds, sizes]`` along an axis and their trials, for each value of the other one."""
     (other,) = {*SIZES} - {axis}
     for at, part in group(table.dropna(subset=[axis]), [other]):
         values = part.pivot_table(index="seed", columns=axis, values="value").dropna()
         if values.shape[1] >= LEAST and len(values):
-            yield at[other], values
+            yield at[other], values, tuple(part["identity"].astype(str).unique())
