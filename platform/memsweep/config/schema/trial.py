@@ -78,8 +78,9 @@ class CapacityConfig:
     )
     radii: tuple[float, ...] | None = setting(
         None,
-        "the block again with every weight moved by this radius, up or down by chance: a corner of the entrywise ball, "
-        "drawn from perturbation.seed and the replica's seed, and not the worst one",
+        "the block again within this radius, entrywise: with every weight moved by it, up or down by chance (drawn "
+        "from perturbation.seed and the replica's seed); and the lowest size of these weights, the trained ones and "
+        "the worst push that a search finds",
         above=0.0,
         added=True,
     )

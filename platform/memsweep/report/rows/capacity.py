@@ -104,6 +104,8 @@ def _group(row: SizeRow) -> str:
     words = MAPS[kind].format(f"{row.tolerance:g}")
     if moved.endswith("_bits"):
         return f"{words}; all weights rounded to {moved.removesuffix('_bits')} bits"
+    if moved.startswith("robust_"):
+        return f"{words}; lowest found with weights moved by at most {moved.removeprefix('robust_')}"
     return f"{words}; every weight moved by {moved.removeprefix('radius_')}, up or down" if moved else words
 
 

@@ -58,6 +58,20 @@ class Sample(Generic[Data]):
     limits: tuple[float, ...] | None
 
 
+@dataclass(frozen=True)
+class Worst:
+    """The worst pushes that were found, at radius 0 and at every radius of the grid.
+
+    Attributes:
+        errors: E_m, ``[P, R + 1]``, nondecreasing along the radii, inf where any perturbed model's loss is not finite;
+            undefined for dummies.
+        weights: ``[P, R + 1, S]``, the moved weights that have these errors; in the balanced gauge, where it is taken.
+    """
+
+    errors: Tensor
+    weights: Tensor
+
+
 def perturbation_error(
     ensemble: Ensemble,
     task_loss: TaskLoss[Data],
@@ -68,8 +82,8 @@ def perturbation_error(
     config: PerturbationConfig,
     sample: Sample[Data] | None = None,
     budget: int | None = None,
-) -> Tensor:
-    """E_m at radius 0 and at every radius of the grid.
+) -> Worst:
+    """E_m at radius 0 and at every radius of the grid, with the weights that have it.
 
     Args:
         ensemble: of the models.
@@ -80,10 +94,6 @@ def perturbation_error(
         config: grid, norm, method and effort.
         sample: what the search climbs on; None: all of the data, at all radii, with more starts (see ``CLOSED``).
         budget: bytes of a slice of perturbed copies (None: see ``memsweep.stability.perturbation.ascent.BUDGETS``).
-
-    Returns:
-        ``[P, R + 1]``, nondecreasing along the radii, inf where any perturbed model's loss is not finite; undefined for
-        dummies.
     """
     moved = _Moved.of(ensemble, task_loss, weights, targets, ball, config, budget)
     radii = radius_grid(config.radii).to(weights)
@@ -92,13 +102,16 @@ def perturbation_error(
     if config.method == "worst_case":
         starts = moved.starts(_count(config, sample))
         limits = None if sample is None else sample.limits
-        worst = Search(radii, (few, few, more), judge, config.ascent_steps, limits).worst(starts)
+        worst, shifts = Search(radii, (few, few, more), judge, config.ascent_steps, limits).worst(starts)
     else:
         draws = _random(judge.ball, weights, config.repeats, Stream(config.seed, "perturbation draws"))
         if config.method == "random_push":
             draws = _pushed(ensemble, draws)
-        worst = torch.stack([_largest(judge, draws, radius) for radius in radii], 1)
-    return torch.cat([unperturbed, worst], 1).cummax(1).values
+        worst, shifts = (torch.stack(each, 1) for each in zip(*(_largest(judge, draws, r) for r in radii), strict=True))
+    errors, where = torch.cat([unperturbed, worst], 1).cummax(1)
+    shifts = torch.cat([torch.zeros_like(shifts[:, :1]), shifts], 1)
+    largest = shifts.gather(1, where.unsqueeze(-1).expand_as(shifts))
+    return Worst(errors, moved.weights.unsqueeze(1) + largest)
 
 
 def stronger_error(
@@ -238,10 +251,11 @@ class _Moved(Generic[Data]):
         return torch.cat([ball.sphere(torch.stack(pushes, 1)), *draws], 1)
 
 
-def _largest(judge: Ascent, draws: Tensor, radius: Tensor) -> Tensor:
-    """The largest loss of draws ``[P, C, S]`` on the sphere of a radius, ``[P]``."""
-    values, _ = judge.climb(draws * radius, radius.expand(draws.shape[:2]), 0)
-    return values.amax(1)
+def _largest(judge: Ascent, draws: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest loss of draws ``[P, C, S]`` on the sphere of a radius, ``[P]``, and its shift, ``[P, S]``."""
+    values, shifts = judge.climb(draws * radius, radius.expand(draws.shape[:2]), 0)
+    largest, which = values.max(1)
+    return largest, shifts[torch.arange(len(shifts)), which]
 
 
 def _random(ball: Ball, weights: Tensor, count: int, stream: Stream) -> Tensor:
