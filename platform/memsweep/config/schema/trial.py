@@ -96,6 +96,22 @@ class InputsConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WorstInputsConfig:
+    """How the perturbation error over weights and inputs is measured: the largest error of the last output found."""
+
+    radii: tuple[float, ...] = setting(
+        (0.01, 0.03, 0.1), "radii of the balls (perturbation.balls); radius 0 is always added", above=0.0
+    )
+    bound: float = setting(
+        1.0, "largest size of every input, in standard deviations of the inputs of a test sequence", above=0.0
+    )
+
+    def problems(self) -> Iterable[str]:
+        if not self.radii or len(set(self.radii)) != len(self.radii):
+            yield f"radii must be one or more, each once, got {', '.join(map(str, self.radii)) or 'none'}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class PerturbationConfig:
     """How the perturbation error E_m(radius) of a trained model is measured."""
 
@@ -178,7 +194,16 @@ class PerturbationConfig:
         added=True,
     )
 
+    worst_inputs: WorstInputsConfig | None = setting(
+        None,
+        "the error over weights and inputs: the largest error of the last output that a search finds in the balls and "
+        "over all inputs of a bounded size, a lower bound (linear functionals); null: it is not measured",
+        added=True,
+    )
+
     def problems(self) -> Iterable[str]:
+        if self.worst_inputs is not None and not self.balls:
+            yield "worst_inputs is set, but balls names no weights that move: name recurrent, weights or all"
         for name, values in (("balls", self.balls), ("roundings", self.roundings), ("bits", self.bits)):
             if len(set(values)) != len(values):
                 yield f"{name} has a value twice: {', '.join(map(str, values))}"
@@ -256,7 +281,16 @@ class TrialConfig:
 
     def problems(self) -> Iterable[str]:
         yield from self.problems_of_roundings()
-        asked = {"capacity": measures_capacity(self), "memory_over_inputs": measures_over_inputs(self)}
+        asked = {
+            "capacity": measures_capacity(self),
+            "memory_over_inputs": measures_over_inputs(self),
+            "worst_inputs": measures_worst_inputs(self),
+        }
+        if asked["worst_inputs"] and not registry.get(registry.TASK, self.task.name).knows_population:
+            yield (
+                f"perturbation.worst_inputs is set, but the target of the task {self.task.name} is not a linear "
+                "functional of its inputs, which is known at all inputs: leave it out"
+            )
         if any(asked.values()) and registry.get(registry.MODEL, self.model.name).traits(self.model).reads_ids:
             for name in (name for name, wanted in asked.items() if wanted):
                 yield f"perturbation.{name} is set, but the model reads ids, which have no derivatives: leave it out"
@@ -291,6 +325,11 @@ class TrialConfig:
 def measures_over_inputs(trial: TrialConfig) -> bool:
     """Whether the memory of the trained models over inputs is measured."""
     return trial.perturbation.memory_over_inputs is not None
+
+
+def measures_worst_inputs(trial: TrialConfig) -> bool:
+    """Whether the error of the trained models over weights and inputs is measured."""
+    return trial.perturbation.worst_inputs is not None
 
 
 def measures_capacity(trial: TrialConfig) -> bool:

@@ -193,10 +193,7 @@ class _Moved(Generic[Data]):
         budget: int | None = None,
     ) -> _Moved[Data]:
         """In the balanced gauge, where that is asked for."""
-        linear = as_linear(ensemble.model)
-        if ball != RECURRENT and config.balance and linear is not None:
-            weights = ensemble.layout.flat(linear.balanced(ensemble.layout.named(weights)))
-        return _Moved(ensemble, task_loss, weights, targets, ball, config, budget)
+        return _Moved(ensemble, task_loss, balanced(ensemble, weights, ball, config), targets, ball, config, budget)
 
     def ascents(self, data: Data, sample: Sample[Data] | None) -> tuple[Ascent, Ascent, Ascent]:
         """On all data, on few and on more of them."""
@@ -227,28 +224,46 @@ class _Moved(Generic[Data]):
         return Ascent(self._loss(data, self.ensemble, self.ensemble.real), ball, size)
 
     def starts(self, count: int, signs: bool = False) -> Tensor:
-        """Starts that theory predicts to be bad, then random ones: ``[P, C, S]``.
+        """As ``starts``, of which ``count`` are random, and as many random signs more where ``signs``."""
+        return starts(self.ensemble, self.weights, self.name, self.config, count, signs)
 
-        All raw rates move up, or down (towards slower or faster modes, depending on the parameterization), and
-        recurrent matrices by plus or minus the identity. Where encoder and readout move, too, they grow or shrink along
-        their own direction.
 
-        Args:
-            count: of the random ones.
-            signs: as many random signs more.
-        """
-        ensemble, weights, ball = self.ensemble, self.weights, Ball(self.ensemble, self.name, self.config.norm)
-        ones = _towards_slower(ensemble, weights)
-        pushes = [ones, -ones]
-        if self.name != RECURRENT:
-            amplitudes = ensemble.select(Part.ENCODER, Part.READOUT)
-            own = torch.where(amplitudes, weights, 0.0)
-            pushes = [ones + own, own - ones, ones - own, -ones - own]
-        stream = Stream(self.config.seed, "perturbation starts")
-        draws = [_random(ball, weights, (1 + signs) * count, stream)]
-        if signs:
-            draws = [draws[0][:, :count], ball.sphere(draws[0][:, count:].sign())]
-        return torch.cat([ball.sphere(torch.stack(pushes, 1)), *draws], 1)
+def balanced(ensemble: Ensemble, weights: Tensor, ball: str, config: PerturbationConfig) -> Tensor:
+    """The weights ``[P, S]`` around which a ball lies: those of linear models in the balanced gauge, if asked for."""
+    linear = as_linear(ensemble.model)
+    if ball == RECURRENT or not config.balance or linear is None:
+        return weights
+    return ensemble.layout.flat(linear.balanced(ensemble.layout.named(weights)))
+
+
+def starts(
+    ensemble: Ensemble, weights: Tensor, name: str, config: PerturbationConfig, count: int, signs: bool = False
+) -> Tensor:
+    """Starts that theory predicts to be bad, then random ones: ``[P, C, S]``, of norm 1.
+
+    All raw rates move up, or down (towards slower or faster modes, depending on the parameterization), and recurrent
+    matrices by plus or minus the identity. Where encoder and readout move, too, they grow or shrink along their own
+    direction.
+
+    Args:
+        ensemble, weights: around which the ball lies.
+        name: of the ball.
+        config: its norm, and the seed of the draws.
+        count: of the random ones.
+        signs: as many random signs more.
+    """
+    ball = Ball(ensemble, name, config.norm)
+    ones = _towards_slower(ensemble, weights)
+    pushes = [ones, -ones]
+    if name != RECURRENT:
+        amplitudes = ensemble.select(Part.ENCODER, Part.READOUT)
+        own = torch.where(amplitudes, weights, 0.0)
+        pushes = [ones + own, own - ones, ones - own, -ones - own]
+    stream = Stream(config.seed, "perturbation starts")
+    draws = [_random(ball, weights, (1 + signs) * count, stream)]
+    if signs:
+        draws = [draws[0][:, :count], ball.sphere(draws[0][:, count:].sign())]
+    return torch.cat([ball.sphere(torch.stack(pushes, 1)), *draws], 1)
 
 
 def _largest(judge: Ascent, draws: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:

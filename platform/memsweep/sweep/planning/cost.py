@@ -129,6 +129,8 @@ def evaluations(trial: TrialConfig) -> float:
             total += 3 * blocks * moved.capacity.sequences * min(STEPS, _horizon(trial) / 2) / moved.test_size
     if moved.memory_over_inputs is not None and not closed:  # a gradient of a sequence for each output
         total += 3 * moved.memory_over_inputs.sequences / moved.test_size
+    if moved.worst_inputs is not None:
+        total += len(moved.balls) * _over_inputs(trial)
     if moved.method != "worst_case":
         return total + len(moved.balls) * radii * moved.repeats
     usual, share = type(moved)(), 1.0 / moved.stronger_every if moved.stronger_every else 0.0
@@ -154,6 +156,15 @@ def _search(trial: TrialConfig, ball: str, radii: int, growth: float) -> float:
     path = 4 * radii + climbed * half  # four candidates at each radius, then the ascents
     starts = _pushes(ball) + moved.starts * (CLOSED if closed else 1)
     return few * (anchors * starts * whole + 2 * radii + 2 * path) + more * path + radii + climbed + 1
+
+
+def _over_inputs(trial: TrialConfig) -> float:
+    """Evaluations of a search over weights and inputs in one ball; each copy runs on the inputs of all copies."""
+    moved, closed = trial.perturbation, trial.has_closed_form
+    assert moved.worst_inputs is not None, "please report this: no worst inputs were asked for"
+    copies = 5 + moved.starts
+    steps = 4 * (moved.ascent_steps + 1) * (len(moved.worst_inputs.radii) + 1)
+    return steps * copies * (1.0 if closed else copies / moved.test_size)
 
 
 def _shares(trial: TrialConfig) -> tuple[float, float]:
