@@ -8,7 +8,8 @@ lower bound of the maximum.
 For a linear target and a linear model, which differ by d_s in their impulse responses and by b in the last output
 without input, the worst input is known: a sign at each step, with the error bound * sum_s |d_s| + |b|.
 
-Letters: K copies, each with an input sequence of its own, R radii, S size of the flat weights, T time (horizon).
+Letters: K copies, each with an input sequence of its own, B sequences, R radii, S size of the flat weights, T time
+(horizon).
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ from torch import Tensor
 from memsweep.config.schema.trial import PerturbationConfig
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.models.base import as_linear
-from memsweep.stability.perturbation.ascent import FIRST_STEP, LAST_STEP, finite_or_inf
+from memsweep.stability.perturbation.ascent import FIRST_STEP, LAST_STEP, NEAR_STEP, finite_or_inf
 from memsweep.stability.perturbation.ball import Ball
 from memsweep.stability.perturbation.error import balanced, starts
 from memsweep.streams import Stream
+
+CORNERS = 256
+"""Random corners of the cube, of which each ascent begins at the worst for its push."""
 
 
 @dataclass(frozen=True)
@@ -90,14 +94,18 @@ def worst_over_inputs(
         ensemble, weights, kernel.to(weights), Ball(ensemble, ball, config.norm), config.ascent_steps, bound
     )
     units = starts(ensemble, weights, ball, config, config.starts)[0]
-    drawn = Stream(config.seed, "input starts").generator().random((len(units), len(kernel))) < 0.5
-    signs = torch.where(torch.from_numpy(drawn).to(weights.device), bound, -bound).to(weights)
-    found = [search.climb(torch.zeros_like(units), signs, 0.0).worst()]
+    drawn = Stream(config.seed, "input starts").generator().random((CORNERS, len(kernel))) < 0.5
+    corners = torch.where(torch.from_numpy(drawn).to(weights.device), bound, -bound).to(weights)
+    starts_of_inputs = search.worst_of(torch.zeros_like(weights), corners, len(units))
+    found = [search.climb(torch.zeros_like(units), starts_of_inputs, 0.0, FIRST_STEP).worst()]
     for radius in radii:
-        # the path: the worst point of the smaller radius, with its push and the inputs' signs as they are
-        path = found[-1]
-        shifts, inputs = torch.cat([radius * units, path.shifts]), torch.cat([signs, path.inputs])
-        found.append(path.worse(search.climb(shifts, inputs, radius).worst()))
+        path = found[-1]  # the worst point of the smaller radius lies in the larger ball
+        reached = search.climb(radius * units, search.worst_of(radius * units, corners, 1), radius, FIRST_STEP)
+        # once more, from the worst of all inputs for each push that was reached, and along the path
+        inputs = search.worst_of(reached.shifts, torch.cat([corners, reached.inputs, path.inputs]), 1)
+        shifts = torch.cat([reached.shifts, path.shifts])
+        again = search.climb(shifts, torch.cat([inputs, path.inputs]), radius, NEAR_STEP)
+        found.append(path.worse(reached.worst()).worse(again.worst()))
     errors, shifts, inputs = (
         torch.cat([getattr(each, name) for each in found]) for name in ("errors", "shifts", "inputs")
     )
@@ -115,12 +123,23 @@ class _Search:
     steps: int
     bound: float
 
-    def climb(self, shifts: Tensor, inputs: Tensor, radius: float) -> _Point:
-        """Ascend from shifts ``[K, S]`` and inputs ``[K, T]``, and from the worst point of each ascent to a corner."""
+    @torch.no_grad()
+    def worst_of(self, shifts: Tensor, inputs: Tensor, count: int) -> Tensor:
+        """Of the inputs ``[B, T]`` for each shift ``[K, S]`` those with the largest errors: ``[K count, T]``."""
+        return inputs[finite_or_inf(self._of_all(shifts, inputs)).topk(count, 1).indices.flatten()]
+
+    def climb(self, shifts: Tensor, inputs: Tensor, radius: float, first_step: float) -> _Point:
+        """Ascend from shifts ``[K, S]`` and inputs ``[K, T]``, and from the worst point of each ascent to a corner.
+
+        Args:
+            shifts, inputs: of the copies.
+            radius: of the ball.
+            first_step: in units of the radius, and of the bound.
+        """
         best, size = self._at(shifts, inputs), self.weights.new_tensor([radius])
         for step in range(self.steps):
             of_weights, of_inputs = self._gradients(shifts, inputs)
-            length = FIRST_STEP * (LAST_STEP / FIRST_STEP) ** (step / max(1, self.steps - 1))
+            length = first_step * (LAST_STEP / first_step) ** (step / max(1, self.steps - 1))
             if radius:
                 pushed = shifts + length * radius * self.ball.steepest(of_weights.unsqueeze(0))[0]
                 shifts = self.ball.project(pushed.unsqueeze(0), size)[0]
@@ -145,13 +164,15 @@ class _Search:
 
     def _errors(self, shifts: Tensor, inputs: Tensor) -> Tensor:
         """|y_T - y^_T| of each copy on its own inputs, ``[K]``."""
+        return self._of_all(shifts, inputs).diagonal()
+
+    def _of_all(self, shifts: Tensor, inputs: Tensor) -> Tensor:
+        """|y_T - y^_T| of each copy on each sequence, ``[K, B]``: kernels of models take one batch for all copies."""
         model, layout = self.ensemble.model, self.ensemble.layout
         named = layout.named((self.weights + shifts).unsqueeze(0))
         linear, last_first = as_linear(model), inputs.flip(1)
         if linear is not None:
             response = linear.response(named, len(self.kernel))
             differences = response.kernel[0, :, 0, 0] - self.kernel
-            return ((differences * last_first).sum(1) + response.drift[0, :, 0, -1]).abs()
-        # all copies run on the inputs of all, and each keeps its own: kernels of models take one batch for all copies
-        outputs = model.outputs(named, inputs.unsqueeze(-1))[0, :, :, -1, 0].diagonal()
-        return (outputs - last_first @ self.kernel).abs()
+            return (differences @ last_first.mT + response.drift[0, :, 0, -1:]).abs()
+        return (model.outputs(named, inputs.unsqueeze(-1))[0, :, :, -1, 0] - last_first @ self.kernel).abs()
