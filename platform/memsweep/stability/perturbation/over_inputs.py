@@ -29,6 +29,8 @@ from memsweep.streams import Stream
 
 CORNERS = 256
 """Random corners of the cube, of which each ascent begins at the worst for its push."""
+UNMOVED = 32
+"""Ascents of the inputs alone, at radius 0: all others begin where the worst of them has ended, among other starts."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,8 @@ def worst_over_inputs(
     units = starts(ensemble, weights, ball, config, config.starts)[0]
     drawn = Stream(config.seed, "input starts").generator().random((CORNERS, len(kernel))) < 0.5
     corners = torch.where(torch.from_numpy(drawn).to(weights.device), bound, -bound).to(weights)
-    starts_of_inputs = search.worst_of(torch.zeros_like(weights), corners, len(units))
-    found = [search.climb(torch.zeros_like(units), starts_of_inputs, 0.0, FIRST_STEP).worst()]
+    inputs = search.worst_of(torch.zeros_like(weights), corners, UNMOVED)
+    found = [search.climb(weights.new_zeros(UNMOVED, weights.shape[1]), inputs, 0.0, FIRST_STEP).worst()]
     for radius in radii:
         path = found[-1]  # the worst point of the smaller radius lies in the larger ball
         reached = search.climb(radius * units, search.worst_of(radius * units, corners, 1), radius, FIRST_STEP)

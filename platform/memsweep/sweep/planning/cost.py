@@ -160,14 +160,15 @@ def _search(trial: TrialConfig, ball: str, radii: int, growth: float) -> float:
 
 def _over_inputs(trial: TrialConfig) -> float:
     """Evaluations of a search over weights and inputs in one ball; each copy runs on the inputs of all copies."""
-    from memsweep.stability.perturbation.over_inputs import CORNERS
+    from memsweep.stability.perturbation.over_inputs import CORNERS, UNMOVED
 
     moved, closed = trial.perturbation, trial.has_closed_form
     assert moved.worst_inputs is not None, "please report this: no worst inputs were asked for"
-    copies = 5 + moved.starts
-    gradients = 8 * (moved.ascent_steps + 1) * copies  # in two passes, each with an evaluation beside every gradient
-    sequences = 1.0 if closed else (copies + CORNERS / (4 * moved.ascent_steps + 4)) / moved.test_size
-    return (len(moved.worst_inputs.radii) + 1) * gradients * sequences
+    climb, copies = 4 * (moved.ascent_steps + 1), 5 + moved.starts  # an evaluation beside every gradient
+    if closed:
+        return climb * (UNMOVED + 2.0 * copies * len(moved.worst_inputs.radii))
+    moves = 2 * copies * (climb * copies + CORNERS) * len(moved.worst_inputs.radii)
+    return (climb * UNMOVED**2 + CORNERS + moves) / moved.test_size
 
 
 def _shares(trial: TrialConfig) -> tuple[float, float]:
