@@ -71,7 +71,7 @@ class Sweep:
         return [
             perturbation_error(
                 learner.ensemble, self.pack.task_loss, data, learner.weights, learner.targets, "all", self.config
-            )
+            ).errors
             for learner in self.pack.learners
         ]
 

@@ -93,7 +93,7 @@ def _found(name: str, model: dict[str, Any], quick: bool) -> Row:
     ((rows, part, data, sample),) = evaluation._parts(pack.ensemble, loss, config)
     own = (pack.weights[rows], targets[rows], "recurrent")
     began = time.process_time()
-    usual = perturbation_error(part, loss, data, *own, config.perturbation, sample)
+    usual = perturbation_error(part, loss, data, *own, config.perturbation, sample).errors
     between = time.process_time()
     chance = trained.tasks[0].chance()
     limits = usual.new_tensor([chance * THRESHOLDS[0], chance * THRESHOLDS[-1]]).expand(len(rows), -1)

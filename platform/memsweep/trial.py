@@ -16,7 +16,7 @@ import torch
 from memsweep import registry
 from memsweep.config.schema.batch_loss import CONVOLUTION, SEQUENCES, trains_by_convolution, trains_over_sequences
 from memsweep.config.schema.canonical import to_dict
-from memsweep.config.schema.trial import TrialConfig, measures_capacity, measures_over_inputs
+from memsweep.config.schema.trial import TrialConfig, measures_capacity, measures_over_inputs, measures_worst_inputs
 from memsweep.data.api import LinearFunctionalTask, Task
 from memsweep.learning.ensemble import flat_layout
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
@@ -38,6 +38,7 @@ from memsweep.stability.capacity.measure import with_capacity
 from memsweep.stability.measure import Measurement, measure
 from memsweep.stability.memory_over_inputs import with_memory_over_inputs
 from memsweep.stability.results import TrialResult, result_of
+from memsweep.stability.worst_inputs import with_worst_inputs
 
 __all__ = [
     "ReplicaMeasurement",
@@ -237,6 +238,8 @@ def run_replicas(configs: Sequence[TrialConfig], options: RunOptions = DEFAULT) 
                     measured = with_capacity(measured, ensemble, loss, first)
                 if measures_over_inputs(first):
                     measured = with_memory_over_inputs(measured, ensemble, loss, first)
+                if measures_worst_inputs(first):
+                    measured = with_worst_inputs(measured, ensemble, trained.tasks, first)
                 measurements += [ReplicaMeasurement((index, row), *measured[row]) for row in rows]
                 if progress:
                     progress(TRAINING_SHARE + (1.0 - TRAINING_SHARE) * done / len(trained.ensembles))

@@ -60,7 +60,7 @@ def errors(
     """Of a setting, in the ball of all weights; six starts a radius."""
     ensemble, task_loss, data, targets = made
     config = PerturbationConfig(radii=RadiiConfig(from_=1e-3, to=0.5, count=radii), starts=2, ascent_steps=steps)
-    return perturbation_error(ensemble, task_loss, data, ensemble.initial, targets, "all", config, budget=budget)
+    return perturbation_error(ensemble, task_loss, data, ensemble.initial, targets, "all", config, budget=budget).errors
 
 
 def test_bytes_of_tensors_count_from_birth_to_death():
@@ -133,7 +133,7 @@ def test_a_slice_does_not_depend_on_how_many_rows_are_real(monkeypatch):
     found = [
         perturbation_error(
             replace(ensemble, real=torch.arange(6) < real), task_loss, data, ensemble.initial, targets, "all", config
-        )
+        ).errors
         for real in (6, 2)
     ]
     assert sizes[0] == sizes[1]

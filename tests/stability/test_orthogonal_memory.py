@@ -47,7 +47,7 @@ def errors(ensemble: Ensemble, task_loss: TaskLoss, weights: Tensor) -> np.ndarr
     targets = ensemble.spread([task_loss.target(0)] * len(ensemble.replicas))
     settings = PerturbationConfig(radii=GRID, starts=2, ascent_steps=16)
     data = task_loss.population()
-    return perturbation_error(ensemble, task_loss, data, weights, targets, "recurrent", settings)[0].numpy()
+    return perturbation_error(ensemble, task_loss, data, weights, targets, "recurrent", settings).errors[0].numpy()
 
 
 def loss(modulus: float, angle: float) -> float:

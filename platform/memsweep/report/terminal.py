@@ -26,7 +26,7 @@ from memsweep.report.naming.labels import Labels, field_name
 from memsweep.report.naming.numbers import clean, show
 from memsweep.report.read.study import not_measured
 from memsweep.report.rows.bits import BITS_MEAN
-from memsweep.report.rows.capacity import GROWTH_MEAN, SIZES_MEAN
+from memsweep.report.rows.capacity import GROWTH_MEAN, SIZES_MEAN, WORST_INPUTS_MEAN
 from memsweep.report.rows.cells import CELLS_MEAN
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
@@ -102,6 +102,8 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
         yield from ("", *table_parts(tables.bits, width), "", BITS_MEAN)
     if tables.capacity.rows:
         yield from ("", *table_parts(tables.capacity, width), "", SIZES_MEAN)
+    if tables.worst_inputs.rows:
+        yield from ("", *table_parts(tables.worst_inputs, width), "", WORST_INPUTS_MEAN)
     if tables.cells.rows:
         yield from ("", f"{tables.cells.title}:", *table_parts(tables.cells, width), "", CELLS_MEAN)
     if tables.rate_rule.rows:

@@ -94,7 +94,7 @@ def evaluate(
         own_weights, own_targets = weights[rows], targets[rows]
         how = config.perturbation
         errors = {
-            ball: perturbation_error(part, task_loss, data, own_weights, own_targets, ball, how, sample)
+            ball: perturbation_error(part, task_loss, data, own_weights, own_targets, ball, how, sample).errors
             for ball in how.balls
         }
         stronger = _stronger(part, task_loss, data, own_weights, own_targets, errors, how, sample)
@@ -119,6 +119,26 @@ def evaluate(
                     metrics={name: value[place] for name, value in metrics.items()},
                     gradient=[] if gradients is None else gradients[place].tolist(),
                 )
+    return found
+
+
+def worst_weights(
+    ensemble: Ensemble, task_loss: TaskLoss[Data], weights: Tensor, targets: Tensor, ball: str, config: TrialConfig
+) -> Tensor:
+    """The moved weights with the largest error that the search finds at the largest radius of the grid.
+
+    Args:
+        ensemble, task_loss, weights, targets, config: as of ``evaluate``.
+        ball: which weights move.
+
+    Returns:
+        ``[rows, size]``; dummies keep their weights.
+    """
+    found = weights.clone()
+    for rows, part, data, sample in _parts(ensemble, task_loss, config):
+        numbers = (data, weights[rows], targets[rows], ball, config.perturbation, sample)
+        own = rows[: len(part.replicas)]
+        found[own] = perturbation_error(part, task_loss, *numbers).weights[: len(own), -1]
     return found
 
 

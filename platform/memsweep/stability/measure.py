@@ -125,17 +125,17 @@ def with_table(
         measured: as of ``measure``.
         pack: the trained replicas.
         table: its name; a failure is reported under it.
-        rows: of one replica: from the model, its stacked weights ``[1, ...]``, and its seed. It is not called for a
+        rows: of one replica: from the model, its stacked weights ``[1, ...]``, and its row. It is not called for a
             replica that diverged.
     """
     named, found = pack.ensemble.layout.named(pack.weights), dict[int, tuple[int, Measurement]]()
 
-    def of(own: Weights, seed: int) -> list[Mapping[str, Any]]:
-        return list(rows(pack.ensemble.model, own, seed))
+    def of(own: Weights, row: int) -> list[Mapping[str, Any]]:
+        return list(rows(pack.ensemble.model, own, row))
 
     for row, (trial, measurement) in measured.items():
         failures, own = list[str](), {name: value[row : row + 1] for name, value in named.items()}
-        asked = partial(of, own, measurement.trained.seed)
+        asked = partial(of, own, row)
         made = attempt(table.replace("_", " "), asked, failures) if math.isfinite(measurement.error) else []
         kept = replace(
             measurement,

@@ -54,8 +54,8 @@ def with_memory_over_inputs(
     asked, stream = config.perturbation.memory_over_inputs, Stream(config.training.data_seed, TEST)
     assert asked is not None, "please report this: no memory over inputs was asked for"
 
-    def rows(model: Model, weights: Weights, seed: int) -> Iterator[dict[str, Any]]:
-        return _rows(model, weights, task_loss.draw(stream, seed, asked.sequences).inputs)
+    def rows(model: Model, weights: Weights, row: int) -> Iterator[dict[str, Any]]:
+        return _rows(model, weights, task_loss.draw(stream, pack.replicas[row].seed, asked.sequences).inputs)
 
     return with_table(measured, pack, TABLE, rows)
 

@@ -23,6 +23,7 @@ from memsweep.sweep.store.tables import (
     REPLICAS,
     SHARPNESS,
     SINGULAR_VALUES,
+    WORST_INPUTS,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from memsweep.report.figures.panels import Picture
 
 _WRITTEN = ("verdicts", "slopes", "losses")
-_MEASURED = (CURVES, HISTORY, REPLICAS, METRICS, MEMORY, SHARPNESS, SINGULAR_VALUES, OVER_INPUTS)
+_MEASURED = (CURVES, HISTORY, REPLICAS, METRICS, MEMORY, SHARPNESS, SINGULAR_VALUES, OVER_INPUTS, WORST_INPUTS)
 _WIDTH = 110  # letters of a printed line
 
 
@@ -127,6 +128,15 @@ class Results:
         ``median``, ``high`` (the 90 % quantile) and ``largest`` are over test sequences.
         """
         return self.table(OVER_INPUTS)
+
+    @property
+    def worst_inputs(self) -> pd.DataFrame:
+        """A row per trial, seed, ball and radius: the largest ``error`` of the last output over weights and inputs.
+
+        It is the largest that a search found, a lower bound. ``zero_error`` is the largest size of the target over the
+        same inputs, all of which are at most ``bound``.
+        """
+        return self.table(WORST_INPUTS)
 
     @property
     def sharpness(self) -> pd.DataFrame:

@@ -21,9 +21,9 @@ from memsweep.report.by_trial import verdicts_of
 from memsweep.report.rows.report import tables_of
 from memsweep.report.rows.table import TERMINAL
 from memsweep.stability.capacity.block import steps_of
-from memsweep.stability.capacity.measure import pushed_weights
+from memsweep.stability.capacity.measure import capacity_of, lowest, pushed_weights, worst_push
 from memsweep.sweep.planning.identity import identifying, identity, training_of
-from memsweep.trial import run_pack
+from memsweep.trial import run_pack, train_replicas
 from report_study import Condition, exported, write_study
 
 CAPACITY = CapacityConfig(sequences=3)
@@ -93,6 +93,40 @@ def test_the_block_again_is_that_of_the_moved_weights() -> None:
         plain = found.loc[("block", seed)].to_numpy()
         np.testing.assert_allclose(found.loc[("block_radius_1e-06", seed)].to_numpy()[0], plain[0], rtol=1e-4)
         assert found.loc[("block_radius_0.3", seed)].to_numpy()[0] != pytest.approx(plain[0], rel=1e-3)
+
+
+@pytest.mark.parametrize("activation", ["linear", "tanh"])
+def test_robust_capacity_exceeds_neither_that_of_a_point_of_the_ball_nor_the_number_of_states(activation: str) -> None:
+    config = moved(width=3, activation=activation)
+    values = run_pack([config])[0].tables["singular_values"].assign(identity="")
+    for tolerance in (0.1, 0.01, 1e-4, 1e-8):
+        sizes = {name: sizes_of(part, tolerance).set_index("seed")["size"] for name, part in values.groupby("map")}
+        for radius in ("1e-06", "0.3"):
+            robust = sizes[f"block_robust_{radius}"]
+            assert (robust <= sizes["block"]).all()
+            assert (robust <= sizes[f"block_radius_{radius}"]).all()
+            assert ((robust >= 1) & (robust <= 3)).all()
+
+
+def test_robust_capacity_counts_the_worst_push_that_the_search_finds() -> None:
+    config, radius = moved(width=3), 0.3
+    trained = train_replicas([config])
+    ((_, _, pack),) = trained.ensembles
+    worst = worst_push(pack, trained.loss, radius, config)
+    values = run_pack([config])[0].tables["singular_values"].set_index(["map", "seed"])["value"]
+    for row, replica in pack.replicas.items():
+        weights = pack.ensemble.layout.named(worst[row : row + 1])
+        pushed = capacity_of(pack.ensemble.model, weights, torch.empty(0))["block"].numpy()
+        points = [values.loc[(name, replica.seed)].to_numpy() for name in ("block", f"block_radius_{radius}")]
+        expected = np.min([each[:2] / each[0] for each in (pushed, *points)], axis=0)
+        np.testing.assert_allclose(values.loc[(f"block_robust_{radius}", replica.seed)].to_numpy()[:2], expected)
+
+
+def test_the_least_shares_give_the_least_size_at_any_share() -> None:
+    blocks = [torch.tensor([4.0, 2.0, 0.1]), torch.tensor([9.0, 0.9, 0.8]), torch.tensor([math.inf, 1.0, 1.0])]
+    found = lowest(*blocks)
+    for share in (0.3, 0.15, 0.05, 0.01):
+        assert int((found > share).sum()) == min(int((each > share * each[0]).sum()) for each in blocks[:2])
 
 
 def test_pushes_have_the_radius_in_every_weight_and_leave_padding() -> None:

@@ -62,7 +62,7 @@ def single(ensemble, recurrent_weight, encoder: float, readout: float):
 def measure(ensemble, task_loss: TaskLoss, weights, ball: str, data=None, **config):
     settings = PerturbationConfig(**{"starts": 4, "ascent_steps": 16} | config)
     targets = ensemble.spread([task_loss.target(0)] * len(ensemble.replicas))
-    return perturbation_error(ensemble, task_loss, data, weights, targets, ball, settings)
+    return perturbation_error(ensemble, task_loss, data, weights, targets, ball, settings).errors
 
 
 # The mode's kernel sums to dt / (1 - (1 - w dt)) = 1/w exactly; the target's, to this:

@@ -49,7 +49,7 @@ def curves(
             ensemble.spread([problem.target(0)] * len(widths)),
             ball,
             PerturbationConfig(radii=RADII, starts=1, ascent_steps=12),
-        )
+        ).errors
         margins = stability_margin(ensemble, weights)
         for row, width in enumerate(widths):
             base = {"width": width, "horizon": horizon, "zero_loss": problem.task.chance()}
@@ -104,7 +104,7 @@ def test_a_readout_that_carries_all_of_the_amplitude_is_the_weak_spot():
             ensemble.spread([problem.target(0)]),
             "weights",
             PerturbationConfig(radii=RADII, starts=2, ascent_steps=16, balance=False),
-        )[0, 1:]
+        ).errors[0, 1:]
         relative = np.log(errors.numpy() / problem.task.chance())
         found.append(float(np.exp(np.interp(np.log(0.10), relative, np.log(radius_grid(RADII).numpy())))))
     assert found == pytest.approx([0.120, 0.067], rel=0.03)

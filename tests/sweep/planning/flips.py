@@ -19,7 +19,14 @@ from memsweep.config.core.reflect import hints, key_of, registered_kind
 from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.config.schema.chain import predecessor
 from memsweep.config.schema.training import GroupConfig, GroupsConfig, TrainingConfig, Turn
-from memsweep.config.schema.trial import CapacityConfig, ChainConfig, InputsConfig, PerturbationConfig, TrialConfig
+from memsweep.config.schema.trial import (
+    CapacityConfig,
+    ChainConfig,
+    InputsConfig,
+    PerturbationConfig,
+    TrialConfig,
+    WorstInputsConfig,
+)
 from memsweep.errors import MemsweepError
 
 COMPANY = 2
@@ -57,7 +64,10 @@ def bases(data: str) -> list[TrialConfig]:
     ]  # the first: it alone has turns to flip
     found += [TrialConfig(task=task, model=model, **rest), TrialConfig(task=task, model=model, chain=chain, **rest)]
     measuring = dataclasses.replace(
-        perturbation, capacity=CapacityConfig(sequences=8), memory_over_inputs=InputsConfig(sequences=8)
+        perturbation,
+        capacity=CapacityConfig(sequences=8),
+        memory_over_inputs=InputsConfig(sequences=8),
+        worst_inputs=WorstInputsConfig(bound=2.0),
     )
     found.append(TrialConfig(task=task, model=model, **rest | {"perturbation": measuring}))
     carrying = part("model", "exp_rnn", width=4)

@@ -87,7 +87,9 @@ def make_tables(identity: str) -> dict[str, pd.DataFrame]:
     sharpness = [{**head, "seed": 0, "step": 0, "learning_rate": 0.01, "sharpness": 2.0, "margin": 0.5}]
     scales = {"output_change": 0.0, "time_scale_low": 0.5, "time_scale": 2.0, "time_scale_high": math.inf}
     frames["sharpness"] = [{**row, **scales, "ceiling": math.nan} for row in sharpness]
+    worst = {"ball": "all", "norm": "spectral", "bound": 1.0, "radius": 0.1, "error": math.inf, "zero_error": 2.0}
     frames |= {"singular_values": values, "memory_over_inputs": over_inputs}
+    frames["worst_inputs"] = [{**head, "seed": 0, **worst}]
     return {name: pd.DataFrame(rows) for name, rows in frames.items()}
 
 

@@ -78,8 +78,9 @@ class CapacityConfig:
     )
     radii: tuple[float, ...] | None = setting(
         None,
-        "the block again with every weight moved by this radius, up or down by chance: a corner of the entrywise ball, "
-        "drawn from perturbation.seed and the replica's seed, and not the worst one",
+        "the block again within this radius, entrywise: with every weight moved by it, up or down by chance (drawn "
+        "from perturbation.seed and the replica's seed); and the lowest size of these weights, the trained ones and "
+        "the worst push that a search finds",
         above=0.0,
         added=True,
     )
@@ -92,6 +93,22 @@ class InputsConfig:
     sequences: int = setting(
         32, "test sequences of each seed at which derivatives of the last output are taken", at_least=1
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorstInputsConfig:
+    """How the perturbation error over weights and inputs is measured: the largest error of the last output found."""
+
+    radii: tuple[float, ...] = setting(
+        (0.01, 0.03, 0.1), "radii of the balls (perturbation.balls); radius 0 is always added", above=0.0
+    )
+    bound: float = setting(
+        1.0, "largest size of every input, in standard deviations of the inputs of a test sequence", above=0.0
+    )
+
+    def problems(self) -> Iterable[str]:
+        if not self.radii or len(set(self.radii)) != len(self.radii):
+            yield f"radii must be one or more, each once, got {', '.join(map(str, self.radii)) or 'none'}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +194,16 @@ class PerturbationConfig:
         added=True,
     )
 
+    worst_inputs: WorstInputsConfig | None = setting(
+        None,
+        "the error over weights and inputs: the largest error of the last output that a search finds in the balls and "
+        "over all inputs of a bounded size, a lower bound (linear functionals); null: it is not measured",
+        added=True,
+    )
+
     def problems(self) -> Iterable[str]:
+        if self.worst_inputs is not None and not self.balls:
+            yield "worst_inputs is set, but balls names no weights that move: name recurrent, weights or all"
         for name, values in (("balls", self.balls), ("roundings", self.roundings), ("bits", self.bits)):
             if len(set(values)) != len(values):
                 yield f"{name} has a value twice: {', '.join(map(str, values))}"
@@ -255,7 +281,16 @@ class TrialConfig:
 
     def problems(self) -> Iterable[str]:
         yield from self.problems_of_roundings()
-        asked = {"capacity": measures_capacity(self), "memory_over_inputs": measures_over_inputs(self)}
+        asked = {
+            "capacity": measures_capacity(self),
+            "memory_over_inputs": measures_over_inputs(self),
+            "worst_inputs": measures_worst_inputs(self),
+        }
+        if asked["worst_inputs"] and not registry.get(registry.TASK, self.task.name).knows_population:
+            yield (
+                f"perturbation.worst_inputs is set, but the target of the task {self.task.name} is not a linear "
+                "functional of its inputs, which is known at all inputs: leave it out"
+            )
         if any(asked.values()) and registry.get(registry.MODEL, self.model.name).traits(self.model).reads_ids:
             for name in (name for name, wanted in asked.items() if wanted):
                 yield f"perturbation.{name} is set, but the model reads ids, which have no derivatives: leave it out"
@@ -290,6 +325,11 @@ class TrialConfig:
 def measures_over_inputs(trial: TrialConfig) -> bool:
     """Whether the memory of the trained models over inputs is measured."""
     return trial.perturbation.memory_over_inputs is not None
+
+
+def measures_worst_inputs(trial: TrialConfig) -> bool:
+    """Whether the error of the trained models over weights and inputs is measured."""
+    return trial.perturbation.worst_inputs is not None
 
 
 def measures_capacity(trial: TrialConfig) -> bool:

@@ -11,6 +11,7 @@ import pandas as pd
 from memsweep.config.schema.search import GRID, NONE
 from memsweep.report.analysis.bits import BitsRow, bits_rows
 from memsweep.report.analysis.capacity.sizes import SizeRow, size_rows
+from memsweep.report.analysis.capacity.worst_inputs import WorstInputsRow, worst_inputs_rows
 from memsweep.report.analysis.claims import compare_cells, compared_frame
 from memsweep.report.analysis.findings import Finding, judge_conditions
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
@@ -40,6 +41,7 @@ class Contents:
         findings: all conditions and balls that were measured.
         bits: that each condition needs, where weights or states were rounded.
         sizes: of the states that count, where the capacity was measured.
+        worst_inputs: errors over weights and inputs, where they were searched.
         growth: of the task's metric, and of what was measured in training, with width and horizon.
         comparisons: with the published claims.
         compared: the tested claims that compare cells, of ``memsweep.report.analysis.claims.compared_frame``.
@@ -61,6 +63,7 @@ class Contents:
     findings: Sequence[Finding]
     bits: Sequence[BitsRow]
     sizes: Sequence[SizeRow]
+    worst_inputs: Sequence[WorstInputsRow]
     growth: Sequence[GrowthRow]
     comparisons: Sequence[ClaimedVerdict]
     compared: pd.DataFrame
@@ -117,6 +120,7 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
         findings=findings,
         bits=bits,
         sizes=size_rows(measured, grouping),
+        worst_inputs=worst_inputs_rows(measured, grouping),
         growth=growth_rows(measured, grouping),
         comparisons=compare(study.claims, findings),
         compared=_compared(measured, searched),

@@ -29,7 +29,7 @@ from memsweep.report.page.live import Live
 from memsweep.report.page.trials import Trials
 from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.bits import BITS_MEAN
-from memsweep.report.rows.capacity import GROWTH_MEAN, SIZES_MEAN
+from memsweep.report.rows.capacity import GROWTH_MEAN, SIZES_MEAN, WORST_INPUTS_MEAN
 from memsweep.report.rows.cells import CELLS_MEAN
 from memsweep.report.rows.claims import counted
 from memsweep.report.rows.comparison import ComparisonTables
@@ -115,6 +115,7 @@ def render(
         bits_mean=BITS_MEAN,
         across_means=across_means(tables.across),
         sizes_mean=SIZES_MEAN,
+        worst_inputs_mean=WORST_INPUTS_MEAN,
         cells_mean=CELLS_MEAN,
         growth_mean=GROWTH_MEAN,
         rules_mean=RULES_MEAN,

@@ -1,4 +1,4 @@
-"""Effective state sizes, and other numbers against width and horizon, as tables."""
+"""Effective state sizes, errors over inputs, and other numbers against width and horizon, as tables."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from memsweep.report.analysis.capacity.sizes import SizeRow
+from memsweep.report.analysis.capacity.worst_inputs import WorstInputsRow
 from memsweep.report.analysis.growth import GrowthRow
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.labels import Labels
@@ -24,6 +25,13 @@ SIZES_MEAN = (
     "[least, most]; of models that are not linear, of derivatives at test sequences. Of pruned layers: the states that "
     "must be kept, by the largest error over the frequencies that were tried. Slope: of log size against log "
     "width, 95 % over seeds: 1 where each state adds one, 0 where more states add none."
+)
+
+WORST_INPUTS_MEAN = (
+    "Error over weights and inputs: the largest error of the last output that a search finds with weights moved by at "
+    "most the radius, over all inputs of at most a bounded size, as a share of the largest output of the target over "
+    "these inputs: 1 is as far off as an output of zero. A lower bound of the largest error. Medians over seeds "
+    "[least, most]."
 )
 
 
@@ -104,6 +112,8 @@ def _group(row: SizeRow) -> str:
     words = MAPS[kind].format(f"{row.tolerance:g}")
     if moved.endswith("_bits"):
         return f"{words}; all weights rounded to {moved.removesuffix('_bits')} bits"
+    if moved.startswith("robust_"):
+        return f"{words}; lowest found with weights moved by at most {moved.removeprefix('robust_')}"
     return f"{words}; every weight moved by {moved.removeprefix('radius_')}, up or down" if moved else words
 
 
@@ -126,3 +136,28 @@ def _frame(rows: Sequence[SizeRow], names: Sequence[str]) -> pd.DataFrame:
     ]
     columns = [*names, "map", "tolerance", "width", "horizon", "seed", "size", "slope", "slope_low", "slope_high"]
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+
+
+def worst_inputs_table(rows: Sequence[WorstInputsRow], names: Sequence[str], labels: Labels) -> Table[WorstInputsRow]:
+    """The errors by radius; the CSV file has a row per seed and radius."""
+    radii = sorted({radius for row in rows for radius in row.by_radius})
+
+    def at(radius: float) -> Column[WorstInputsRow]:
+        def cell(row: WorstInputsRow) -> Cell:
+            return spread_cell(row.by_radius.get(radius, Spread.of([])))
+
+        return Column(f"moved by {radius:g}" if radius else "as trained", lambda row: None, cell=cell, views=SHOWN)
+
+    columns: list[Column[WorstInputsRow]] = [
+        *condition_columns(names, labels),
+        Column("width", lambda row: row.width, varies=True),
+        Column("horizon", lambda row: row.horizon, varies=True),
+        Column("ball", lambda row: row.ball, varies=True),
+        Column("bound", lambda row: row.bound, varies=True),
+        *map(at, radii),
+    ]
+    parts = [row.errors.assign(**{name: row.condition[name] for name in names}) for row in rows]
+    stored = [*names, "width", "horizon", "seed", "ball", "norm", "bound", "radius", "error", "zero_error", "share"]
+    frame = pd.concat(parts, ignore_index=True)[stored] if parts else pd.DataFrame(columns=stored)
+    title = "Error over weights and inputs (a lower bound)"
+    return Table("worst_inputs", title, rows, columns, stored=frame)

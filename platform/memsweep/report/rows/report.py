@@ -35,6 +35,7 @@ class Tables:
     claims: Table[Any]
     bits: Table[Any]
     capacity: Table[Any]
+    worst_inputs: Table[Any]
     cells: Table[Any]
     rate_rule: Table[Any]
     growth: Table[Any]
@@ -60,6 +61,7 @@ def tables_of(contents: Contents) -> Tables:
     alignment = losses.alignment_table(contents.alignment, names, labels)
     bits_table = bits.bits_table(contents.bits, names, labels)
     capacity_table = capacity.capacity_table(contents.sizes, names, labels)
+    worst_inputs = capacity.worst_inputs_table(contents.worst_inputs, names, labels)
     cell_table = cells.cell_table(contents)
     rate_rule = losses.rule_table(contents.rate_rules, names, labels)
     growth = capacity.growth_table(contents.growth, names, labels)
@@ -72,6 +74,7 @@ def tables_of(contents: Contents) -> Tables:
         slopes,
         bits_table,
         capacity_table,
+        worst_inputs,
         cell_table,
         rate_rule,
         growth,
@@ -93,6 +96,7 @@ def tables_of(contents: Contents) -> Tables:
         claims=claims.claim_table(contents.compared),
         bits=bits_table,
         capacity=capacity_table,
+        worst_inputs=worst_inputs,
         cells=cell_table,
         rate_rule=rate_rule,
         growth=growth,

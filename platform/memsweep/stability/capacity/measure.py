@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from memsweep.config.schema.trial import TrialConfig
+from memsweep.config.schema.trial import RadiiConfig, TrialConfig
 from memsweep.data.task import as_read
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.state.trained import TrainedEnsemble
@@ -17,7 +17,9 @@ from memsweep.models.base import Model, Part, Weights, as_layer, as_linear
 from memsweep.stability.capacity.block import STEPS, block_values, singular_values, steps_of
 from memsweep.stability.capacity.linear import LinearSystem
 from memsweep.stability.capacity.truncation import WIDEST, truncation_errors
+from memsweep.stability.evaluation import worst_weights
 from memsweep.stability.measure import Measurement, with_table
+from memsweep.stability.perturbation.ball import ALL, ENTRYWISE
 from memsweep.stability.rounding.numbers import fixed
 from memsweep.streams import TEST, Stream
 
@@ -25,7 +27,13 @@ TABLE = "singular_values"
 BLOCK, HANKEL = "block", "hankel"
 """Maps from the past to the future: over the horizon, of any model; over all time, of a linear layer that is stable."""
 ROUNDED, PUSHED = f"{BLOCK}_{{}}_bits", f"{BLOCK}_radius_{{:g}}"
-"""The block of a model with rounded weights, and of one whose weights were moved."""
+"""The block of a model with rounded weights, and of one whose weights were moved by chance."""
+ROBUST = f"{BLOCK}_robust_{{:g}}"
+"""By index the least share of the largest singular value within a radius: of the model as it was trained, of the one
+moved by chance, and of the one with the worst push that a search finds. The size at any share is the least of theirs.
+"""
+PATH = 4.0
+"""The search climbs at a radius so many times smaller first: a path leads from there to the radius."""
 TRUNCATION = "truncation"
 """In the place of singular values the errors of that layer's truncations, the first of which keeps no state."""
 
@@ -37,22 +45,35 @@ def with_capacity(
     asked, stream = config.perturbation.capacity, Stream(config.training.data_seed, TEST)
     assert asked is not None, "please report this: no capacity was asked for"
 
-    def rows(model: Model, weights: Weights, seed: int) -> Iterator[dict[str, Any]]:
-        return _rows(capacity_of(model, weights, task_loss.draw(stream, seed, asked.sequences).inputs))
-
-    measured = with_table(measured, pack, TABLE, rows)
-    moved = {ROUNDED.format(bits): rounded_weights(pack, bits) for bits in asked.bits or ()}
-    moved |= {
-        PUSHED.format(radius): pushed_weights(pack, radius, config.perturbation.seed) for radius in asked.radii or ()
+    rounded = {ROUNDED.format(bits): rounded_weights(pack, bits) for bits in asked.bits or ()}
+    pushes = {
+        radius: (pushed_weights(pack, radius, config.perturbation.seed), worst_push(pack, task_loss, radius, config))
+        for radius in asked.radii or ()
     }
-    for name, weights in moved.items():
 
-        def block(model: Model, weights: Weights, seed: int, name: str = name) -> Iterator[dict[str, Any]]:
-            inputs = task_loss.draw(stream, seed, asked.sequences).inputs
-            return _rows({name: capacity_of(model, weights, inputs)[BLOCK]})
+    def rows(model: Model, weights: Weights, row: int) -> Iterator[dict[str, Any]]:
+        inputs = task_loss.draw(stream, pack.replicas[row].seed, asked.sequences).inputs
 
-        measured = with_table(measured, replace(pack, weights=weights), TABLE, block)
-    return measured
+        def block(moved: Tensor) -> Tensor:
+            return capacity_of(model, pack.ensemble.layout.named(moved[row : row + 1]), inputs)[BLOCK]
+
+        maps = capacity_of(model, weights, inputs)
+        maps |= {name: block(moved) for name, moved in rounded.items()}
+        for radius, (by_chance, worst) in pushes.items():
+            maps[PUSHED.format(radius)] = block(by_chance)
+            maps[ROBUST.format(radius)] = lowest(maps[BLOCK], maps[PUSHED.format(radius)], block(worst))
+        return _rows(maps)
+
+    return with_table(measured, pack, TABLE, rows)
+
+
+def lowest(*blocks: Tensor) -> Tensor:
+    """By index the least share of the largest singular value, ``[R]``; blocks that are not finite are left out.
+
+    nan where the first block, the trained model's, is not finite.
+    """
+    first = _shares(blocks[0])
+    return torch.stack([first, *(_shares(each) for each in blocks[1:] if bool(torch.isfinite(each).all()))]).amin(0)
 
 
 def rounded_weights(pack: TrainedEnsemble, bits: int) -> Tensor:
@@ -79,6 +100,23 @@ def pushed_weights(pack: TrainedEnsemble, radius: float, seed: int) -> Tensor:
     return _moved(pack, pack.weights + torch.where(up, radius, -radius))
 
 
+def worst_push(pack: TrainedEnsemble, task_loss: TaskLoss[Data], radius: float, config: TrialConfig) -> Tensor:
+    """The weights ``[rows, size]`` of largest error that a search finds in the entrywise ball around the trained ones.
+
+    Args:
+        pack: of the weights, which move as they are stored, biases included.
+        task_loss: of the error.
+        radius: of the ball.
+        config: any trial of the pack: its search's effort and test sequences.
+    """
+    grid = RadiiConfig(from_=radius / PATH, to=radius, count=2)
+    how = replace(config.perturbation, radii=grid, norm=ENTRYWISE, balance=False, method="worst_case")
+    ensemble = pack.ensemble
+    targets = ensemble.spread([task_loss.target(replica.trial) for replica in ensemble.replicas])
+    numbers = (pack.weights, targets, ALL, replace(config, perturbation=how))
+    return worst_weights(ensemble, pack.split(task_loss), *numbers)
+
+
 def _moved(pack: TrainedEnsemble, weights: Tensor) -> Tensor:
     """These weights, but for padding and statistics, which stay."""
     moving = pack.ensemble.exists & ~pack.ensemble.select(Part.STATISTIC)
@@ -103,7 +141,7 @@ def capacity_of(model: Model, weights: Weights, inputs: Tensor) -> dict[str, Ten
         example = next(iter(weights.values()))
         read = as_read(inputs, model.signature.inputs, example.dtype).to(example)  # tasks draw numbers in float64
         blocks = [block_values(lambda given: model.outputs(weights, given)[0], one, STEPS) for one in read.split(1)]
-        return {BLOCK: torch.stack([each / each[0] if each[0] > 0 else each for each in blocks]).median(0).values}
+        return {BLOCK: torch.stack([_shares(each) for each in blocks]).median(0).values}
     with torch.no_grad():
         before, after = steps_of(model.signature.horizon)
         kernel = linear.response(weights, model.signature.horizon).kernel[0].to("cpu", torch.float64)
@@ -116,6 +154,10 @@ def capacity_of(model: Model, weights: Weights, inputs: Tensor) -> dict[str, Ten
             if len(system.encoder) <= WIDEST:
                 values[TRUNCATION] = truncation_errors(system)
     return values
+
+
+def _shares(values: Tensor) -> Tensor:
+    return values / values[0] if values[0] > 0 else values
 
 
 def _rows(maps: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:

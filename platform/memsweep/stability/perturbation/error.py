@@ -58,6 +58,20 @@ class Sample(Generic[Data]):
     limits: tuple[float, ...] | None
 
 
+@dataclass(frozen=True)
+class Worst:
+    """The worst pushes that were found, at radius 0 and at every radius of the grid.
+
+    Attributes:
+        errors: E_m, ``[P, R + 1]``, nondecreasing along the radii, inf where any perturbed model's loss is not finite;
+            undefined for dummies.
+        weights: ``[P, R + 1, S]``, the moved weights that have these errors; in the balanced gauge, where it is taken.
+    """
+
+    errors: Tensor
+    weights: Tensor
+
+
 def perturbation_error(
     ensemble: Ensemble,
     task_loss: TaskLoss[Data],
@@ -68,8 +82,8 @@ def perturbation_error(
     config: PerturbationConfig,
     sample: Sample[Data] | None = None,
     budget: int | None = None,
-) -> Tensor:
-    """E_m at radius 0 and at every radius of the grid.
+) -> Worst:
+    """E_m at radius 0 and at every radius of the grid, with the weights that have it.
 
     Args:
         ensemble: of the models.
@@ -80,10 +94,6 @@ def perturbation_error(
         config: grid, norm, method and effort.
         sample: what the search climbs on; None: all of the data, at all radii, with more starts (see ``CLOSED``).
         budget: bytes of a slice of perturbed copies (None: see ``memsweep.stability.perturbation.ascent.BUDGETS``).
-
-    Returns:
-        ``[P, R + 1]``, nondecreasing along the radii, inf where any perturbed model's loss is not finite; undefined for
-        dummies.
     """
     moved = _Moved.of(ensemble, task_loss, weights, targets, ball, config, budget)
     radii = radius_grid(config.radii).to(weights)
@@ -92,13 +102,16 @@ def perturbation_error(
     if config.method == "worst_case":
         starts = moved.starts(_count(config, sample))
         limits = None if sample is None else sample.limits
-        worst = Search(radii, (few, few, more), judge, config.ascent_steps, limits).worst(starts)
+        worst, shifts = Search(radii, (few, few, more), judge, config.ascent_steps, limits).worst(starts)
     else:
         draws = _random(judge.ball, weights, config.repeats, Stream(config.seed, "perturbation draws"))
         if config.method == "random_push":
             draws = _pushed(ensemble, draws)
-        worst = torch.stack([_largest(judge, draws, radius) for radius in radii], 1)
-    return torch.cat([unperturbed, worst], 1).cummax(1).values
+        worst, shifts = (torch.stack(each, 1) for each in zip(*(_largest(judge, draws, r) for r in radii), strict=True))
+    errors, where = torch.cat([unperturbed, worst], 1).cummax(1)
+    shifts = torch.cat([torch.zeros_like(shifts[:, :1]), shifts], 1)
+    largest = shifts.gather(1, where.unsqueeze(-1).expand_as(shifts))
+    return Worst(errors, moved.weights.unsqueeze(1) + largest)
 
 
 def stronger_error(
@@ -180,10 +193,7 @@ class _Moved(Generic[Data]):
         budget: int | None = None,
     ) -> _Moved[Data]:
         """In the balanced gauge, where that is asked for."""
-        linear = as_linear(ensemble.model)
-        if ball != RECURRENT and config.balance and linear is not None:
-            weights = ensemble.layout.flat(linear.balanced(ensemble.layout.named(weights)))
-        return _Moved(ensemble, task_loss, weights, targets, ball, config, budget)
+        return _Moved(ensemble, task_loss, balanced(ensemble, weights, ball, config), targets, ball, config, budget)
 
     def ascents(self, data: Data, sample: Sample[Data] | None) -> tuple[Ascent, Ascent, Ascent]:
         """On all data, on few and on more of them."""
@@ -214,34 +224,53 @@ class _Moved(Generic[Data]):
         return Ascent(self._loss(data, self.ensemble, self.ensemble.real), ball, size)
 
     def starts(self, count: int, signs: bool = False) -> Tensor:
-        """Starts that theory predicts to be bad, then random ones: ``[P, C, S]``.
-
-        All raw rates move up, or down (towards slower or faster modes, depending on the parameterization), and
-        recurrent matrices by plus or minus the identity. Where encoder and readout move, too, they grow or shrink along
-        their own direction.
-
-        Args:
-            count: of the random ones.
-            signs: as many random signs more.
-        """
-        ensemble, weights, ball = self.ensemble, self.weights, Ball(self.ensemble, self.name, self.config.norm)
-        ones = _towards_slower(ensemble, weights)
-        pushes = [ones, -ones]
-        if self.name != RECURRENT:
-            amplitudes = ensemble.select(Part.ENCODER, Part.READOUT)
-            own = torch.where(amplitudes, weights, 0.0)
-            pushes = [ones + own, own - ones, ones - own, -ones - own]
-        stream = Stream(self.config.seed, "perturbation starts")
-        draws = [_random(ball, weights, (1 + signs) * count, stream)]
-        if signs:
-            draws = [draws[0][:, :count], ball.sphere(draws[0][:, count:].sign())]
-        return torch.cat([ball.sphere(torch.stack(pushes, 1)), *draws], 1)
+        """As ``starts``, of which ``count`` are random, and as many random signs more where ``signs``."""
+        return starts(self.ensemble, self.weights, self.name, self.config, count, signs)
 
 
-def _largest(judge: Ascent, draws: Tensor, radius: Tensor) -> Tensor:
-    """The largest loss of draws ``[P, C, S]`` on the sphere of a radius, ``[P]``."""
-    values, _ = judge.climb(draws * radius, radius.expand(draws.shape[:2]), 0)
-    return values.amax(1)
+def balanced(ensemble: Ensemble, weights: Tensor, ball: str, config: PerturbationConfig) -> Tensor:
+    """The weights ``[P, S]`` around which a ball lies: those of linear models in the balanced gauge, if asked for."""
+    linear = as_linear(ensemble.model)
+    if ball == RECURRENT or not config.balance or linear is None:
+        return weights
+    return ensemble.layout.flat(linear.balanced(ensemble.layout.named(weights)))
+
+
+def starts(
+    ensemble: Ensemble, weights: Tensor, name: str, config: PerturbationConfig, count: int, signs: bool = False
+) -> Tensor:
+    """Starts that theory predicts to be bad, then random ones: ``[P, C, S]``, of norm 1.
+
+    All raw rates move up, or down (towards slower or faster modes, depending on the parameterization), and recurrent
+    matrices by plus or minus the identity. Where encoder and readout move, too, they grow or shrink along their own
+    direction.
+
+    Args:
+        ensemble, weights: around which the ball lies.
+        name: of the ball.
+        config: its norm, and the seed of the draws.
+        count: of the random ones.
+        signs: as many random signs more.
+    """
+    ball = Ball(ensemble, name, config.norm)
+    ones = _towards_slower(ensemble, weights)
+    pushes = [ones, -ones]
+    if name != RECURRENT:
+        amplitudes = ensemble.select(Part.ENCODER, Part.READOUT)
+        own = torch.where(amplitudes, weights, 0.0)
+        pushes = [ones + own, own - ones, ones - own, -ones - own]
+    stream = Stream(config.seed, "perturbation starts")
+    draws = [_random(ball, weights, (1 + signs) * count, stream)]
+    if signs:
+        draws = [draws[0][:, :count], ball.sphere(draws[0][:, count:].sign())]
+    return torch.cat([ball.sphere(torch.stack(pushes, 1)), *draws], 1)
+
+
+def _largest(judge: Ascent, draws: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest loss of draws ``[P, C, S]`` on the sphere of a radius, ``[P]``, and its shift, ``[P, S]``."""
+    values, shifts = judge.climb(draws * radius, radius.expand(draws.shape[:2]), 0)
+    largest, which = values.max(1)
+    return largest, shifts[torch.arange(len(shifts)), which]
 
 
 def _random(ball: Ball, weights: Tensor, count: int, stream: Stream) -> Tensor:

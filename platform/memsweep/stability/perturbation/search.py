@@ -48,18 +48,24 @@ class Search:
     steps: int
     limits: Sequence[float] | None
 
-    def worst(self, starts: Tensor) -> Tensor:
-        """The largest loss found at each radius, ``[P, R]``, from starts ``[P, C, S]`` of norm 1."""
+    def worst(self, starts: Tensor) -> tuple[Tensor, Tensor]:
+        """The largest loss found at each radius, ``[P, R]``, and its shift, ``[P, R, S]``.
+
+        Args:
+            starts: ``[P, C, S]``, of norm 1.
+        """
         units, first = self._from_starts(starts), FIRST_STEP
         for ascent in self.passes:
             units, climbed = self._along_the_path(ascent, units, first)
             first = NEAR_STEP
         radii = self.radii.expand(len(units), -1)
-        worst, _ = self.judge.climb(units * radii.unsqueeze(-1), radii, 0)
+        worst, shifts = self.judge.climb(units * radii.unsqueeze(-1), radii, 0)
         radii = self.radii[climbed]
-        opposite = -_at(units, climbed) * radii.unsqueeze(-1)
-        values, _ = self.judge.climb(opposite, radii, 0)
-        return worst.scatter_reduce(1, climbed, values, "amax")
+        values, opposite = self.judge.climb(-_at(units, climbed) * radii.unsqueeze(-1), radii, 0)
+        larger = (values > worst.gather(1, climbed)).unsqueeze(-1)
+        places = climbed.unsqueeze(-1).expand_as(opposite)
+        shifts = shifts.scatter(1, places, torch.where(larger, opposite, shifts.gather(1, places)))
+        return worst.scatter_reduce(1, climbed, values, "amax"), shifts
 
     def _from_starts(self, starts: Tensor) -> Tensor:
         """Shifts in units of the radius, ``[P, R, S]``, from the nearest radii at which all starts are climbed."""

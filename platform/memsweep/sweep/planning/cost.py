@@ -113,36 +113,75 @@ def evaluations(trial: TrialConfig) -> float:
     every ``stronger_every``-th seed costs. See ``memsweep.stability.perturbation``.
     """
     from memsweep.stability.capacity.block import STEPS
-    from memsweep.stability.evaluation import FEW, MORE
+    from memsweep.stability.capacity.measure import PATH
     from memsweep.stability.perturbation.error import CLOSED, FINALISTS, STRONGER
-    from memsweep.stability.perturbation.search import READ, anchored
     from memsweep.stability.rounding.kinds import DRAWS, ROUNDINGS, STOCHASTIC
 
     moved, closed, grid = trial.perturbation, trial.has_closed_form, trial.perturbation.radii
     draws = sum(DRAWS if ROUNDINGS[name].parts and ROUNDINGS[name].how == STOCHASTIC else 1 for name in moved.roundings)
     radii, total = grid.count, float(draws * (len(moved.bits) + 1))
-    if moved.capacity is not None and not closed:  # a gradient of a sequence for each step behind the middle
-        total += 3 * moved.capacity.sequences * min(STEPS, _horizon(trial) / 2) / moved.test_size
+    few, more = _shares(trial)
+    if moved.capacity is not None:
+        pushes = moved.capacity.radii or ()
+        total += len(pushes) * _search(trial, "all", 2, PATH)
+        if not closed:  # a gradient of a sequence for each step behind the middle
+            blocks = 1 + len(moved.capacity.bits or ()) + 2 * len(pushes)
+            total += 3 * blocks * moved.capacity.sequences * min(STEPS, _horizon(trial) / 2) / moved.test_size
     if moved.memory_over_inputs is not None and not closed:  # a gradient of a sequence for each output
         total += 3 * moved.memory_over_inputs.sequences / moved.test_size
+    if moved.worst_inputs is not None:
+        total += len(moved.balls) * _over_inputs(trial)
     if moved.method != "worst_case":
         return total + len(moved.balls) * radii * moved.repeats
-    few, more = (1.0 if closed else min(1.0, size / moved.test_size) for size in (FEW, MORE))
-    anchors = len(anchored(radii, (grid.to / grid.from_) ** (1.0 / (radii - 1)), closed))
-    climbed = radii if closed else min(radii, READ)
-    # an ascent evaluates its start, and a gradient for each step
-    whole, half = 3 * moved.ascent_steps + 1, 3 * ((moved.ascent_steps + 1) // 2) + 1
-    path = 4 * radii + climbed * half  # four candidates at each radius, then the ascents
     usual, share = type(moved)(), 1.0 / moved.stronger_every if moved.stronger_every else 0.0
     longer = 3 * STRONGER * max(usual.ascent_steps, moved.ascent_steps) + 1
     for ball in moved.balls:
-        pushes = 2 if ball == "recurrent" else 4
-        starts = pushes + moved.starts * (CLOSED if closed else 1)
-        total += few * (anchors * starts * whole + 2 * radii + 2 * path) + more * path + radii + climbed + 1
-        starts = pushes + 2 * STRONGER * max(usual.starts, moved.starts) * (CLOSED if closed else 1)
+        total += _search(trial, ball, radii, (grid.to / grid.from_) ** (1.0 / (radii - 1)))
+        starts = _pushes(ball) + 2 * STRONGER * max(usual.starts, moved.starts) * (CLOSED if closed else 1)
         last = 0.0 if closed else 2 * FINALISTS * (3 * usual.ascent_steps + 1)
         total += (few * 2 * starts * longer + more * last + 4 * FINALISTS) * share
     return total
+
+
+def _search(trial: TrialConfig, ball: str, radii: int, growth: float) -> float:
+    """Evaluations of a search at so many radii, each ``growth`` times the one before."""
+    from memsweep.stability.perturbation.error import CLOSED
+    from memsweep.stability.perturbation.search import READ, anchored
+
+    moved, closed = trial.perturbation, trial.has_closed_form
+    few, more = _shares(trial)
+    anchors, climbed = len(anchored(radii, growth, closed)), radii if closed else min(radii, READ)
+    # an ascent evaluates its start, and a gradient for each step
+    whole, half = 3 * moved.ascent_steps + 1, 3 * ((moved.ascent_steps + 1) // 2) + 1
+    path = 4 * radii + climbed * half  # four candidates at each radius, then the ascents
+    starts = _pushes(ball) + moved.starts * (CLOSED if closed else 1)
+    return few * (anchors * starts * whole + 2 * radii + 2 * path) + more * path + radii + climbed + 1
+
+
+def _over_inputs(trial: TrialConfig) -> float:
+    """Evaluations of a search over weights and inputs in one ball; each copy runs on the inputs of all copies."""
+    from memsweep.stability.perturbation.over_inputs import CORNERS, UNMOVED
+
+    moved, closed = trial.perturbation, trial.has_closed_form
+    assert moved.worst_inputs is not None, "please report this: no worst inputs were asked for"
+    climb, copies = 4 * (moved.ascent_steps + 1), 5 + moved.starts  # an evaluation beside every gradient
+    if closed:
+        return climb * (UNMOVED + 2.0 * copies * len(moved.worst_inputs.radii))
+    moves = 2 * copies * (climb * copies + CORNERS) * len(moved.worst_inputs.radii)
+    return (climb * UNMOVED**2 + CORNERS + moves) / moved.test_size
+
+
+def _shares(trial: TrialConfig) -> tuple[float, float]:
+    """Of the data, those on which a search climbs first, and last."""
+    from memsweep.stability.evaluation import FEW, MORE
+
+    few, more = (1.0 if trial.has_closed_form else min(1.0, s / trial.perturbation.test_size) for s in (FEW, MORE))
+    return few, more
+
+
+def _pushes(ball: str) -> int:
+    """Starts of a search that theory predicts to be bad."""
+    return 2 if ball == "recurrent" else 4
 
 
 def _is_deep(model: Any) -> bool:

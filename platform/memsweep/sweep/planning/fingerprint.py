@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.config.schema.batch_loss import trains_by_convolution, trains_over_sequences, transforms_blocks
-from memsweep.config.schema.trial import measures_capacity, measures_over_inputs
+from memsweep.config.schema.trial import measures_capacity, measures_over_inputs, measures_worst_inputs
 from memsweep.sweep.planning.source_graph import WHOLE, Definition, SourceGraph
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.config.schema.batch_loss.trains_over_sequences": lambda config, kernels: trains_over_sequences(config),
     "memsweep.config.schema.trial.measures_capacity": lambda config, kernels: measures_capacity(config),
     "memsweep.config.schema.trial.measures_over_inputs": lambda config, kernels: measures_over_inputs(config),
+    "memsweep.config.schema.trial.measures_worst_inputs": lambda config, kernels: measures_worst_inputs(config),
     "memsweep.learning.loss.exact": lambda config, kernels: config.has_closed_form,
     "memsweep.learning.loss.sampled": lambda config, kernels: not config.trains_in_closed_form,
     "memsweep.learning.loss.carried.CarriedLoss": lambda config, kernels: _task(config).carries_states,

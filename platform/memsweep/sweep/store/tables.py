@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 CURVES, REPLICAS, METRICS = "curves", "replicas", "metrics"
 MEMORY, HISTORY, ALIGNMENT = "memory", "history", "alignment"
-SHARPNESS, SINGULAR_VALUES, OVER_INPUTS = "sharpness", "singular_values", "memory_over_inputs"
-TABLES = (CURVES, REPLICAS, METRICS, MEMORY, HISTORY, ALIGNMENT, SHARPNESS, SINGULAR_VALUES, OVER_INPUTS)
+SHARPNESS, SINGULAR_VALUES = "sharpness", "singular_values"
+OVER_INPUTS, WORST_INPUTS = "memory_over_inputs", "worst_inputs"
+TABLES = (CURVES, REPLICAS, METRICS, MEMORY, HISTORY, ALIGNMENT, SHARPNESS, SINGULAR_VALUES, OVER_INPUTS, WORST_INPUTS)
 
 _SIZE = {"identity": "string", "horizon": "int64", "width": "int64"}
 SIZE = tuple(_SIZE)
@@ -106,6 +107,16 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "median": "float64",
         "high": "float64",
         "largest": "float64",
+    },
+    WORST_INPUTS: {  # errors of the last output over weights and inputs
+        **_SIZE,
+        "seed": "int64",
+        "ball": "string",
+        "norm": "string",
+        "bound": "float64",
+        "radius": "float64",
+        "error": "float64",
+        "zero_error": "float64",
     },
     SINGULAR_VALUES: {  # of maps from past inputs to future outputs
         **_SIZE,
