@@ -167,7 +167,7 @@ class SampledLoss(TaskLoss[Batch]):
         return in_one_pass if in_one_pass is not None else self._accumulated_loss(model, weights, data, live)
 
     def gradient(self, model: Model, weights: Tensor, data: Batch, live: Tensor) -> tuple[Tensor, Tensor] | None:
-        if self.squares is None:
+        if self.squares is None or type(model).squared_gradient is Model.squared_gradient:
             return None
         total: tuple[Tensor, Tensor] | None = None
         squares = self.squares / data.inputs.shape[0]
