@@ -144,7 +144,7 @@ class Model(nn.Module, ABC):
         """Outputs ``[B, T, O]`` for inputs ``[B, T, I]``; output t may depend on inputs 0 ... t only."""
 
     @cached_property
-    def axes(self) -> dict[str, tuple[str, ...]]:
+    def weight_axes(self) -> dict[str, tuple[str, ...]]:
         """The axes of each weight tensor of one replica, by its name, from ``roles_at``."""
         return {name: role.axes for name, role in self.roles_at(self.config, self.signature).items()}
 
@@ -358,7 +358,7 @@ class Model(nn.Module, ABC):
 def leading_shape(model: Model, weights: Weights) -> tuple[int, ...]:
     """The leading dimensions (replicas, copies) of stacked weights."""
     name, tensor = next(iter(weights.items()))
-    return tuple(tensor.shape[: tensor.ndim - len(model.axes[name])])
+    return tuple(tensor.shape[: tensor.ndim - len(model.weight_axes[name])])
 
 
 def flattened(model: Model, weights: Weights) -> tuple[tuple[int, ...], dict[str, Tensor]]:

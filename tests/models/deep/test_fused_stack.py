@@ -52,7 +52,7 @@ def weights_of(model: StackedModel, dtype: torch.dtype = torch.float64) -> dict[
 
 
 def flat(model: StackedModel, named: dict[str, Tensor]) -> Tensor:
-    return torch.cat([named[name].detach().flatten(1) for name in model.axes], 1)
+    return torch.cat([named[name].detach().flatten(1) for name in model.weight_axes], 1)
 
 
 def relative(found: Tensor, expected: Tensor) -> float:

@@ -24,9 +24,8 @@ from memsweep.recurrence.compiled.library import Kernel, masks_of, readable
 _UNITS = {"rnn": 0, "gru": 1, "lru": 2}
 _OUTPUTS, _GRADIENT, _LOSS_AND_GRADIENT = range(3)
 
-
 LARGEST = 1 << 18
-"""Largest layers x (features + width) x steps: what one block of sequences keeps then takes a quarter of a GiB."""
+"""Largest layers x (features + width) x steps: what a thread keeps of a block then takes about a quarter of a GiB."""
 
 
 def knows(config: Any, horizon: int) -> bool:

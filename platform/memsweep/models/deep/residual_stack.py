@@ -221,7 +221,7 @@ class ResidualStack(DeepModel, LinearModel):
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
         leading, flat = flattened(self, weights)
         if (kernel := self._compiled(inputs)) is not None:
-            one_NS = torch.cat([flat[name].flatten(1) for name in self.axes], 1)
+            one_NS = torch.cat([flat[name].flatten(1) for name in self.weight_axes], 1)
             return fused_outputs(kernel, self.config, self.signature.outputs, one_NS, inputs).unflatten(0, leading)
         x_NBTF = _mapped(flat, "encoder", inputs.expand(math.prod(leading), *inputs.shape))
         for layer in range(self.config.layers):
