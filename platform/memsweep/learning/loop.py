@@ -17,9 +17,9 @@ from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.learning.state.warm_start import WarmStart
 from memsweep.learning.training import pruning
 from memsweep.learning.training.learner import BPTT, Learner
-from memsweep.learning.training.optimizer import clipped
 from memsweep.learning.training.schedule import Settings, keeps_history, rate_factor, rates_at, settings_at
 from memsweep.learning.training.sharpness import largest_eigenvalue
+from memsweep.learning.training.update import update
 from memsweep.models.base import Model, Part
 from memsweep.streams import TRAIN, VALIDATION, Stream
 
@@ -176,7 +176,6 @@ def _penalties(settings: Settings) -> tuple[float | None, float]:
 def _step(
     learner: Learner, task_loss: TaskLoss[Data], batch: ShardedBatch[Data], step: int, training: TrainingConfig
 ) -> None:
-    settings = settings_at(training, step)
     weights = learner.weights  # [rows, size]
     with learner.in_training(step):
         loss, gradient = learner.gradients(task_loss, batch)
@@ -184,28 +183,9 @@ def _step(
         with learner.in_training(step):  # with the same random numbers once more
             _, true_gradient = learner.gradients(task_loss, batch, BPTT)
         learner.alignment.observe(gradient, true_gradient)
-    _add_penalty_gradient(learner, gradient, settings)
-    learner.criterion.observe(weights, gradient, learner.running, keep=step % training.validate_every == 0)
-    # a gradient is finite where its largest entry is; torch's norm of infinite order takes nine times as long
-    healthy = torch.isfinite(loss) & torch.isfinite(gradient.abs().amax(-1))
-    learner.diverged |= learner.running & ~healthy
-    learner.running &= healthy
-    moving = learner.running.unsqueeze(-1) & learner.ensemble.exists
-    gradient = clipped(torch.where(moving, gradient, 0.0), settings.clip)
-    factor = rate_factor(step, training.steps, training.schedule, training.warmup)
-    rates = learner.groups.rates(rates_at(learner.rates, settings)) * factor * learner.plateau.factor.unsqueeze(-1)
-    count = len(learner.ensemble.replicas)  # the rows behind them are dummies, which stay what they are
-    moved = learner.optimizer.update(
-        weights[:count],
-        gradient[:count],
-        learner.groups.spread(rates[:count]),
-        learner.groups.decay(settings.weight_decay, weights),
-        moving[:count],
-    )
-    learner.weights = torch.cat([moved, weights[count:]])
+    _add_penalty_gradient(learner, gradient, settings_at(training, step))
+    update(learner, loss, gradient, step, training)
     _update_statistics(learner, weights)
-    learner.steps += learner.running
-    learner.loss = loss
 
 
 def _update_statistics(learner: Learner, before: Tensor) -> None:
@@ -245,11 +225,11 @@ def _has_own_penalty(model: Model) -> bool:
 
 
 def _add_penalty_gradient(learner: Learner, gradient: Tensor, settings: Settings) -> None:
-    """Add the gradient of ``_penalty`` at the learner's weights to ``gradient``, ``[rows, size]``, in place."""
+    """Add the gradient of ``_penalty`` at the learner's weights to ``gradient``, ``[rows, size]``, in place.
+
+    Without the penalty of the amplitudes, which ``update`` adds.
+    """
     weights, model, layout = learner.weights, learner.ensemble.model, learner.ensemble.layout
-    if settings.amplitude_penalty:
-        # the gradient of a sum of squares in closed form, without a graph
-        gradient.add_(torch.where(learner.amplitudes, weights, 0.0), alpha=2.0 * settings.amplitude_penalty)
     if settings.margin_penalty:
         leaf = weights.detach().requires_grad_(True)
         penalty = _margin_penalty(learner, leaf, settings)

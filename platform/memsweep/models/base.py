@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -143,6 +143,11 @@ class Model(nn.Module, ABC):
     def forward(self, inputs: Tensor) -> Tensor:
         """Outputs ``[B, T, O]`` for inputs ``[B, T, I]``; output t may depend on inputs 0 ... t only."""
 
+    @cached_property
+    def weight_axes(self) -> dict[str, tuple[str, ...]]:
+        """The axes of each weight tensor of one replica, by its name, from ``roles_at``."""
+        return {name: role.axes for name, role in self.roles_at(self.config, self.signature).items()}
+
     # Optional: how replicas are computed together.
 
     @classmethod
@@ -196,6 +201,22 @@ class Model(nn.Module, ABC):
             ``[N, ..., B, T, O]``, and the states after the last step, ``[N, ..., B, M]``.
         """
         raise NotImplementedError(f"{type(self).__name__} does not carry its states")
+
+    def squared_gradient(
+        self, weights: Tensor, inputs: Tensor, targets: Tensor, squares: Tensor, live: Tensor
+    ) -> tuple[Tensor, Tensor] | None:
+        """The loss sum_{b,t,o} squares_t (y - target)^2 of all replicas, and its gradient, where one call gives both.
+
+        Args:
+            weights: ``[N, S]``, of each replica one after the other, in the order of ``roles``.
+            inputs, targets: ``[B, T, I]`` and ``[B, T, O]``.
+            squares: ``[T]``.
+            live: ``[N]``, bool: whose losses and gradients are needed; those of the others may be any finite numbers.
+
+        Returns:
+            ``[N]`` and ``[N, S]``; None by default: autograd differentiates ``outputs``.
+        """
+        return None
 
     # Optional: what is measured. None by default: the measurement is left out.
 
@@ -336,9 +357,8 @@ class Model(nn.Module, ABC):
 
 def leading_shape(model: Model, weights: Weights) -> tuple[int, ...]:
     """The leading dimensions (replicas, copies) of stacked weights."""
-    roles = model.roles_at(model.config, model.signature)
     name, tensor = next(iter(weights.items()))
-    return tuple(tensor.shape[: tensor.ndim - len(roles[name].axes)])
+    return tuple(tensor.shape[: tensor.ndim - len(model.weight_axes[name])])
 
 
 def flattened(model: Model, weights: Weights) -> tuple[tuple[int, ...], dict[str, Tensor]]:

@@ -97,6 +97,19 @@ class TaskLoss(ABC, Generic[Data]):
             weights, start: stacked, ``[N, *shape]``.
         """
 
+    def gradient(self, model: Model, weights: Tensor, data: Data, live: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Losses and their gradients at once, where one call of the model's gives both; for tasks without states.
+
+        Args:
+            model, data, live: as for ``loss``.
+            weights: ``[N, S]``, flat, in the order of the model's roles.
+
+        Returns:
+            ``[N]`` and ``[N, S]``; None by default: differentiate ``loss``.
+        """
+        del model, weights, data, live
+        return None
+
     def metrics(self, model: Model, weights: Weights, data: Data) -> dict[str, Tensor]:
         """The task's metrics, ``[N]`` each; none by default."""
         del model, weights, data

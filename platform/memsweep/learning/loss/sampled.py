@@ -166,6 +166,18 @@ class SampledLoss(TaskLoss[Batch]):
         in_one_pass = self._one_pass_loss(model, weights, data, live)
         return in_one_pass if in_one_pass is not None else self._accumulated_loss(model, weights, data, live)
 
+    def gradient(self, model: Model, weights: Tensor, data: Batch, live: Tensor) -> tuple[Tensor, Tensor] | None:
+        if self.squares is None or type(model).squared_gradient is Model.squared_gradient:
+            return None
+        total: tuple[Tensor, Tensor] | None = None
+        squares = self.squares / data.inputs.shape[0]
+        for chunk in self._chunks(model, data):
+            found = model.squared_gradient(weights, chunk.inputs, chunk.batch.targets, squares, live)
+            if found is None:
+                return None
+            total = found if total is None else (total[0] + found[0], total[1] + found[1])
+        return total
+
     def _one_pass_loss(self, model: Model, weights: Weights, data: Batch, live: Tensor | None) -> Tensor | None:
         """The loss by the layer kernels; None where model, task or kernels do not allow it."""
         single = as_layer(model)

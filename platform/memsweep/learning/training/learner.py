@@ -247,8 +247,12 @@ class Learner:
 
     def _gradient(self, task_loss: TaskLoss[Data], data: Data, rule: str, live: Tensor) -> list[Tensor]:
         """Losses and gradients by a rule."""
-        model, named = self.ensemble.model, self._leaves(self.weights)
+        model = self.ensemble.model
         with learning_by(rule, model):
+            known = task_loss.gradient(model, self.weights, data, live) if self.carried is None else None
+            if known is not None:
+                return list(known)
+            named = self._leaves(self.weights)
             loss, self.carried = task_loss.loss_from(model, named, data, self.targets, self.carried, live)
             return self._differentiated(named, loss)
 

@@ -92,6 +92,15 @@ class Adam(Optimizer):
             _add_decay(direction, weights, decay)
         return torch.where(moving, weights - direction.mul_(rate), weights)
 
+    def next_update(self) -> dict[str, float]:
+        """The numbers of the next update by compiled code, which counts as done: decay factors, and what corrects the
+        bias of means that start at zero.
+        """
+        self.step += 1
+        of_mean, of_square = 1.0 - self.beta1**self.step, math.sqrt(1.0 - self.beta2**self.step)
+        decays = {"beta1": self.beta1, "beta2": self.beta2}
+        return decays | {"of_mean": of_mean, "of_square": of_square, "epsilon": EPSILON}
+
     def state(self) -> dict[str, Tensor | int]:
         return {"mean": self.mean, "square": self.square, "step": self.step}
 
@@ -136,6 +145,10 @@ class RMSprop(Optimizer):
         root = square.sqrt().add_(EPSILON)
         direction = torch.div(gradient, root, out=root)
         return torch.where(moving, weights - direction.mul_(rate), weights)
+
+    def next_update(self) -> dict[str, float]:
+        """As of ``Adam.next_update``."""
+        return {"beta2": self.alpha, "of_square": 1.0, "epsilon": EPSILON}
 
     def state(self) -> dict[str, Tensor | int]:
         return {"square": self.square}
@@ -205,14 +218,17 @@ class GroupSettings:
 
     def rates(self, rates: Tensor) -> Tensor:
         """Learning rates ``[rows, 1 + groups]``, of which the first column is ``rates``, those of all other weights."""
+        if not self.own:
+            return rates.unsqueeze(-1)
         return torch.stack([rates, *(_group_rates(settings, rates) for settings in self.own)], -1)
 
     def decay(self, decay: float, weights: Tensor) -> float | Tensor:
         """The weight decay of each entry of ``weights``: ``[size]``, or one number where it is the same for all."""
-        if not self.own:
-            return decay
-        own = [decay if settings.weight_decay is None else settings.weight_decay for settings in self.own]
-        return self.spread(weights.new_tensor([decay, *own]))
+        return self.spread(weights.new_tensor(self.decays(decay))) if self.own else decay
+
+    def decays(self, decay: float) -> list[float]:
+        """The weight decay ``decay`` of all other weights, then that of each group."""
+        return [decay, *(decay if each.weight_decay is None else each.weight_decay for each in self.own)]
 
     def spread(self, values: Tensor) -> Tensor:
         """The value of each entry, ``[..., size]``, from ``[..., 1 + groups]``; without groups, ``values`` as it is."""

@@ -49,6 +49,7 @@ from memsweep.models.deep.around_unit import (
     norm_initial,
     norm_roles,
 )
+from memsweep.models.deep.fused_stack import CompiledStack, fused_outputs, knows
 from memsweep.models.deep.unit import DeepModel, Recurrence, Unit
 from memsweep.models.deep.unit_lru import LRUUnit
 from memsweep.registry import register_model
@@ -219,6 +220,9 @@ class ResidualStack(DeepModel, LinearModel):
 
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
         leading, flat = flattened(self, weights)
+        if (kernel := self._compiled(inputs)) is not None:
+            one_NS = torch.cat([flat[name].flatten(1) for name in self.weight_axes], 1)
+            return fused_outputs(kernel, self.config, self.signature.outputs, one_NS, inputs).unflatten(0, leading)
         x_NBTF = _mapped(flat, "encoder", inputs.expand(math.prod(leading), *inputs.shape))
         for layer in range(self.config.layers):
             x_NBTF = self._layer(_of_layer(flat, layer), layer, x_NBTF)
@@ -226,6 +230,19 @@ class ResidualStack(DeepModel, LinearModel):
         if self.config.readout_width:
             x_NBTF = torch.relu(_mapped(flat, "hidden", x_NBTF))
         return _mapped(flat, "readout", x_NBTF).unflatten(0, leading)
+
+    def squared_gradient(
+        self, weights: Tensor, inputs: Tensor, targets: Tensor, squares: Tensor, live: Tensor
+    ) -> tuple[Tensor, Tensor] | None:
+        kernel = self._compiled(inputs)
+        if kernel is None:
+            return None
+        return kernel.squared_gradient(self.config, weights, inputs, targets, squares, live)
+
+    def _compiled(self, inputs: Tensor) -> CompiledStack | None:
+        """What computes the whole stack; None where torch does. Neither batch nor replicas decide it."""
+        plain = type(self.recurrence) is Recurrence and inputs.is_cpu and not inputs.requires_grad
+        return CompiledStack.load(inputs.dtype) if plain and knows(self.config, inputs.shape[1]) else None
 
     def response(self, weights: Weights, horizon: int) -> Response:
         """Runs the stack on an impulse at each input, and on zeros for the drift."""

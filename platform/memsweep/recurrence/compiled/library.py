@@ -71,18 +71,20 @@ class Kernel:
     """Base of the compiled recurrences: one C function, and the structure that is its argument.
 
     A subclass names the function without ``memsweep_``, and the fields of the structure in the order of the C++
-    declaration: first the integers, then the pointers.
+    declaration: first the integers, then the numbers with a fraction, then the pointers.
     """
 
     function: ClassVar[str]
     numbers: ClassVar[tuple[str, ...]]
+    reals: ClassVar[tuple[str, ...]] = ()
     tensors: ClassVar[tuple[str, ...]]
     _structure: ClassVar[type[ctypes.Structure]]
 
     def __init_subclass__(cls) -> None:
         integers = [(name, ctypes.c_int64) for name in cls.numbers]
+        reals = [(name, ctypes.c_double) for name in cls.reals]
         pointers = [(name, ctypes.c_void_p) for name in cls.tensors]
-        cls._structure = type(f"{cls.__name__}Call", (ctypes.Structure,), {"_fields_": integers + pointers})
+        cls._structure = type(f"{cls.__name__}Call", (ctypes.Structure,), {"_fields_": [*integers, *reals, *pointers]})
 
     def __init__(self, loaded: Any) -> None:
         self._function = getattr(loaded, f"memsweep_{self.function}")
@@ -94,7 +96,7 @@ class Kernel:
         loaded = library(dtype)
         return None if loaded is None else cls(loaded)
 
-    def run(self, tensors: Mapping[str, Tensor], shares: Iterable[Mapping[str, int]], **numbers: int) -> None:
+    def run(self, tensors: Mapping[str, Tensor], shares: Iterable[Mapping[str, int]], **numbers: float) -> None:
         """Call the function once for each share of the work, each in a thread: the library releases Python's lock.
 
         Args:

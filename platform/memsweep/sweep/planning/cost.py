@@ -34,6 +34,7 @@ _LEAST = 0.02  # of any trial: tables, and their files
 _CALLS = 1e-2  # of a layer in an optimizer step: torch's calls, forward and backward
 _ENTRY = 1.6e-10  # of a matrix entry, a sequence and a step of time, forward and backward
 _FEATURE = 1.5e-8  # of a feature or a state of a layer, likewise, for all that acts on it by itself
+_FUSED_CALLS, _FUSED_FEATURE = 3e-4, 3e-9  # the same of a stack that one compiled call computes
 _DOUBLE = 1.8  # float64 against float32
 _FORWARD = 1.5  # a rule that goes forward in time, batched, against backpropagation through time
 _EVALUATION = 1.0 / 3.0  # a pass without its gradient
@@ -227,7 +228,7 @@ def _width(trial: TrialConfig) -> int:
 
 def _deep_step(trial: TrialConfig) -> float:
     """Seconds of an optimizer step that do not grow with the number of replicas."""
-    return _gradients(trial) * _CALLS * _layers(trial.model)
+    return _gradients(trial) * _calls(trial)
 
 
 def _deep_replica_step(trial: TrialConfig, horizon: float) -> float:
@@ -237,7 +238,20 @@ def _deep_replica_step(trial: TrialConfig, horizon: float) -> float:
 
 def _deep_evaluation(trial: TrialConfig, sequences: int, horizon: float) -> float:
     """Seconds of one pass of one replica over so many sequences."""
-    return _EVALUATION * (_CALLS * _layers(trial.model) + sequences * horizon * _of_a_step_of_time(trial, horizon))
+    return _EVALUATION * (_calls(trial) + sequences * horizon * _of_a_step_of_time(trial, horizon))
+
+
+def _calls(trial: TrialConfig) -> float:
+    """Seconds of torch's calls in a gradient, whatever it is of."""
+    return (_FUSED_CALLS if _is_fused(trial) else _CALLS) * _layers(trial.model)
+
+
+def _is_fused(trial: TrialConfig) -> bool:
+    """Whether one compiled call computes the whole stack and its gradient."""
+    from memsweep.models.deep.fused_stack import knows
+
+    by_itself = trial.model.name == "residual_stack" and not registry.get(registry.RULE, trial.training.rule).forward
+    return by_itself and _compiled(trial) and knows(trial.model, int(_horizon(trial)))
 
 
 def _gradients(trial: TrialConfig) -> float:
@@ -263,7 +277,8 @@ def _of_a_step_of_time(trial: TrialConfig, horizon: float) -> float:
     unit = registry.get(registry.UNIT, model.unit.name)(model.unit, _size(model, "width"), _size(model, "feature"))
     entries += _layers(model) * unit.products(int(horizon))
     alone = _layers(model) * (_size(model, "feature") + _size(model, "width"))
-    return (_ENTRY * entries + _FEATURE * alone) * (_DOUBLE if trial.training.dtype == "float64" else 1.0)
+    feature = _FUSED_FEATURE if _is_fused(trial) else _FEATURE
+    return (_ENTRY * entries + feature * alone) * (_DOUBLE if trial.training.dtype == "float64" else 1.0)
 
 
 def _layers(model: Any) -> int:

@@ -20,23 +20,6 @@ struct LayerCall {
     void *of_encoder, *of_bias, *of_matrix, *of_readout, *of_offset;  // sums are added to what is there
 };
 
-// The weighted squared error of a block; outputs become their gradients.
-template <class R>
-R squared(Vec<R>* y, const Vec<R>* target, const R* weight, long horizon, long outputs,
-          const typename Simd<R>::Int (&own)[V]) {
-    Vec<R> total{};
-    for (long t = 0; t < horizon; ++t)
-        for (long o = 0; o < outputs; ++o)
-            for (int v = 0; v < V; ++v) {
-                const long at = (t * outputs + o) * V + v;
-                const Vec<R> error = own[v] ? y[at] - target[at] : Vec<R>{};
-                const Vec<R> weighted = weight[t] * error;
-                total += weighted * error;
-                y[at] = weighted + weighted;
-            }
-    return sum<R>(total);
-}
-
 struct SeriesCall {
     int64_t backward, kind, sigma, carried;  // kind: 0 diagonal, 1 dense, 2 complex diagonal
     int64_t models, batch, horizon, width;   // width: real numbers of a step, two for a complex unit

@@ -99,3 +99,20 @@ template <class R> void silence(Vec<R>* dy, long rows, const typename Simd<R>::I
     for (long row = 0; row < rows; ++row)
         for (int v = 0; v < V; ++v) dy[row * V + v] = own[v] ? dy[row * V + v] : Vec<R>{};
 }
+
+// The weighted squared error of a block; outputs become their gradients.
+template <class R>
+inline R squared(Vec<R>* y, const Vec<R>* target, const R* weight, long horizon, long outputs,
+          const typename Simd<R>::Int (&own)[V]) {
+    Vec<R> total{};
+    for (long t = 0; t < horizon; ++t)
+        for (long o = 0; o < outputs; ++o)
+            for (int v = 0; v < V; ++v) {
+                const long at = (t * outputs + o) * V + v;
+                const Vec<R> error = own[v] ? y[at] - target[at] : Vec<R>{};
+                const Vec<R> weighted = weight[t] * error;
+                total += weighted * error;
+                y[at] = weighted + weighted;
+            }
+    return sum<R>(total);
+}

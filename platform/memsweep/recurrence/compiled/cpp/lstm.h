@@ -5,8 +5,6 @@
 #pragma once
 #include "product.h"
 
-template <class R> inline Vec<R> sigmoid(Vec<R> x) { return R(0.5) + R(0.5) * hyperbolic_tangent<R>(R(0.5) * x); }
-
 template <class R> class LstmBlock {
 public:
     using Vector = Vec<R>;

@@ -1,42 +1,86 @@
-// Products of a square matrix with the states of a block, and the sums of outer products that are its gradient.
+// Products of a matrix with the vectors of a block, and the sums of outer products that are its gradient.
 #pragma once
 #include <algorithm>
 
 #include "layer.h"
 
 template <class R, int U, class Start, class Finish>
-inline void some_rows(const R* matrix, long width, const Vec<R>* states, long first, Start start, Finish finish) {
+inline void some_rows(const R* matrix, long columns, const Vec<R>* states, long first, Start start, Finish finish) {
     Vec<R> acc[U][V];
     for (int u = 0; u < U; ++u)
         for (int v = 0; v < V; ++v) acc[u][v] = start(first + u, v);
     if (states)
-        for (long j = 0; j < width; ++j)
+        for (long j = 0; j < columns; ++j)
             for (int u = 0; u < U; ++u)
-                for (int v = 0; v < V; ++v) acc[u][v] += matrix[(first + u) * width + j] * states[j * V + v];
+                for (int v = 0; v < V; ++v) acc[u][v] += matrix[(first + u) * columns + j] * states[j * V + v];
     for (int u = 0; u < U; ++u)
         for (int v = 0; v < V; ++v) finish(first + u, v, acc[u][v]);
 }
 
 // finish(row, v, start(row, v) + (matrix times states)[row][v]) for every row, several at a time in registers;
-// states: [M][V], or null for zeros.
+// matrix: [rows][columns]; states: [columns][V], or null for zeros.
 template <class R, class Start, class Finish>
-inline void rows_times_states(const R* matrix, long width, const Vec<R>* states, Start start, Finish finish) {
+inline void rows_times(const R* matrix, long rows, long columns, const Vec<R>* states, Start start, Finish finish) {
     long i = 0;
-    for (; REGISTERS >= 32 && i + 8 <= width; i += 8) some_rows<R, 8>(matrix, width, states, i, start, finish);
-    for (; i + 4 <= width; i += 4) some_rows<R, 4>(matrix, width, states, i, start, finish);
-    for (; i < width; ++i) some_rows<R, 1>(matrix, width, states, i, start, finish);
+    for (; REGISTERS >= 32 && i + 8 <= rows; i += 8) some_rows<R, 8>(matrix, columns, states, i, start, finish);
+    for (; i + 4 <= rows; i += 4) some_rows<R, 4>(matrix, columns, states, i, start, finish);
+    for (; i < rows; ++i) some_rows<R, 1>(matrix, columns, states, i, start, finish);
 }
 
-template <class R> inline void transpose(const R* matrix, long width, R* into) {
-    for (long i = 0; i < width; ++i)
-        for (long j = 0; j < width; ++j) into[j * width + i] = matrix[i * width + j];
+// The same with a square matrix.
+template <class R, class Start, class Finish>
+inline void rows_times_states(const R* matrix, long width, const Vec<R>* states, Start start, Finish finish) {
+    rows_times(matrix, width, width, states, start, finish);
 }
+
+template <class R> inline void transpose(const R* matrix, long rows, long columns, R* into) {
+    for (long i = 0; i < rows; ++i)
+        for (long j = 0; j < columns; ++j) into[j * rows + i] = matrix[i * columns + j];
+}
+
+template <class R> inline void transpose(const R* matrix, long width, R* into) { transpose(matrix, width, width, into); }
+
+// Vectors of some steps: [rows][V] each, the next one so many vectors further.
+template <class R> struct Steps {
+    const Vec<R>* first;
+    long rows, next;
+};
+
+template <class R, int U, int W>
+inline void outer_tile(const Steps<R>& left, const Steps<R>& right, long count, long i, long j, R* into) {
+    Vec<R> acc[U][W] = {};
+    for (long k = 0; k < count; ++k) {
+        const Vec<R> *e = left.first + k * left.next + i * V, *h = right.first + k * right.next + j * V;
+        for (int v = 0; v < V; ++v)
+            for (int u = 0; u < U; ++u)
+                for (int w = 0; w < W; ++w) acc[u][w] += e[u * V + v] * h[w * V + v];
+    }
+    for (int u = 0; u < U; ++u)
+        for (int w = 0; w < W; ++w) into[(i + u) * right.rows + j + w] += sum<R>(acc[u][w]);
+}
+
+template <class R, int U>
+inline void outer_rows(const Steps<R>& left, const Steps<R>& right, long count, long i, R* into) {
+    long j = 0;
+    for (; j + 4 <= right.rows; j += 4) outer_tile<R, U, 4>(left, right, count, i, j, into);
+    for (; j < right.rows; ++j) outer_tile<R, U, 1>(left, right, count, i, j, into);
+}
+
+// into[i][j] += the sum over steps and sequences of left[i] right[j].
+template <class R> inline void add_outer(const Steps<R>& left, const Steps<R>& right, long count, R* into) {
+    long i = 0;
+    for (; i + 4 <= left.rows; i += 4) outer_rows<R, 4>(left, right, count, i, into);
+    for (; i < left.rows; ++i) outer_rows<R, 1>(left, right, count, i, into);
+}
+
+// As many steps of vectors of this width as stay in the cache.
+inline long cached_steps(long width) { return std::max(32L, 2048 / width); }
 
 // The errors e of some steps, latest first, until their outer products with the states before them are summed up:
 // as many steps as stay in the cache.
 template <class R> class OuterProducts {
 public:
-    static long room(long width) { return steps(width) * width * V; }
+    static long room(long width) { return cached_steps(width) * width * V; }
 
     OuterProducts(long width, Vec<R>* errors, R* into) : width_(width), errors_(errors), into_(into) {}
 
@@ -45,34 +89,13 @@ public:
 
     // They are there, and `before` holds the states that stand left of them in time, [M][V], earlier steps below it.
     void add(const Vec<R>* before, bool last) {
-        if (++count_ < steps(width_) && !last) return;
-        long i = 0;
-        for (; i + 4 <= width_; i += 4) columns<4>(before, i);
-        for (; i < width_; ++i) columns<1>(before, i);
+        const long step = width_ * V;
+        if (++count_ < cached_steps(width_) && !last) return;
+        add_outer<R>({errors_, width_, step}, {before + (count_ - 1) * step, width_, -step}, count_, into_);
         count_ = 0;
     }
 
 private:
-    static long steps(long width) { return std::max(32L, 2048 / width); }
-
-    template <int U> void columns(const Vec<R>* oldest, long i) {
-        long j = 0;
-        for (; j + 4 <= width_; j += 4) tile<U, 4>(oldest, i, j);
-        for (; j < width_; ++j) tile<U, 1>(oldest, i, j);
-    }
-
-    template <int U, int W> void tile(const Vec<R>* oldest, long i, long j) {
-        Vec<R> acc[U][W] = {};
-        for (long k = 0; k < count_; ++k) {
-            const Vec<R> *e = errors_ + (k * width_ + i) * V, *h = oldest + ((count_ - 1 - k) * width_ + j) * V;
-            for (int v = 0; v < V; ++v)
-                for (int u = 0; u < U; ++u)
-                    for (int w = 0; w < W; ++w) acc[u][w] += e[u * V + v] * h[w * V + v];
-        }
-        for (int u = 0; u < U; ++u)
-            for (int w = 0; w < W; ++w) into_[(i + u) * width_ + j + w] += sum<R>(acc[u][w]);
-    }
-
     long width_, count_ = 0;
     Vec<R>* errors_;
     R* into_;

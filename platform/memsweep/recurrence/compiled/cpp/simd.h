@@ -91,6 +91,8 @@ template <class R> inline Vec<R> hyperbolic_tangent(Vec<R> x) {
     return (Vec<R>)((Int)answer ^ sign);
 }
 
+template <class R> inline Vec<R> sigmoid(Vec<R> x) { return R(0.5) + R(0.5) * hyperbolic_tangent<R>(R(0.5) * x); }
+
 // Activations: their value, and their derivative from the answer y. `carried` is what the answer was added to:
 // a clipped answer is known by the sum that it must have given, exactly.
 struct Linear {
