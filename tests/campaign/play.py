@@ -294,6 +294,7 @@ def play(drawn: Round, bench: Bench, references: References, folder: Path, kept:
         finally:
             site.heal()
             if one.problems:
+                site.kill_all()  # a command that still runs would change the files while they are copied
                 _keep(drawn, one, folder, kept)
     shutil.rmtree(folder, ignore_errors=True)
     notes = [hit.note for hit in one.hits]

@@ -1,8 +1,12 @@
-"""A campaign of a few rounds with a fixed seed: nothing is lost, and a round can be repeated by its number."""
+"""A campaign of a few rounds with a fixed seed: nothing is lost, and a round can be repeated by its number.
+
+And what a campaign does where its own faults get in each other's way.
+"""
 
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -10,15 +14,20 @@ from pathlib import Path
 import pytest
 
 from paths import ROOT
-from tests.campaign import ledger
+from tests.campaign import ledger, play
 from tests.campaign.bench import Bench
 from tests.campaign.faults import KINDS
+from tests.campaign.faults.base import Fault
+from tests.campaign.faults.tracking import Locked
 from tests.campaign.ledger import Entry, Injection
-from tests.campaign.rounds import Deck, Round
+from tests.campaign.rounds import Deck, Round, Stage
+from tests.campaign.scenarios import Scenario
+from tests.campaign.site import Site
 
-pytestmark = pytest.mark.drill
+QUIET = Scenario("grid", "disk", "sqlite", ray=False)
 
 
+@pytest.mark.drill
 def test_rounds_of_a_fixed_seed_end_with_the_undisturbed_tables(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "tests.campaign", "--seed", "11", "--rounds", "1"]
     words += ["--where", "grid, disk, inline", "--inputs", "0"]
@@ -56,3 +65,42 @@ def test_a_table_is_read_again_and_added_to_other_campaigns(tmp_path: Path) -> N
     assert ledger.counts([two], [document]) == {"a": 3, "b": 1, "all": 4}
     document.write_text(ledger.table([two], [document]))
     assert ledger.rows([], [document]) == both
+
+
+@pytest.mark.parametrize("content", [b"SQLite format 3\0" + bytes(4096), b"no database"])
+def test_a_damaged_database_cannot_be_locked_and_that_is_no_problem(tmp_path: Path, content: bytes) -> None:
+    with Site.make(tmp_path / "site", QUIET, Bench(tmp_path)) as site:
+        results = Path(site.results)
+        results.mkdir()
+        (results / "mlflow.db").write_bytes(content)
+        fault = Locked()
+        assert not fault.inject(site, random.Random(0))
+        fault.heal(site)
+
+
+class _Fails(Fault):
+    """A fault that has an error of its own, while the command runs."""
+
+    name = "fails"
+
+    def inject(self, site: Site, luck: random.Random) -> bool:
+        raise RuntimeError("an error of the campaign")
+
+
+@pytest.mark.drill
+def test_nothing_runs_any_more_when_a_round_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KINDS, _Fails.name, _Fails)
+    left, keep = [], play._keep
+
+    def kept(drawn: Round, one: play.Play, *rest: Path) -> None:
+        left.append(one.site.processes())
+        keep(drawn, one, *rest)
+
+    monkeypatch.setattr(play, "_keep", kept)
+    drawn = Round(1, 0, QUIET, (Stage((_Fails.name,)),))
+    with Bench(tmp_path) as bench:
+        references = play.References(tmp_path / "references", bench)
+        entry = play.play(drawn, bench, references, tmp_path / "round", tmp_path / "kept")
+    assert "an error of the campaign" in entry.problems[0]
+    assert left == [[]]
+    assert (tmp_path / "kept" / "problem.txt").is_file()

@@ -126,7 +126,7 @@ class Locked(Fault):
         if not path.exists():
             return False
         self._held = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
-        with contextlib.suppress(sqlite3.OperationalError):
+        with contextlib.suppress(sqlite3.DatabaseError):  # locked already; or damaged by an earlier fault
             self._held.execute("BEGIN EXCLUSIVE")
             return True
         return False
