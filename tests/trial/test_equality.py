@@ -105,10 +105,6 @@ def test_one_class_gives_equal_bits_and_other_code_paths_agree_to_a_millionth(ac
     older = tmp_path / "older-c++"
     older.write_text('#!/bin/sh\nexec c++ "$@" -march=x86-64\n')  # the last -march counts
     older.chmod(stat.S_IRWXU)
-    kernels = {
-        "older kernels": {"CXX": str(older), "MEMSWEEP_CACHE": str(cache)},
-        "no kernels": {"MEMSWEEP_KERNELS": "plain"},
-    }
     plain = found(activation, {})
     again = found(activation, {})
     assert (again["bits"], again["summary"]) == (plain["bits"], plain["summary"])
@@ -118,11 +114,11 @@ def test_one_class_gives_equal_bits_and_other_code_paths_agree_to_a_millionth(ac
         "MKL avx2": {"MKL_ENABLE_INSTRUCTIONS": "AVX2"},
         "MKL compatible": {"MKL_CBWR": "COMPATIBLE"},
         "OpenBLAS Nehalem": {"OPENBLAS_CORETYPE": "Nehalem"},
+        "older kernels": {"CXX": str(older), "MEMSWEEP_CACHE": str(cache)},
+        "no kernels": {"MEMSWEEP_KERNELS": "plain"},
     }
     paths["those at once"] = paths["torch default"] | paths["MKL compatible"] | paths["OpenBLAS Nehalem"]
-    if activation != "linear":  # a linear model is its impulse response, which no kernel computes
-        paths |= kernels
-        paths["all at once"] = paths["those at once"] | kernels["older kernels"]
+    paths["all at once"] = paths["those at once"] | paths["older kernels"]
     others = {name: found(activation, env) for name, env in paths.items()}
     for name, other in others.items():
         assert other["summary"].keys() == plain["summary"].keys()
