@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.worker.failure import TimeLimitError
 from tests.campaign.bench import Bench
 from tests.campaign.expected import Reference, References, difference, failed_once
 from tests.campaign.faults import KINDS
@@ -31,6 +32,8 @@ _CODES = (0, 1, 2, 3, 130)
 
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*.*")
 """One traceback, with the line that names the error; those that go through the task's file are its failure's."""
+_CHAIN = re.compile(rf"{_TRACEBACK.pattern}(?:\n\n(?:During|The above) .*:\n\n{_TRACEBACK.pattern})*")
+"""The tracebacks of one error and of those that led to it."""
 
 
 @dataclass
@@ -191,7 +194,7 @@ class Play:
 
     def _ended(self, command: Command, *, killed: bool) -> None:
         """Look at how a command has ended."""
-        if told := [block for block in _TRACEBACK.findall(command.said) if "watched.py" not in block]:
+        if told := unexpected_tracebacks(command):
             self.problems.append(f"{command.words[0]} printed a traceback: {told[0][:3000]}")
         if command.code not in _CODES and not killed and not self._may_crash(command):
             self.problems.append(f"{command.words[0]} ended with code {command.code}: {command.said[-1500:]}")
@@ -237,6 +240,20 @@ class Play:
             if hit.timed:
                 later = [when for when in batches if hit.over < when < end]
                 hit.note.recovered = round(min(later or [end]) - hit.began, 2)
+
+
+def unexpected_tracebacks(command: Command) -> list[str]:
+    """The tracebacks that a command printed and no fault explains.
+
+    A short time limit, which a fault has set, ends a trial wherever the machine is slow, not only in its task.
+    """
+    limited = any(word.startswith("resources.time_limit=") for word in command.words)
+    chains = [
+        chain
+        for chain in _CHAIN.findall(command.said)
+        if not (limited and TimeLimitError.__name__ in chain.splitlines()[-1])
+    ]
+    return [one for chain in chains for one in _TRACEBACK.findall(chain) if "watched.py" not in one]
 
 
 def _next_words(ended: Command) -> list[str]:

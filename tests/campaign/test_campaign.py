@@ -9,11 +9,14 @@ import json
 import random
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
 
 from memsweep.sweep.store.journal import GIVE_UP_AFTER, Journal, State, TrialStatus
+from memsweep.sweep.worker.failure import TimeLimitError
+from memsweep.sweep.worker.time_limit import time_limit
 from paths import ROOT
 from tests.campaign import ledger, play
 from tests.campaign.bench import Bench
@@ -25,7 +28,7 @@ from tests.campaign.faults.tracking import Locked
 from tests.campaign.ledger import Entry, Injection
 from tests.campaign.rounds import Deck, Round, Stage
 from tests.campaign.scenarios import Scenario
-from tests.campaign.site import STUDY, Site
+from tests.campaign.site import STUDY, Command, Site
 
 QUIET = Scenario("grid", "disk", "sqlite", ray=False)
 
@@ -79,6 +82,24 @@ def test_a_damaged_database_cannot_be_locked_and_that_is_no_problem(tmp_path: Pa
         fault = Locked()
         assert not fault.inject(site, random.Random(0))
         fault.heal(site)
+
+
+def test_a_trial_that_ends_by_the_time_limit_of_a_fault_may_say_so_with_its_traceback() -> None:
+    def exceed() -> None:
+        with time_limit(0.05, 1, lambda error, stack: None):
+            while True:
+                pass
+
+    with pytest.raises(TimeLimitError) as ended:
+        exceed()
+    told = "".join(traceback.format_exception(ended.value))
+    assert told.count("Traceback") > 1
+    said = f"failed: 1d2248e44e60: TimeLimitError\n{told}\nfailed: f0221cea0a75: another error\n"
+    limited = Command(("sweep", STUDY, "resources.time_limit=20"), 1, said)
+    assert play.unexpected_tracebacks(limited) == []
+    assert play.unexpected_tracebacks(limited._replace(words=("sweep", STUDY)))
+    other = "Traceback (most recent call last):\n  File ...\nValueError: an error of memsweep"
+    assert play.unexpected_tracebacks(limited._replace(said=said + other)) == [other]
 
 
 class _Fails(Fault):
