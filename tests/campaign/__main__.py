@@ -15,9 +15,10 @@ from pathlib import Path
 
 from tests.campaign import ledger
 from tests.campaign.bench import Bench
+from tests.campaign.expected import References
 from tests.campaign.faults import KINDS
 from tests.campaign.places import ROOT
-from tests.campaign.play import References, play
+from tests.campaign.play import play
 from tests.campaign.rounds import Deck, Round
 
 

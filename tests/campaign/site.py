@@ -58,6 +58,11 @@ class Command(NamedTuple):
     code: int
     said: str
 
+    @property
+    def gave_up(self) -> bool:
+        """Whether it left trials alone that have failed three times, as faults can make them, and said what to do."""
+        return f"memsweep retry {STUDY} --force" in self.said
+
 
 @dataclass
 class Site:
@@ -125,10 +130,10 @@ class Site:
 
     # Commands
 
-    def start(self, verb: str, *, inline: bool = False) -> None:
+    def start(self, verb: str, *more: str, inline: bool = False) -> None:
         """Start ``memsweep VERB`` on the study; ``inline``: without Ray, where the study and its scenario allow it."""
         how = self.scenario.alone if inline else self.scenario.words
-        words = [verb, STUDY, "--results", self.results, "--workspace", str(self.folder), *how]
+        words = [verb, STUDY, "--results", self.results, "--workspace", str(self.folder), *how, *more]
         if verb == "sweep":
             words += self.overrides
         python = [sys.executable, "-m", "memsweep", *words]

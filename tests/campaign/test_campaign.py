@@ -9,20 +9,26 @@ import json
 import random
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
 
+from memsweep.sweep.store.journal import GIVE_UP_AFTER, Journal, State, TrialStatus
+from memsweep.sweep.worker.failure import TimeLimitError
+from memsweep.sweep.worker.time_limit import time_limit
 from paths import ROOT
 from tests.campaign import ledger, play
 from tests.campaign.bench import Bench
+from tests.campaign.expected import References, difference, failed_once, failures
 from tests.campaign.faults import KINDS
 from tests.campaign.faults.base import Fault
+from tests.campaign.faults.tasks import Raises
 from tests.campaign.faults.tracking import Locked
 from tests.campaign.ledger import Entry, Injection
 from tests.campaign.rounds import Deck, Round, Stage
 from tests.campaign.scenarios import Scenario
-from tests.campaign.site import Site
+from tests.campaign.site import STUDY, Command, Site
 
 QUIET = Scenario("grid", "disk", "sqlite", ray=False)
 
@@ -78,6 +84,24 @@ def test_a_damaged_database_cannot_be_locked_and_that_is_no_problem(tmp_path: Pa
         fault.heal(site)
 
 
+def test_a_trial_that_ends_by_the_time_limit_of_a_fault_may_say_so_with_its_traceback() -> None:
+    def exceed() -> None:
+        with time_limit(0.05, 1, lambda error, stack: None):
+            while True:
+                pass
+
+    with pytest.raises(TimeLimitError) as ended:
+        exceed()
+    told = "".join(traceback.format_exception(ended.value))
+    assert told.count("Traceback") > 1
+    said = f"failed: 1d2248e44e60: TimeLimitError\n{told}\nfailed: f0221cea0a75: another error\n"
+    limited = Command(("sweep", STUDY, "resources.time_limit=20"), 1, said)
+    assert play.unexpected_tracebacks(limited) == []
+    assert play.unexpected_tracebacks(limited._replace(words=("sweep", STUDY)))
+    other = "Traceback (most recent call last):\n  File ...\nValueError: an error of memsweep"
+    assert play.unexpected_tracebacks(limited._replace(said=said + other)) == [other]
+
+
 class _Fails(Fault):
     """A fault that has an error of its own, while the command runs."""
 
@@ -99,8 +123,54 @@ def test_nothing_runs_any_more_when_a_round_is_kept(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(play, "_keep", kept)
     drawn = Round(1, 0, QUIET, (Stage((_Fails.name,)),))
     with Bench(tmp_path) as bench:
-        references = play.References(tmp_path / "references", bench)
+        references = References(tmp_path / "references", bench)
         entry = play.play(drawn, bench, references, tmp_path / "round", tmp_path / "kept")
     assert "an error of the campaign" in entry.problems[0]
     assert left == [[]]
     assert (tmp_path / "kept" / "problem.txt").is_file()
+
+
+def _finish(site: Site, verb: str) -> None:
+    site.start(verb)
+    assert site.wait().code == 0, site.ended[-1].said
+
+
+@pytest.mark.drill
+def test_a_search_with_a_failed_suggestion_is_held_against_one_in_which_it_fails(tmp_path: Path) -> None:
+    asha = Scenario("asha", "disk", "sqlite", ray=False)
+    with Bench(tmp_path) as bench, Site.make(tmp_path / "site", asha, bench) as site:
+        references = References(tmp_path / "references", bench)
+        site.slow()
+        site.start("sweep")
+        for _ in range(2):  # in a pack, and then alone
+            assert Raises().inject(site, random.Random(0))
+        site.quick()
+        assert site.wait().code == 1, site.ended[-1].said
+        _finish(site, "retry")
+        (failed,) = failures(site.location)
+        assert difference(site, references) == ""
+        assert site.whole().keys() != references.of("asha").names
+
+        # without the round that said so, a later result counts, and trials of the other way are left
+        site.location.delete(f"search/{failed.key}/{failed.round:06d}.json")
+        _finish(site, "resume")
+        assert not failures(site.location)
+        assert failed_once(site)
+        assert site.whole().keys() > references.of("asha").names
+        assert difference(site, references) == ""
+
+        site.store.set_aside(min(references.of("asha").names))
+        assert "trials are stored, and not the" in difference(site, references)
+
+
+@pytest.mark.drill
+def test_trials_that_faults_made_fail_too_often_are_forced(tmp_path: Path) -> None:
+    with Bench(tmp_path) as bench, Site.make(tmp_path / "site", QUIET, bench) as site:
+        references = References(tmp_path / "references", bench)
+        name = min(references.of("grid").names)
+        Journal(site.location, {name: TrialStatus(State.FAILED, "", GIVE_UP_AFTER, "failed: it was killed")})
+        one = play.Play(Round(1, 0, QUIET, ()), site, references, references.of("grid"), random.Random(0))
+        one.run()
+        assert one.problems == []
+        assert site.ended[-1].words[:2] == ("retry", STUDY)
+        assert "--force" in site.ended[-1].words

@@ -17,6 +17,7 @@ class Fault:
         name: of the kind.
         at_rest: it hits files between two commands, not a command.
         ends: the command that it hits ends by it.
+        fails: a trial that it hits may count as failed.
         finishes: the study is done afterwards.
         early: it may hit a command at any moment from its first, before it has trained anything.
         alone: no other fault may hit the same command.
@@ -28,6 +29,7 @@ class Fault:
     name: ClassVar[str]
     at_rest: ClassVar[bool] = False
     ends: ClassVar[bool] = False
+    fails: ClassVar[bool] = False
     finishes: ClassVar[bool] = False
     early: ClassVar[bool] = False
     alone: ClassVar[bool] = False

@@ -13,7 +13,7 @@ from tests.campaign.site import Site
 class _Poison(Fault):
     """What ``watched.py`` does at its next batch; ``how`` names it."""
 
-    seconds = (0.0, 0.0)
+    seconds, fails = (0.0, 0.0), True
 
     def inject(self, site: Site, luck: random.Random) -> bool:
         (site.folder / "poison.new").write_text(self.how)
@@ -47,7 +47,7 @@ class Memory(_Poison):
 
 
 class Prints(_Poison):
-    name, how = "task prints garbage", "print"
+    name, how, fails = "task prints garbage", "print", False
 
 
 class Hangs(_Poison):
