@@ -24,7 +24,7 @@ from tests.campaign.bench import Bench
 from tests.campaign.scenarios import Scenario
 from tests.campaign.site import Site
 
-_FAILED = re.compile(r"search, round .* failed")
+_FAILED = re.compile(r"search, round [^\r\n]* failed")
 """What the progress of a search says, as soon as a suggestion of it has failed."""
 
 

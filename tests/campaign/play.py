@@ -33,7 +33,7 @@ _CODES = (0, 1, 2, 3, 130)
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*.*")
 """One traceback, with the line that names the error; those that go through the task's file are its failure's."""
 _CHAIN = re.compile(rf"{_TRACEBACK.pattern}(?:\n\n(?:During|The above) .*:\n\n{_TRACEBACK.pattern})*")
-"""The tracebacks of one error and of those that led to it."""
+"""The traceback of an error, with those of the errors that it was raised from."""
 
 
 @dataclass

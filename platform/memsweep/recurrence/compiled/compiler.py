@@ -26,7 +26,7 @@ _SOURCE = Path(__file__).parent / "cpp"
 _COMPILERS = ("c++", "g++", "clang++")
 _FLAGS = (
     *("-std=c++17", "-O3", "-fPIC", "-shared", "-Wno-psabi", "-Wno-ignored-attributes"),
-    "-fno-math-errno",  # nobody reads errno: a root is one instruction, and loops with roots become vectors
+    "-fno-math-errno",  # no kernel reads errno; a root is one instruction then, and loops with roots are vectorized
     *("-fschedule-insns", "-fsched-pressure"),  # an eighth of the time of dense layers; Clang passes over them
 )
 _V3 = frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"})
