@@ -108,6 +108,25 @@ def test_python_that_never_ends_is_ended_at_its_limit(site: Site) -> None:
     assert "time limit" not in {thread.name for thread in threading.enumerate()}
 
 
+_PROFILED = """
+import cProfile
+from memsweep.sweep.worker.failure import TimeLimitError
+from memsweep.sweep.worker.time_limit import time_limit
+try:
+    with time_limit(0.05, 1, lambda error, stack: None):
+        while True:
+            pass
+except TimeLimitError:
+    cProfile.Profile().runcall(lambda: [abs(number) for number in range(9)])
+"""
+
+
+def test_a_time_limit_leaves_nothing_pending_in_the_interpreter() -> None:
+    """Python 3.11 under a profiler runs for ever while it believes that an exception is to come."""
+    own = os.environ | {"PYTHONPATH": python_path()}
+    subprocess.run([sys.executable, "-c", _PROFILED], env=own, timeout=60, check=True)
+
+
 @pytest.mark.more
 def test_a_checkpoint_outlives_a_time_limit_and_no_fault_of_the_code(site: Site) -> None:
     for poison, kept in (("spin", True), ("raise", False)):

@@ -81,7 +81,7 @@ class _Watch:
         faulthandler.cancel_dump_traceback_later()
         with self._lock:
             if self.fired:
-                _raise_in(self._watched, None)  # takes back an exception that has not arrived yet
+                _take(self._watched)
 
     def undisturbed(self, report: Report) -> Report:
         def whole(fraction: float) -> None:
@@ -113,7 +113,18 @@ class _Watch:
             self._on_hang(self.error(), "".join(traceback.format_stack(frame)) if frame is not None else "")
 
 
-def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
-    """Raise an exception in a thread at its next step of Python code; None takes back one that has not arrived."""
-    value = ctypes.py_object(kind) if kind is not None else None
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), value)
+def _raise_in(thread: int, kind: type[BaseException]) -> None:
+    """Raise an exception in a thread at its next step of Python code."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind))
+
+
+def _take(thread: int) -> None:
+    """Let an exception that has not arrived yet end here, in the calling thread.
+
+    Taking it back by a null would leave Python's mark that one is pending: from then on the interpreter would stop at
+    every step to look for it, and under a profiler or debugger of Python 3.11 for ever.
+    """
+    with contextlib.suppress(TimeLimitError):
+        _raise_in(thread, TimeLimitError)
+        while True:
+            pass
