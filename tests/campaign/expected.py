@@ -1,8 +1,8 @@
 """What a study must hold in the end: the same as one that nothing has hit, but for what its faults may change.
 
-A trial that a fault lets fail, after it was tried again alone, is a failed suggestion of a search. The search goes on
-without its result, as it says in docs/search.md, and so with other suggestions than an undisturbed one. It is held
-against a search in which nothing happens, and the same suggestions fail.
+Where a fault makes a trial of a search fail that runs alone, its suggestion has failed. The search goes on without its
+result, as docs/search.md says, and so with other suggestions than an undisturbed one. It is held against a search in
+which nothing else happens, and the same suggestions fail.
 """
 
 from __future__ import annotations
