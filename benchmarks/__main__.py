@@ -19,6 +19,7 @@ NAMES = (
     "peers",
     "peers_jax",
     "units",
+    "matrix_states",
     "matrix_step",
     "rules",
     "perturbation",

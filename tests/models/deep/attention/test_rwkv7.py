@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from memsweep.models.deep.attention.rwkv7 import RWKV7Unit
-from memsweep.recurrence.matrix_states import generalised_delta, matrix_states
+from memsweep.recurrence.matrix.chunks import generalised_in_chunks
+from memsweep.recurrence.matrix.states import generalised_delta, matrix_states
 from memsweep.testing import UnitSuite
 from unit_loops import against
 
@@ -77,10 +80,15 @@ def loop(q: Tensor, k: Tensor, v: Tensor, log_a: Tensor, r: Tensor, e: Tensor, s
     return torch.stack(answers, 1)
 
 
-@pytest.mark.parametrize("chunk", [1, 4, 32])
-def test_chunks_are_the_loop_with_all_gradients(chunk: int) -> None:
+WAYS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {"compiled": generalised_delta} | {
+    f"chunks of {chunk}": functools.partial(generalised_in_chunks, chunk=chunk) for chunk in (1, 4, 32)
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_it_is_the_loop_with_all_gradients(way: Callable[..., tuple[Tensor, Tensor]]) -> None:
     given = drawn(19)
-    answers, _ = generalised_delta(*given, chunk=chunk)
+    answers, _ = way(*given)
     expected = loop(*given)
     torch.testing.assert_close(answers, expected, rtol=1e-10, atol=1e-10)
     outer = torch.randn(answers.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))

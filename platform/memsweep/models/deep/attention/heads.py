@@ -24,6 +24,7 @@ from memsweep.config.core.fields import setting
 from memsweep.models.base import Group, Part, Role, Weights
 from memsweep.models.deep.unit import State, Unit, mapped
 from memsweep.models.initialization import lecun_normal
+from memsweep.recurrence.short_convolution import short_convolution
 
 NAMES = ("query", "key", "value")
 _BASE = 10000.0  # of the wavelengths of RoPE
@@ -99,9 +100,8 @@ class HeadsUnit(Unit):
             return joined, {}
         recent = joined.new_zeros(*joined.shape[:2], lags - 1, joined.shape[-1]) if state is None else state["recent"]
         known = torch.cat([recent, joined], 2)
-        kernel_NML = torch.cat([weights[f"convolution_{name}"] for name in NAMES], 1)[:, None, None]
-        shifted = (known[:, :, lag : lag + steps] * kernel_NML[..., lag] for lag in range(lags))
-        return sum(shifted, torch.zeros_like(joined)), {"recent": known[:, :, steps:]}
+        kernel_NML = torch.cat([weights[f"convolution_{name}"] for name in NAMES], 1)
+        return short_convolution(known, kernel_NML), {"recent": known[:, :, steps:]}
 
     def by_head(self, x_NBTM: Tensor) -> Tensor:
         """``[N, B, H, T, D]``."""

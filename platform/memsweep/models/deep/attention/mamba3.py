@@ -35,7 +35,7 @@ from memsweep.models.deep.unit import State, Unit, mapped
 from memsweep.models.deep.unit_ssm import LONGEST_STEP, SHORTEST_STEP
 from memsweep.models.parameterizations.base import build
 from memsweep.models.parameterizations.maps import HeavyTail
-from memsweep.recurrence.matrix_states import CHUNK, matrix_states
+from memsweep.recurrence.matrix.states import matrix_states
 from memsweep.registry import register_unit
 
 NONE, HALF, ALL = "none", "half", "all"
@@ -145,8 +145,7 @@ class Mamba3Unit(Unit):
         return answers_NB1F.squeeze(2), after
 
     def products(self, horizon: int) -> int:
-        within = min(CHUNK, horizon) * self.heads * (self.config.states + self.config.head_dim)
-        return (2 if self.config.trapezoidal else 1) * (within + 3 * self.width)
+        return (6 if self.config.trapezoidal else 3) * self.width
 
     def eigenvalues(self, weights: Weights) -> Tensor:
         """a at input zero, ``[N, M]``, where no state turns."""

@@ -36,7 +36,7 @@ from memsweep.models.base import Group, Part, Role, Weights
 from memsweep.models.deep.attention.heads import HeadsConfig, HeadsUnit, rotated
 from memsweep.models.deep.unit import State, mapped
 from memsweep.models.initialization import lecun_normal
-from memsweep.recurrence.matrix_states import CHUNK, matrix_states
+from memsweep.recurrence.matrix.states import matrix_states
 from memsweep.registry import register_unit
 
 NONE, FIXED, SIGMOID, HEAD, KEY = "none", "fixed", "sigmoid", "head", "key"
@@ -100,12 +100,13 @@ class MatrixUnit(HeadsUnit):
         joined, after = self.convolved(weights, x_NBTF, state)
         query, key, value = (self.by_head(part) for part in self.activated(joined).chunk(3, -1))
         first = 0 if state is None else int(state["steps"])
-        query, key = self.keyed(query, first) / math.sqrt(query.shape[-1]), self.keyed(key, first)
+        query, key = self.keyed(query, first), self.keyed(key, first)
         rate = self.by_head(self._beta(weights, x_NBTF)) if self.delta else None
         start, shape = None if state is None else state["matrix"], query.shape[:3]
         series = (part.flatten(0, 2) for part in (query, key, self.valued(value)))
         others = (self.log_decay(weights, x_NBTF), rate, start)
-        found, left = matrix_states(*series, *(None if part is None else part.flatten(0, 2) for part in others))
+        flat = (None if part is None else part.flatten(0, 2) for part in others)
+        found, left = matrix_states(*series, *flat, scale=1.0 / math.sqrt(query.shape[-1]))
         answers = self.together(self.read(found.unflatten(0, shape)))
         after |= {"matrix": left.unflatten(0, shape), "steps": torch.tensor(first + x_NBTF.shape[2])}
         return mapped(weights["readout"], self._behind(weights, answers, x_NBTF)), after
@@ -146,8 +147,7 @@ class MatrixUnit(HeadsUnit):
         return -weights["rate"].exp()[:, None, :, None, None] * functional.softplus(drive)
 
     def products(self, horizon: int) -> int:
-        within = (4 if self.delta else 2) * min(CHUNK, horizon) * self.width
-        return within + 3 * self.width**2 // self.config.heads
+        return (4 if self.delta else 3) * self.width**2 // self.config.heads
 
     def eigenvalues(self, weights: Weights) -> Tensor:
         """a at input zero, ``[N, M]``, one for each key: there keys are zero, and the delta rule removes nothing."""
@@ -205,7 +205,8 @@ class LinearAttentionUnit(MatrixUnit):
         return functional.pad(value_NBHTD, (0, 1), value=1.0)
 
     def read(self, answers_NBHTD: Tensor) -> Tensor:
-        return answers_NBHTD[..., :-1] / answers_NBHTD[..., -1:]
+        read, weight = answers_NBHTD.split([answers_NBHTD.shape[-1] - 1, 1], -1)
+        return read / weight
 
 
 @register_unit("retnet")

@@ -28,7 +28,7 @@ from memsweep.models.base import Group, Part, Role, Weights
 from memsweep.models.deep.attention.heads import HeadsConfig, HeadsUnit
 from memsweep.models.deep.unit import State, mapped
 from memsweep.models.initialization import lecun_normal
-from memsweep.recurrence.matrix_states import CHUNK, matrix_states
+from memsweep.recurrence.matrix.states import matrix_states
 from memsweep.registry import register_unit
 
 SIGMOID, EXP = "sigmoid", "exp"
@@ -94,7 +94,7 @@ class MLSTMUnit(HeadsUnit):
         return mapped(weights["readout"], shown), after
 
     def products(self, horizon: int) -> int:
-        return 2 * min(CHUNK, horizon) * self.width + 3 * self.width**2 // self.config.heads
+        return 3 * self.width**2 // self.config.heads
 
     def eigenvalues(self, weights: Weights) -> Tensor:
         """f at input zero, ``[N, M]``, one for each key."""

@@ -30,7 +30,7 @@ from memsweep.models.affine import affine
 from memsweep.models.base import Group, Part, Role, Weights
 from memsweep.models.deep.attention.heads import NAMES, HeadsUnit
 from memsweep.models.deep.unit import State, mapped
-from memsweep.recurrence.matrix_states import CHUNK, generalised_delta
+from memsweep.recurrence.matrix.states import generalised_delta
 from memsweep.registry import register_unit
 
 DECAY, RATE, GATE = "decay", "rate", "gate"
@@ -127,7 +127,7 @@ class RWKV7Unit(HeadsUnit):
         return mapped(weights["readout"], gate * self.together(answers + now)), after
 
     def products(self, horizon: int) -> int:
-        return 7 * min(CHUNK, horizon) * self.width + 4 * self.width**2 // self.config.heads
+        return 5 * self.width**2 // self.config.heads
 
     def eigenvalues(self, weights: Weights) -> Tensor:
         """w at input zero, ``[N, M]``, one for each key: there keys are zero, and nothing is erased."""

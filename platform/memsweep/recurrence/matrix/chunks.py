@@ -1,7 +1,4 @@
-"""A recurrence whose state is a matrix that holds values by their keys, in chunks of time: few products, none small.
-
-    S_t = S_{t-1} diag(a_t) + u_t k_t',   u_t = v_t   or, by the delta rule,   u_t = b_t (v_t - S_{t-1} diag(a_t) k_t),
-    y_t = S_t q_t
+"""Matrix states in chunks of time, by products of torch: few of them, and none small.
 
 Within a chunk, with G the sum of log a over its steps so far and S the state before it, the answers are
 
@@ -24,30 +21,16 @@ from torch import Tensor
 CHUNK = 32
 
 
-def matrix_states(
+def states_in_chunks(
     query_XTK: Tensor,
     key_XTK: Tensor,
     value_XTV: Tensor,
-    log_decay: Tensor | None = None,
-    rate_XT1: Tensor | None = None,
-    start_XVK: Tensor | None = None,
-    *,
+    log_decay: Tensor | None,
+    rate_XT1: Tensor | None,
+    start_XVK: Tensor | None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """Answers to whole sequences and the state after them, differentiable.
-
-    Args:
-        query_XTK: q.
-        key_XTK: k; by the delta rule of length 1, for its eigenvalues to be 1 - b.
-        value_XTV: v.
-        log_decay: log a, at most zero: ``[X, T, K]``, or ``[X, T, 1]`` for all keys at once; None: a = 1.
-        rate_XT1: b of the delta rule; None: no delta rule.
-        start_XVK: the state before the first step; None: zero.
-        chunk: steps that are computed at once, a power of two; decides roundings alone.
-
-    Returns:
-        ``[X, T, V]`` and ``[X, V, K]``.
-    """
+    """``matrix_states``; a chunk is a power of two, and decides roundings alone."""
     horizon = query_XTK.shape[1]
     length = min(chunk, 1 << (horizon - 1).bit_length())
 
@@ -82,35 +65,21 @@ def matrix_states(
     return torch.cat(answers, 1)[:, :horizon], state
 
 
-def generalised_delta(
+def generalised_in_chunks(
     query_XTK: Tensor,
     key_XTK: Tensor,
     value_XTV: Tensor,
     log_decay_XTK: Tensor,
     read_XTK: Tensor,
     erased_XTK: Tensor,
-    start_XVK: Tensor | None = None,
-    *,
+    start_XVK: Tensor | None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """The same of S_t = S_{t-1} (diag(a_t) - r_t e_t') + v_t k_t': what is read along r is erased along e.
-
-    With H the G of the step before, u_i = -S_{i-1} r_i solve the triangular system (arXiv 2503.14456, section 3)
+    """``generalised_delta``: with H the G of the step before, u_i = -S_{i-1} r_i solve the triangular system
 
         u_i + sum_{j < i} (r_i' diag(exp(H_i - G_j)) e_j) u_j = -S (exp(H_i) r_i) - sum_{j < i} (.. k_j) v_j
 
-    Args:
-        query_XTK: q.
-        key_XTK: k.
-        value_XTV: v.
-        log_decay_XTK: log a, at most zero.
-        read_XTK: r.
-        erased_XTK: e.
-        start_XVK: the state before the first step; None: zero.
-        chunk: steps that are computed at once, a power of two; decides roundings alone.
-
-    Returns:
-        ``[X, T, V]`` and ``[X, V, K]``.
+    (arXiv 2503.14456, section 3).
     """
     horizon = query_XTK.shape[1]
     length = min(chunk, 1 << (horizon - 1).bit_length())

@@ -1,0 +1,124 @@
+"""Matrix states beside a loop over time: gradients, compiled or in chunks, any start, any forgetting."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from memsweep.recurrence.matrix.chunks import states_in_chunks
+from memsweep.recurrence.matrix.states import matrix_states
+
+WAYS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {"compiled": matrix_states} | {
+    f"chunks of {chunk}": functools.partial(states_in_chunks, chunk=chunk) for chunk in (1, 4, 32)
+}
+DECAYS = {"none": 0, "of heads": 1, "of keys": 3}
+
+
+def loop(
+    q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor | None, rate: Tensor | None, start: Tensor
+) -> tuple[Tensor, Tensor]:
+    """S (I - b k k') on the faded state, then b v k', as the papers write it."""
+    state, answers = start, []
+    for t in range(q.shape[1]):
+        if log_decay is not None:
+            state = state * torch.exp(log_decay[:, t]).unsqueeze(1)
+        key, value = k[:, t].unsqueeze(1), v[:, t].unsqueeze(2)
+        if rate is None:
+            state = state + value * key
+        else:
+            b, eye = rate[:, t].unsqueeze(1), torch.eye(k.shape[-1], dtype=k.dtype)
+            state = state @ (eye - b * key.mT * key) + b * value * key
+        answers.append((state @ q[:, t].unsqueeze(2)).squeeze(2))
+    return torch.stack(answers, 1), state
+
+
+def drawn(
+    horizon: int, decay: int, delta: bool, speed: float = 0.3, items: int = 4, keys: int = 3, values: int = 2
+) -> list[Tensor | None]:
+    """q, k, v, log a, b and a start, which can all be differentiated by."""
+    generator = torch.Generator().manual_seed(horizon)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+    unit_keys = torch.nn.functional.normalize(normal(items, horizon, keys), dim=-1)
+    given = [normal(items, horizon, keys), unit_keys, normal(items, horizon, values)]
+    given += [-speed * normal(items, horizon, decay).abs() if decay else None]  # type: ignore[list-item]
+    given += [2.0 * torch.rand(items, horizon, 1, dtype=torch.float64, generator=generator) if delta else None]  # type: ignore[list-item]
+    return [part if part is None else part.requires_grad_() for part in (*given, normal(items, values, keys))]
+
+
+def of_both(given: list[Tensor | None], answers: Tensor, state: Tensor) -> tuple[Tensor, ...]:
+    """Gradients of a number that depends on all answers and on the state at the end."""
+    generator = torch.Generator().manual_seed(1)
+    outer = [torch.randn(each.shape, dtype=torch.float64, generator=generator) for each in (answers, state)]
+    return torch.autograd.grad([answers, state], [part for part in given if part is not None], outer)
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("delta", [False, True], ids=["sum", "delta"])
+@pytest.mark.parametrize("decay", DECAYS.values(), ids=DECAYS)
+def test_it_is_the_loop_with_all_gradients(decay: int, delta: bool, way: Callable[..., tuple[Tensor, Tensor]]) -> None:
+    given = drawn(19, decay, delta)
+    expected, end = loop(*given)  # type: ignore[arg-type]
+    answers, state = way(*given)
+    torch.testing.assert_close((answers, state), (expected, end), rtol=1e-10, atol=1e-10)
+    wanted = of_both(given, expected, end)
+    torch.testing.assert_close(of_both(given, answers, state), wanted, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("delta", [False, True], ids=["sum", "delta"])
+@pytest.mark.parametrize("decay", [0, 1, 17], ids=list(DECAYS))
+def test_sizes_that_fill_no_vector_and_several_chunks(decay: int, delta: bool) -> None:
+    given = drawn(70, decay, delta, items=11, keys=17, values=7)
+    expected, end = loop(*given)  # type: ignore[arg-type]
+    answers, state = matrix_states(*given, scale=0.5)  # type: ignore[arg-type]
+    torch.testing.assert_close((answers, state), (0.5 * expected, end), rtol=1e-10, atol=1e-10)
+    wanted = of_both(given, 0.5 * expected, end)
+    torch.testing.assert_close(of_both(given, answers, state), wanted, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_item_does_not_depend_on_its_company(threads: int) -> None:
+    given = [part for part in drawn(40, 3, True, items=19) if part is not None]
+    alone = [part.detach()[17:18].requires_grad_() for part in given]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        together, expected = matrix_states(*given)[0], matrix_states(*alone)[0]
+        assert torch.equal(together[17:18], expected)
+        found, wanted = (
+            torch.autograd.grad(answers.sum(), parts) for answers, parts in ((together, given), (expected, alone))
+        )
+    finally:
+        torch.set_num_threads(before)
+    for one, other in zip(found, wanted, strict=True):
+        assert torch.equal(one[17:18], other)
+
+
+@pytest.mark.parametrize("delta", [False, True], ids=["sum", "delta"])
+@pytest.mark.parametrize("decay", DECAYS.values(), ids=DECAYS)
+def test_a_sequence_goes_on_from_the_state_in_which_its_first_part_ended(decay: int, delta: bool) -> None:
+    *series, start = drawn(19, decay, delta)
+    whole, end = matrix_states(*series, start)  # type: ignore[arg-type]
+    parts, state = [], start
+    for steps in (slice(0, 7), slice(7, 8), slice(8, 19)):
+        answers, state = matrix_states(*(None if part is None else part[:, steps] for part in series), state)  # type: ignore[arg-type]
+        parts.append(answers)
+    torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(state, end, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("decay", [1, 3], ids=["of heads", "of keys"])
+def test_states_that_forget_within_a_step_overflow_nowhere(decay: int, dtype: torch.dtype) -> None:
+    """Quotients of cumulated decays, as some implementations take them, would be infinite from the second step on."""
+    given = [part if part is None else part.detach().to(dtype) for part in drawn(32, decay, True, speed=1000.0)]
+    live = [part.requires_grad_() for part in given if part is not None]
+    answers, _ = matrix_states(*given)  # type: ignore[arg-type]
+    torch.testing.assert_close(answers, loop(*given)[0], rtol=1e-4, atol=1e-5)  # type: ignore[arg-type]
+    assert all(bool(gradient.isfinite().all()) for gradient in torch.autograd.grad(answers.sum(), live))
