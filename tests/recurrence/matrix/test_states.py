@@ -78,6 +78,8 @@ def test_sizes_that_fill_no_vector_and_several_chunks(decay: int, delta: bool) -
     expected, end = loop(*given)  # type: ignore[arg-type]
     answers, state = matrix_states(*given, scale=0.5)  # type: ignore[arg-type]
     torch.testing.assert_close((answers, state), (0.5 * expected, end), rtol=1e-10, atol=1e-10)
+    with torch.no_grad():
+        assert all(map(torch.equal, matrix_states(*given, scale=0.5), (answers, state)))  # type: ignore[arg-type]
     wanted = of_both(given, 0.5 * expected, end)
     torch.testing.assert_close(of_both(given, answers, state), wanted, rtol=1e-10, atol=1e-10)
 

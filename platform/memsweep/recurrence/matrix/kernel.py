@@ -24,7 +24,7 @@ class CompiledMatrix(Kernel):
     """
 
     function = "matrix"  # MatrixCall of matrix.cpp
-    numbers = ("backward", "items", "horizon", "keys", "values", "decays", "chunk")
+    numbers = ("backward", "items", "horizon", "keys", "values", "decays", "chunk", "kept")
     reals = ("scale",)
     _given = ("query", "key", "value", "decay", "read", "erased")
     tensors = (*_given, "given", "given_left", "states", "answers", *(f"of_{name}" for name in _given), "of_start")
@@ -66,9 +66,10 @@ class CompiledMatrix(Kernel):
 
     def call(self, named: dict[str, Tensor | None], scale: float, backward: bool) -> None:
         """Fills the tensors that are found, and those of states (or of gradients)."""
-        query, value, decay = named["query"], named["value"], named["decay"]
+        query, value, decay, states = (named[name] for name in ("query", "value", "decay", "states"))
         assert query is not None
         assert value is not None
+        assert states is not None
         tensors = readable(named, query.dtype)
         self.run(
             tensors,
@@ -79,6 +80,7 @@ class CompiledMatrix(Kernel):
             values=value.shape[2],
             decays=0 if decay is None else decay.shape[2],
             chunk=CHUNK,
+            kept=states.shape[1] - 1,
             scale=scale,
         )
 
@@ -96,8 +98,8 @@ class _Run(torch.autograd.Function):
         assert value_XTV is not None
         assert start_XVK is not None
         answers_XTV = torch.empty_like(value_XTV, memory_format=torch.contiguous_format)
-        chunks = -(-value_XTV.shape[1] // CHUNK)
-        states = start_XVK.new_empty(len(start_XVK), 1 + chunks, *start_XVK.shape[1:])
+        kept = -(-value_XTV.shape[1] // CHUNK) if any(ctx.needs_input_grad) else 1
+        states = start_XVK.new_empty(len(start_XVK), 1 + kept, *start_XVK.shape[1:])
         states[:, 0] = start_XVK
         compiled.call({**given, "states": states, "answers": answers_XTV}, scale, backward=False)
         ctx.compiled, ctx.scale = compiled, scale

@@ -18,11 +18,12 @@ namespace {
 
 struct MatrixCall {
     int64_t backward, items, horizon, keys, values, decays, chunk;  // decays of a step: 0 (a = 1), 1 or K
+    int64_t kept;                                                   // states after chunks: all for a way back, or the last
     double scale;                                                   // s
     const void *query, *key, *value, *decay;                        // [X][T][...], a in place of its logarithm
     const void *read, *erased;                                      // r and e, [X][T][K]: no r, no erasing; no e, e = k
     const void *given, *given_left;                                 // gradients of y, and of the state at the end
-    void *states;                                                   // [X][1 + chunks][V][K]: the first is given
+    void *states;                                                   // [X][1 + kept][V][K]: the first is given
     void *answers;                                                  // y, [X][T][V]
     void *of_query, *of_key, *of_value, *of_decay, *of_read, *of_erased, *of_start;
 };
@@ -99,8 +100,10 @@ public:
 private:
     static constexpr int TOGETHER = REGISTERS >= 32 ? 4 : 2;
 
-    long apart() const { return (chunks_ + 1) * K * V; }
-    R* state_of(long item, long chunk) { return static_cast<R*>(call_.states) + item * apart() + chunk * K * V; }
+    long apart() const { return (call_.kept + 1) * K * V; }
+    R* state_of(long item, long chunk) {
+        return static_cast<R*>(call_.states) + item * apart() + std::min<long>(chunk, call_.kept) * K * V;
+    }
 
     long read(long item, int count, long first) {
         const long steps = std::min(call_.chunk, call_.horizon - first);
