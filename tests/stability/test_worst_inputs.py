@@ -17,6 +17,8 @@ from memsweep import registry, report
 from memsweep.config.schema.trial import PerturbationConfig, TrialConfig, WorstInputsConfig
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.models.base import as_linear
+from memsweep.report.by_trial import verdicts_of
+from memsweep.report.page.charts import charts_of
 from memsweep.stability.perturbation.over_inputs import WorstInputs, worst_over_inputs
 from memsweep.sweep.planning.identity import identifying, identity, training_of
 from memsweep.trial import run_pack
@@ -147,6 +149,12 @@ def test_a_report_has_the_errors_by_radius_and_calls_them_a_lower_bound(tmp_path
     table = exported(paths, "worst_inputs")
     np.testing.assert_allclose(table["share"], 0.5 + table["radius"] + 0.01 * table["seed"])
     text = report.table_text(paths, width=200)
-    assert "A lower bound of the largest error." in text
+    assert "No more than a lower bound." in text
     assert "0.62 [0.6, 0.64]" in text
     assert 'id="worst-inputs"' in paths.page.read_text()
+    (chart,) = charts_of(paths.contents).sections["worst-inputs"]
+    ((name, points),) = chart["lines"]
+    assert name.endswith("all")
+    np.testing.assert_allclose(points, [[r, 0.52 + r, 0.5 + r, 0.54 + r] for r in (0.0, *RADII)])
+    (named,) = verdicts_of(paths.contents).values()
+    assert named.metrics["worst_inputs_all/share_0.1"] == pytest.approx(0.62)

@@ -28,6 +28,7 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
         ``ball_recurrent/radius`` says. By rounding likewise ``bits_fixed_states/bits`` and the slope, and as tags
         ``verdict`` (of ``Growth``) and ``holds``: the horizon and the bits that hold it, as ``T = 800 at 7 bits``.
         By map and tolerance ``capacity_block_0.01/size``, the median over the seeds, and its slope with the width.
+        Over weights and inputs ``worst_inputs_all/share_0.1``, by ball and radius: the median error over the seeds.
         Where learning rates were tried, ``rate_rule_width/slope`` and ``rate_rule_horizon/slope``: the exponents of the
         best one. Of every number of the table of growth, at the end of training or after the last step that was
         measured, its slope as ``growth_memory_capacity_width/slope`` or ``growth_sharpness_horizon/slope``.
@@ -64,6 +65,11 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
         about = f"capacity_{size.map}_{size.tolerance:g}"
         for identity, rows in size.sizes.groupby("identity", observed=True):
             numbers = {f"{about}/size": Spread.of(rows["size"]).middle} | _slope(size.slope, about)
+            metrics[str(identity)].update({k: v for k, v in numbers.items() if math.isfinite(v)})
+    for worst in contents.worst_inputs:
+        for identity, rows in worst.errors.groupby("identity", observed=True):
+            shares = {f"share_{r:g}": Spread.of(share).middle for r, share in rows.groupby("radius")["share"]}
+            numbers = {f"worst_inputs_{worst.ball}/{name}": share for name, share in shares.items()}
             metrics[str(identity)].update({k: v for k, v in numbers.items() if math.isfinite(v)})
     for rule in contents.rate_rules:
         numbers = {}

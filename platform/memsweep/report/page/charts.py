@@ -55,6 +55,7 @@ def charts_of(contents: Contents) -> Charts:
         "alignment": _alignment(contents),
         "gradients": _gradients(contents),
         "memory-over-inputs": _over_inputs(contents),
+        "worst-inputs": _worst_inputs(contents),
         "search": _search(contents.searched, contents) if contents.searched is not None else (),
     }
     room, left_out, shown = _BYTES, 0, dict[str, list[Chart]]()
@@ -212,6 +213,22 @@ def _over_inputs(contents: Contents) -> Iterator[Chart]:
             }
             title = ", ".join(contents.labels.names(row.condition))
             yield _chart(title, "lag (steps)", "derivative of the last output", "y", lines)
+
+
+def _worst_inputs(contents: Contents) -> Iterator[Chart]:
+    labels, rows = contents.labels, contents.worst_inputs
+    several = len({(row.width, row.horizon, row.bound) for row in rows}) > 1
+    together: dict[str, dict[str, list[list[float]]]] = {}
+    for row in rows:
+        inputs = [f"inputs to {show(row.bound)}"] if several else []
+        title = ", ".join([labels.memory(row.condition), *_size(row.width, row.horizon, several), *inputs])
+        name = f"{labels.machine(row.condition)}, {row.ball}"
+        line = [_spread(radius, share) for radius, share in row.by_radius.items()]
+        together.setdefault(title, {})[name] = line
+    for title, lines in together.items():
+        yield _chart(
+            title, "radius", "share of the target's largest output", "y", lines, levels=[[1, "an output of 0"]]
+        )
 
 
 def _search(searched: Searched, contents: Contents) -> Iterator[Chart]:

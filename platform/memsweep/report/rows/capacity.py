@@ -11,6 +11,7 @@ from memsweep.report.analysis.capacity.worst_inputs import WorstInputsRow
 from memsweep.report.analysis.growth import GrowthRow
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.numbers import figure
 from memsweep.report.rows.table import EXPORTED, SHOWN, Cell, Column, Table, condition_columns, spread_cell
 
 MAPS = {
@@ -28,9 +29,9 @@ SIZES_MEAN = (
 )
 
 WORST_INPUTS_MEAN = (
-    "Error over weights and inputs: the largest error of the last output that a search finds with weights moved by at "
+    "The largest error of the last output that a search finds with weights moved by at "
     "most the radius, over all inputs of at most a bounded size, as a share of the largest output of the target over "
-    "these inputs: 1 is as far off as an output of zero. A lower bound of the largest error. Medians over seeds "
+    "these inputs: 1 is as far off as an output of zero. No more than a lower bound. Medians over seeds "
     "[least, most]."
 )
 
@@ -144,7 +145,7 @@ def worst_inputs_table(rows: Sequence[WorstInputsRow], names: Sequence[str], lab
 
     def at(radius: float) -> Column[WorstInputsRow]:
         def cell(row: WorstInputsRow) -> Cell:
-            return spread_cell(row.by_radius.get(radius, Spread.of([])))
+            return spread_cell(row.by_radius.get(radius, Spread.of([])), figure)
 
         return Column(f"moved by {radius:g}" if radius else "as trained", lambda row: None, cell=cell, views=SHOWN)
 
