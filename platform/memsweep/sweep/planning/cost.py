@@ -1,7 +1,7 @@
 """Estimated seconds of one core for trials that run as one program: for order, pack sizes and times left only.
 
 The constants were measured on one core of a 2023 server. They hold within a factor of three for the models that come
-with memsweep, those of deep models for stacks of 1 to 4 layers of 8 to 134 features in float32. Only estimates depend
+with memsweep, those of deep models for stacks of 1 to 4 layers of 8 to 134 features. Only estimates depend
 on them, never a result.
 """
 
@@ -34,7 +34,7 @@ _LEAST = 0.02  # of any trial: tables, and their files
 _CALLS = 1e-2  # of a layer in an optimizer step: torch's calls, forward and backward
 _ENTRY = 1.6e-10  # of a matrix entry, a sequence and a step of time, forward and backward
 _FEATURE = 1.5e-8  # of a feature or a state of a layer, likewise, for all that acts on it by itself
-_FUSED_CALLS, _FUSED_FEATURE = 3e-4, 3e-9  # the same of a stack that one compiled call computes
+_FUSED_CALLS, _FUSED_ENTRY, _FUSED_FEATURE = 1e-4, 5e-11, 1e-9  # the same of a stack that is one compiled call
 _DOUBLE = 1.8  # float64 against float32
 _FORWARD = 1.5  # a rule that goes forward in time, batched, against backpropagation through time
 _EVALUATION = 1.0 / 3.0  # a pass without its gradient
@@ -277,8 +277,8 @@ def _of_a_step_of_time(trial: TrialConfig, horizon: float) -> float:
     unit = registry.get(registry.UNIT, model.unit.name)(model.unit, _size(model, "width"), _size(model, "feature"))
     entries += _layers(model) * unit.products(int(horizon))
     alone = _layers(model) * (_size(model, "feature") + _size(model, "width"))
-    feature = _FUSED_FEATURE if _is_fused(trial) else _FEATURE
-    return (_ENTRY * entries + feature * alone) * (_DOUBLE if trial.training.dtype == "float64" else 1.0)
+    entry, feature = (_FUSED_ENTRY, _FUSED_FEATURE) if _is_fused(trial) else (_ENTRY, _FEATURE)
+    return (entry * entries + feature * alone) * (_DOUBLE if trial.training.dtype == "float64" else 1.0)
 
 
 def _layers(model: Any) -> int:
