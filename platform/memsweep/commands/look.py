@@ -40,8 +40,8 @@ def plan(args: argparse.Namespace) -> Answer:
     from memsweep.sweep.estimate.estimate import BENCHMARK_SECONDS
 
     made = preview(study, results, no_reuse=args.no_reuse)
-    document = plan_document(made)
-    if not args.json:
+    document = plan_document(made) if args.json else None  # of a large grid it takes a while
+    if document is None:
         console.print_plan(made, verbose=args.verbose, whole=args.all)
     if any(wave.packs for wave in made.waves):
         seconds = 0.0 if args.no_probe else BENCHMARK_SECONDS
@@ -50,10 +50,12 @@ def plan(args: argparse.Namespace) -> Answer:
             console.say_sentence(told, file=sys.stderr)
         sys.stdout.flush()
         guess, stored = made.estimate(seconds, args.workspace), _bytes_of_a_trial(store_of(results, study.name))
-        document["expected"] = expected_item(study, guess, stored, probed=seconds > 0)
-        if not args.json:
-            console.print_estimate(guess, stored, probed=seconds > 0, inline=bool(document["inline"]))
-    return Answer(document)
+        if document is None:
+            inline = made.placement is not None and made.placement.inline
+            console.print_estimate(guess, stored, probed=seconds > 0, inline=inline)
+        else:
+            document["expected"] = expected_item(study, guess, stored, probed=seconds > 0)
+    return Answer(document or {})
 
 
 def _bytes_of_a_trial(store: Store) -> tuple[float, float]:

@@ -8,9 +8,11 @@ from typing import Any
 
 from memsweep import registry
 from memsweep.config.core.build import config_from
-from memsweep.config.core.reflect import hints, key_of, keys, nested_config
+from memsweep.config.core.reflect import hints, keys, nested_config
 from memsweep.config.schema.trial import TrialConfig
 
+LEAVES = (str, int, float, bool, type(None))
+"""Types whose values are plain data as they are."""
 MISSING = object()
 """The value at a path that a config lacks. It equals no value, ``null`` neither."""
 
@@ -23,15 +25,18 @@ def to_dict(config: Any) -> dict[str, Any]:
     """
     data: dict[str, Any] = {"name": config.name} if getattr(config, "kind", None) in registry.KINDS else {}
     cls: type = type(config)
-    for field in dataclasses.fields(config):
+    types = hints(cls)
+    for key, field in keys(cls).items():
         value = getattr(config, field.name)
-        if value is not None or nested_config(hints(cls)[field.name]) is None:
-            data[key_of(field)] = plain(value)
+        if value is not None or nested_config(types[field.name]) is None:
+            data[key] = plain(value)
     return data
 
 
 def plain(value: Any) -> Any:
     """The value of a field as plain data."""
+    if type(value) in LEAVES:  # most values of a large grid
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return to_dict(value)
     if isinstance(value, Mapping):

@@ -13,6 +13,7 @@ measured. Trials of equal second halves have equal weights, so that one of them 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.config.core.reflect import key_of
+from memsweep.config.schema.canonical import LEAVES
 from memsweep.config.schema.chain import predecessor
 from memsweep.errors import RegistryError
 from memsweep.sweep.planning.fingerprint import code_fingerprint, data_fingerprint, kernels_of, libraries
@@ -107,29 +109,40 @@ def identifying(config: Any) -> dict[str, Any]:
         RegistryError: two fields of a config have one key, so that one of them would not count.
     """
     cls: type = type(config)
-    registered = getattr(config, "kind", None) in registry.KINDS
-    fields = dataclasses.fields(config)
-    spelt = ["name" if registered else "class", *map(key_of, fields)]
-    if len(set(spelt)) < len(spelt):
-        raise RegistryError(
-            f"two fields of {cls.__module__}.{cls.__qualname__} have one key, or one is called {spelt[0]}: rename it."
-        )
-    data: dict[str, Any] = {spelt[0]: config.name if registered else cls.__qualname__}
-    for field in fields:
-        value = getattr(config, field.name)
-        if not (field.metadata.get("cosmetic") or (value is None and field.metadata.get("added"))):
-            data[key_of(field)] = _plain(value)
+    first, fields = _counting(cls)
+    data: dict[str, Any] = {first: config.name if first == "name" else cls.__qualname__}
+    for key, name, added in fields:
+        value = getattr(config, name)
+        if not (added and value is None):
+            data[key] = _plain(value)
     return data
 
 
+@functools.lru_cache(maxsize=512)
+def _counting(cls: type) -> tuple[str, list[tuple[str, str, bool]]]:
+    """The key of what a config is called; and key, name and whether it was added later, of each field that counts."""
+    first = "name" if getattr(cls, "kind", None) in registry.KINDS else "class"
+    fields = dataclasses.fields(cls)
+    if len({first, *map(key_of, fields)}) <= len(fields):
+        raise RegistryError(
+            f"two fields of {cls.__module__}.{cls.__qualname__} have one key, or one is called {first}: rename it."
+        )
+    counting = (field for field in fields if not field.metadata.get("cosmetic"))
+    return first, [(key_of(field), field.name, bool(field.metadata.get("added"))) for field in counting]
+
+
 def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if type(value) in LEAVES:
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return identifying(value)
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    return value
 
 
 def _before(config: TrialConfig) -> list[TrialConfig]:
