@@ -292,5 +292,6 @@ class Site:
 def title(pid: int) -> str:
     """A process's command; empty when it is gone, or a zombie."""
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        text = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return " ".join(text.split())  # a process that names itself pads its name with blanks
     return ""
