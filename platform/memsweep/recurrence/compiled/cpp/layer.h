@@ -65,13 +65,13 @@ private:
 
 constexpr long TILE = 64;  // numbers of a sequence that are moved at a time: what they are spread over stays in the cache
 
-// Sequences first ... first + W of [B][T][K] as [T][K][V]; lanes beyond the batch repeat the block's first sequence.
-template <class R> void pack(const R* from, long batch, long first, long horizon, long features, Vec<R>* to) {
+// The first `some` of the `row` numbers of sequences first ... first + W, as [some][V]; lanes beyond the batch repeat the
+// block's first sequence.
+template <class R> void pack(const R* from, long batch, long first, long row, long some, Vec<R>* to) {
     constexpr int width = V * Simd<R>::lanes;
     R* flat = reinterpret_cast<R*>(to);
-    const long row = horizon * features;
-    for (long start = 0; start < row; start += TILE) {
-        const long end = std::min(start + TILE, row);
+    for (long start = 0; start < some; start += TILE) {
+        const long end = std::min(start + TILE, some);
         for (int lane = 0; lane < width; ++lane) {
             const R* sequence = from + (first + lane < batch ? first + lane : first) * row;
             for (long k = start; k < end; ++k) flat[k * width + lane] = sequence[k];
@@ -79,11 +79,11 @@ template <class R> void pack(const R* from, long batch, long first, long horizon
     }
 }
 
-template <class R> void unpack(const Vec<R>* from, long batch, long first, long row, R* to) {
+template <class R> void unpack(const Vec<R>* from, long batch, long first, long row, long some, R* to) {
     constexpr int width = V * Simd<R>::lanes;
     const R* flat = reinterpret_cast<const R*>(from);
-    for (long start = 0; start < row; start += TILE) {
-        const long end = std::min(start + TILE, row);
+    for (long start = 0; start < some; start += TILE) {
+        const long end = std::min(start + TILE, some);
         for (int lane = 0; lane < width && first + lane < batch; ++lane)
             for (long k = start; k < end; ++k) to[(first + lane) * row + k] = flat[k * width + lane];
     }

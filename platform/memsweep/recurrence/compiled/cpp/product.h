@@ -116,18 +116,51 @@ inline void outer_columns(const Steps<R>& left, const Steps<R>& right, long coun
     }
 }
 
+// As many steps of vectors of this width as stay in the cache.
+inline long cached_steps(long width) { return std::max(32L, 2048 / width); }
+
 // into[i][j] += the sum over steps and sequences of left[i] right[j].
 template <class R> inline void add_outer(const Steps<R>& left, const Steps<R>& right, long count, R* into) {
     constexpr long lanes = Simd<R>::lanes;
-    long i = 0, j = 0;
-    for (; j + 2 * lanes <= right.rows; j += 2 * lanes) outer_columns<R, 2>(left, right, count, j, into);
-    for (; j + lanes <= right.rows; j += lanes) outer_columns<R, 1>(left, right, count, j, into);
-    for (; i + 4 <= left.rows; i += 4) outer_rows<R, 4>(left, right, count, i, j, into);
-    for (; i < left.rows; ++i) outer_rows<R, 1>(left, right, count, i, j, into);
+    const long most = cached_steps(std::max(left.rows, right.rows));
+    for (long first = 0; first < count; first += most) {
+        const long some = std::min(most, count - first);
+        const Steps<R> e{left.first + first * left.next, left.rows, left.next};
+        const Steps<R> h{right.first + first * right.next, right.rows, right.next};
+        long i = 0, j = 0;
+        for (; j + 2 * lanes <= h.rows; j += 2 * lanes) outer_columns<R, 2>(e, h, some, j, into);
+        for (; j + lanes <= h.rows; j += lanes) outer_columns<R, 1>(e, h, some, j, into);
+        for (; i + 4 <= e.rows; i += 4) outer_rows<R, 4>(e, h, some, i, j, into);
+        for (; i < e.rows; ++i) outer_rows<R, 1>(e, h, some, i, j, into);
+    }
 }
 
-// As many steps of vectors of this width as stay in the cache.
-inline long cached_steps(long width) { return std::max(32L, 2048 / width); }
+// The same of two series, [T][rows][V] and [T][columns][V].
+template <class R>
+inline void add_outer_of_series(const Vec<R>* left, long rows, const Vec<R>* right, long columns, long horizon, R* into) {
+    add_outer<R>({left, rows, rows * V}, {right, columns, columns * V}, horizon, into);
+}
+
+// into[i] += the sum over steps and sequences of row i of a series [T][rows][V]; found: its vectors, by their place.
+template <class R, class Found> inline void add_rows(long rows, long horizon, R* into, Found found) {
+    constexpr long some = 8;  // what lies side by side is read together
+    for (long first = 0; first < rows; first += some) {
+        const long last = std::min(first + some, rows);
+        Vec<R> totals[some] = {};
+        for (long t = 0; t < horizon; ++t)
+            for (long i = first; i < last; ++i)
+                for (int v = 0; v < V; ++v) totals[i - first] += found((t * rows + i) * V + v);
+        for (long i = first; i < last; ++i) into[i] += sum<R>(totals[i - first]);
+    }
+}
+
+template <class R> inline void add_rows(const Vec<R>* series, long rows, long horizon, R* into) {
+    add_rows<R>(rows, horizon, into, [&](long at) { return series[at]; });
+}
+
+template <class R> inline void add_rows(const Vec<R>* one, const Vec<R>* other, long rows, long horizon, R* into) {
+    add_rows<R>(rows, horizon, into, [&](long at) { return one[at] * other[at]; });
+}
 
 // The errors e of some steps, latest first, until their outer products with the states before them are summed up:
 // as many steps as stay in the cache.
