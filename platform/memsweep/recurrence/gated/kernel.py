@@ -19,7 +19,7 @@ _Named = dict[str, Tensor | None]
 
 
 class CompiledGated(Kernel):
-    """The states and their gradient. Backward runs forward once more; of the states, one in some steps is kept for it.
+    """The states and their gradient, for which the gates of each step are kept.
 
     The numbers of one leading index do not depend on the others, nor on the number of threads.
     """
@@ -27,7 +27,7 @@ class CompiledGated(Kernel):
     function = "gated"  # GatedCall of gated.cpp
     numbers = ("cells", "backward", "models", "batch", "horizon", "features", "width", "steps")
     tensors = (
-        *("matrix", "encoder", "bias", "recalled", "x", "given", "states", "carried", "of_x"),
+        *("matrix", "encoder", "bias", "recalled", "x", "given", "states", "kept", "carried", "of_x"),
         *("of_matrix", "of_encoder", "of_bias", "of_recalled"),
     )
 
@@ -52,29 +52,33 @@ class CompiledGated(Kernel):
             return states
         return self.states(dict(zip(_NAMES, tensors, strict=True)))
 
-    def states(self, given: _Named, carried: Tensor | None = None) -> Tensor:
-        """``[N, B, T, M]``, a new tensor, from input and weights; ``carried`` gets what ``gradients`` needs of them."""
+    def states(self, given: _Named, kept: _Named | None = None) -> Tensor:
+        """``[N, B, T, M]``, a new tensor, from input and weights; ``kept`` gets what ``gradients`` needs besides."""
         x_NBTF, width = _read(given)
         states_NBTM = x_NBTF.new_empty(*x_NBTF.shape[:3], width)
-        self._run({**given, "states": states_NBTM, "carried": carried})
+        self._run({**given, **(kept or {}), "states": states_NBTM})
         return states_NBTM
 
-    def carried(self, given: _Named) -> Tensor:
-        """Room for what is carried into every part of the sequences, ``[N, parts, 1 or 2, B, M]``."""
+    def room(self, given: _Named) -> _Named:
+        """For the gates of each step, and what is carried into each part of the sequences (h, or c and h)."""
         x_NBTF, width = _read(given)
         models, batch, horizon, _ = x_NBTF.shape
         parts, each = -(-horizon // _steps(width)), 2 if given["recalled"] is None else 1
-        return x_NBTF.new_empty(models, parts, each, batch, width)
+        return {
+            "kept": x_NBTF.new_empty(models, batch, horizon, 4 * width),
+            "carried": x_NBTF.new_empty(models, parts, each, batch, width),
+        }
 
-    def gradients(self, given: _Named, carried: Tensor, grad_NBTM: Tensor, of_x: bool) -> _Named:
+    def gradients(self, given: _Named, kept: _Named, grad_NBTM: Tensor, of_x: bool) -> _Named:
         """By weights, and by the input where that is wanted."""
         found = {
             name: None if tensor is None else torch.zeros_like(tensor, memory_format=torch.contiguous_format)
             for name, tensor in given.items()
-            if name != "x" or of_x
+            if name != "x"
         }
+        found["x"] = grad_NBTM.new_empty(_read(given)[0].shape) if of_x else None
         wanted = {f"of_{name}": tensor for name, tensor in found.items()}
-        self._run({**given, **wanted, "carried": carried, "given": grad_NBTM})
+        self._run({**given, **kept, **wanted, "given": grad_NBTM})
         return found
 
     def _run(self, named: _Named) -> None:
@@ -111,15 +115,16 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, compiled: CompiledGated, *tensors: Tensor | None) -> Tensor:
         given = dict(zip(_NAMES, tensors, strict=True))
-        carried = compiled.carried(given)
+        kept = compiled.room(given)
         ctx.compiled = compiled
-        ctx.save_for_backward(carried, *tensors)
-        return compiled.states(given, carried)
+        ctx.save_for_backward(*tensors, *kept.values())
+        return compiled.states(given, kept)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
-        carried, *tensors = ctx.saved_tensors
+        *tensors, gates, carried = ctx.saved_tensors
         given = dict(zip(_NAMES, tensors, strict=True))
-        found = ctx.compiled.gradients(given, carried, outer[0], of_x=ctx.needs_input_grad[1])
+        kept = {"kept": gates, "carried": carried}
+        found = ctx.compiled.gradients(given, kept, outer[0], of_x=ctx.needs_input_grad[1])
         return None, *(found.get(name) for name in _NAMES)

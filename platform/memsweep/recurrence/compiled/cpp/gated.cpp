@@ -1,7 +1,7 @@
 // Gated layers: the GRU (gru.h) and the LSTM (lstm.h); see memsweep/recurrence/gated.
 //
 // A block of sequences goes some steps at a time: what is kept of them stays in the cache, however long the sequences
-// are. Backward goes forward once more, some steps at a time, from what was carried into them.
+// are. A forward pass that is to be gone back leaves what the blocks keep, and what was carried into each part.
 #include "gru.h"
 #include "lstm.h"
 
@@ -11,7 +11,8 @@ struct GatedCall {
     int64_t steps;                                                     // at a time: S in ceil(T / steps) parts
     const void *matrix, *encoder, *bias, *recalled;  // [N][G][M][M], [N][G][M][F], [N][G][M]; of the GRU [N][M]
     const void *x, *given;                           // [N][B][T][F]; gradients of the states [N][B][T][M]
-    void *states, *carried;                          // [N][B][T][M]; [N][S][C][B][M], into each part, or null
+    void *states, *kept, *carried;                   // [N][B][T][M]; of each step [N][B][T][4][M] and into each part
+                                                     // [N][S][C][B][M], where it is to go backward, else null
     void *of_x;                                      // [N][B][T][F], or null
     void *of_matrix, *of_encoder, *of_bias, *of_recalled;  // sums are added to what is there
 };
@@ -21,7 +22,7 @@ template <class R> struct GatedPlaces {
     GatedWeights<const R> weights;
     GatedWeights<R> gradient;
     const R *x, *given;
-    R *states, *carried, *of_x;
+    R *states, *kept, *carried, *of_x;
 };
 
 template <class R, class Block> class GatedRun {
@@ -31,6 +32,7 @@ public:
           block_(M_, F_, steps_), x_(steps_ * F_ * V), grads_(steps_ * M_ * V), of_x_(steps_ * F_ * V) {}
 
     void forward(const GatedPlaces<R>& at, long first) {
+        const long kept = Block::kept_count * M_;
         for (int c = 0; c < Block::carried_count; ++c) std::fill_n(block_.carried(c), M_ * V, Vec<R>{});
         for (long from = 0; from < T_; from += steps_) {
             const long some = std::min(steps_, T_ - from);
@@ -39,11 +41,13 @@ public:
             pack<R>(at.x + from * F_, B_, first, T_ * F_, some * F_, x_);
             block_.forward(at.weights, x_, some);
             unpack<R>(block_.states(), B_, first, T_ * M_, some * M_, at.states + from * M_);
+            if (at.kept) unpack<R>(block_.kept(), B_, first, T_ * kept, some * kept, at.kept + from * kept);
             block_.carry(some);
         }
     }
 
     void backward(const GatedPlaces<R>& at, long first) {
+        const long kept = Block::kept_count * M_;
         typename Simd<R>::Int own[V] = {};
         mark<R>(B_, first, own);
         block_.turn(at.weights);
@@ -52,8 +56,9 @@ public:
             const long some = std::min(steps_, T_ - from);
             for (int c = 0; c < Block::carried_count; ++c)
                 pack<R>(at.carried + carried(from, c), B_, first, M_, M_, block_.carried(c));
+            pack<R>(at.kept + from * kept, B_, first, T_ * kept, some * kept, block_.kept());
+            block_.restore(some);
             pack<R>(at.x + from * F_, B_, first, T_ * F_, some * F_, x_);
-            block_.forward(at.weights, x_, some);
             pack<R>(at.given + from * M_, B_, first, T_ * M_, some * M_, grads_);
             silence<R>(grads_, some * M_, own);
             block_.backward(x_, grads_, at.of_x ? of_x_ + 0 : nullptr, at.gradient, some);
@@ -82,7 +87,8 @@ template <class R, class Block> void run_gated(const GatedCall& call) {
             {into(call.of_matrix, square), into(call.of_encoder, wide), into(call.of_bias, row),
              into(call.of_recalled, n * M)},
             of(call.x, series * F), of(call.given, series * M), into(call.states, series * M),
-            into(call.carried, n * parts * Block::carried_count * B * M), into(call.of_x, series * F)};
+            into(call.kept, series * Block::kept_count * M), into(call.carried, n * parts * Block::carried_count * B * M),
+            into(call.of_x, series * F)};
         for (long first = 0; first < B; first += V * Simd<R>::lanes)
             call.backward ? run.backward(at, first) : run.forward(at, first);
     }

@@ -32,10 +32,10 @@ public:
             [&](long i, int v, Vector sum) { of_x[i * V + v] = sum; });
     }
 
-    // Gradients by W and b from those by a, of some steps.
-    void of_weights(const Vector* of_gates, const Vector* read, long steps, const GatedWeights<R>& into) const {
-        add_outer_of_series<R>(of_gates, rows_, read, F_, steps, into.encoder);
-        add_rows<R>(of_gates, rows_, steps, into.bias);
+    // Gradients by W and b from those by a, of some steps; the next step's stand so many vectors further.
+    void of_weights(const Vector* of_gates, long next, const Vector* read, long steps, const GatedWeights<R>& into) const {
+        add_outer<R>({of_gates, rows_, next}, {read, F_, F_ * V}, steps, into.encoder);
+        add_rows<R>({of_gates, rows_, next}, steps, into.bias);
     }
 
 private:

@@ -5,24 +5,30 @@
 template <class R> class GruBlock {
 public:
     using Vector = Vec<R>;
-    static constexpr long gate_count = 3, carried_count = 1;
+    static constexpr long gate_count = 3, kept_count = 4, carried_count = 1;
 
     // steps: the most that are gone at a time.
     GruBlock(long width, long features, long steps)
-        : M_(width), F_(features), drive_(3 * M_, F_), gates_(steps * 3 * M_ * V), states_((steps + 1) * M_ * V),
-          recalled_(steps * M_ * V), later_(M_ * V), transposed_(3 * M_ * M_) {}
+        : M_(width), F_(features), drive_(3 * M_, F_), gates_(steps * 4 * M_ * V), states_((steps + 1) * M_ * V),
+          later_(M_ * V), transposed_(3 * M_ * M_) {}
 
     // [M][V]: what is carried into the first of the next steps, and out of the last of some.
     Vector* carried(int) { return states_; }
     void carry(long steps) { std::copy_n(states_ + steps * M_ * V, M_ * V, states_ + 0); }
     const Vector* states() { return states_ + M_ * V; }
 
-    // read: [steps][F][V]. It leaves the gates r, z and n of a step one after the other.
+    // The gates r, z and n and what is recalled, q, of some steps, [steps][4][M][V]: with what is carried into the first,
+    // all that `backward` needs of a forward pass.
+    Vector* kept() { return gates_; }
+    void restore(long steps) {
+        for (long t = 0; t < steps; ++t) move(t);
+    }
+
+    // read: [steps][F][V].
     void forward(const GatedWeights<const R>& weights, const Vector* read, long steps) {
         const long step = M_ * V;
         for (long t = 0; t < steps; ++t) {
-            Vector *reset = gates_ + 3 * t * step, *update = reset + step, *candidate = update + step;
-            Vector *now = states_ + (t + 1) * step, *recalled = recalled_ + t * step;
+            Vector *reset = gates_ + 4 * t * step, *candidate = reset + 2 * step, *recalled = candidate + step;
             const Vector* before = states_ + t * step;
             drive_.forward(weights, read + t * F_ * V, reset);
             rows_times(
@@ -34,8 +40,8 @@ public:
                     const long at = i * V + v;
                     recalled[at] = sum;
                     candidate[at] = hyperbolic_tangent<R>(candidate[at] + reset[at] * sum);
-                    now[at] = before[at] + update[at] * (candidate[at] - before[at]);
                 });
+            move(t);
         }
     }
 
@@ -47,16 +53,16 @@ public:
     }
     void start_back() { std::fill(later_ + 0, later_ + M_ * V, Vector{}); }
 
-    // After `forward` over the same steps. grads: of their states, [steps][M][V]; of_read: [steps][F][V], or null. It
-    // leaves gradients of the drive where the gates were.
+    // After `forward` over the same steps, or `restore`. grads: of their states, [steps][M][V]; of_read: [steps][F][V],
+    // or null. It leaves gradients of the drive where the gates were.
     void backward(const Vector* read, const Vector* grads, Vector* of_read, const GatedWeights<R>& gradient, long steps) {
         const long step = M_ * V, square = M_ * M_;
         Vector* later = later_;
         const auto so_far = [&](long i, int v) { return later[i * V + v]; };
         const auto further = [&](long i, int v, Vector sum) { later[i * V + v] = sum; };
         for (long t = steps - 1; t >= 0; --t) {
-            Vector *reset = gates_ + 3 * t * step, *update = reset + step, *candidate = update + step;
-            Vector* recalled = recalled_ + t * step;
+            Vector *reset = gates_ + 4 * t * step, *update = reset + step, *candidate = update + step;
+            Vector* recalled = candidate + step;
             const Vector* before = states_ + t * step;
             for (long k = 0; k < step; ++k) {
                 const Vector r = reset[k], z = update[k], n = candidate[k];
@@ -72,15 +78,23 @@ public:
             if (of_read) drive_.of_read(reset, of_read + t * F_ * V);
         }
         const Steps<R> before{states_, M_, step};
-        add_outer<R>({gates_, 2 * M_, 3 * step}, before, steps, gradient.matrix);
-        add_outer<R>({recalled_, M_, step}, before, steps, gradient.matrix + 2 * square);
-        add_rows<R>(recalled_, M_, steps, gradient.recalled);
-        drive_.of_weights(gates_, read, steps, gradient);
+        add_outer<R>({gates_, 2 * M_, 4 * step}, before, steps, gradient.matrix);
+        add_outer<R>({gates_ + 3 * step, M_, 4 * step}, before, steps, gradient.matrix + 2 * square);
+        add_rows<R>({gates_ + 3 * step, M_, 4 * step}, steps, gradient.recalled);
+        drive_.of_weights(gates_, 4 * step, read, steps, gradient);
     }
 
 private:
+    // One step, from its gates.
+    void move(long t) {
+        const long step = M_ * V;
+        const Vector *update = gates_ + (4 * t + 1) * step, *candidate = update + step, *before = states_ + t * step;
+        Vector* now = states_ + (t + 1) * step;
+        for (long k = 0; k < step; ++k) now[k] = before[k] + update[k] * (candidate[k] - before[k]);
+    }
+
     const long M_, F_;
     Drive<R> drive_;
-    Buffer<Vector> gates_, states_, recalled_, later_;  // states: with that before the first step
+    Buffer<Vector> gates_, states_, later_;  // states: with that before the first step
     Buffer<R> transposed_;
 };

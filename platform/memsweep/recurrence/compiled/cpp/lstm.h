@@ -5,7 +5,7 @@
 template <class R> class LstmBlock {
 public:
     using Vector = Vec<R>;
-    static constexpr long gate_count = 4, carried_count = 2;
+    static constexpr long gate_count = 4, kept_count = 4, carried_count = 2;
 
     // steps: the most that are gone at a time.
     LstmBlock(long width, long features, long steps)
@@ -19,26 +19,25 @@ public:
     }
     const Vector* states() { return states_ + M_ * V; }
 
-    // read: [steps][F][V]. It leaves the gates i, f, o and g of a step one after the other.
+    // The gates i, f, o and g of some steps, [steps][4][M][V]: with what is carried into the first, all that `backward`
+    // needs of a forward pass.
+    Vector* kept() { return gates_; }
+    void restore(long steps) {
+        for (long t = 0; t < steps; ++t) move(t);
+    }
+
+    // read: [steps][F][V].
     void forward(const GatedWeights<const R>& weights, const Vector* read, long steps) {
         const long step = M_ * V;
         for (long t = 0; t < steps; ++t) {
-            Vector *into = gates_ + 4 * t * step, *forget = into + step, *out = forget + step, *candidate = out + step;
-            const Vector *before = states_ + t * step, *earlier = cells_ + t * step;
-            Vector *now = states_ + (t + 1) * step, *cell = cells_ + (t + 1) * step, *shown = shown_ + t * step;
+            Vector *into = gates_ + 4 * t * step, *candidate = into + 3 * step;
             drive_.forward(weights, read + t * F_ * V, into);
             rows_times(
-                weights.matrix, 4 * M_, M_, before, [&](long i, int v) { return into[i * V + v]; },
+                weights.matrix, 4 * M_, M_, states_ + t * step, [&](long i, int v) { return into[i * V + v]; },
                 [&](long i, int v, Vector sum) { into[i * V + v] = sum; });
-            for (long k = 0; k < step; ++k) {
-                into[k] = sigmoid<R>(into[k]);
-                forget[k] = sigmoid<R>(forget[k]);
-                out[k] = sigmoid<R>(out[k]);
-                candidate[k] = hyperbolic_tangent<R>(candidate[k]);
-                cell[k] = forget[k] * earlier[k] + into[k] * candidate[k];
-                shown[k] = hyperbolic_tangent<R>(cell[k]);
-                now[k] = out[k] * shown[k];
-            }
+            for (long k = 0; k < 3 * step; ++k) into[k] = sigmoid<R>(into[k]);
+            for (long k = 0; k < step; ++k) candidate[k] = hyperbolic_tangent<R>(candidate[k]);
+            move(t);
         }
     }
 
@@ -49,8 +48,8 @@ public:
     }
     void start_back() { std::fill(sums_ + 0, sums_ + 2 * M_ * V, Vector{}); }
 
-    // After `forward` over the same steps. grads: of their states, [steps][M][V]; of_read: [steps][F][V], or null. It
-    // leaves gradients of the drive where the gates were.
+    // After `forward` over the same steps, or `restore`. grads: of their states, [steps][M][V]; of_read: [steps][F][V],
+    // or null. It leaves gradients of the drive where the gates were.
     void backward(const Vector* read, const Vector* grads, Vector* of_read, const GatedWeights<R>& gradient, long steps) {
         const long step = M_ * V;
         Vector *later = sums_, *of_cell = later + step;
@@ -73,10 +72,23 @@ public:
             if (of_read) drive_.of_read(into, of_read + t * F_ * V);
         }
         add_outer_of_series<R>(gates_, 4 * M_, states_, M_, steps, gradient.matrix);
-        drive_.of_weights(gates_, read, steps, gradient);
+        drive_.of_weights(gates_, 4 * step, read, steps, gradient);
     }
 
 private:
+    // One step, from its gates.
+    void move(long t) {
+        const long step = M_ * V;
+        const Vector *into = gates_ + 4 * t * step, *forget = into + step, *out = forget + step, *candidate = out + step;
+        const Vector* earlier = cells_ + t * step;
+        Vector *cell = cells_ + (t + 1) * step, *shown = shown_ + t * step, *now = states_ + (t + 1) * step;
+        for (long k = 0; k < step; ++k) {
+            cell[k] = forget[k] * earlier[k] + into[k] * candidate[k];
+            shown[k] = hyperbolic_tangent<R>(cell[k]);
+            now[k] = out[k] * shown[k];
+        }
+    }
+
     const long M_, F_;
     Drive<R> drive_;
     Buffer<Vector> gates_, states_, cells_, shown_, sums_;  // states and cells: with those before the first step

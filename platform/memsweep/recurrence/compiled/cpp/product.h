@@ -141,25 +141,30 @@ inline void add_outer_of_series(const Vec<R>* left, long rows, const Vec<R>* rig
     add_outer<R>({left, rows, rows * V}, {right, columns, columns * V}, horizon, into);
 }
 
-// into[i] += the sum over steps and sequences of row i of a series [T][rows][V]; found: its vectors, by their place.
-template <class R, class Found> inline void add_rows(long rows, long horizon, R* into, Found found) {
+// into[i] += the sum over steps and sequences of row i; found: a vector, by step and place in the step.
+template <class R, class Found> inline void add_rows(long rows, long count, R* into, Found found) {
     constexpr long some = 8;  // what lies side by side is read together
     for (long first = 0; first < rows; first += some) {
         const long last = std::min(first + some, rows);
         Vec<R> totals[some] = {};
-        for (long t = 0; t < horizon; ++t)
+        for (long k = 0; k < count; ++k)
             for (long i = first; i < last; ++i)
-                for (int v = 0; v < V; ++v) totals[i - first] += found((t * rows + i) * V + v);
+                for (int v = 0; v < V; ++v) totals[i - first] += found(k, i * V + v);
         for (long i = first; i < last; ++i) into[i] += sum<R>(totals[i - first]);
     }
 }
 
+template <class R> inline void add_rows(const Steps<R>& steps, long count, R* into) {
+    add_rows<R>(steps.rows, count, into, [&](long k, long at) { return steps.first[k * steps.next + at]; });
+}
+
+// Of series [T][rows][V].
 template <class R> inline void add_rows(const Vec<R>* series, long rows, long horizon, R* into) {
-    add_rows<R>(rows, horizon, into, [&](long at) { return series[at]; });
+    add_rows<R>({series, rows, rows * V}, horizon, into);
 }
 
 template <class R> inline void add_rows(const Vec<R>* one, const Vec<R>* other, long rows, long horizon, R* into) {
-    add_rows<R>(rows, horizon, into, [&](long at) { return one[at] * other[at]; });
+    add_rows<R>(rows, horizon, into, [&](long t, long at) { return one[t * rows * V + at] * other[t * rows * V + at]; });
 }
 
 // The errors e of some steps, latest first, until their outer products with the states before them are summed up:
