@@ -18,13 +18,6 @@ Affine = tuple[Tensor, Tensor]
 """W ``[N..., J, K]`` and b ``[N..., J]``."""
 
 
-def affine(x_NBTK: Tensor, weight_NJK: Tensor, bias_NJ: Tensor) -> Tensor:
-    """W x + b at every step of every sequence, in one product over all of them: ``[N, B, T, J]``."""
-    flat = torch.baddbmm(bias_NJ.unsqueeze(1), x_NBTK.flatten(1, 2), weight_NJK.transpose(1, 2))
-    y_NBTJ: Tensor = flat.unflatten(1, x_NBTK.shape[1:3])
-    return y_NBTJ
-
-
 def composed(maps: Sequence[Affine]) -> Affine:
     """The one map that does the same as these, of which the first is applied first."""
     return reduce(_after, maps)

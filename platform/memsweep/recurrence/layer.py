@@ -90,6 +90,13 @@ class Gradients(NamedTuple):
         )
 
 
+def affine(x_NBTK: Tensor, weight_NJK: Tensor, bias_NJ: Tensor) -> Tensor:
+    """W x + b at every step of every sequence, in one product over all of them: ``[N, B, T, J]``."""
+    flat = torch.baddbmm(bias_NJ.unsqueeze(1), x_NBTK.flatten(1, 2), weight_NJK.transpose(1, 2))
+    y_NBTJ: Tensor = flat.unflatten(1, x_NBTK.shape[1:3])
+    return y_NBTJ
+
+
 def require_fit(dtype: torch.dtype, **given: tuple[Tensor | None, list[list[int]]]) -> None:
     """Refuse tensors that do not fit: compiled code reads them without another look.
 

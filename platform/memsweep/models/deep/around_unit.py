@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from memsweep.models.affine import affine
 from memsweep.models.base import Part, Role, Weights
 from memsweep.models.initialization import lecun_normal
+from memsweep.recurrence.layer import affine
 from memsweep.streams import Stream
 
 FULL_GLU, HALF_GLU1, HALF_GLU2, GELU, NONE = "full_glu", "half_glu1", "half_glu2", "gelu", "none"

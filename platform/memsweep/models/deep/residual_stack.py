@@ -30,7 +30,7 @@ from torch import Tensor
 
 from memsweep import registry
 from memsweep.config.core.fields import setting
-from memsweep.models.affine import affine, balanced_as_a_whole
+from memsweep.models.affine import balanced_as_a_whole
 from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Traits, Weights, flattened
 from memsweep.models.deep.around_unit import (
     BATCH,
@@ -52,6 +52,7 @@ from memsweep.models.deep.around_unit import (
 from memsweep.models.deep.fused_stack import CompiledStack, fused_outputs, knows
 from memsweep.models.deep.unit import DeepModel, Recurrence, Unit
 from memsweep.models.deep.unit_lru import LRUUnit
+from memsweep.recurrence.layer import affine
 from memsweep.registry import register_model
 
 if TYPE_CHECKING:

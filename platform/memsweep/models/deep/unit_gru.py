@@ -26,7 +26,8 @@ from memsweep.models import spectrum
 from memsweep.models.base import Group, Part, Role, Weights
 from memsweep.models.deep.unit import OnlineUnit, Parts, mapped
 from memsweep.models.initialization import lecun_normal
-from memsweep.recurrence.gated.gru import Gates, gated_scan
+from memsweep.recurrence.gated.gru import Gates, gru_states
+from memsweep.recurrence.layer import affine
 from memsweep.registry import register_unit
 
 _GATES = ("reset", "update", "candidate")
@@ -72,7 +73,8 @@ class GRUUnit(OnlineUnit):
         return {name: weights[name] for name in (*_MATRICES, *_ENCODERS, *_BIASES, _RECALLED)}
 
     def states(self, parts: Parts, x_NBTF: Tensor) -> Tensor:
-        return gated_scan(self._drive(parts, x_NBTF), _joined(parts, _MATRICES), parts[_RECALLED])
+        encoder, bias, matrix = (_joined(parts, names) for names in (_ENCODERS, _BIASES, _MATRICES))
+        return gru_states(x_NBTF, encoder, bias, matrix, parts[_RECALLED])
 
     def advance(self, parts: Parts, x_NBTF: Tensor, before_NBTM: Tensor, recurrent: bool = True) -> Tensor:
         held = {name: part if recurrent else part.detach() for name, part in parts.items() if name in self.forgetting}
@@ -109,11 +111,8 @@ class GRUUnit(OnlineUnit):
             jacobian_NMM = jacobian_NMM + row_NM1 * weights[name]
         return spectrum.eigenvalues(jacobian_NMM)
 
-    def _drive(self, parts: Parts, x_NBTF: Tensor) -> Tensor:
-        return mapped(_joined(parts, _ENCODERS), x_NBTF) + _joined(parts, _BIASES)[:, None, None]  # [N, B, T, 3 M]
-
     def _gates(self, parts: Parts, x_NBTF: Tensor, before_NBTM: Tensor) -> Gates:
-        driven = self._drive(parts, x_NBTF).chunk(3, -1)
+        driven = affine(x_NBTF, _joined(parts, _ENCODERS), _joined(parts, _BIASES)).chunk(3, -1)
         images = mapped(_joined(parts, _MATRICES), before_NBTM).chunk(3, -1)
         reset, update = (torch.sigmoid(drive + image) for drive, image in zip(driven[:2], images[:2], strict=True))
         recalled = images[2] + parts[_RECALLED][:, None, None]

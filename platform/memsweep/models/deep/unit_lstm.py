@@ -20,11 +20,11 @@ from torch import Tensor
 
 from memsweep.config.core.fields import setting
 from memsweep.models import spectrum
-from memsweep.models.affine import affine
 from memsweep.models.base import Group, Part, Role, Weights
 from memsweep.models.deep.unit import State, Unit
 from memsweep.models.initialization import chrono_biases, lecun_normal
-from memsweep.recurrence.gated.lstm import lstm_scan, lstm_step
+from memsweep.recurrence.gated.lstm import lstm_states, lstm_step
+from memsweep.recurrence.layer import affine
 from memsweep.registry import register_unit
 
 _GATES = ("input", "forget", "output", "candidate")
@@ -74,12 +74,14 @@ class LSTMUnit(Unit):
         return weights | {"bias_forget": np.ones(self.width)}
 
     def run(self, weights: Weights, x_NBTF: Tensor) -> Tensor:
-        return lstm_scan(self._drive(weights, x_NBTF), _joined(weights, "matrix"))
+        encoder, bias, matrix = (_joined(weights, kind) for kind in ("encoder", "bias", "matrix"))
+        return lstm_states(x_NBTF, encoder, bias, matrix)
 
     def step(self, weights: Weights, x_NBF: Tensor, state: State | None) -> tuple[Tensor, State]:
         still_NBM = torch.zeros_like(x_NBF)
         cell_NBM, shown_NBM = (still_NBM, still_NBM) if state is None else (state["cell"], state["shown"])
-        sums = self._drive(weights, x_NBF.unsqueeze(2)).squeeze(2) + shown_NBM @ _joined(weights, "matrix").mT
+        drive_NBG = affine(x_NBF.unsqueeze(2), _joined(weights, "encoder"), _joined(weights, "bias")).squeeze(2)
+        sums = drive_NBG + shown_NBM @ _joined(weights, "matrix").mT
         cell_NBM, shown_NBM = lstm_step(sums, cell_NBM)
         return shown_NBM, {"cell": cell_NBM, "shown": shown_NBM}
 
@@ -95,10 +97,6 @@ class LSTMUnit(Unit):
         of_h_by_h = shown * of_c_by_h + (cell * out * (1.0 - out)).unsqueeze(-1) * weights["matrix_output"]
         rows = [torch.cat([of_c_by_c, of_c_by_h], -1), torch.cat([shown * of_c_by_c, of_h_by_h], -1)]
         return spectrum.eigenvalues(torch.cat(rows, -2))
-
-    @staticmethod
-    def _drive(weights: Weights, x_NBTF: Tensor) -> Tensor:
-        return affine(x_NBTF, _joined(weights, "encoder"), _joined(weights, "bias"))  # [N, B, T, 4 M]
 
 
 def _joined(weights: Weights, kind: str) -> Tensor:

@@ -22,9 +22,9 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from memsweep.config.core.fields import setting
-from memsweep.models.affine import affine
 from memsweep.models.base import Group, Part, Role, Weights
 from memsweep.models.deep.unit import State, Unit
+from memsweep.recurrence.layer import affine
 from memsweep.registry import register_unit
 
 SIGMOID, EXP = "sigmoid", "exp"

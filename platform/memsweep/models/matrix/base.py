@@ -32,14 +32,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from memsweep.models.affine import affine, driven_response, equalized
+from memsweep.models.affine import driven_response, equalized
 from memsweep.models.base import LayerModel, Part, Response, Role, Signature, Traits, Weights, flattened
 from memsweep.models.matrix.config import EXP_ALPHA, LEARNED, LINEAR, NONE, MatrixConfig, initial_gains, schedule
 from memsweep.models.matrix.initial import XAVIER, input_matrix
 from memsweep.models.spectrum import eigenvalues, spectral_norm
 from memsweep.recurrence.cell import MODRELU, Cell
 from memsweep.recurrence.gained import cell_slopes, gained_scan
-from memsweep.recurrence.layer import Layer
+from memsweep.recurrence.layer import Layer, affine
 
 _NEAR = 0.1
 """Entries of the embedding start uniform within this, as published."""

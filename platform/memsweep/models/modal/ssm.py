@@ -32,14 +32,14 @@ from torch import Tensor
 
 from memsweep.config.core.fields import setting
 from memsweep.models import initialization
-from memsweep.models.affine import Affine, affine, composed, driven_response, equalized
+from memsweep.models.affine import Affine, composed, driven_response, equalized
 from memsweep.models.base import Part, Response, Role, Signature, Traits, Weights, flattened, leading_shape
 from memsweep.models.modal.base import PACKED, RATES, ModalConfig, ModalModel, balanced_modes, modal_response
 from memsweep.models.orthogonal_maps import random_orthogonal
 from memsweep.models.parameterizations.base import EULER
 from memsweep.models.spectrum import symmetric_eigenvalues
 from memsweep.recurrence.activations import ACTIVATIONS, activation_named
-from memsweep.recurrence.layer import Layer
+from memsweep.recurrence.layer import Layer, affine
 from memsweep.recurrence.scan import linear_scan, scan
 from memsweep.registry import register_model
 

@@ -1,5 +1,6 @@
-"""The states of the gated recurrence (GRU) over time, driven gate by gate.
+"""The states of the gated recurrence (GRU) over time.
 
+    a_t = W x_t + b,
     r_t = sigmoid(a^r_t + U_r h_{t-1}),   z_t = sigmoid(a^z_t + U_z h_{t-1}),   q_t = U_n h_{t-1} + c,
     n_t = tanh(a^n_t + r_t q_t),          h_t = (1 - z_t) h_{t-1} + z_t n_t,    h_{-1} = 0
 
@@ -11,7 +12,8 @@ e_t = k_t g_t, gate by gate, where all k_t are known before time runs backward (
 with l the gradient that arrives from outside, and the sums over time are one product each. On a processor compiled code
 does all of it (``compiled``); the plain path here is its oracle, and what runs elsewhere.
 
-Letters: N leading dimension (replicas and copies), B batch, T time, M width, G = 3 M: reset, update, candidate.
+Letters: N leading dimension (replicas and copies), B batch, T time, F features of the input, M width, G = 3 M: reset,
+update, candidate.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from memsweep.recurrence.gated.kernel import CompiledGated
-from memsweep.recurrence.layer import require_fit
+from memsweep.recurrence.layer import affine, require_fit
 
 
 @dataclass(frozen=True)
@@ -54,13 +56,15 @@ class Gates:
         return of_reset, of_update, of_candidate
 
 
-def gated_scan(drive_NBTG: Tensor, matrix_NGM: Tensor, bias_NM: Tensor) -> Tensor:
-    """States of the gated recurrence, differentiable once.
+def gru_states(x_NBTF: Tensor, encoder_NGF: Tensor, bias_NG: Tensor, matrix_NGM: Tensor, recalled_NM: Tensor) -> Tensor:
+    """h of all steps, differentiable once.
 
     Args:
-        drive_NBTG: a, what the input brings to reset gate, update gate and candidate, one after the other.
-        matrix_NGM: U_r, U_z and U_n, one below the other.
-        bias_NM: c.
+        x_NBTF: the input.
+        encoder_NGF: W of reset gate, update gate and candidate, one below the other.
+        bias_NG: their b.
+        matrix_NGM: their U.
+        recalled_NM: c.
 
     Returns:
         ``[N, B, T, M]``, contiguous.
@@ -68,16 +72,18 @@ def gated_scan(drive_NBTG: Tensor, matrix_NGM: Tensor, bias_NM: Tensor) -> Tenso
     Raises:
         ValueError: shapes that do not fit.
     """
-    models, width = len(bias_NM), bias_NM.shape[-1]
+    models, _, _, features = x_NBTF.shape
+    width = recalled_NM.shape[-1]
     require_fit(
-        drive_NBTG.dtype,
-        drive=(drive_NBTG, [[models, *drive_NBTG.shape[1:3], 3 * width]]),
+        x_NBTF.dtype,
+        encoder=(encoder_NGF, [[models, 3 * width, features]]),
+        bias=(bias_NG, [[models, 3 * width]]),
         matrix=(matrix_NGM, [[models, 3 * width, width]]),
-        bias=(bias_NM, [[models, width]]),
+        recalled=(recalled_NM, [[models, width]]),
     )
-    tensors = (drive_NBTG, matrix_NGM, bias_NM)
-    if (compiled := CompiledGated.fitting(drive_NBTG)) is not None:
-        return compiled.scan(*tensors)
+    if (compiled := CompiledGated.fitting(x_NBTF)) is not None:
+        return compiled.layer(x_NBTF, encoder_NGF, bias_NG, matrix_NGM, recalled_NM)
+    tensors = (affine(x_NBTF, encoder_NGF, bias_NG), matrix_NGM, recalled_NM)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         series: Tensor = _GatedScan.apply(*tensors)
         return series

@@ -1,13 +1,14 @@
-"""The states of the LSTM over time, driven gate by gate (with a forget gate: Gers et al. 2000).
+"""The states of the LSTM over time (with a forget gate: Gers et al. 2000).
 
-    i_t, f_t, o_t = sigmoid(a_t + U h_{t-1}) each,   g_t = tanh(a^g_t + U_g h_{t-1}),
-    c_t = f_t c_{t-1} + i_t g_t,                     h_t = o_t tanh(c_t),              c_{-1} = h_{-1} = 0
+    a_t = W x_t + b,   i_t, f_t, o_t = sigmoid(a_t + U h_{t-1}) each,   g_t = tanh(a^g_t + U_g h_{t-1}),
+                       c_t = f_t c_{t-1} + i_t g_t,                     h_t = o_t tanh(c_t),    c_{-1} = h_{-1} = 0
 
 The gradient is written by hand. On a processor compiled code does all of it (``kernel``); the plain path here is its
 oracle, and what runs elsewhere. With p_t that of c_t and l_t that of h_t through everything later, the errors of the
 sums U h_{t-1} are multiples of p_t (of l_t for o), whose factors are all known before time runs backward.
 
-Letters: N leading dimension (replicas and copies), B batch, T time, M width, G = 4 M: i, f, o, g in this order.
+Letters: N leading dimension (replicas and copies), B batch, T time, F features of the input, M width, G = 4 M: i, f, o,
+g in this order.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from memsweep.recurrence.gated.kernel import CompiledGated
-from memsweep.recurrence.layer import require_fit
+from memsweep.recurrence.layer import affine, require_fit
 
 
-def lstm_scan(drive_NBTG: Tensor, matrix_NGM: Tensor) -> Tensor:
+def lstm_states(x_NBTF: Tensor, encoder_NGF: Tensor, bias_NG: Tensor, matrix_NGM: Tensor) -> Tensor:
     """h of all steps, differentiable once.
 
     Args:
-        drive_NBTG: a, what the input brings to i, f, o and g, one after the other.
-        matrix_NGM: their U, one below the other.
+        x_NBTF: the input.
+        encoder_NGF: W of i, f, o and g, one below the other.
+        bias_NG: their b.
+        matrix_NGM: their U.
 
     Returns:
         ``[N, B, T, M]``, contiguous.
@@ -35,15 +38,17 @@ def lstm_scan(drive_NBTG: Tensor, matrix_NGM: Tensor) -> Tensor:
     Raises:
         ValueError: shapes that do not fit.
     """
-    models, width = len(matrix_NGM), matrix_NGM.shape[-1]
+    models, _, _, features = x_NBTF.shape
+    width = matrix_NGM.shape[-1]
     require_fit(
-        drive_NBTG.dtype,
-        drive=(drive_NBTG, [[models, *drive_NBTG.shape[1:3], 4 * width]]),
+        x_NBTF.dtype,
+        encoder=(encoder_NGF, [[models, 4 * width, features]]),
+        bias=(bias_NG, [[models, 4 * width]]),
         matrix=(matrix_NGM, [[models, 4 * width, width]]),
     )
-    if (compiled := CompiledGated.fitting(drive_NBTG)) is not None:
-        return compiled.scan(drive_NBTG, matrix_NGM)
-    series: Tensor = _Scan.apply(drive_NBTG, matrix_NGM)
+    if (compiled := CompiledGated.fitting(x_NBTF)) is not None:
+        return compiled.layer(x_NBTF, encoder_NGF, bias_NG, matrix_NGM)
+    series: Tensor = _Scan.apply(affine(x_NBTF, encoder_NGF, bias_NG), matrix_NGM)
     return series
 
 

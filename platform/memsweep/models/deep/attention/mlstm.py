@@ -23,11 +23,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from memsweep.config.core.fields import setting
-from memsweep.models.affine import affine
 from memsweep.models.base import Group, Part, Role, Weights
 from memsweep.models.deep.attention.heads import HeadsConfig, HeadsUnit
 from memsweep.models.deep.unit import State, mapped
 from memsweep.models.initialization import lecun_normal
+from memsweep.recurrence.layer import affine
 from memsweep.recurrence.matrix.states import matrix_states
 from memsweep.registry import register_unit
 

@@ -26,10 +26,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from memsweep.config.core.fields import setting
-from memsweep.models.affine import affine
 from memsweep.models.base import Group, Part, Role, Weights
 from memsweep.models.deep.attention.heads import NAMES, HeadsUnit
 from memsweep.models.deep.unit import State, mapped
+from memsweep.recurrence.layer import affine
 from memsweep.recurrence.matrix.states import generalised_delta
 from memsweep.registry import register_unit
 

@@ -1,86 +1,100 @@
-// The GRU, driven gate by gate, and its gradient; see memsweep/recurrence/gated/gru.py.
-//
-// A block of sequences is [T][K][V]. The forward pass leaves gates where the drive was, r, z and n of a step one after
-// the other, and the backward pass gradients of the drive where they were.
+// The GRU with its gradient; see memsweep/recurrence/gated/gru.py.
 #pragma once
-#include "product.h"
+#include "gated.h"
 
-template <class R> class GatedBlock {
+template <class R> class GruBlock {
 public:
     using Vector = Vec<R>;
-    static constexpr long gate_count = 3;
+    static constexpr long gate_count = 3, kept_count = 4, carried_count = 1;
 
-    GatedBlock(long width, long horizon, bool backward)
-        : width_(width), horizon_(horizon), gates_(horizon * 3 * width * V), states_(horizon * width * V),
-          recalled_(backward ? horizon * width * V : width * V), kept_(backward),
-          errors_(backward ? 3 * OuterProducts<R>::room(width) : 1), sums_(backward ? 3 * width * V : 1),
-          transposed_(backward ? 3 * width * width : 1) {}
+    // steps: the most that are gone at a time.
+    GruBlock(long width, long features, long steps)
+        : M_(width), F_(features), drive_(3 * M_, F_), gates_(steps * 4 * M_ * V), states_((steps + 1) * M_ * V),
+          later_(M_ * V), transposed_(3 * M_ * M_) {}
 
-    Vector* gates() { return gates_; }
-    Vector* states() { return states_; }
+    // [M][V]: what is carried into the first of the next steps, and out of the last of some.
+    Vector* carried(int) { return states_; }
+    void carry(long steps) { std::copy_n(states_ + steps * M_ * V, M_ * V, states_ + 0); }
+    const Vector* states() { return states_ + M_ * V; }
 
-    void forward(const R* matrix, const R* bias) {
-        const long M = width_, square = M * M, step = M * V;
-        for (long t = 0; t < horizon_; ++t) {
-            Vector *reset = gates_ + 3 * t * step, *update = reset + step, *candidate = update + step;
-            Vector *now = states_ + t * step, *before = t ? now - step : nullptr;
-            Vector* recalled = recalled_ + (kept_ ? t * step : 0);
-            for (Vector* gate : {reset, update})
-                rows_times_states(
-                    matrix + (gate == update ? square : 0), M, before, [&](long i, int v) { return gate[i * V + v]; },
-                    [&](long i, int v, Vector sum) { gate[i * V + v] = sigmoid<R>(sum); });
-            rows_times_states(
-                matrix + 2 * square, M, before, [&](long i, int v) { return bias[i] - Vector{}; },
+    // The gates r, z and n and what is recalled, q, of some steps, [steps][4][M][V]: with what is carried into the first,
+    // all that `backward` needs of a forward pass.
+    Vector* kept() { return gates_; }
+    void restore(long steps) {
+        for (long t = 0; t < steps; ++t) move(t);
+    }
+
+    // read: [steps][F][V].
+    void forward(const GatedWeights<const R>& weights, const Vector* read, long steps) {
+        const long step = M_ * V;
+        for (long t = 0; t < steps; ++t) {
+            Vector *reset = gates_ + 4 * t * step, *candidate = reset + 2 * step, *recalled = candidate + step;
+            const Vector* before = states_ + t * step;
+            drive_.forward(weights, read + t * F_ * V, reset);
+            rows_times(
+                weights.matrix, 2 * M_, M_, before, [&](long i, int v) { return reset[i * V + v]; },
+                [&](long i, int v, Vector sum) { reset[i * V + v] = sigmoid<R>(sum); });
+            rows_times(
+                weights.matrix + 2 * M_ * M_, M_, M_, before, [&](long i, int) { return weights.recalled[i] - Vector{}; },
                 [&](long i, int v, Vector sum) {
                     const long at = i * V + v;
                     recalled[at] = sum;
                     candidate[at] = hyperbolic_tangent<R>(candidate[at] + reset[at] * sum);
-                    const Vector h = before ? before[at] : Vector{};
-                    now[at] = h + update[at] * (candidate[at] - h);
                 });
+            move(t);
         }
     }
 
-    // After a forward pass of the same drive. grads: of the states, [T][M][V].
-    void backward(const R* matrix, const Vector* grads, R* of_matrix, R* of_bias) {
-        const long M = width_, square = M * M, step = M * V, room = OuterProducts<R>::room(M);
-        Vector *kept = sums_, *later = kept + step, *biases = later + step;
-        std::fill(later, biases + step, Vector{});
-        for (int gate = 0; gate < 3; ++gate) transpose(matrix + gate * square, M, transposed_ + gate * square);
-        OuterProducts<R> products[] = {{M, errors_, of_matrix},
-                                       {M, errors_ + room, of_matrix + square},
-                                       {M, errors_ + 2 * room, of_matrix + 2 * square}};
-        for (long t = horizon_ - 1; t >= 0; --t) {
-            Vector *reset = gates_ + 3 * t * step, *update = reset + step, *candidate = update + step;
-            const Vector *before = t ? states_ + (t - 1) * step : nullptr, *recalled = recalled_ + t * step;
-            Vector* errors[] = {products[0].next(), products[1].next(), products[2].next()};
+    // Before the first way back with these weights, and before that of a block's last steps.
+    void turn(const GatedWeights<const R>& weights) {
+        drive_.turn(weights);
+        transpose<R>(weights.matrix, 2 * M_, M_, transposed_);
+        transpose<R>(weights.matrix + 2 * M_ * M_, M_, M_, transposed_ + 2 * M_ * M_);
+    }
+    void start_back() { std::fill(later_ + 0, later_ + M_ * V, Vector{}); }
+
+    // After `forward` over the same steps, or `restore`. grads: of their states, [steps][M][V]; of_read: [steps][F][V],
+    // or null. It leaves gradients of the drive where the gates were.
+    void backward(const Vector* read, const Vector* grads, Vector* of_read, const GatedWeights<R>& gradient, long steps) {
+        const long step = M_ * V, square = M_ * M_;
+        Vector* later = later_;
+        const auto so_far = [&](long i, int v) { return later[i * V + v]; };
+        const auto further = [&](long i, int v, Vector sum) { later[i * V + v] = sum; };
+        for (long t = steps - 1; t >= 0; --t) {
+            Vector *reset = gates_ + 4 * t * step, *update = reset + step, *candidate = update + step;
+            Vector* recalled = candidate + step;
+            const Vector* before = states_ + t * step;
             for (long k = 0; k < step; ++k) {
-                const Vector r = reset[k], z = update[k], n = candidate[k], h = before ? before[k] : Vector{};
+                const Vector r = reset[k], z = update[k], n = candidate[k];
                 const Vector whole = grads[t * step + k] + later[k], of_sum = whole * z * (1 - n * n);
-                reset[k] = errors[0][k] = of_sum * recalled[k] * r * (1 - r);
-                update[k] = errors[1][k] = whole * (n - h) * z * (1 - z);
+                reset[k] = of_sum * recalled[k] * r * (1 - r);
+                update[k] = whole * (n - before[k]) * z * (1 - z);
                 candidate[k] = of_sum;
-                errors[2][k] = of_sum * r;
-                biases[k] += errors[2][k];
-                kept[k] = (1 - z) * whole;
+                recalled[k] = of_sum * r;
+                later[k] = (1 - z) * whole;
             }
-            if (t == 0) break;
-            for (int gate = 0; gate < 3; ++gate) {
-                const Vector* start = gate ? later : kept;
-                rows_times_states(
-                    transposed_ + gate * square, M, errors[gate], [&](long i, int v) { return start[i * V + v]; },
-                    [&](long i, int v, Vector sum) { later[i * V + v] = sum; });
-                products[gate].add(before, t == 1);
-            }
+            rows_times<R>(transposed_, M_, 2 * M_, reset, so_far, further);
+            rows_times<R>(transposed_ + 2 * square, M_, M_, recalled, so_far, further);
+            if (of_read) drive_.of_read(reset, of_read + t * F_ * V);
         }
-        for (long i = 0; i < M; ++i)
-            for (int v = 0; v < V; ++v) of_bias[i] += sum<R>(biases[i * V + v]);
+        const Steps<R> before{states_, M_, step};
+        add_outer<R>({gates_, 2 * M_, 4 * step}, before, steps, gradient.matrix);
+        add_outer<R>({gates_ + 3 * step, M_, 4 * step}, before, steps, gradient.matrix + 2 * square);
+        add_rows<R>({gates_ + 3 * step, M_, 4 * step}, steps, gradient.recalled);
+        drive_.of_weights(gates_, 4 * step, read, steps, gradient);
     }
 
 private:
-    long width_, horizon_;
-    Buffer<Vector> gates_, states_, recalled_;
-    bool kept_;
-    Buffer<Vector> errors_, sums_;
+    // One step, from its gates.
+    void move(long t) {
+        const long step = M_ * V;
+        const Vector *update = gates_ + (4 * t + 1) * step, *candidate = update + step, *before = states_ + t * step;
+        Vector* now = states_ + (t + 1) * step;
+        for (long k = 0; k < step; ++k) now[k] = before[k] + update[k] * (candidate[k] - before[k]);
+    }
+
+    const long M_, F_;
+    Drive<R> drive_;
+    Buffer<Vector> gates_, states_, later_;  // states: with that before the first step
     Buffer<R> transposed_;
 };

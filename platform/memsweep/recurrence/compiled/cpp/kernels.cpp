@@ -36,17 +36,17 @@ template <class R, class Kind> void run_series(const SeriesCall& call) {
         const R* given = static_cast<const R*>(call.given) + n * B * row;
         R* found = static_cast<R*>(call.found) + n * B * row;
         for (long first = 0; first < B; first += V * Simd<R>::lanes) {
-            pack<R>(given, B, first, T, M, values);
+            pack<R>(given, B, first, T * M, T * M, values);
             if (call.backward) {
                 typename Simd<R>::Int own[V] = {};
                 mark<R>(B, first, own);
                 silence<R>(values, row, own);
-                pack<R>(static_cast<const R*>(call.states) + n * B * row, B, first, T, M, states);
+                pack<R>(static_cast<const R*>(call.states) + n * B * row, B, first, T * M, T * M, states);
                 Kind::backward(matrix, M, T, states, values, scratch, static_cast<R*>(call.of_matrix) + n * square);
             } else {
                 Kind::forward(matrix, M, T, values);
             }
-            unpack<R>(values, B, first, row, found);
+            unpack<R>(values, B, first, row, row, found);
         }
     }
 }
@@ -74,8 +74,8 @@ template <class R, class Kind> void run(const LayerCall& call) {
     for (long first = 0; first < B; first += V * Simd<R>::lanes) {
         typename Simd<R>::Int own[V] = {};
         mark<R>(B, first, own);
-        pack<R>(static_cast<const R*>(call.x), B, first, T, I, x);
-        if (judged) pack<R>(static_cast<const R*>(call.target), B, first, T, O, target);
+        pack<R>(static_cast<const R*>(call.x), B, first, T * I, T * I, x);
+        if (judged) pack<R>(static_cast<const R*>(call.target), B, first, T * O, T * O, target);
         const Block<R> block{T, x, y};
         for (long n = 0; n < call.models; ++n) {
             if (!call.live[n]) continue;
@@ -84,11 +84,11 @@ template <class R, class Kind> void run(const LayerCall& call) {
             const Layer<R> layer{M, I, O, of(call.encoder, M * I), of(call.bias, M), of(call.matrix, square),
                                  of(call.readout, O * M), of(call.offset, O)};
             Kind::forward(layer, block, scratch, gradient);
-            if (call.mode == OUTPUTS) unpack<R>(y, B, first, T * O, into(call.y, B * T * O));
+            if (call.mode == OUTPUTS) unpack<R>(y, B, first, T * O, T * O, into(call.y, B * T * O));
             if (judged)
                 *into(call.loss, 1) += squared<R>(y, target, static_cast<const R*>(call.weight), T, O, own);
             if (pull) {
-                pack<R>(of(call.y, B * T * O), B, first, T, O, y);
+                pack<R>(of(call.y, B * T * O), B, first, T * O, T * O, y);
                 silence<R>(y, T * O, own);
             }
             if (gradient) {

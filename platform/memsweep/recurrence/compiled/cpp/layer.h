@@ -10,6 +10,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 #include "simd.h"
@@ -63,29 +64,42 @@ private:
     T* data_;
 };
 
-constexpr long TILE = 64;  // numbers of a sequence that are moved at a time: what they are spread over stays in the cache
-
-// Sequences first ... first + W of [B][T][K] as [T][K][V]; lanes beyond the batch repeat the block's first sequence.
-template <class R> void pack(const R* from, long batch, long first, long horizon, long features, Vec<R>* to) {
-    constexpr int width = V * Simd<R>::lanes;
-    R* flat = reinterpret_cast<R*>(to);
-    const long row = horizon * features;
-    for (long start = 0; start < row; start += TILE) {
-        const long end = std::min(start + TILE, row);
-        for (int lane = 0; lane < width; ++lane) {
-            const R* sequence = from + (first + lane < batch ? first + lane : first) * row;
-            for (long k = start; k < end; ++k) flat[k * width + lane] = sequence[k];
+// The first `some` of the `row` numbers of sequences first ... first + W, as [some][V]; lanes beyond the batch repeat the
+// block's first sequence.
+template <class R> void pack(const R* from, long batch, long first, long row, long some, Vec<R>* to) {
+    constexpr int lanes = Simd<R>::lanes;
+    for (int v = 0; v < V; ++v) {
+        const R* sequences[lanes];
+        for (int lane = 0; lane < lanes; ++lane) {
+            const long own = first + v * lanes + lane;
+            sequences[lane] = from + (own < batch ? own : first) * row;
         }
+        long k = 0;
+        for (; k + lanes <= some; k += lanes) {
+            Vec<R> rows[lanes];
+            for (int lane = 0; lane < lanes; ++lane) std::memcpy(rows + lane, sequences[lane] + k, sizeof rows[0]);
+            turn<R>(rows);
+            for (int lane = 0; lane < lanes; ++lane) to[(k + lane) * V + v] = rows[lane];
+        }
+        for (; k < some; ++k)
+            for (int lane = 0; lane < lanes; ++lane) to[k * V + v][lane] = sequences[lane][k];
     }
 }
 
-template <class R> void unpack(const Vec<R>* from, long batch, long first, long row, R* to) {
-    constexpr int width = V * Simd<R>::lanes;
-    const R* flat = reinterpret_cast<const R*>(from);
-    for (long start = 0; start < row; start += TILE) {
-        const long end = std::min(start + TILE, row);
-        for (int lane = 0; lane < width && first + lane < batch; ++lane)
-            for (long k = start; k < end; ++k) to[(first + lane) * row + k] = flat[k * width + lane];
+template <class R> void unpack(const Vec<R>* from, long batch, long first, long row, long some, R* to) {
+    constexpr int lanes = Simd<R>::lanes;
+    for (int v = 0; v < V; ++v) {
+        const long start = first + v * lanes, count = std::min<long>(lanes, batch - start);
+        R* sequences = to + start * row;
+        long k = 0;
+        for (; k + lanes <= some; k += lanes) {
+            Vec<R> rows[lanes];
+            for (int lane = 0; lane < lanes; ++lane) rows[lane] = from[(k + lane) * V + v];
+            turn<R>(rows);
+            for (long lane = 0; lane < count; ++lane) std::memcpy(sequences + lane * row + k, rows + lane, sizeof rows[0]);
+        }
+        for (; k < some; ++k)
+            for (long lane = 0; lane < count; ++lane) sequences[lane * row + k] = from[k * V + v][lane];
     }
 }
 

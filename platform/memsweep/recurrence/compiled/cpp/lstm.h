@@ -1,90 +1,96 @@
-// The LSTM, driven gate by gate, and its gradient; see memsweep/recurrence/gated/lstm.py.
-//
-// A block of sequences is [T][K][V]. The forward pass leaves gates where the drive was, i, f, o and g of a step one after
-// the other, and the backward pass gradients of the drive where they were.
+// The LSTM with its gradient; see memsweep/recurrence/gated/lstm.py.
 #pragma once
-#include "product.h"
+#include "gated.h"
 
 template <class R> class LstmBlock {
 public:
     using Vector = Vec<R>;
-    static constexpr long gate_count = 4;
+    static constexpr long gate_count = 4, kept_count = 4, carried_count = 2;
 
-    LstmBlock(long width, long horizon, bool backward)
-        : width_(width), horizon_(horizon), gates_(horizon * 4 * width * V), states_(horizon * width * V),
-          cells_((backward ? horizon : 1) * width * V), shown_((backward ? horizon : 1) * width * V), kept_(backward),
-          errors_(backward ? 4 * OuterProducts<R>::room(width) : 1), sums_(backward ? 2 * width * V : 1),
-          transposed_(backward ? 4 * width * width : 1) {}
+    // steps: the most that are gone at a time.
+    LstmBlock(long width, long features, long steps)
+        : M_(width), F_(features), drive_(4 * M_, F_), gates_(steps * 4 * M_ * V), states_((steps + 1) * M_ * V),
+          cells_((steps + 1) * M_ * V), shown_(steps * M_ * V), sums_(2 * M_ * V), transposed_(4 * M_ * M_) {}
 
-    Vector* gates() { return gates_; }
-    Vector* states() { return states_; }
+    // [M][V] each: what is carried into the first of the next steps, and out of the last of some.
+    Vector* carried(int index) { return index ? cells_ : states_; }
+    void carry(long steps) {
+        for (Vector* each : {states_ + 0, cells_ + 0}) std::copy_n(each + steps * M_ * V, M_ * V, each);
+    }
+    const Vector* states() { return states_ + M_ * V; }
 
-    void forward(const R* matrix, const R*) {
-        const long M = width_, square = M * M, step = M * V;
-        for (long t = 0; t < horizon_; ++t) {
-            Vector *into = gates_ + 4 * t * step, *forget = into + step, *out = forget + step, *candidate = out + step;
-            Vector *now = states_ + t * step, *before = t ? now - step : nullptr;
-            Vector *cell = cells_ + (kept_ ? t * step : 0), *shown = shown_ + (kept_ ? t * step : 0);
-            const Vector* earlier = t ? cell - (kept_ ? step : 0) : nullptr;
-            for (int g = 0; g < 3; ++g) {
-                Vector* gate = into + g * step;
-                rows_times_states(
-                    matrix + g * square, M, before, [&](long i, int v) { return gate[i * V + v]; },
-                    [&](long i, int v, Vector sum) { gate[i * V + v] = sigmoid<R>(sum); });
-            }
-            rows_times_states(
-                matrix + 3 * square, M, before, [&](long i, int v) { return candidate[i * V + v]; },
-                [&](long i, int v, Vector sum) {
-                    const long at = i * V + v;
-                    candidate[at] = hyperbolic_tangent<R>(sum);
-                    const Vector old = earlier ? forget[at] * earlier[at] : Vector{};
-                    cell[at] = old + into[at] * candidate[at];
-                    shown[at] = hyperbolic_tangent<R>(cell[at]);
-                    now[at] = out[at] * shown[at];
-                });
+    // The gates i, f, o and g of some steps, [steps][4][M][V]: with what is carried into the first, all that `backward`
+    // needs of a forward pass.
+    Vector* kept() { return gates_; }
+    void restore(long steps) {
+        for (long t = 0; t < steps; ++t) move(t);
+    }
+
+    // read: [steps][F][V].
+    void forward(const GatedWeights<const R>& weights, const Vector* read, long steps) {
+        const long step = M_ * V;
+        for (long t = 0; t < steps; ++t) {
+            Vector *into = gates_ + 4 * t * step, *candidate = into + 3 * step;
+            drive_.forward(weights, read + t * F_ * V, into);
+            rows_times(
+                weights.matrix, 4 * M_, M_, states_ + t * step, [&](long i, int v) { return into[i * V + v]; },
+                [&](long i, int v, Vector sum) { into[i * V + v] = sum; });
+            for (long k = 0; k < 3 * step; ++k) into[k] = sigmoid<R>(into[k]);
+            for (long k = 0; k < step; ++k) candidate[k] = hyperbolic_tangent<R>(candidate[k]);
+            move(t);
         }
     }
 
-    // After a forward pass of the same drive. grads: of the states, [T][M][V].
-    void backward(const R* matrix, const Vector* grads, R* of_matrix, R*) {
-        const long M = width_, square = M * M, step = M * V, room = OuterProducts<R>::room(M);
+    // Before the first way back with these weights, and before that of a block's last steps.
+    void turn(const GatedWeights<const R>& weights) {
+        drive_.turn(weights);
+        transpose<R>(weights.matrix, 4 * M_, M_, transposed_);
+    }
+    void start_back() { std::fill(sums_ + 0, sums_ + 2 * M_ * V, Vector{}); }
+
+    // After `forward` over the same steps, or `restore`. grads: of their states, [steps][M][V]; of_read: [steps][F][V],
+    // or null. It leaves gradients of the drive where the gates were.
+    void backward(const Vector* read, const Vector* grads, Vector* of_read, const GatedWeights<R>& gradient, long steps) {
+        const long step = M_ * V;
         Vector *later = sums_, *of_cell = later + step;
-        std::fill(later, of_cell + step, Vector{});
-        for (int g = 0; g < 4; ++g) transpose(matrix + g * square, M, transposed_ + g * square);
-        OuterProducts<R> products[] = {{M, errors_, of_matrix},
-                                       {M, errors_ + room, of_matrix + square},
-                                       {M, errors_ + 2 * room, of_matrix + 2 * square},
-                                       {M, errors_ + 3 * room, of_matrix + 3 * square}};
-        for (long t = horizon_ - 1; t >= 0; --t) {
+        for (long t = steps - 1; t >= 0; --t) {
             Vector *into = gates_ + 4 * t * step, *forget = into + step, *out = forget + step, *candidate = out + step;
-            const Vector *before = t ? states_ + (t - 1) * step : nullptr, *shown = shown_ + t * step;
-            const Vector* earlier = t ? cells_ + (t - 1) * step : nullptr;
-            Vector* errors[] = {products[0].next(), products[1].next(), products[2].next(), products[3].next()};
+            const Vector *shown = shown_ + t * step, *earlier = cells_ + t * step;
             for (long k = 0; k < step; ++k) {
-                const Vector i = into[k], f = forget[k], o = out[k], g = candidate[k], c = earlier ? earlier[k] : Vector{};
+                const Vector i = into[k], f = forget[k], o = out[k], g = candidate[k];
                 const Vector whole = grads[t * step + k] + later[k];
                 const Vector pushed = of_cell[k] + whole * o * (1 - shown[k] * shown[k]);
-                into[k] = errors[0][k] = pushed * g * i * (1 - i);
-                forget[k] = errors[1][k] = pushed * c * f * (1 - f);
-                out[k] = errors[2][k] = whole * shown[k] * o * (1 - o);
-                candidate[k] = errors[3][k] = pushed * i * (1 - g * g);
+                into[k] = pushed * g * i * (1 - i);
+                forget[k] = pushed * earlier[k] * f * (1 - f);
+                out[k] = whole * shown[k] * o * (1 - o);
+                candidate[k] = pushed * i * (1 - g * g);
                 of_cell[k] = pushed * f;
             }
-            if (t == 0) break;
-            std::fill(later, later + step, Vector{});
-            for (int g = 0; g < 4; ++g) {
-                rows_times_states(
-                    transposed_ + g * square, M, errors[g], [&](long i, int v) { return later[i * V + v]; },
-                    [&](long i, int v, Vector sum) { later[i * V + v] = sum; });
-                products[g].add(before, t == 1);
-            }
+            rows_times<R>(
+                transposed_, M_, 4 * M_, into, [](long, int) { return Vector{}; },
+                [&](long i, int v, Vector sum) { later[i * V + v] = sum; });
+            if (of_read) drive_.of_read(into, of_read + t * F_ * V);
         }
+        add_outer_of_series<R>(gates_, 4 * M_, states_, M_, steps, gradient.matrix);
+        drive_.of_weights(gates_, 4 * step, read, steps, gradient);
     }
 
 private:
-    long width_, horizon_;
-    Buffer<Vector> gates_, states_, cells_, shown_;
-    bool kept_;
-    Buffer<Vector> errors_, sums_;
+    // One step, from its gates.
+    void move(long t) {
+        const long step = M_ * V;
+        const Vector *into = gates_ + 4 * t * step, *forget = into + step, *out = forget + step, *candidate = out + step;
+        const Vector* earlier = cells_ + t * step;
+        Vector *cell = cells_ + (t + 1) * step, *shown = shown_ + t * step, *now = states_ + (t + 1) * step;
+        for (long k = 0; k < step; ++k) {
+            cell[k] = forget[k] * earlier[k] + into[k] * candidate[k];
+            shown[k] = hyperbolic_tangent<R>(cell[k]);
+            now[k] = out[k] * shown[k];
+        }
+    }
+
+    const long M_, F_;
+    Drive<R> drive_;
+    Buffer<Vector> gates_, states_, cells_, shown_, sums_;  // states and cells: with those before the first step
     Buffer<R> transposed_;
 };

@@ -5,6 +5,7 @@
 // No -ffast-math anywhere: it would delete the passage of NaN, by which a diverged model is known.
 #pragma once
 #include <cstdint>
+#include <utility>
 
 #if defined(__AVX512F__)
 constexpr int BYTES = 64, REGISTERS = 32;
@@ -47,6 +48,27 @@ template <class R> inline R sum(Vec<R> x) {
     for (int half = Simd<R>::lanes / 2; half > 0; half /= 2)
         for (int lane = 0; lane < half; ++lane) part[lane] += part[lane + half];
     return part[0];
+}
+
+// a and b change their numbers: with H = 1, a keeps its even lanes and gets those of b as odd ones; b likewise.
+template <class R, int H, int... lane> inline void exchange(Vec<R>& a, Vec<R>& b, std::integer_sequence<int, lane...>) {
+    constexpr int L = Simd<R>::lanes;
+#if defined(__clang__)
+    const Vec<R> first = __builtin_shufflevector(a, b, (lane & H ? lane - H + L : lane)...);
+    b = __builtin_shufflevector(a, b, (lane & H ? lane + L : lane + H)...);
+#else
+    typedef typename Simd<R>::Int Int;
+    const Vec<R> first = __builtin_shuffle(a, b, Int{(lane & H ? lane - H + L : lane)...});
+    b = __builtin_shuffle(a, b, Int{(lane & H ? lane + L : lane + H)...});
+#endif
+    a = first;
+}
+
+// As many vectors as a vector has lanes: vector i's lane j becomes vector j's lane i.
+template <class R, int H = Simd<R>::lanes / 2> inline void turn(Vec<R> (&rows)[Simd<R>::lanes]) {
+    for (int i = 0; i < Simd<R>::lanes; ++i)
+        if (!(i & H)) exchange<R, H>(rows[i], rows[i + H], std::make_integer_sequence<int, Simd<R>::lanes>{});
+    if constexpr (H > 1) turn<R, H / 2>(rows);
 }
 
 template <class R> struct Series {

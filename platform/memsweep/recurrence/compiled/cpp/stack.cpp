@@ -296,18 +296,18 @@ template <class R, class Unit> bool run_stack(const StackCall& call) {
     for (long first = 0; first < B; first += V * Simd<R>::lanes) {
         typename Simd<R>::Int own[V] = {};
         mark<R>(B, first, own);
-        pack<R>(static_cast<const R*>(call.x), B, first, T, I, x);
-        if (judged) pack<R>(static_cast<const R*>(call.target), B, first, T, O, target);
+        pack<R>(static_cast<const R*>(call.x), B, first, T * I, T * I, x);
+        if (judged) pack<R>(static_cast<const R*>(call.target), B, first, T * O, T * O, target);
         for (long n = 0; n < call.models; ++n) {
             if (!call.live[n]) continue;
             const R* weights = static_cast<const R*>(call.weights) + n * S;
             R* outer = static_cast<R*>(call.y) + n * B * T * O;
             stack.forward(weights, x, y);
-            if (call.mode == OUTPUTS) unpack<R>(y, B, first, T * O, outer);
+            if (call.mode == OUTPUTS) unpack<R>(y, B, first, T * O, T * O, outer);
             if (judged)
                 static_cast<R*>(call.loss)[n] += squared<R>(y, target, static_cast<const R*>(call.squares), T, O, own);
             if (call.mode == PULL) {
-                pack<R>(outer, B, first, T, O, y);
+                pack<R>(outer, B, first, T * O, T * O, y);
                 silence<R>(y, T * O, own);
             }
             if (call.mode != OUTPUTS) stack.backward(weights, x, y, static_cast<R*>(call.gradient) + n * S);

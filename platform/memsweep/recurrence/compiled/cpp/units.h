@@ -13,34 +13,6 @@ struct UnitShape {
     bool normalized;  // of an LRU: whether it has a trained gain
 };
 
-// The sum over steps of outer products of two series.
-template <class R>
-inline void add_outer_of_series(const Vec<R>* left, long rows, const Vec<R>* right, long columns, long horizon, R* into) {
-    const long some = cached_steps(std::max(rows, columns));
-    for (long t = 0; t < horizon; t += some)
-        add_outer<R>({left + t * rows * V, rows, rows * V}, {right + t * columns * V, columns, columns * V},
-                     std::min(some, horizon - t), into);
-}
-
-// The sum over steps and sequences of each row of a series, and the same of the product of two.
-template <class R> inline void add_rows(const Vec<R>* series, long rows, long horizon, R* into) {
-    for (long i = 0; i < rows; ++i) {
-        Vec<R> total{};
-        for (long t = 0; t < horizon; ++t)
-            for (int v = 0; v < V; ++v) total += series[(t * rows + i) * V + v];
-        into[i] += sum<R>(total);
-    }
-}
-
-template <class R> inline void add_rows(const Vec<R>* one, const Vec<R>* other, long rows, long horizon, R* into) {
-    for (long i = 0; i < rows; ++i) {
-        Vec<R> total{};
-        for (long t = 0; t < horizon; ++t)
-            for (int v = 0; v < V; ++v) total += one[(t * rows + i) * V + v] * other[(t * rows + i) * V + v];
-        into[i] += sum<R>(total);
-    }
-}
-
 // h_t = A sigma(h_{t-1}) + B x_t,   y_t = C h_t + D x_t
 template <class R, class Sigma> class RnnUnit {
 public:
@@ -109,44 +81,36 @@ private:
     Buffer<R> into_, back_, out_;
 };
 
-// GatedBlock, driven by an affine map of what is read; the answers are its states.
+// The answers of a GRU are its states.
 template <class R> class GruUnit {
 public:
     using Vector = Vec<R>;
 
     explicit GruUnit(const UnitShape& shape)
-        : T_(shape.horizon), F_(shape.features), M_(shape.width), block_(M_, T_, true), into_(3 * M_ * F_) {}
+        : T_(shape.horizon), F_(shape.features), M_(shape.width), block_(M_, F_, T_) {}
 
     static long size(const UnitShape& shape) { return shape.width * (3 * (shape.width + shape.features) + 4); }
 
     const Vector* forward(const R* weights, const Vector* read) {
-        const R *encoder = weights + 3 * M_ * M_, *bias = encoder + 3 * M_ * F_;
-        for (long t = 0; t < T_; ++t) {
-            Vector* drive = block_.gates() + t * 3 * M_ * V;
-            rows_times(
-                encoder, 3 * M_, F_, read + t * F_ * V, [&](long i, int) { return bias[i] - Vector{}; },
-                [&](long i, int v, Vector sum) { drive[i * V + v] = sum; });
-        }
-        block_.forward(weights, bias + 3 * M_);
+        std::fill_n(block_.carried(0), M_ * V, Vector{});
+        block_.forward(parts(weights), read, T_);
         return block_.states();
     }
 
     void backward(const R* weights, const Vector* read, const Vector* grads, Vector* of_read, R* gradient) {
-        R *of_encoder = gradient + 3 * M_ * M_, *of_bias = of_encoder + 3 * M_ * F_;
-        block_.backward(weights, grads, gradient, of_bias + 3 * M_);
-        transpose(weights + 3 * M_ * M_, 3 * M_, F_, into_ + 0);
-        for (long t = 0; t < T_; ++t)
-            rows_times<R>(
-                into_, F_, 3 * M_, block_.gates() + t * 3 * M_ * V, [](long, int) { return Vector{}; },
-                [&](long i, int v, Vector sum) { of_read[(t * F_ + i) * V + v] = sum; });
-        add_outer_of_series<R>(block_.gates(), 3 * M_, read, F_, T_, of_encoder);
-        add_rows<R>(block_.gates(), 3 * M_, T_, of_bias);
+        block_.turn(parts(weights));
+        block_.start_back();
+        block_.backward(read, grads, of_read, parts(gradient), T_);
     }
 
 private:
+    template <class T> GatedWeights<T> parts(T* weights) const {
+        T *encoder = weights + 3 * M_ * M_, *bias = encoder + 3 * M_ * F_;
+        return {weights, encoder, bias, bias + 3 * M_};
+    }
+
     const long T_, F_, M_;
-    GatedBlock<R> block_;
-    Buffer<R> into_;
+    GruBlock<R> block_;
 };
 
 // h_t = lambda h_{t-1} + gamma (B x_t),   y_t = Re(C h_t) + D x_t,   lambda = exp(-exp(nu) + i exp(theta)),
