@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,14 +26,14 @@ PLAIN, DELTA, GENERAL = "nothing", "the key's", "generalised"
 COMPILED, CHUNKS, COPY = "compiled", "chunks", "copy"
 
 
-def drawn(decay: str, erases: str, horizon: int, size: int) -> list[Tensor | None]:
+def drawn(decay: str, erases: str, horizon: int, size: int) -> list[Any]:
     """Arguments of the recurrence in their order, float32, with unit keys."""
     generator = torch.Generator().manual_seed(0)
     series = [torch.randn(HEADS, horizon, size, generator=generator) for _ in range(4)]
     query, key, value, erased = series
     key, read = torch.nn.functional.normalize(key, dim=-1), torch.nn.functional.normalize(erased, dim=-1)
     log_decay = -0.1 * torch.rand(HEADS, horizon, size if decay == "key" else 1, generator=generator)
-    given: list[Tensor | None] = [query, key, value, None if decay == "none" else log_decay]
+    given: list[Any] = [query, key, value, None if decay == "none" else log_decay]
     if erases == GENERAL:
         given += [read, 0.5 * read]
     else:
@@ -40,11 +41,10 @@ def drawn(decay: str, erases: str, horizon: int, size: int) -> list[Tensor | Non
     return [None if part is None else part.requires_grad_() for part in (*given, torch.zeros(HEADS, size, size))]
 
 
-def work_of(way: Callable[..., tuple[Tensor, Tensor]], given: list[Tensor | None]) -> Callable[[], object]:
+def work_of(way: Callable[..., tuple[Tensor, Tensor]], given: list[Any]) -> Callable[[], object]:
     """One pass forward and backward."""
-    live, value = [part for part in given if part is not None], given[2]
-    assert value is not None
-    outer = torch.randn(value.shape, generator=torch.Generator().manual_seed(1))
+    live = [part for part in given if part is not None]
+    outer = torch.randn(given[2].shape, generator=torch.Generator().manual_seed(1))
     return lambda: torch.autograd.grad(way(*given)[0], live, outer)
 
 
@@ -53,7 +53,7 @@ def row_of(decay: str, erases: str, size: int, horizon: int, pairs: int) -> Row:
     compiled, chunks = (
         (generalised_delta, generalised_in_chunks) if erases == GENERAL else (matrix_states, states_in_chunks)
     )
-    torch.testing.assert_close(compiled(*given)[0], chunks(*given)[0], rtol=1e-3, atol=1e-4)  # type: ignore[arg-type]
+    torch.testing.assert_close(compiled(*given)[0], chunks(*given)[0], rtol=1e-3, atol=1e-4)
     source = torch.zeros(HEADS * min(horizon, 4096 * 256 // size**2) * size**2)  # large, and far from all of memory
     target = torch.empty_like(source)
     sides = {COMPILED: work_of(compiled, given), CHUNKS: work_of(chunks, given), COPY: partial(target.copy_, source)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -38,7 +39,7 @@ def loop(
 
 def drawn(
     horizon: int, decay: int, delta: bool, speed: float = 0.3, items: int = 4, keys: int = 3, values: int = 2
-) -> list[Tensor | None]:
+) -> list[Any]:
     """q, k, v, log a, b and a start, which can all be differentiated by."""
     generator = torch.Generator().manual_seed(horizon)
 
@@ -47,12 +48,12 @@ def drawn(
 
     unit_keys = torch.nn.functional.normalize(normal(items, horizon, keys), dim=-1)
     given = [normal(items, horizon, keys), unit_keys, normal(items, horizon, values)]
-    given += [-speed * normal(items, horizon, decay).abs() if decay else None]  # type: ignore[list-item]
-    given += [2.0 * torch.rand(items, horizon, 1, dtype=torch.float64, generator=generator) if delta else None]  # type: ignore[list-item]
+    given += [-speed * normal(items, horizon, decay).abs() if decay else None]
+    given += [2.0 * torch.rand(items, horizon, 1, dtype=torch.float64, generator=generator) if delta else None]
     return [part if part is None else part.requires_grad_() for part in (*given, normal(items, values, keys))]
 
 
-def of_both(given: list[Tensor | None], answers: Tensor, state: Tensor) -> tuple[Tensor, ...]:
+def of_both(given: list[Any], answers: Tensor, state: Tensor) -> tuple[Tensor, ...]:
     """Gradients of a number that depends on all answers and on the state at the end."""
     generator = torch.Generator().manual_seed(1)
     outer = [torch.randn(each.shape, dtype=torch.float64, generator=generator) for each in (answers, state)]
@@ -64,7 +65,7 @@ def of_both(given: list[Tensor | None], answers: Tensor, state: Tensor) -> tuple
 @pytest.mark.parametrize("decay", DECAYS.values(), ids=DECAYS)
 def test_it_is_the_loop_with_all_gradients(decay: int, delta: bool, way: Callable[..., tuple[Tensor, Tensor]]) -> None:
     given = drawn(19, decay, delta)
-    expected, end = loop(*given)  # type: ignore[arg-type]
+    expected, end = loop(*given)
     answers, state = way(*given)
     torch.testing.assert_close((answers, state), (expected, end), rtol=1e-10, atol=1e-10)
     wanted = of_both(given, expected, end)
@@ -75,11 +76,11 @@ def test_it_is_the_loop_with_all_gradients(decay: int, delta: bool, way: Callabl
 @pytest.mark.parametrize("decay", [0, 1, 17], ids=list(DECAYS))
 def test_sizes_that_fill_no_vector_and_several_chunks(decay: int, delta: bool) -> None:
     given = drawn(70, decay, delta, items=11, keys=17, values=7)
-    expected, end = loop(*given)  # type: ignore[arg-type]
-    answers, state = matrix_states(*given, scale=0.5)  # type: ignore[arg-type]
+    expected, end = loop(*given)
+    answers, state = matrix_states(*given, scale=0.5)
     torch.testing.assert_close((answers, state), (0.5 * expected, end), rtol=1e-10, atol=1e-10)
     with torch.no_grad():
-        assert all(map(torch.equal, matrix_states(*given, scale=0.5), (answers, state)))  # type: ignore[arg-type]
+        assert all(map(torch.equal, matrix_states(*given, scale=0.5), (answers, state)))
     wanted = of_both(given, 0.5 * expected, end)
     torch.testing.assert_close(of_both(given, answers, state), wanted, rtol=1e-10, atol=1e-10)
 
@@ -106,10 +107,10 @@ def test_an_item_does_not_depend_on_its_company(threads: int) -> None:
 @pytest.mark.parametrize("decay", DECAYS.values(), ids=DECAYS)
 def test_a_sequence_goes_on_from_the_state_in_which_its_first_part_ended(decay: int, delta: bool) -> None:
     *series, start = drawn(19, decay, delta)
-    whole, end = matrix_states(*series, start)  # type: ignore[arg-type]
+    whole, end = matrix_states(*series, start)
     parts, state = [], start
     for steps in (slice(0, 7), slice(7, 8), slice(8, 19)):
-        answers, state = matrix_states(*(None if part is None else part[:, steps] for part in series), state)  # type: ignore[arg-type]
+        answers, state = matrix_states(*(None if part is None else part[:, steps] for part in series), state)
         parts.append(answers)
     torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(state, end, rtol=1e-12, atol=1e-12)
@@ -121,6 +122,6 @@ def test_states_that_forget_within_a_step_overflow_nowhere(decay: int, dtype: to
     """Quotients of cumulated decays, as some implementations take them, would be infinite from the second step on."""
     given = [part if part is None else part.detach().to(dtype) for part in drawn(32, decay, True, speed=1000.0)]
     live = [part.requires_grad_() for part in given if part is not None]
-    answers, _ = matrix_states(*given)  # type: ignore[arg-type]
-    torch.testing.assert_close(answers, loop(*given)[0], rtol=1e-4, atol=1e-5)  # type: ignore[arg-type]
+    answers, _ = matrix_states(*given)
+    torch.testing.assert_close(answers, loop(*given)[0], rtol=1e-4, atol=1e-5)
     assert all(bool(gradient.isfinite().all()) for gradient in torch.autograd.grad(answers.sum(), live))

@@ -8,8 +8,8 @@
 //
 // Letters: X items, T time, K keys, V values (rows of S), J rows at a time.
 #include <algorithm>
-#include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "lanes.h"
 #include "layer.h"
