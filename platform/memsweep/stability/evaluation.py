@@ -99,7 +99,7 @@ def evaluate(
         }
         stronger = _stronger(part, task_loss, data, own_weights, own_targets, errors, how, sample)
         for name, rounding in of_weights.items():
-            numbers = (data, own_weights, own_targets, rounding, how.bits, how.seed)
+            numbers = (data, own_weights, own_targets, rounding, rounding.bits_of(how.bits), how.seed)
             errors[name] = rounded_weights_error(part, task_loss, *numbers)
         with torch.no_grad():
             named = part.layout.named(own_weights)
@@ -198,7 +198,8 @@ def _rounded_states(
             part = ensemble.part(own, size)
             for name, rounding in roundings.items():
                 rng = Stream(config.perturbation.seed, "rounding of states").generator(seed)
-                numbers = (batch, weights[taken], targets[taken], rounding, config.perturbation.bits, rng)
+                bits = rounding.bits_of(config.perturbation.bits)
+                numbers = (batch, weights[taken], targets[taken], rounding, bits, rng)
                 errors = rounded_states_error(part, task_loss, *numbers).tolist()
                 for place, row in enumerate(own):
                     found.setdefault(row, {})[name] = errors[place]
