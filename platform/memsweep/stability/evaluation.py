@@ -142,6 +142,19 @@ def worst_weights(
     return found
 
 
+def metrics_of(
+    ensemble: Ensemble, task_loss: TaskLoss[Data], weights: Tensor, config: TrialConfig
+) -> dict[int, dict[str, float]]:
+    """The task's metrics on the test data: row of each real replica -> name -> value. Arguments as of ``evaluate``."""
+    found = {}
+    for rows, part, data, _ in _parts(ensemble, task_loss, config):
+        with torch.no_grad():
+            metrics = task_loss.metrics(part.model, part.layout.named(weights[rows]), data)
+        for place, row in enumerate(rows[: len(part.replicas)]):
+            found[row] = {name: float(value[place]) for name, value in metrics.items()}
+    return found
+
+
 def _stronger(
     ensemble: Ensemble,
     task_loss: TaskLoss[Data],

@@ -82,7 +82,7 @@ def test_bits_and_their_slopes_are_those_of_the_curves(tmp_path: Path) -> None:
 def test_number_formats_are_told_by_the_seeds_that_fit(tmp_path: Path) -> None:
     """One seed does not fit without rounding; of the others one fails in a format that is enough for the rest."""
     shares = {"float16": 0.001, "bfloat16": 0.004, "float8_e4m3": 0.008, "float8_e5m2": 0.2}
-    radii = {0.0: 0.001} | {2.0**-FORMATS[name].significant: share for name, share in shares.items()}
+    radii = {0.0: 0.001} | {2.0 ** -FORMATS[name].significant: share for name, share in shares.items()}
 
     def complete(index: int, tables: dict[str, pd.DataFrame]) -> None:
         curves, rows = tables["curves"], []

@@ -86,6 +86,8 @@ def test_a_number_beyond_float16_is_infinite_and_one_of_float8_has_a_scale() -> 
     assert as_format(values, FORMATS["float16"].significant, values.max()).tolist() == [1.0, math.inf]
     assert as_format(values, FORMATS["float8_e4m3"].significant, values.max()).tolist()[1] == 1e6
     assert as_format(values, FORMATS["float8_e4m3"].significant, values.max()).tolist()[0] == 0.0  # below the range
+    beyond = as_format(-3 * values, FORMATS["float8_e4m3"].significant, values.max())
+    assert beyond.tolist()[1] == -1e6  # the largest there is
     assert torch.equal(as_format(values, 5, values.max()), values)
 
 

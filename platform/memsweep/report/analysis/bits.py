@@ -84,8 +84,8 @@ class FormatsRow:
     Attributes:
         condition: column -> value, as in a Finding.
         rounding: one of ROUNDINGS, to formats.
-        errors: ``identity``, ``seed``, ``format``, and ``share``, the error over the zero predictor's loss; of the seeds
-            that fit without rounding.
+        errors: ``identity``, ``seed``, ``format``, and ``share``, the error over the zero predictor's loss; of the
+            seeds that fit without rounding.
     """
 
     condition: Mapping[str, Any]

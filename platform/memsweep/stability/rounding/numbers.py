@@ -1,7 +1,7 @@
 """Numbers of few bits: fixed point with a scale, floating point with few significant bits, and the usual formats.
 
-To nearest, the first two move a number by at most 2^-bits: of the largest one of its tensor or channel in fixed point, of itself
-in floating point.
+To nearest, the first two move a number by at most 2^-bits: of the largest one of its tensor or channel in fixed point,
+of itself in floating point.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ def significant(values: Tensor, bits: Tensor | int) -> Tensor:
 
 
 def as_format(values: Tensor, bits: Tensor | int, largest: Tensor) -> Tensor:
-    """The nearest numbers of a format, its subnormal ones among them; beyond its range inf.
+    """The nearest numbers of a format, its subnormal ones among them.
+
+    Beyond its range inf, as a cast does; with a scale the largest number, as is usual in deployment: states that are
+    rounded may leave the range of those that were not.
 
     Args:
         values: of any shape.
@@ -51,7 +54,8 @@ def as_format(values: Tensor, bits: Tensor | int, largest: Tensor) -> Tensor:
         _, exponent = torch.frexp(scaled)  # of a mantissa in [1/2, 1)
         step = exponent.clamp_min(each.exponent + 1) - each.significant
         few = torch.ldexp(torch.round(torch.ldexp(scaled, -step)), step)
-        few = torch.where(few.abs() > each.largest, few.sign() * torch.inf, few) * scale
+        most = each.largest if each.scaled else torch.inf
+        few = torch.where(few.abs() > each.largest, few.sign() * most, few) * scale
         shown = torch.where(bits == each.significant, few.to(values), shown)
     return shown
 
