@@ -99,11 +99,6 @@ class FormatsRow:
         """Format -> the share, over the seeds; nan without one."""
         return {name: Spread.of(self.errors.loc[self.errors["format"] == name, "share"]) for name in FORMATS}
 
-    @property
-    def holding(self) -> list[str]:
-        """The formats in which every seed that fits stays within ``THRESHOLD``."""
-        return [name for name, share in self.by_format.items() if share.high <= THRESHOLD]
-
 
 def bits_panels(rows: Sequence[BitsRow], labels: Labels) -> dict[tuple[str, str, str], list[BitsRow]]:
     """The rows that stand in one picture, by memory, machine, and what is rounded: ``weights`` or ``states``."""

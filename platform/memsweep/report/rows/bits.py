@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,11 +46,12 @@ BITS_MEAN = (
     f"Slope: bits for each doubling of the horizon, 95 % over seeds. They grow where the whole interval is "
     f"above {-SLOPE_LIMIT:g}, and are constant where it is below."
 )
+_LOST = "✗"
 FORMATS_MEAN = (
     "The error with weights or states in a number format, as a share of L₀: medians over the seeds that fit without "
     "rounding [least, most]. It is measured for these weights and sequences, and no bound for others. In float8 each "
-    "tensor, or state, has a scale that brings its largest number to the format's largest. Enough: every seed that "
-    f"fits stays within {percent(THRESHOLD)}."
+    f"tensor, or state, has a scale that brings its largest number to the format's largest. {_LOST}: some seed that "
+    f"fits exceeds {percent(THRESHOLD)}."
 )
 
 
@@ -73,17 +75,22 @@ def bits_table(rows: Sequence[BitsRow], names: Sequence[str], labels: Labels) ->
 
 
 def formats_table(rows: Sequence[FormatsRow], names: Sequence[str], labels: Labels) -> Table[FormatsRow]:
-    """Errors by format; the CSV file has a row per seed."""
+    """Errors by format, of each condition's longest horizon and there of the greatest width; all are in the CSV file,
+    a row per seed.
+    """
+    shown = dict[tuple[Any, ...], FormatsRow]()
+    for row in rows:
+        key = (row.rounding, *row.condition.values())
+        shown[key] = max(shown.get(key, row), row, key=lambda each: (each.horizon, each.width))
 
     def at(name: str) -> Column[FormatsRow]:
-        return Column(name, lambda row: None, cell=lambda row: spread_cell(row.by_format[name], percent), views=SHOWN)
+        return Column(name, lambda row: None, cell=lambda row: _format_cell(row.by_format[name]), views=SHOWN)
 
     columns: list[Column[FormatsRow]] = [
         *condition_columns(names, labels),
         Column("width", lambda row: row.width, varies=True),
         Column("horizon", lambda row: row.horizon, varies=True),
         *map(at, FORMATS),
-        Column("enough", lambda row: ", ".join(row.holding) or "none", views=SHOWN),
     ]
     about = ["rounding", "width", "horizon", "seed", "format", "share"]
     parts = [
@@ -93,7 +100,12 @@ def formats_table(rows: Sequence[FormatsRow], names: Sequence[str], labels: Labe
         for row in rows
     ]
     stored = pd.concat(parts, ignore_index=True)[[*names, *about]] if parts else pd.DataFrame(columns=[*names, *about])
-    return Table("formats", "Number formats", rows, columns, group=lambda row: ROUNDED[row.rounding], stored=stored)
+    return Table("formats", "Number formats", [*shown.values()], columns, lambda row: ROUNDED[row.rounding], stored)
+
+
+def _format_cell(share: Spread) -> Cell:
+    cell, lost = spread_cell(share, percent), f" {_LOST}" if share.high > THRESHOLD else ""
+    return Cell(cell.text + lost, "bad" if lost else "", shorter=tuple(text + lost for text in cell.shorter))
 
 
 def _cell(row: BitsRow, horizon: int) -> Cell:
