@@ -27,7 +27,9 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
         axis of the slope) and ``threshold`` as tags. A radius beyond the measured ones is a bound, which a tag
         ``ball_recurrent/radius`` says. By rounding likewise ``bits_fixed_states/bits`` and the slope, and as tags
         ``verdict`` (of ``Growth``) and ``holds``: the horizon and the bits that hold it, as ``T = 800 at 7 bits``.
-        By map and tolerance ``capacity_block_0.01/size``, the median over the seeds, and its slope with the width.
+        By number format ``formats_weights/bfloat16``, the median over the seeds of the error's share of the zero
+        predictor's loss. By map and tolerance ``capacity_block_0.01/size``, the median over the seeds, and its slope
+        with the width.
         Over weights and inputs ``worst_inputs_all/share_0.1``, by ball and radius: the median error over the seeds.
         Where learning rates were tried, ``rate_rule_width/slope`` and ``rate_rule_horizon/slope``: the exponents of the
         best one. Of every number of the table of growth, at the end of training or after the last step that was
@@ -61,6 +63,11 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
                 tags[name][f"bits_{row.rounding}/holds"] = text
             if math.isfinite(needed):
                 metrics[name][f"bits_{row.rounding}/bits"] = needed
+    for moved in contents.formats:
+        for identity, rows in moved.errors.groupby("identity", observed=True):
+            shares = {name: Spread.of(rows.loc[rows["format"] == name, "share"]).middle for name in moved.by_format}
+            numbers = {f"{moved.rounding}/{name}": share for name, share in shares.items() if math.isfinite(share)}
+            metrics[str(identity)].update(numbers)
     for size in contents.sizes:
         about = f"capacity_{size.map}_{size.tolerance:g}"
         for identity, rows in size.sizes.groupby("identity", observed=True):

@@ -25,7 +25,7 @@ from memsweep.report.analysis.summary import NOT_ASKED, NOT_FINISHED, judged
 from memsweep.report.naming.labels import Labels, field_name
 from memsweep.report.naming.numbers import clean, show
 from memsweep.report.read.study import not_measured
-from memsweep.report.rows.bits import BITS_MEAN
+from memsweep.report.rows.bits import BITS_MEAN, FORMATS_MEAN
 from memsweep.report.rows.capacity import GROWTH_MEAN, SIZES_MEAN, WORST_INPUTS_MEAN
 from memsweep.report.rows.cells import CELLS_MEAN
 from memsweep.report.rows.comparison import ComparisonTables
@@ -97,9 +97,11 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     if contents.verdicts:
         yield from _verdicts(contents, tables, width)
     else:
-        yield NOT_ASKED if contents.losses or contents.bits else NOT_FINISHED
+        yield NOT_ASKED if contents.losses or contents.bits or contents.formats else NOT_FINISHED
     if tables.bits.rows:
         yield from ("", *table_parts(tables.bits, width), "", BITS_MEAN)
+    if tables.formats.rows:
+        yield from ("", f"{tables.formats.title}:", *table_parts(tables.formats, width), "", FORMATS_MEAN)
     if tables.capacity.rows:
         yield from ("", *table_parts(tables.capacity, width), "", SIZES_MEAN)
     if tables.worst_inputs.rows:

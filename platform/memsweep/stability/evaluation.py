@@ -99,7 +99,7 @@ def evaluate(
         }
         stronger = _stronger(part, task_loss, data, own_weights, own_targets, errors, how, sample)
         for name, rounding in of_weights.items():
-            numbers = (data, own_weights, own_targets, rounding, how.bits, how.seed)
+            numbers = (data, own_weights, own_targets, rounding, rounding.bits_of(how.bits), how.seed)
             errors[name] = rounded_weights_error(part, task_loss, *numbers)
         with torch.no_grad():
             named = part.layout.named(own_weights)
@@ -139,6 +139,19 @@ def worst_weights(
         numbers = (data, weights[rows], targets[rows], ball, config.perturbation, sample)
         own = rows[: len(part.replicas)]
         found[own] = perturbation_error(part, task_loss, *numbers).weights[: len(own), -1]
+    return found
+
+
+def metrics_of(
+    ensemble: Ensemble, task_loss: TaskLoss[Data], weights: Tensor, config: TrialConfig
+) -> dict[int, dict[str, float]]:
+    """The task's metrics on the test data: row of each real replica -> name -> value. Arguments as of ``evaluate``."""
+    found = {}
+    for rows, part, data, _ in _parts(ensemble, task_loss, config):
+        with torch.no_grad():
+            metrics = task_loss.metrics(part.model, part.layout.named(weights[rows]), data)
+        for place, row in enumerate(rows[: len(part.replicas)]):
+            found[row] = {name: float(value[place]) for name, value in metrics.items()}
     return found
 
 
@@ -198,7 +211,8 @@ def _rounded_states(
             part = ensemble.part(own, size)
             for name, rounding in roundings.items():
                 rng = Stream(config.perturbation.seed, "rounding of states").generator(seed)
-                numbers = (batch, weights[taken], targets[taken], rounding, config.perturbation.bits, rng)
+                bits = rounding.bits_of(config.perturbation.bits)
+                numbers = (batch, weights[taken], targets[taken], rounding, bits, rng)
                 errors = rounded_states_error(part, task_loss, *numbers).tolist()
                 for place, row in enumerate(own):
                     found.setdefault(row, {})[name] = errors[place]

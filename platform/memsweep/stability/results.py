@@ -112,7 +112,7 @@ def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> T
 def _radii(perturbation: PerturbationConfig, ball: str) -> list[float]:
     """The radii of the errors of a ball, or of a rounding."""
     if ball in ROUNDINGS:
-        return radii_of_bits(perturbation.bits)
+        return radii_of_bits(ROUNDINGS[ball].bits_of(perturbation.bits))
     return [0.0, *radius_grid(perturbation.radii).tolist()]
 
 

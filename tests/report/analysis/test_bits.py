@@ -1,4 +1,4 @@
-"""Bits to hold in a report: numbers and slopes as constructed, in table, CSV file and headline."""
+"""Bits to hold and number formats in a report: as constructed, in tables, CSV files and headline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from memsweep import report
 from memsweep.report.by_trial import verdicts_of
-from memsweep.stability.rounding.kinds import radii_of_bits
+from memsweep.stability.rounding.kinds import FORMATS, radii_of_bits
 from report_study import HORIZONS, SEEDS, ZERO_LOSS, Condition, charts, drawn, exported, write_study
 
 TRUTH = (
@@ -77,3 +77,32 @@ def test_bits_and_their_slopes_are_those_of_the_curves(tmp_path: Path) -> None:
         grows = each.tags["bits_fixed_recurrent/verdict"] == "grows"
         assert each.metrics["bits_fixed_recurrent/slope"] == pytest.approx(float(grows), abs=0.01)
         assert f"at {each.metrics['bits_fixed_recurrent/bits']:g} bits" in each.tags["bits_fixed_recurrent/holds"]
+
+
+def test_number_formats_are_told_by_the_seeds_that_fit(tmp_path: Path) -> None:
+    """One seed does not fit without rounding; of the others one fails in a format that is enough for the rest."""
+    shares = {"float16": 0.001, "bfloat16": 0.004, "float8_e4m3": 0.008, "float8_e5m2": 0.2}
+    radii = {0.0: 0.001} | {2.0 ** -FORMATS[name].significant: share for name, share in shares.items()}
+
+    def complete(index: int, tables: dict[str, pd.DataFrame]) -> None:
+        curves, rows = tables["curves"], []
+        for _, curve in curves.groupby(["seed", "ball"]):
+            first = curve.iloc[0]
+            for radius, share in sorted(radii.items()):
+                if first["seed"] == 0:
+                    share = 0.006
+                elif first["seed"] == 1 and radius == 2.0 ** -FORMATS["float8_e4m3"].significant:
+                    share = 0.02
+                rows.append({**first, "radius": radius, "error": ZERO_LOSS * share})
+        tables["curves"] = pd.DataFrame(rows)
+
+    write_study(tmp_path, TRUTH[:1], widths=[4], balls=["formats_weights"], memory=False, complete=complete)
+    paths = report.build(tmp_path)
+    table = exported(paths, "formats")
+    assert len(table) == len(HORIZONS) * (SEEDS - 1) * len(FORMATS)
+    text = re.sub(r"\s+", " ", report.table_text(paths, width=200))
+    assert text.count("0.1 % 0.4 % 0.8 % [0.8 %, 2 %] ✗ 20 % ✗") == 1  # at the longest horizon alone
+    assert "0.1 %" in paths.page.read_text()
+    assert "inconclusive" not in text
+    for each in verdicts_of(paths.contents).values():
+        assert {name: each.metrics[f"formats_weights/{name}"] for name in shares} == pytest.approx(shares)

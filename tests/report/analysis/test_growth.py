@@ -29,6 +29,10 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
         del index
         replicas = tables["replicas"]
         factor = of_seed(replicas["seed"].to_numpy())
+        again = {"accuracy_4_bits": 0.0 + replicas["width"], "accuracy_radius_0.1": 2.0, "accuracy_late": 1.0}
+        tables["metrics"] = pd.concat(
+            replicas[["identity", "seed"]].assign(metric=name, value=value) for name, value in again.items()
+        )
         replicas["test_metric"] = 0.1 * replicas["width"] ** 0.5 * replicas["horizon"] ** 0.2 * factor
         rows: list[dict[str, Any]] = []
         for row in replicas[["identity", "horizon", "width", "seed"]].to_dict("records"):
@@ -59,6 +63,17 @@ def test_a_power_law_has_its_exponent_along_both_axes(paths: report.ReportPaths)
     at_50 = metric[(metric["axis"] == "width") & (metric["other"] == 50)].iloc[0]
     medians = [0.1 * width**0.5 * 50**0.2 * of_seed(1.5) for width in (2, 8)]
     assert [at_50["least"], at_50["greatest"]] == pytest.approx(medians)
+
+
+def test_a_metric_of_rounded_and_of_moved_weights_has_a_slope_of_its_own(paths: report.ReportPaths) -> None:
+    table = exported(paths, "growth")
+    table = table[table["axis"] == "width"].groupby("quantity")["slope"].agg(["min", "max"])
+    assert table.loc["accuracy_4_bits"].tolist() == pytest.approx([1.0, 1.0])
+    assert table.loc["accuracy_radius_0.1"].tolist() == pytest.approx([0.0, 0.0])
+    assert "accuracy_late" not in table.index
+    text = report.table_text(paths, width=200, colour=False)
+    assert "accuracy, weights rounded to 4 bits, by the width" in text
+    assert "accuracy, worst push of radius 0.1 that was found, by the horizon" in text
 
 
 def test_numbers_in_training_are_those_after_the_first_and_the_last_step(paths: report.ReportPaths) -> None:

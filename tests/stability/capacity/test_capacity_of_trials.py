@@ -21,7 +21,8 @@ from memsweep.report.by_trial import verdicts_of
 from memsweep.report.rows.report import tables_of
 from memsweep.report.rows.table import TERMINAL
 from memsweep.stability.capacity.block import steps_of
-from memsweep.stability.capacity.measure import capacity_of, lowest, pushed_weights, worst_push
+from memsweep.stability.capacity.measure import capacity_of, lowest, pushed_weights, rounded_weights, worst_push
+from memsweep.streams import TEST, Stream
 from memsweep.sweep.planning.identity import identifying, identity, training_of
 from memsweep.trial import run_pack, train_replicas
 from report_study import Condition, exported, write_study
@@ -120,6 +121,27 @@ def test_robust_capacity_counts_the_worst_push_that_the_search_finds() -> None:
         points = [values.loc[(name, replica.seed)].to_numpy() for name in ("block", f"block_radius_{radius}")]
         expected = np.min([each[:2] / each[0] for each in (pushed, *points)], axis=0)
         np.testing.assert_allclose(values.loc[(f"block_robust_{radius}", replica.seed)].to_numpy()[:2], expected)
+
+
+def test_the_tasks_metric_is_measured_again_with_rounded_and_with_pushed_weights() -> None:
+    task = registry.get(registry.TASK, "memory_capacity").Config(horizon=24, delays=6)
+    config, capacity = trial(model={"width": 3}), dataclasses.replace(CAPACITY, bits=(3, 20), radii=(1e-7, 0.3))
+    perturbation = dataclasses.replace(config.perturbation, balls=(), capacity=capacity, test_size=64)
+    config = dataclasses.replace(config, task=task, perturbation=perturbation)
+    result, trained = run_pack([config])[0], train_replicas([config])
+    plain = result.tables["replicas"].set_index("seed")["test_metric"]
+    again = result.tables["metrics"].set_index(["metric", "seed"])["value"]
+    ((_, _, pack),) = trained.ensembles
+    for row, replica in pack.replicas.items():
+        data = trained.loss.data(Stream(config.training.data_seed, TEST), replica.seed, 64)
+        moved = {"3_bits": rounded_weights(pack, 3), "radius_0.3": worst_push(pack, trained.loss, 0.3, config)}
+        for how, weights in moved.items():
+            named = pack.ensemble.layout.named(weights[row : row + 1])
+            metric = float(trained.loss.metrics(pack.ensemble.model, named, data)["capacity"][0])
+            assert again[(f"capacity_{how}", replica.seed)] == pytest.approx(metric, rel=1e-6)
+            assert metric != pytest.approx(plain[replica.seed], rel=1e-3)
+        assert again[("capacity_20_bits", replica.seed)] == pytest.approx(plain[replica.seed], rel=1e-3)
+        assert again[("capacity_radius_1e-07", replica.seed)] == pytest.approx(plain[replica.seed], rel=1e-3)
 
 
 def test_the_least_shares_give_the_least_size_at_any_share() -> None:

@@ -23,14 +23,14 @@ from memsweep.stability.rounding.kinds import (
     DRAWS,
     FEEDBACK,
     FIXED,
+    FORMATS,
     NEAREST,
     ROUNDINGS,
-    SIGNIFICANT,
     STOCHASTIC,
     Rounding,
     radii_of_bits,
 )
-from memsweep.stability.rounding.numbers import fixed, significant
+from memsweep.stability.rounding.numbers import as_format, fixed, significant
 from memsweep.stability.rounding.states import Largest, Rounded, layer_outputs
 from memsweep.streams import TEST, Stream
 from memsweep.sweep.planning.fingerprint import code_closure
@@ -57,19 +57,38 @@ def test_a_study_can_name_every_rounding() -> None:
     assert tuple(name for name, rounding in ROUNDINGS.items() if not rounding.parts) == schema.ROUNDINGS_OF_STATES
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    [
-        ("float16", torch.float16),
-        ("bfloat16", torch.bfloat16),
-        ("float8_e4m3", torch.float8_e4m3fn),
-        ("float8_e5m2", torch.float8_e5m2),
-    ],
-)
-def test_significant_bits_are_those_of_torchs_formats(name: str, dtype: torch.dtype) -> None:
-    values = VALUES.float()
-    values = values[values.abs() >= 0.02]  # normal numbers of every format
-    assert torch.equal(significant(values, SIGNIFICANT[name]), values.to(dtype).float())
+TORCHS = {
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float8_e4m3": torch.float8_e4m3fn,
+    "float8_e5m2": torch.float8_e5m2,
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_formats_are_torchs_their_subnormal_numbers_and_their_ends_too(name: str) -> None:
+    """Over all powers of two that the format has, and some beyond."""
+    dtype, each = TORCHS[name], FORMATS[name]
+    assert each.largest == torch.finfo(dtype).max
+    low, high = each.exponent - each.significant - 2, math.log2(each.largest)
+    sizes = torch.exp2(torch.linspace(low, high, len(VALUES), dtype=torch.float64)).clamp(max=each.largest)
+    values = (VALUES.sign() * sizes).float()
+    few = as_format(values, each.significant, values.abs().max())  # no scale, or 1
+    assert torch.equal(few, values.to(dtype).float())
+    assert (few[:20] == 0).any()
+    assert (few.abs() < 2.0**each.exponent).sum() > 50
+    normal = values.abs() >= 2.0**each.exponent
+    assert torch.equal(significant(values[normal], each.significant), few[normal])
+
+
+def test_a_number_beyond_float16_is_infinite_and_one_of_float8_has_a_scale() -> None:
+    values = torch.tensor([1.0, 1e6])
+    assert as_format(values, FORMATS["float16"].significant, values.max()).tolist() == [1.0, math.inf]
+    assert as_format(values, FORMATS["float8_e4m3"].significant, values.max()).tolist()[1] == 1e6
+    assert as_format(values, FORMATS["float8_e4m3"].significant, values.max()).tolist()[0] == 0.0  # below the range
+    beyond = as_format(-3 * values, FORMATS["float8_e4m3"].significant, values.max())
+    assert beyond.tolist()[1] == -1e6  # the largest there is
+    assert torch.equal(as_format(values, 5, values.max()), values)
 
 
 @pytest.mark.parametrize("bits", [2, 5, 11])
@@ -115,7 +134,7 @@ def test_a_state_rounded_to_nearest_needs_a_bit_for_each_doubling_of_its_time_sc
 
 
 def test_bfloat16_keeps_a_slow_mode_that_is_stored_as_a_rate_and_not_one_that_is_stored_as_itself() -> None:
-    bits = SIGNIFICANT["bfloat16"]
+    bits = FORMATS["bfloat16"].significant
     directly = torch.tensor([math.exp(-1 / 256), math.exp(-1 / 512)], dtype=torch.float64)
     assert significant(directly, bits)[0] < 1.0
     assert significant(directly, bits)[1] == 1.0  # it never forgets
@@ -194,6 +213,25 @@ def test_the_error_of_rounded_weights_is_that_of_a_model_with_these_weights() ->
                 assert errors[row, place] == pytest.approx(
                     float(torch.maximum(alone, errors[row, place - 1])), rel=1e-9
                 )
+
+
+def test_the_error_in_a_format_is_that_of_weights_which_torch_casts() -> None:
+    """Each by itself: no format stands for another one, as more bits do for fewer."""
+    (ensemble,), task_loss = stacked([model_config("exp", width=3)])
+    data, targets = task_loss.population(), ensemble.spread([task_loss.target(0)])
+    rounding = ROUNDINGS["formats_recurrent"]
+    bits = rounding.bits_of([3, 6])
+    state, trained = ensemble.weights_of(ensemble.initial, 0), ensemble.initial.clone()
+    weight = torch.tensor([-4.1, 1e-6, 7.01], dtype=torch.float64)
+    trained[0] = ensemble.with_weights(trained[0], 0, state | {"recurrent_weight": weight})
+    errors = rounded_weights_error(ensemble, task_loss, data, trained, targets, rounding, bits, 0)
+    assert errors.shape[1] == 1 + len(TORCHS)
+    for place, name in enumerate(FORMATS, start=1):
+        scale = weight.abs().max() / torch.finfo(TORCHS[name]).max if FORMATS[name].scaled else 1.0
+        cast, moved = (weight / scale).to(TORCHS[name]).double() * scale, trained.clone()
+        moved[0] = ensemble.with_weights(trained[0], 0, state | {"recurrent_weight": cast})
+        alone = task_loss.loss(ensemble.model, ensemble.layout.named(moved), data, targets)[0]
+        assert errors[0, place] == pytest.approx(float(alone), rel=1e-9)
 
 
 def test_a_channel_has_a_scale_of_its_own() -> None:

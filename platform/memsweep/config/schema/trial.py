@@ -54,8 +54,10 @@ class RadiiConfig:
             yield f"from ({self.from_}) must be smaller than to ({self.to})"
 
 
-_NUMBERS = ("fixed", "certified", "channel", "stochastic", "float")
-ROUNDINGS_OF_STATES = ("fixed_states", "channel_states", "stochastic_states", "feedback_states", "float_states")
+_NUMBERS = ("fixed", "certified", "channel", "stochastic", "float", "formats")
+ROUNDINGS_OF_STATES = (
+    *("fixed_states", "channel_states", "stochastic_states", "feedback_states", "float_states", "formats_states"),
+)
 ROUNDINGS = (*(f"{number}_{what}" for what in ("recurrent", "weights") for number in _NUMBERS), *ROUNDINGS_OF_STATES)
 
 
@@ -71,7 +73,8 @@ class CapacityConfig:
     )
     bits: tuple[int, ...] | None = setting(
         None,
-        "the block again with all weights rounded to the nearest of 2^bits cells, one scale for each tensor",
+        "the block, and the task's metric, again with all weights rounded to the nearest of 2^bits cells, one scale "
+        "for each tensor",
         at_least=1,
         at_most=24,
         added=True,
@@ -80,7 +83,7 @@ class CapacityConfig:
         None,
         "the block again within this radius, entrywise: with every weight moved by it, up or down by chance (drawn "
         "from perturbation.seed and the replica's seed); and the lowest size of these weights, the trained ones and "
-        "the worst push that a search finds",
+        "the worst push that a search finds, and the task's metric at that push",
         above=0.0,
         added=True,
     )
@@ -170,7 +173,8 @@ class PerturbationConfig:
         (),
         "what is rounded to few bits, each by itself: the recurrent weights, all weights, or the states of a model "
         "that goes step by step; to fixed point with a scale for each tensor (fixed) or for each row of a tensor "
-        "and unit of a state (channel), up or down by chance (stochastic, fixed point), or to floating point (float); "
+        "and unit of a state (channel), up or down by chance (stochastic, fixed point), to floating point (float), or "
+        "to float16, bfloat16, float8_e4m3 and float8_e5m2, with their ranges (formats); "
         "certified: an upper bound of the error over all roundings to fixed point (diagonal_rnn, in closed form); "
         "feedback_states adds a step's rounding error to the next step",
         choices=ROUNDINGS,
@@ -207,7 +211,7 @@ class PerturbationConfig:
         for name, values in (("balls", self.balls), ("roundings", self.roundings), ("bits", self.bits)):
             if len(set(values)) != len(values):
                 yield f"{name} has a value twice: {', '.join(map(str, values))}"
-        if self.roundings and len(self.bits) < 2:
+        if any(not name.startswith("formats_") for name in self.roundings) and len(self.bits) < 2:
             yield f"bits must have two values or more for a curve, got {', '.join(map(str, self.bits)) or 'none'}"
 
 

@@ -1,4 +1,4 @@
-"""How many bits a memory needs: for each condition and rounding, by horizon, and how that grows."""
+"""How many bits a memory needs, by horizon, and how that grows; and what the usual number formats do to it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ import pandas as pd
 
 from memsweep.report.analysis.findings import of_trials
 from memsweep.report.analysis.losses import Spread
-from memsweep.report.naming.conditions import Grouping
+from memsweep.report.naming.conditions import Grouping, group
 from memsweep.report.naming.labels import Labels
 from memsweep.report.read.study import Study
-from memsweep.stability.rounding.kinds import FLOAT, ROUNDINGS, SIGNIFICANT
+from memsweep.stability.rounding.kinds import FORMAT, FORMATS, ROUNDINGS
 from memsweep.stability.verdict.judgement import SLOPE_LIMIT, Criteria
-from memsweep.stability.verdict.radius import THRESHOLD, stability_radii
+from memsweep.stability.verdict.radius import THRESHOLD, VALID_ERROR, stability_radii
 from memsweep.stability.verdict.rule import judge
 from memsweep.stability.verdict.trend import Slope
 
 _SIZE = ["width", "horizon"]
 _AT = Criteria(thresholds=(THRESHOLD,))
+_IN_FORMATS = [name for name, rounding in ROUNDINGS.items() if rounding.number == FORMAT]
+_COUNTED = [name for name in ROUNDINGS if name not in _IN_FORMATS]
+_FORMATS_COLUMNS = ["identity", "seed", "format", "share"]
 
 
 class Growth(enum.StrEnum):
@@ -73,16 +76,28 @@ class BitsRow:
             return Growth.GROWS
         return Growth.CONSTANT if self.slope.high < -SLOPE_LIMIT else Growth.UNDECIDED
 
-    @property
-    def holding(self) -> list[str]:
-        """The usual floating-point formats with enough significant bits for all valid seeds, at the longest horizon."""
-        longest = self.bits[max(self.bits)]
-        return [name for name, bits in SIGNIFICANT.items() if bits >= longest.high] if self.is_float else []
 
-    @property
-    def is_float(self) -> bool:
-        """Whether numbers are rounded to floating point."""
-        return ROUNDINGS[self.rounding].number == FLOAT
+@dataclass(frozen=True)
+class FormatsRow:
+    """What rounding to the usual formats does to the models of one condition and size.
+
+    Attributes:
+        condition: column -> value, as in a Finding.
+        rounding: one of ROUNDINGS, to formats.
+        errors: ``identity``, ``seed``, ``format``, and ``share``, the error over the zero predictor's loss; of the
+            seeds that fit without rounding.
+    """
+
+    condition: Mapping[str, Any]
+    rounding: str
+    width: int
+    horizon: int
+    errors: pd.DataFrame
+
+    @cached_property
+    def by_format(self) -> dict[str, Spread]:
+        """Format -> the share, over the seeds; nan without one."""
+        return {name: Spread.of(self.errors.loc[self.errors["format"] == name, "share"]) for name in FORMATS}
 
 
 def bits_panels(rows: Sequence[BitsRow], labels: Labels) -> dict[tuple[str, str, str], list[BitsRow]]:
@@ -106,7 +121,7 @@ def bits_rows(study: Study, grouping: Grouping) -> list[BitsRow]:
     rows = []
     for condition, identities in grouping.members():
         curves, trained = (study.of(name, identities) for name in ("curves", "replicas"))
-        for rounding, curve in curves[curves["ball"].isin([*ROUNDINGS])].dropna(subset=_SIZE).groupby("ball"):
+        for rounding, curve in curves[curves["ball"].isin(_COUNTED)].dropna(subset=_SIZE).groupby("ball"):
             bits = -np.log2(curve.loc[curve["radius"] > 0, "radius"])
             judgement = judge(curve, trained)
             along = judgement.by_threshold[THRESHOLD].horizon
@@ -121,8 +136,20 @@ def bits_rows(study: Study, grouping: Grouping) -> list[BitsRow]:
                     slope=_turned(along.limit if along.limit.available else along.over_range),
                 )
             )
-    order = [*ROUNDINGS]
-    return sorted(rows, key=lambda row: order.index(row.rounding))
+    return sorted(rows, key=lambda row: _COUNTED.index(row.rounding))
+
+
+def formats_rows(study: Study, grouping: Grouping) -> list[FormatsRow]:
+    """A row per condition, size and rounding to formats that was measured, roundings in the order of ROUNDINGS."""
+    rows, names = [], {2.0**-each.significant: name for name, each in FORMATS.items()}
+    for condition, identities in grouping.members():
+        curves = study.of("curves", identities).dropna(subset=_SIZE)
+        for of, curve in group(curves[curves["ball"].isin(_IN_FORMATS)], ["ball", *_SIZE]):
+            shares = curve.assign(format=curve["radius"].map(names), share=curve["error"] / curve["zero_loss"])
+            fitting = shares.loc[(shares["radius"] == 0) & (shares["share"] <= VALID_ERROR), "seed"]
+            errors = shares.loc[(shares["radius"] > 0) & shares["seed"].isin(fitting), _FORMATS_COLUMNS]
+            rows.append(FormatsRow(condition, of["ball"], int(of["width"]), int(of["horizon"]), errors))
+    return sorted(rows, key=lambda row: _IN_FORMATS.index(row.rounding))
 
 
 def _turned(slope: Slope) -> Slope:

@@ -9,7 +9,7 @@ from functools import cached_property
 import pandas as pd
 
 from memsweep.config.schema.search import GRID, NONE
-from memsweep.report.analysis.bits import BitsRow, bits_rows
+from memsweep.report.analysis.bits import BitsRow, FormatsRow, bits_rows, formats_rows
 from memsweep.report.analysis.capacity.sizes import SizeRow, size_rows
 from memsweep.report.analysis.capacity.worst_inputs import WorstInputsRow, worst_inputs_rows
 from memsweep.report.analysis.claims import compare_cells, compared_frame
@@ -62,6 +62,7 @@ class Contents:
     labels: Labels
     findings: Sequence[Finding]
     bits: Sequence[BitsRow]
+    formats: Sequence[FormatsRow]
     sizes: Sequence[SizeRow]
     worst_inputs: Sequence[WorstInputsRow]
     growth: Sequence[GrowthRow]
@@ -119,6 +120,7 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
         labels=labels,
         findings=findings,
         bits=bits,
+        formats=formats_rows(measured, grouping),
         sizes=size_rows(measured, grouping),
         worst_inputs=worst_inputs_rows(measured, grouping),
         growth=growth_rows(measured, grouping),

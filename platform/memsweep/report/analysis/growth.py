@@ -6,6 +6,7 @@ effective state size (``capacity/sizes.py``).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,8 @@ from memsweep.stability.verdict.trend import NO_SLOPE, Slope, trend
 
 IN_TRAINING = ("output_change", "time_scale_low", "time_scale", "time_scale_high", "sharpness", "ceiling")
 """Of the table ``sharpness``."""
+MOVED = re.compile(r"(.+)_(?:(\d+)_bits|radius_([^_]+))")
+"""The name of a metric that was measured again, with rounded weights or with the worst push that a search found."""
 LEAST = 3
 """Sizes from which on there is a row."""
 
@@ -31,7 +34,8 @@ class GrowthRow:
 
     Attributes:
         condition: column -> value, as in a Finding.
-        quantity: one of IN_TRAINING, or the task's metric.
+        quantity: one of IN_TRAINING, or the task's metric; with ``_4_bits`` or ``_radius_0.1`` behind it where the
+            weights were rounded or moved.
         step: of training; None at its end.
         axis: ``width`` or ``horizon``.
         other: the value of the other one, which is the same throughout; None where there is none.
@@ -98,6 +102,10 @@ def _measured(study: Study, identities: list[str]) -> Iterator[tuple[str, int | 
     replicas = study.of("replicas", identities)
     for named, part in group(replicas.dropna(subset=["metric"]), ["metric"]):
         yield named["metric"], None, part[sizes].assign(value=part["test_metric"])
+    others = study.of("metrics", identities)
+    again = others[others["metric"].astype(str).str.fullmatch(MOVED)]
+    for named, part in group(again.merge(replicas[sizes], on=["identity", "seed"]), ["metric"]):
+        yield named["metric"], None, part[[*sizes, "value"]]
     in_training = study.of("sharpness", identities)
     steps = sorted(in_training.loc[in_training["step"] > 0, "step"].unique())
     for step in dict.fromkeys([*steps[:1], *steps[-1:]]):

@@ -28,7 +28,7 @@ from memsweep.report.page.grid import grids
 from memsweep.report.page.live import Live
 from memsweep.report.page.trials import Trials
 from memsweep.report.read.study import Study, not_measured
-from memsweep.report.rows.bits import BITS_MEAN
+from memsweep.report.rows.bits import BITS_MEAN, FORMATS_MEAN
 from memsweep.report.rows.capacity import GROWTH_MEAN, SIZES_MEAN, WORST_INPUTS_MEAN
 from memsweep.report.rows.cells import CELLS_MEAN
 from memsweep.report.rows.claims import counted
@@ -113,6 +113,7 @@ def render(
         not_asked=NOT_ASKED,
         lower=any(finding.bound for finding in contents.verdicts),
         bits_mean=BITS_MEAN,
+        formats_mean=FORMATS_MEAN,
         across_means=across_means(tables.across),
         sizes_mean=SIZES_MEAN,
         worst_inputs_mean=WORST_INPUTS_MEAN,

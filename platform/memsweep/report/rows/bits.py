@@ -1,18 +1,20 @@
-"""Bits to hold as a table."""
+"""Bits to hold, and errors in the usual number formats, as tables."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from memsweep.report.analysis.bits import BitsRow
+from memsweep.report.analysis.bits import BitsRow, FormatsRow
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import percent
 from memsweep.report.rows.table import SHOWN, Cell, Column, Table, condition_columns, spread_cell
+from memsweep.stability.rounding.kinds import FORMATS
 from memsweep.stability.verdict.judgement import SLOPE_LIMIT
 from memsweep.stability.verdict.radius import THRESHOLD
 
@@ -32,6 +34,9 @@ ROUNDED = {
     "stochastic_states": "states, fixed point, stochastic",
     "feedback_states": "states, fixed point with error feedback",
     "float_states": "states, floating point",
+    "formats_recurrent": "recurrent weights",
+    "formats_weights": "all weights",
+    "formats_states": "states",
 }
 """What is rounded, and to which numbers."""
 BITS_MEAN = (
@@ -40,6 +45,13 @@ BITS_MEAN = (
     "for others; a certificate holds for every rounding of these weights. "
     f"Slope: bits for each doubling of the horizon, 95 % over seeds. They grow where the whole interval is "
     f"above {-SLOPE_LIMIT:g}, and are constant where it is below."
+)
+_LOST = "✗"
+FORMATS_MEAN = (
+    "The error with weights or states in a number format, as a share of L₀: medians over the seeds that fit without "
+    "rounding [least, most]. It is measured for these weights and sequences, and no bound for others. In float8 each "
+    f"tensor, or state, has a scale that brings its largest number to the format's largest. {_LOST}: some seed that "
+    f"fits exceeds {percent(THRESHOLD)}."
 )
 
 
@@ -56,11 +68,44 @@ def bits_table(rows: Sequence[BitsRow], names: Sequence[str], labels: Labels) ->
         *map(at, horizons),
         Column("slope", lambda row: row.slope, unit="bits a doubling"),
         Column("growth", lambda row: str(row.growth)),
-        Column("enough", lambda row: ", ".join(row.holding), optional=True, views=SHOWN),
     ]
     return Table(
         "bits", "Bits to hold", rows, columns, group=lambda row: ROUNDED[row.rounding], stored=_frame(rows, names)
     )
+
+
+def formats_table(rows: Sequence[FormatsRow], names: Sequence[str], labels: Labels) -> Table[FormatsRow]:
+    """Errors by format, of each condition's longest horizon and there of the greatest width; all are in the CSV file,
+    a row per seed.
+    """
+    shown = dict[tuple[Any, ...], FormatsRow]()
+    for row in rows:
+        key = (row.rounding, *row.condition.values())
+        shown[key] = max(shown.get(key, row), row, key=lambda each: (each.horizon, each.width))
+
+    def at(name: str) -> Column[FormatsRow]:
+        return Column(name, lambda row: None, cell=lambda row: _format_cell(row.by_format[name]), views=SHOWN)
+
+    columns: list[Column[FormatsRow]] = [
+        *condition_columns(names, labels),
+        Column("width", lambda row: row.width, varies=True),
+        Column("horizon", lambda row: row.horizon, varies=True),
+        *map(at, FORMATS),
+    ]
+    about = ["rounding", "width", "horizon", "seed", "format", "share"]
+    parts = [
+        row.errors.assign(
+            **{name: row.condition[name] for name in names}, rounding=row.rounding, width=row.width, horizon=row.horizon
+        )
+        for row in rows
+    ]
+    stored = pd.concat(parts, ignore_index=True)[[*names, *about]] if parts else pd.DataFrame(columns=[*names, *about])
+    return Table("formats", "Number formats", [*shown.values()], columns, lambda row: ROUNDED[row.rounding], stored)
+
+
+def _format_cell(share: Spread) -> Cell:
+    cell, lost = spread_cell(share, percent), f" {_LOST}" if share.high > THRESHOLD else ""
+    return Cell(cell.text + lost, "bad" if lost else "", shorter=tuple(text + lost for text in cell.shorter))
 
 
 def _cell(row: BitsRow, horizon: int) -> Cell:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from memsweep.report.analysis.capacity.sizes import SizeRow
 from memsweep.report.analysis.capacity.worst_inputs import WorstInputsRow
-from memsweep.report.analysis.growth import GrowthRow
+from memsweep.report.analysis.growth import MOVED, GrowthRow
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import figure
@@ -78,6 +78,10 @@ def growth_table(rows: Sequence[GrowthRow], names: Sequence[str], labels: Labels
 
 def growth_name(row: GrowthRow) -> str:
     """What a row is about, and after how many steps of training."""
+    if moved := MOVED.fullmatch(row.quantity):
+        name, bits, radius = moved.groups()
+        how = f"weights rounded to {bits} bits" if bits else f"worst push of radius {radius} that was found"
+        return f"{name.replace('_', ' ')}, {how}"
     steps = "" if row.step is None else f", after {row.step} step{'s' if row.step > 1 else ''}"
     return f"{GROWTH.get(row.quantity, row.quantity.replace('_', ' '))}{steps}"
 

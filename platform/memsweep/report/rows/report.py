@@ -34,6 +34,7 @@ class Tables:
     published: tuple[Table[Any], ...]
     claims: Table[Any]
     bits: Table[Any]
+    formats: Table[Any]
     capacity: Table[Any]
     worst_inputs: Table[Any]
     cells: Table[Any]
@@ -60,6 +61,7 @@ def tables_of(contents: Contents) -> Tables:
     ceilings = losses.ceiling_table(contents.ceilings, names, labels)
     alignment = losses.alignment_table(contents.alignment, names, labels)
     bits_table = bits.bits_table(contents.bits, names, labels)
+    formats_table = bits.formats_table(contents.formats, names, labels)
     capacity_table = capacity.capacity_table(contents.sizes, names, labels)
     worst_inputs = capacity.worst_inputs_table(contents.worst_inputs, names, labels)
     cell_table = cells.cell_table(contents)
@@ -73,6 +75,7 @@ def tables_of(contents: Contents) -> Tables:
         across,
         slopes,
         bits_table,
+        formats_table,
         capacity_table,
         worst_inputs,
         cell_table,
@@ -95,6 +98,7 @@ def tables_of(contents: Contents) -> Tables:
         published=tuple(published.published_tables(contents.comparisons, names, labels)),
         claims=claims.claim_table(contents.compared),
         bits=bits_table,
+        formats=formats_table,
         capacity=capacity_table,
         worst_inputs=worst_inputs,
         cells=cell_table,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,7 @@ from memsweep.models.base import Model, Part, Weights, as_layer, as_linear
 from memsweep.stability.capacity.block import STEPS, block_values, singular_values, steps_of
 from memsweep.stability.capacity.linear import LinearSystem
 from memsweep.stability.capacity.truncation import WIDEST, truncation_errors
-from memsweep.stability.evaluation import worst_weights
+from memsweep.stability.evaluation import metrics_of, worst_weights
 from memsweep.stability.measure import Measurement, with_table
 from memsweep.stability.perturbation.ball import ALL, ENTRYWISE
 from memsweep.stability.rounding.numbers import fixed
@@ -26,8 +27,9 @@ from memsweep.streams import TEST, Stream
 TABLE = "singular_values"
 BLOCK, HANKEL = "block", "hankel"
 """Maps from the past to the future: over the horizon, of any model; over all time, of a linear layer that is stable."""
-ROUNDED, PUSHED = f"{BLOCK}_{{}}_bits", f"{BLOCK}_radius_{{:g}}"
-"""The block of a model with rounded weights, and of one whose weights were moved by chance."""
+ROUNDED, PUSHED = "{}_bits", "radius_{:g}"
+"""After the name of the block, or of the task's metric: with rounded weights, and with weights that were moved, by
+chance for the block, by the worst push that a search finds for the metric."""
 ROBUST = f"{BLOCK}_robust_{{:g}}"
 """By index the least share of the largest singular value within a radius: of the model as it was trained, of the one
 moved by chance, and of the one with the worst push that a search finds. The size at any share is the least of theirs.
@@ -41,7 +43,10 @@ TRUNCATION = "truncation"
 def with_capacity(
     measured: dict[int, tuple[int, Measurement]], pack: TrainedEnsemble, task_loss: TaskLoss[Data], config: TrialConfig
 ) -> dict[int, tuple[int, Measurement]]:
-    """The measurements of an ensemble's replicas, with their capacity. Arguments and result as of ``measure``."""
+    """The measurements of an ensemble's replicas, with their capacity. Arguments and result as of ``measure``.
+
+    The task's first metric has companions of other names: those of rounded and of moved weights.
+    """
     asked, stream = config.perturbation.capacity, Stream(config.training.data_seed, TEST)
     assert asked is not None, "please report this: no capacity was asked for"
 
@@ -50,6 +55,8 @@ def with_capacity(
         radius: (pushed_weights(pack, radius, config.perturbation.seed), worst_push(pack, task_loss, radius, config))
         for radius in asked.radii or ()
     }
+    worst_pushes = {PUSHED.format(radius): worst for radius, (_, worst) in pushes.items()}
+    measured = _with_metrics(measured, pack, task_loss, rounded | worst_pushes, config)
 
     def rows(model: Model, weights: Weights, row: int) -> Iterator[dict[str, Any]]:
         inputs = task_loss.draw(stream, pack.replicas[row].seed, asked.sequences).inputs
@@ -58,13 +65,34 @@ def with_capacity(
             return capacity_of(model, pack.ensemble.layout.named(moved[row : row + 1]), inputs)[BLOCK]
 
         maps = capacity_of(model, weights, inputs)
-        maps |= {name: block(moved) for name, moved in rounded.items()}
+        maps |= {f"{BLOCK}_{how}": block(moved) for how, moved in rounded.items()}
         for radius, (by_chance, worst) in pushes.items():
-            maps[PUSHED.format(radius)] = block(by_chance)
-            maps[ROBUST.format(radius)] = lowest(maps[BLOCK], maps[PUSHED.format(radius)], block(worst))
+            pushed = f"{BLOCK}_{PUSHED.format(radius)}"
+            maps[pushed] = block(by_chance)
+            maps[ROBUST.format(radius)] = lowest(maps[BLOCK], maps[pushed], block(worst))
         return _rows(maps)
 
     return with_table(measured, pack, TABLE, rows)
+
+
+def _with_metrics(
+    measured: dict[int, tuple[int, Measurement]],
+    pack: TrainedEnsemble,
+    task_loss: TaskLoss[Data],
+    moved: Mapping[str, Tensor],
+    config: TrialConfig,
+) -> dict[int, tuple[int, Measurement]]:
+    """The measurements with the task's first metric at moved weights, by how they were moved; nan where diverged."""
+    name = next((name for _, measurement in measured.values() for name in measurement.metrics), None)
+    if name is None:
+        return measured
+    task_loss = pack.split(task_loss)
+    again = {f"{name}_{how}": metrics_of(pack.ensemble, task_loss, at, config) for how, at in moved.items()}
+    found = {}
+    for row, (trial, one) in measured.items():
+        own = {key: values[row][name] if math.isfinite(one.error) else math.nan for key, values in again.items()}
+        found[row] = trial, replace(one, metrics={**one.metrics, **own})
+    return found
 
 
 def lowest(*blocks: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from memsweep.models.module.model import Module
 from memsweep.recurrence.linear.gram import Gram
 from memsweep.stability.perturbation.ascent import finite_or_inf
 from memsweep.stability.rounding.certificate import largest_loss
-from memsweep.stability.rounding.kinds import CERTIFICATE, DRAWS, STOCHASTIC, Rounding
+from memsweep.stability.rounding.kinds import CERTIFICATE, DRAWS, FORMAT, STOCHASTIC, Rounding
 from memsweep.stability.rounding.numbers import rounded
 from memsweep.stability.rounding.runs import run_of
 from memsweep.stability.rounding.states import Largest, Rounded
@@ -42,7 +42,7 @@ def rounded_weights_error(
     bits: Sequence[int],
     seed: int,
 ) -> Tensor:
-    """The error of models with rounded weights, at each radius of ``radii_of_bits``.
+    """The error of models with rounded weights: without rounding, and at each number of bits, the most first.
 
     Weights are rounded as they are stored: before a parameterization maps them, and without bringing encoder and
     readout to equal size.
@@ -51,12 +51,13 @@ def rounded_weights_error(
         ensemble, task_loss, data, targets: of the loss.
         weights: ``[P, S]``, the trained weights.
         rounding: of weights.
-        bits: of every rounding.
+        bits: as ``Rounding.bits_of`` has them.
         seed: of stochastic rounding; every replica has draws of its own, the same ones at all numbers of bits.
 
     Returns:
-        ``[P, K + 1]``, nondecreasing: the largest error with that many bits or more; inf where the loss is not finite.
-        Of stochastic rounding the mean over ``DRAWS`` draws; of a certificate an upper bound.
+        ``[P, K + 1]``, inf where the loss is not finite. Nondecreasing, the largest error with that many bits or more,
+        but for formats, each of which has a range of its own. Of stochastic rounding the mean over ``DRAWS`` draws; of
+        a certificate an upper bound.
     """
     chosen = ensemble.exists & ensemble.select(*rounding.parts)
     sizes = torch.where(chosen, weights.abs(), 0.0)
@@ -82,7 +83,11 @@ def rounded_weights_error(
             with torch.no_grad():
                 losses.append(finite_or_inf(task_loss.loss(ensemble.model, named, data, targets, ensemble.real)))
         errors.append(torch.stack(losses).mean(0))
-    return torch.stack(errors, 1).cummax(1).values
+    return _along_bits(torch.stack(errors, 1), rounding)
+
+
+def _along_bits(errors: Tensor, rounding: Rounding) -> Tensor:
+    return errors if rounding.number == FORMAT else errors.cummax(1).values
 
 
 def _bound(ensemble: Ensemble, data: object, weights: Tensor, room: Tensor, targets: Tensor) -> Tensor:
@@ -139,7 +144,7 @@ def rounded_states_error(
         run(seen, 1)
         outputs = run(Rounded(rounding, at, seen.sizes, rng), len(at))
         errors = task_loss.task.loss(outputs, sequences)
-    return finite_or_inf(errors).cummax(1).values
+    return _along_bits(finite_or_inf(errors), rounding)
 
 
 def _sequences(task_loss: ExactLoss | SampledLoss, batch: Batch, targets: Tensor) -> Batch:
