@@ -101,8 +101,8 @@ def test_number_formats_are_told_by_the_seeds_that_fit(tmp_path: Path) -> None:
     table = exported(paths, "formats")
     assert len(table) == len(HORIZONS) * (SEEDS - 1) * len(FORMATS)
     text = re.sub(r"\s+", " ", report.table_text(paths, width=200))
-    assert text.count("0.1 % 0.4 % 0.8 % [0.8 %, 2 %] ✗ 20 % ✗") == 1  # at the longest horizon alone
-    assert "0.1 %" in paths.page.read_text()
+    assert text.count("0.1 0.4 0.8 [0.8, 2] ✗ 20 ✗") == 1  # at the longest horizon alone
+    assert "0.8 [0.8, 2] ✗" in paths.page.read_text()
     assert "inconclusive" not in text
     for each in verdicts_of(paths.contents).values():
         assert {name: each.metrics[f"formats_weights/{name}"] for name in shares} == pytest.approx(shares)

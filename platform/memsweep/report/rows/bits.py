@@ -12,7 +12,7 @@ import pandas as pd
 from memsweep.report.analysis.bits import BitsRow, FormatsRow
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.labels import Labels
-from memsweep.report.naming.numbers import percent
+from memsweep.report.naming.numbers import figure, percent
 from memsweep.report.rows.table import SHOWN, Cell, Column, Table, condition_columns, spread_cell
 from memsweep.stability.rounding.kinds import FORMATS
 from memsweep.stability.verdict.judgement import SLOPE_LIMIT
@@ -48,7 +48,7 @@ BITS_MEAN = (
 )
 _LOST = "✗"
 FORMATS_MEAN = (
-    "The error with weights or states in a number format, as a share of L₀: medians over the seeds that fit without "
+    "The error with weights or states in a number format, in per cent of L₀: medians over the seeds that fit without "
     "rounding [least, most]. It is measured for these weights and sequences, and no bound for others. In float8 each "
     f"tensor, or state, has a scale that brings its largest number to the format's largest. {_LOST}: some seed that "
     f"fits exceeds {percent(THRESHOLD)}."
@@ -84,7 +84,7 @@ def formats_table(rows: Sequence[FormatsRow], names: Sequence[str], labels: Labe
         shown[key] = max(shown.get(key, row), row, key=lambda each: (each.horizon, each.width))
 
     def at(name: str) -> Column[FormatsRow]:
-        return Column(name, lambda row: None, cell=lambda row: _format_cell(row.by_format[name]), views=SHOWN)
+        return Column(name, lambda row: None, cell=lambda row: _format_cell(row.by_format[name]), unit="%", views=SHOWN)
 
     columns: list[Column[FormatsRow]] = [
         *condition_columns(names, labels),
@@ -104,7 +104,8 @@ def formats_table(rows: Sequence[FormatsRow], names: Sequence[str], labels: Labe
 
 
 def _format_cell(share: Spread) -> Cell:
-    cell, lost = spread_cell(share, percent), f" {_LOST}" if share.high > THRESHOLD else ""
+    cell = spread_cell(share, lambda value: figure(100 * value, 2))
+    lost = f" {_LOST}" if share.high > THRESHOLD else ""
     return Cell(cell.text + lost, "bad" if lost else "", shorter=tuple(text + lost for text in cell.shorter))
 
 
