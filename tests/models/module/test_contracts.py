@@ -52,7 +52,9 @@ def found(folder: Path, *, first: str = "pass", last: str = "y", two_ways: bool 
         ({"last": "y + torch.randn_like(y)"}, "other outputs for the same inputs in evaluation"),
         ({"last": "y - y.mean(0)"}, "gives a sequence other outputs beside other sequences"),
         (
-            {"first": "return self.head(self.rnn(x.transpose(0, 1))[0].transpose(0, 1))"},  # it takes the batch for time
+            {
+                "first": "return self.head(self.rnn(x.transpose(0, 1))[0].transpose(0, 1))"
+            },  # it takes the batch for time
             r"depend on the rest of the batch.*batch_first=True",
         ),
         ({"last": "y.flip(1)"}, "is not causal: other inputs from step"),
