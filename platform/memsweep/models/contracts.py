@@ -75,8 +75,8 @@ def batch(run: Run, inputs: Tensor, others: Tensor) -> Iterator[Difference]:
             name,
             size,
             f"gives a sequence other outputs {where} (relative difference {size:.1g}): its outputs depend on the rest "
-            "of the batch. Is the batch the first dimension (batch_first=True)? Does a normalization in evaluation use "
-            "statistics of the batch?",
+            "of the batch. Make the batch the first dimension (batch_first=True), and let no normalization use "
+            "statistics of the batch in evaluation",
         )
 
 
