@@ -243,7 +243,7 @@ def _read(store: Store, identity: str) -> tuple[Record, dict[str, pa.Table]] | s
 
 def _missing(identity: str, config: Mapping[str, Any], fault: str, failure: Mapping[str, Any] | None) -> MissingRow:
     if fault:
-        reason = "The stored result is damaged, and left out here. memsweep resume computes it again."
+        reason = "The stored result is damaged, and left out here. memsweep resume recomputes it."
         return MissingRow(identity, config, DAMAGED, reason, fault)
     if failure is None:
         return MissingRow(identity, config, "not run", "No attempt has ended yet. Run the same command again.", "")
