@@ -24,6 +24,7 @@ CONTRACT = {
     "SeesTheMean": {"causality"},
     "SeesTheNext": {"causality"},
     "MixesTheBatch": {"batch"},
+    "ReadsTimeFirst": {"batch"},
     "KeepsDropping": {"determinism"},
     "KeepsItsState": {"determinism"},
     "SqueezesOne": {"shapes"},

@@ -81,12 +81,14 @@ class Modes(nn.Module):
 
 def test_the_size_of_a_linear_state_is_the_rank_of_its_hankel_matrix() -> None:
     factors = [0.95, 0.7, 0.7, -0.5]  # two of one factor are one number to whoever reads the output
-    found = capacity(Subject(lambda: Modes(factors), 1, 64), 600).numbers
+    finding = capacity(Subject(lambda: Modes(factors), 1, 64), 600)
+    found = finding.numbers
     lags = np.arange(1, 33)[:, None] + np.arange(32)
     values = np.linalg.svd((np.array(factors)[:, None, None] ** lags).sum(0), compute_uv=False)
     assert found["length"] == 64
     assert found["size_fine"] == found["size_fine_least"] == found["size_fine_most"] == 3
     assert found["size"] == (values > 0.01 * values[0]).sum()
+    assert "of the largest (over" in finding.sentence  # all inputs agree: there is no span to give
 
 
 def test_a_gated_state_passes_on_no_more_than_its_width() -> None:

@@ -137,7 +137,7 @@ def test_every_flag_arrives(asked: list[argparse.Namespace], workspace: Path) ->
     [
         ((), "COMMAND"),
         (("swep", "small"), "Did you mean 'sweep'?"),
-        (("sweep",), "STUDY"),
+        (("sweep",), "the following arguments are required: STUDY (see: memsweep sweep --help)"),
         (("sweep", "small", "--inlin"), "--inlin (see: memsweep sweep --help). Did you mean '--inline'?"),
         (("sweep", "small", "--inline", "--address", "auto"), "not allowed with"),
         (("sweep", "small", "--inline", "--ray"), "not allowed with"),

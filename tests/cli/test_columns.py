@@ -19,6 +19,7 @@ from rich.cells import cell_len
 
 from memsweep.commands import console
 from memsweep.config.describe import STUDY, listing, listing_text
+from memsweep.documents.keys.parts import ListItem
 from memsweep.errors import filled
 from memsweep.studies.ending import Ending
 from memsweep.sweep.driver.runner import RunSummary
@@ -78,7 +79,14 @@ def test_no_line_is_wider_than_the_terminal(words: list[str], tmp_path: Path) ->
 def test_a_pipe_gets_one_line_for_each_study() -> None:
     items = listing(STUDY, ROOT)
     assert len(listing_text(items, None).splitlines()) == len(items)
-    assert max(map(len, listing_text(items, COLUMNS).splitlines())) <= COLUMNS
+    narrow = listing_text(items, COLUMNS)
+    assert max(map(len, narrow.splitlines())) <= COLUMNS
+    assert re.findall(r"\w-$", narrow, re.MULTILINE) == []  # no word is broken at its hyphen
+
+
+def test_marks_of_code_are_quotes_on_a_terminal() -> None:
+    item: ListItem = {"name": "rnn", "description": "Linear with the activation ``linear``."}
+    assert listing_text([item], None) == "rnn  Linear with the activation 'linear'."
 
 
 def test_a_wrong_command_line_is_told_within_the_terminal() -> None:

@@ -83,6 +83,8 @@ def test_no_verdict_is_forced(rates: report.ReportPaths) -> None:
     assert "No verdict: this study asks no question of stability" in page
     assert "Error under perturbation" not in page
     assert "How far the weights may move" not in page
+    assert "<dt>L₀</dt>" in page
+    assert "<dt>radius</dt>" not in page  # nothing on this page has one
     text = report.table_text(rates, colour=False)
     assert text.startswith("No verdict: this study asks no question of stability.")
     assert re.search(r"loss .* accuracy .* diverged", text)

@@ -209,7 +209,7 @@ def test_settings_that_make_no_trial_fail(tmp_path: Path, monkeypatch: pytest.Mo
     assert table(finish(sweep, Remembered(tmp_path / "r"))) == table(study_search)
     (summary,) = study_search.summary()
     tried = {(row.cell, row.number) for row in study_search.searched}
-    assert f"20 of 20 suggestions ended, {20 - len(tried)} failed, winners" in summary
+    assert f"20 of 20 suggestions ended, {20 - len(tried)} failed, 2 winners to retrain" in summary
 
 
 @pytest.mark.parametrize("name", SOME)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pandas as pd
@@ -9,7 +10,9 @@ import pytest
 
 from memsweep.cli import main
 from memsweep.learning.state.warm_start import WarmStart
+from memsweep.report.read.study import load_study
 from memsweep.sweep.planning.plan_file import FILES
+from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import TABLES
 from paths import ROOT
@@ -36,7 +39,7 @@ def test_a_sweep_drops_what_extend_added_only_when_it_is_told_to(
     capsys.readouterr()
     assert run("sweep", study) == 2
     told = capsys.readouterr().err
-    assert "memsweep extend added 1 trials (model.width: 4)" in told
+    assert "memsweep extend added 1 trial (model.width: 4)" in told
     assert "--drop-extended" in told
     assert "memsweep resume small" in told
     assert run("sweep", study, "--drop-extended") == 0
@@ -45,6 +48,21 @@ def test_a_sweep_drops_what_extend_added_only_when_it_is_told_to(
         (study.parent / "results" / "small" / name).write_bytes(b"")
     assert run("sweep", study) == 0
     assert "2/2 done" in capsys.readouterr().out
+
+
+def test_the_command_that_a_report_gives_extends_a_study_of_another_name(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its file is not called like it, and without the overrides of its sweep other trials would be added, too."""
+    words = ('name="an other"', "task.horizon=8", "grid.model.width=[2]", "training.seeds=1")
+    assert run("sweep", study, *words) == 0
+    folder = study.parent / "results" / "an%20other"
+    command = load_study(Location.at(folder)).extended_by("model.width=3")
+    assert shlex.split(command) == ["memsweep", "extend", str(study), *words[:2], words[3], "model.width=3"]
+    assert run("extend", study, *shlex.split(command)[3:]) == 0
+    assert "2/2 done, 1 of them reused" in capsys.readouterr().out
+    assert main(["resume", str(folder), "--inline", "--workspace", str(ROOT)]) == 0
+    assert load_study(Location.at(folder)).extended_by("model.width=3") == command
 
 
 @pytest.mark.more

@@ -213,11 +213,12 @@ def capacity(subject: Subject, seconds: float) -> Finding:
     numbers: dict[str, Any] = {"length": reached, "most_possible": values_SR.shape[1], "sequences": len(values_SR)}
     for name, count in counts.items():
         numbers |= {name: float(np.median(count)), f"{name}_least": int(count.min()), f"{name}_most": int(count.max())}
+    least, most = numbers["size_least"], numbers["size_most"]
+    span = f"{least} to {most} over {len(values_SR)} inputs" if least < most else f"over {len(values_SR)} inputs"
     cut = " or more" if numbers["size_fine_most"] == values_SR.shape[1] else ""
     well = (
         f"Behind the middle of {reached} steps, outputs depend on {numbers['size']:g} numbers of the past above 1 % of "
-        f"the largest ({numbers['size_least']} to {numbers['size_most']} over {len(values_SR)} inputs), and on "
-        f"{numbers['size_fine']:g}{cut} above a millionth."
+        f"the largest ({span}), and on {numbers['size_fine']:g}{cut} above a millionth."
     )
     return finding("capacity", well, numbers, curves=[curve("capacity", "typical", np.median(shares_SR, 0), start=1)])
 

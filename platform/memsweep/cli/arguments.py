@@ -52,7 +52,7 @@ class _Form(argparse.RawDescriptionHelpFormatter):
     def _paragraph(self, text: str, width: int) -> str:
         lines = text.splitlines()
         if not any(line.startswith(" ") for line in lines):
-            return textwrap.fill(" ".join(lines), width)
+            return textwrap.fill(" ".join(lines), width, break_on_hyphens=False)
         return "\n".join(_filled(line, width) for line in lines)
 
 
@@ -70,6 +70,8 @@ class _Parser(argparse.ArgumentParser):
         if wrong := re.fullmatch(r".*invalid choice: '(.*?)' \(choose from (.*)\)", message):
             choices = wrong[2].replace("'", "").split(", ")
             message += f".{did_you_mean(wrong[1], choices)}".rstrip(".")
+        if "arguments are required" in message:
+            message += f" (see: {self.prog} --help)"
         self.refuse(message, self.prog.partition(" ")[2])
 
     def flags(self) -> list[str]:
@@ -232,7 +234,9 @@ _PLACES: tuple[_Option, ...] = (
     ),
     _WORKSPACE,
 )
-_OVERRIDES: _Option = ("overrides", {"metavar": "OVERRIDE", "nargs": "*", "help": "key=value; see below"})
+_SEVERAL = {"nargs": "*", "default": list}
+"""Without a default argparse calls such words required where another one is missing."""
+_OVERRIDES: _Option = ("overrides", {"metavar": "OVERRIDE", **_SEVERAL, "help": "key=value; see below"})
 _STUDY_FILE: tuple[_Option, ...] = (
     ("study", {"metavar": "STUDY", "help": "a built-in study, a name in search_spaces/, or the path of a YAML file"}),
     _OVERRIDES,
@@ -311,7 +315,7 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
     ),
     "report": (
         *_STORED[:1],
-        ("others", {"metavar": "STUDY|FOLDER", "nargs": "*", "help": "studies to compare with the first"}),
+        ("others", {"metavar": "STUDY|FOLDER", **_SEVERAL, "help": "studies to compare with the first"}),
         ("--thresholds", {"metavar": "X,Y", "type": _numbers, "help": "judge by these shares of the zero loss"}),
         ("--slope-limit", {"metavar": "S", "type": float, "help": "judge by this limit of the slopes (-0.2)"}),
         ("--figures", {"metavar": "F,G", "type": _figures, "help": f"formats of the files: {','.join(FIGURES)} (png)"}),
@@ -332,7 +336,7 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
     ),
     "weights": (
         *_STORED[:1],
-        ("words", {"metavar": "TRIAL|OUT.safetensors", "nargs": "*", "help": "which trial, and where its weights go"}),
+        ("words", {"metavar": "TRIAL|OUT.safetensors", **_SEVERAL, "help": "which trial, and where its weights go"}),
         *_PLACES,
         ("--seed", {"metavar": "N", "type": int, "help": "which model of the trial (needed where it has several)"}),
     ),
@@ -340,7 +344,7 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
     "init": (("folder", {"metavar": "FOLDER", "help": "where the project goes: a new folder, or an empty one"}),),
     "data": (
         ("what", {"metavar": "list|fetch", "choices": ("list", "fetch"), "help": "show the data sets, or fetch some"}),
-        ("names", {"metavar": "NAME", "nargs": "*", "help": "data sets to fetch: mnist, ptb, lra, ..."}),
+        ("names", {"metavar": "NAME", **_SEVERAL, "help": "data sets to fetch: mnist, ptb, lra, ..."}),
         ("--folder", {"metavar": "DIR", "help": "the data folder ($MEMSWEEP_DATA, else data)"}),
         ("--force", _FLAG | {"help": "fetch again, and replace what is there"}),
     ),
@@ -349,7 +353,7 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
         ("module", {"metavar": "MODULE", "help": "file_or_package:callable, or the name of a registered model"}),
         (
             "overrides",
-            {"metavar": "FIELD=VALUE", "nargs": "*", "help": "a field of the model, as in a study"},
+            {"metavar": "FIELD=VALUE", **_SEVERAL, "help": "a field of the model, as in a study"},
         ),
         ("--width", {"metavar": "N", "type": _count, "help": "passed as the argument 'width' (the callable's own)"}),
         ("--horizon", {"metavar": "N", "type": _count, "default": 1024, "help": "longest sequence, steps (1024)"}),
@@ -383,7 +387,7 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
         ),
         (
             "overrides",
-            {"metavar": "FIELD=VALUE", "nargs": "*", "help": "of FILE:CLASS: fields of the model, as in a study"},
+            {"metavar": "FIELD=VALUE", **_SEVERAL, "help": "of FILE:CLASS: fields of the model, as in a study"},
         ),
         ("--width", {"metavar": "N", "type": _count, "default": 8, "help": "of FILE:CLASS: its width (8)"}),
         ("--inputs", {"metavar": "N", "type": _count, "default": 2, "help": "of FILE:CLASS: size of an input (2)"}),

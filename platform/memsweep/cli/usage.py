@@ -113,6 +113,8 @@ examples:
     "extend": Text(
         "add trials to a study: more widths, more seeds",
         "Add the trials of a study file, with overrides, to the study's stored plan, and run those without a result.\n"
+        "A study that was given overrides and a name of its own is extended by the same words: its file, these\n"
+        "overrides, its name.\n"
         "More seeds train only the seeds that are missing; the report pools them with the others.\n"
         "A training that ended early (training.steps=5000 training.until=2500) keeps its state: training.until=0 goes\n"
         "on from there, with the numbers of an uninterrupted training. A larger training.steps trains from the\n"

@@ -137,10 +137,12 @@ def _print_results(ending: Ending, paths: ReportPaths) -> None:
         say_sentence(profile_text(summary.profile))
     if summary.diverged:
         say(f"{summary.diverged} diverged: their errors are inf in the report")
+    printed = {""}
     for line, failure in zip(failures(ending), summary.failed.values(), strict=False):
         say_sentence(line, file=sys.stderr)
-        if failure["traceback"]:
+        if failure["traceback"] not in printed:  # the trials of a pack fail at the same line
             say(failure["traceback"], file=sys.stderr)
+            printed.add(failure["traceback"])
     if len(summary.failed) > 5:
         say(f"{len(summary.failed) - 5} more failed: the report has every traceback", file=sys.stderr)
     say(f"report:    {shown(paths.page)}{_also(paths)}")

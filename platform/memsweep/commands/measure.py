@@ -37,7 +37,10 @@ def measure(args: argparse.Namespace) -> Answer:
     if any(of_a_file.values()):
         missing = [flag for flag, value in of_a_file.items() if not value]
         if studies or missing:
-            wrong = f"a study ({studies[0]}) is another question" if studies else f"{' and '.join(missing)} is missing"
+            verb = "is" if len(missing) == 1 else "are"
+            wrong = (
+                f"a study ({studies[0]}) is another question" if studies else f"{' and '.join(missing)} {verb} missing"
+            )
             raise MemsweepError(
                 f"{wrong}. To measure a file of weights, write memsweep measure --factory my_nets:MinGRU --weights "
                 "ckpt.pt --task TASK model.width=16 task.horizon=100."

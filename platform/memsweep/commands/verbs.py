@@ -35,8 +35,14 @@ if TYPE_CHECKING:
 def sweep(args: argparse.Namespace) -> Answer:
     """Runs a study: plan, train, measure, judge, report."""
     study = load_study(args.study, args.overrides, Path(args.workspace), args.discover)
-    words = tuple(args.overrides)
-    request = Request(study, _trials(study), no_reuse=args.no_reuse, drop_extended=args.drop_extended, overrides=words)
+    request = Request(
+        study,
+        _trials(study),
+        no_reuse=args.no_reuse,
+        drop_extended=args.drop_extended,
+        overrides=tuple(args.overrides),
+        source=args.study,
+    )
     return run(request, args, Location.at(args.results))
 
 
@@ -69,7 +75,7 @@ def extend(args: argparse.Namespace) -> Answer:
     trials = _trials(study)
     if note := more_steps(before.rows, [row for row in study.rows if row not in before.rows]):
         console.say_sentence(note)
-    return run(Request(study, trials, plan=plan, extended=added(plan, trials)), args, results)
+    return run(Request(study, trials, plan=plan, extended=added(plan, trials), source=args.study), args, results)
 
 
 def run(request: Request, args: argparse.Namespace, results: Location) -> Answer:

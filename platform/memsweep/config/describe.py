@@ -50,9 +50,10 @@ def listing(kind: str, workspace: Path) -> list[ListItem]:
 def listing_text(items: Sequence[ListItem], columns: int | None) -> str:
     """One line for each item, or in so many columns, the description broken between words."""
     width = max((len(item["name"]) for item in items), default=0)
-    lines = (f"{item['name']:<{width}}  {item['description']}".rstrip() for item in items)
+    lines = (f"{item['name']:<{width}}  {_unmarked(item['description'])}".rstrip() for item in items)
     if columns is not None:
-        lines = (textwrap.fill(line, columns, subsequent_indent=" " * (width + 2)) for line in lines)
+        further = " " * (width + 2)
+        lines = (textwrap.fill(line, columns, subsequent_indent=further, break_on_hyphens=False) for line in lines)
     return "\n".join(lines)
 
 
@@ -125,7 +126,8 @@ def _described(kind: str, config: type | None, meaning: str, file: Path | None =
 
 
 def _text(name: str, item: DescribedItem) -> str:
-    lines = [f"{item['kind']} {name}", *(wrapped(text) for text in [*item["meaning"].splitlines(), *item["notes"]])]
+    paragraphs = [*_unmarked(item["meaning"]).splitlines(), *item["notes"]]
+    lines = [f"{item['kind']} {name}", *map(wrapped, paragraphs)]
     if item["kind"] == STUDY:
         return "\n".join([*lines, f"{item['file']}", f"Its trials: memsweep plan {name}"])
     rows = [(field["path"], field["type"], _default_text(field), _meaning_text(field)) for field in item["fields"]]
@@ -137,9 +139,14 @@ def _text(name: str, item: DescribedItem) -> str:
         head = "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
         lines += [
             wrapped(f"  {head}".rstrip(), _INDENT),
-            textwrap.fill(text, _columns(), initial_indent=_INDENT, subsequent_indent=_INDENT),
+            wrapped(f"{_INDENT}{text}", _INDENT),
         ]
     return "\n".join(lines)
+
+
+def _unmarked(text: str) -> str:
+    """A docstring's text with quotes for its marks of code: a terminal shows marks as they are."""
+    return text.replace("``", "'")
 
 
 def _columns() -> int:

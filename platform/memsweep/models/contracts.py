@@ -62,17 +62,21 @@ def determinism(run: Run, inputs: Tensor, others: Tensor) -> Iterator[Difference
 
 
 def batch(run: Run, inputs: Tensor, others: Tensor) -> Iterator[Difference]:
-    """A sequence beside others, and alone."""
-    first = run(inputs)[:1]
-    beside = torch.cat([inputs[:1], others[1:]])
-    for name, where, given in (("beside_others", "beside other sequences", beside), ("alone", "alone", inputs[:1])):
-        size = difference(run(given)[:1], first)
+    """A sequence beside others, and alone.
+
+    It is the last one of the batch: a recurrence that takes the batch for the time carries its state from sequence to
+    sequence, and its first sequence begins from zero whatever the others are.
+    """
+    last = run(inputs)[-1:]
+    beside = torch.cat([others[:-1], inputs[-1:]])
+    for name, where, given in (("beside_others", "beside other sequences", beside), ("alone", "alone", inputs[-1:])):
+        size = difference(run(given)[-1:], last)
         yield Difference(
             name,
             size,
             f"gives a sequence other outputs {where} (relative difference {size:.1g}): its outputs depend on the rest "
-            "of the batch. Is the batch the first dimension (batch_first=True)? Does a normalization in evaluation use "
-            "statistics of the batch?",
+            "of the batch. Make the batch the first dimension (batch_first=True), and let no normalization use "
+            "statistics of the batch in evaluation",
         )
 
 

@@ -13,7 +13,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from memsweep.documents import Answer
-from memsweep.errors import MemsweepError
+from memsweep.errors import MemsweepError, filled
 
 STUDY = "first"
 _SUFFIX = ".j2"
@@ -46,9 +46,10 @@ def init(args: argparse.Namespace) -> Answer:
             written.append(path.relative_to(folder).as_posix())
     except OSError as error:
         raise ProjectError(f"{error.filename or folder} cannot be written: {error.strerror or error}.") from None
-    text = (
+    text = filled(
         f"{folder} holds a task, a torch module, a study and a test of them; its README.md says more. Next:\n"
-        f"  cd {shlex.quote(str(folder))}\n  memsweep plan {STUDY}\n  memsweep sweep {STUDY}"
+        f"  cd {shlex.quote(str(folder))}\n  memsweep plan {STUDY}\n  memsweep sweep {STUDY}",
+        sys.stdout,
     )
     return Answer({"folder": str(folder), "package": name, "study": STUDY, "files": sorted(written)}, text=text)
 

@@ -132,7 +132,7 @@ class StudySearch:
             named = zip(self.search.settings.objective, values, strict=True)
             parts.append("best " + ", ".join(f"{name} {value:.4g}" for name, value in named))
         if self.ended and (confirming := sum(1 for trial in self.searched if trial.rank)):
-            parts.append(f"winners to retrain on fresh seeds: {confirming}")
+            parts.append(f"{confirming} winner{'s' * (confirming > 1)} to retrain on fresh seeds")
         rounds = max(running.search.round for running in self._running)
         return [f"search, round {rounds}: {', '.join(parts)}"]
 

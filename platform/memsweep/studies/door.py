@@ -62,7 +62,7 @@ def sweep(
             code is memsweep's own (docs/using.md). The numbers are the same.
         address: of a running Ray cluster to join: ``auto``, or ``host:port``.
         max_hours, max_trials, max_failures: stop at a limit; what is finished is kept and returned, with a warning.
-        no_reuse: compute every trial anew.
+        no_reuse: recompute every trial.
         progress: write lines of progress to standard output.
 
     Returns:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.errors import ConfigError
+from memsweep.studies.wording import counted
 from memsweep.sweep.store.results import STATES
 
 if TYPE_CHECKING:
@@ -54,13 +55,13 @@ def _lost(before: StoredPlan, sweep: SweepConfig) -> str:
     rows = [to_dict(row) for row in sweep.rows]
     if before.search is None:
         lost = [config for name in before.extended if (config := before.rows.get(name)) and config not in rows]
-        return f"{len(lost)} trials{_values(lost, rows)}" if lost else ""
+        return f"{counted(len(lost), 'trial')}{_values(lost, rows)}" if lost else ""
     if sweep.search is None:
         return "more of its search"
     cells = [cell for cell in before.cells if cell not in rows]
     trials = before.search.settings.trials - sweep.search.settings.trials
-    words = [f"{len(cells)} cells{_values(cells, rows)}"] if cells else []
-    words += [f"{trials} suggestions"] if trials > 0 else []
+    words = [f"{counted(len(cells), 'cell')}{_values(cells, rows)}"] if cells else []
+    words += [counted(trials, "suggestion")] if trials > 0 else []
     words += ["confirmations"] if before.confirm is not None and before.confirm != sweep.confirm else []
     return " and ".join(words)
 

@@ -215,12 +215,13 @@ class Preview:
         yield from self._objectives()
         yield from _budgets(study)
         whole = sum(pack.cost for pack in plan.packs) or 1.0
-        shares = ", ".join(f"{pack.cost / whole:.0%} ({len(pack.trials)} trials)" for pack in plan.packs[:8])
+        shares = ", ".join(f"{pack.cost / whole:.0%} ({counted(len(pack.trials), 'trial')})" for pack in plan.packs[:8])
         more = f" and {len(plan.packs) - 8} more" if len(plan.packs) > 8 else ""
         seeds = sum(trial.config.training.seeds for pack in plan.packs for trial in pack.trials)
         if measured := only_measured(plan):
             yield f"to measure only: {counted(measured, 'trial')}, whose trained weights are stored"
-        yield f"to run: {seeds} seeds in {len(plan.packs)} packs" + (f"; work shares {shares}{more}" if shares else "")
+        packs = f"{counted(seeds, 'seed')} in {counted(len(plan.packs), 'pack')}"
+        yield f"to run: {packs}" + (f"; work shares {shares}{more}" if shares else "")
         yield _resources(study)
         yield from self._where()
 

@@ -224,11 +224,12 @@ class Run:
         return found if same and is_stored(before, trials.plan, self._tracking, self._extended) else None
 
     def _called(self) -> dict[str, Any]:
-        """The command, and in what the study differs from its file; a continued study keeps the latter."""
+        """The command, the study's file, and in what the study differs from it; a continued study keeps both."""
         request = self._request
-        before = request.plan.provenance.get("overrides", ()) if request.plan is not None else ()
-        overrides = [*map(without_secrets, request.overrides)] or [*before]
-        return {"command": without_secrets(request.command), "overrides": overrides}
+        before = request.plan.provenance if request.plan is not None else {}
+        overrides = [*map(without_secrets, request.overrides)] or [*before.get("overrides", ())]
+        source = without_secrets(request.source) or before.get("source", "")
+        return {"command": without_secrets(request.command), "source": source, "overrides": overrides}
 
     def _write_plan(self) -> None:
         from memsweep.sweep.planning.plan_file import write_plan

@@ -36,6 +36,7 @@ class Request:
         drop_extended: a plan without what ``extend`` added may replace one that has it.
         command: as it was typed, for the report; empty where none was.
         overrides: in which the study differs from its file.
+        source: the study as the command named it, by its name or its file; empty where none did.
     """
 
     sweep: SweepConfig
@@ -50,6 +51,7 @@ class Request:
     drop_extended: bool = False
     command: str = ""
     overrides: tuple[str, ...] = ()
+    source: str = ""
 
     def postponed(self, trials: Collection[PlannedTrial]) -> frozenset[str]:
         """Identities of trials that the command does not run now."""

@@ -136,7 +136,7 @@ def test_groups_and_interpolations_work(tmp_path: Path) -> None:
     [
         ("a: [1\nb: 2", "not valid YAML in line 2"),
         ("task: 1\ntask: 2", "found duplicate key task"),
-        ("- 1", "cannot be composed"),
+        ("- 1", "the file holds a list. A study is a mapping of its sections"),
         ("task: ${nope}\nmodel: diagonal_rnn", "Interpolation key 'nope' not found"),
         ("hydra: {}\n" + BASE, "configures Hydra itself"),
         ("defaults: [nothing, _self_]\n", "nothing"),
@@ -177,3 +177,21 @@ def test_a_study_cannot_read_the_environment(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"oc\.env") as caught:
         load_study("leak", [], tmp_path)
     assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "axis"),
+    [
+        ("training.steps=[10,20]", "training.steps=10,20"),
+        ("task.kernel=[exponential,shift]", "task.kernel=exponential,shift"),
+        ("model.parameterization=[direct,exp]", "model.parameterization=direct,exp"),
+    ],
+)
+def test_a_list_for_one_value_is_refused_with_the_word_that_sweeps_it(tmp_path: Path, word: str, axis: str) -> None:
+    assert f"write {axis} on the command line" in only(problems(tmp_path, BASE, word))
+    assert len(load(tmp_path, BASE, axis).rows) == 2
+
+
+def test_a_list_that_can_be_no_axis_is_refused_without_advice(tmp_path: Path) -> None:
+    for word in ("resources.cpus=[1,2]", "training.steps=[{a: 1}]"):
+        assert "on the command line" not in only(problems(tmp_path, BASE, word))

@@ -117,6 +117,19 @@ def test_a_field_that_is_set_is_searched_no_more(tmp_path: Path) -> None:
     assert "searches nothing" in only(problems(tmp_path, SMALL, "training.learning_rate=0.02"))
 
 
+def test_a_wrong_setting_hides_no_wrong_field(tmp_path: Path) -> None:
+    told = problems(
+        tmp_path,
+        SMALL,
+        "search.algorithm=bayes",
+        "search.training.stepz={int: [1, 9]}",
+        "search.training.clip={loguniform: [1, 2]}",
+    )
+    assert len(told) == 3
+    for word in ('got "bayes"', "Did you mean 'steps'?", "[1, 2]} (did you mean 'log_uniform'?)."):
+        assert any(word in text for text in told), word
+
+
 def test_a_search_taken_out_or_put_in(whole: SweepConfig, tmp_path: Path) -> None:
     plain = load(tmp_path, WHOLE, "~search", "~confirm")
     assert (plain.search, plain.confirm) == (None, None)

@@ -32,7 +32,7 @@ REFUSED = [
     ("search: 3", "must be a mapping of searched fields"),
     ("search: {trials: 3}", "searches nothing"),
     ("search: {training.clip: 3}", "must be one of {uniform: [low, high]}"),
-    ("search: {training.clip: {choose: [1, 2]}}", "Did you mean 'choice'"),
+    ("search: {training.clip: {choose: [1, 2]}}", "(did you mean 'choice'?)"),
     ("search: {training.clip: {uniform: [1, 2], int: [1, 2]}}", "got uniform and int"),
     ("search: {training.clip: {when: {model.width: 4}}}", "got when alone"),
     ("search: {training.clip: {uniform: [1, 2], wen: {model.width: 4}}}", "Did you mean 'when'"),

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from engine import trial
 from memsweep.cli import main
-from memsweep.errors import ModuleError
+from memsweep.config.load.study import load_study
+from memsweep.errors import ConfigError, ModuleError
 from memsweep.models.base import Model, Signature
 from memsweep.models.modal.diagonal_rnn import DiagonalRNN
 from memsweep.models.module.anatomy import anatomy, findings
@@ -51,6 +52,12 @@ def found(folder: Path, *, first: str = "pass", last: str = "y", two_ways: bool 
     [
         ({"last": "y + torch.randn_like(y)"}, "other outputs for the same inputs in evaluation"),
         ({"last": "y - y.mean(0)"}, "gives a sequence other outputs beside other sequences"),
+        (
+            {
+                "first": "return self.head(self.rnn(x.transpose(0, 1))[0].transpose(0, 1))"
+            },  # it takes the batch for time
+            r"depend on the rest of the batch.*batch_first=True",
+        ),
         ({"last": "y.flip(1)"}, "is not causal: other inputs from step"),
         ({"two_ways": True}, "is not causal"),
     ],
@@ -147,3 +154,18 @@ def test_a_registered_model_of_others_keeps_the_same_contract(model: type[Model]
     (problem,) = model.problems_of_code(config)
     assert problem.startswith("the model diagonal_rnn ")
     assert words in problem
+
+
+def test_a_study_tells_the_fault_of_a_module_once_and_those_of_two_modules_both(tmp_path: Path) -> None:
+    for name in ("Net1", "Net2"):
+        text = BASE.format(first="pass", last="y - y.mean(0)", two_ways=False, states=1).replace("Net", name)
+        (tmp_path / f"{name.lower()}.py").write_text(text)
+    factories = [f"{tmp_path}/{name.lower()}.py:{name}" for name in ("Net1", "Net2")]
+    (tmp_path / "study.yaml").write_text(
+        "task: linear_functional\nmodel: {name: module, factory: x}\n"
+        f"grid: {{model.factory: {factories}, model.width: [2, 3], task.horizon: [8, 12]}}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_study(str(tmp_path / "study.yaml"), (), tmp_path)
+    named = [problem.removeprefix("model: ").split(" gives a sequence")[0] for problem in caught.value.problems]
+    assert named == factories

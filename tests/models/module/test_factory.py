@@ -122,6 +122,13 @@ def test_a_file_that_cannot_be_imported_says_where(tmp_path: Path) -> None:
     ("target", "names", "arguments", "message"),
     [
         ("selective_ssm:SelectiveSSM", ArgumentNames(), {}, "no argument 'width'.*d_model.*model.width_argument"),
+        ("torch.nn:LSTM", ArgumentNames(), {}, "no argument by name.*width_argument: null"),
+        (
+            "bisect:insort",
+            ArgumentNames(),
+            {"lo": 0},
+            r"no argument 'width'.*It needs the arguments a, x: give them .*model.inputs_argument: a\.",
+        ),
         ("selective_ssm:SelectiveSSM", ArgumentNames(width="dmodel"), {}, "width_argument is 'dmodel'.*mean 'd_model'"),
         ("min_gru:MinGRU", ArgumentNames(), {"layer": 2}, "no argument 'layer', which.*mean 'layers'"),
         ("min_gru:MinGRU", ArgumentNames(), {"width": 2}, r"takes the width of the trial \(4\).*leave it out"),

@@ -52,6 +52,13 @@ class MixesTheBatch(Leaky):
         return self.readout(torch.tanh(states - states.mean(0, keepdim=True)))
 
 
+class ReadsTimeFirst(Leaky):
+    """Takes the batch for the time, as torch's own layers do without batch_first."""
+
+    def forward(self, x):
+        return super().forward(x.transpose(0, 1)).transpose(0, 1)
+
+
 class KeepsDropping(Leaky):
     """Dropout that nobody turns off."""
 

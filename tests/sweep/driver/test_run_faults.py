@@ -97,37 +97,37 @@ class Moody(LinearFunctionalTask):
         return self.config.horizon
 
     def kernel(self):
-        if self.config.mood == 13:
-            raise ZeroDivisionError("a mood of 13 <b>")
+        if self.config.mood in (13, 15):
+            raise ZeroDivisionError("a bad mood <b>")
         return torch.exp(-torch.arange(self.horizon, dtype=torch.float64))
 """
 
 
 @pytest.mark.more  # on Ray as well: test_runner.py
-def test_a_trial_that_raises_fails_alone(tmp_path: Path) -> None:
+def test_trials_that_raise_fail_alone_and_one_traceback_is_printed_once(tmp_path: Path) -> None:
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "moody.py").write_text(RAISING)
     (tmp_path / "search_spaces").mkdir()
-    study = (
-        f"task: {{name: moody}}\nmodel: {{name: diagonal_rnn, width: 2}}\n{FAST}\ngrid: {{task.mood: [12, 13, 14]}}\n"
-    )
+    grid = "grid: {task.mood: [12, 13, 14, 15]}\n"
+    study = f"task: {{name: moody}}\nmodel: {{name: diagonal_rnn, width: 2}}\n{FAST}\n{grid}"
     (tmp_path / "search_spaces" / "moods.yaml").write_text(study)
     ended = memsweep("sweep", "moods", "--inline", cwd=tmp_path)
     assert ended.returncode == 1, ended.stdout + ended.stderr
     store = Store(tmp_path / "results" / "moods")
     assert sorted(record["config"]["task"]["mood"] for record in store.records()) == [12, 14]
-    ((identity, failure),) = store.failures().items()
-    assert failure["error"] == "ZeroDivisionError: a mood of 13 <b>"
-    assert "2/3 done" in ended.stdout
-    assert f"failed: {identity}: ZeroDivisionError: a mood of 13 <b>" in ended.stderr
+    assert len(store.failures()) == 2
+    assert "2/4 done" in ended.stdout
+    for identity, failure in store.failures().items():
+        assert failure["error"] == "ZeroDivisionError: a bad mood <b>"
+        assert f"failed: {identity}: ZeroDivisionError: a bad mood <b>" in ended.stderr
     assert ended.stderr.count("Traceback (most recent call last)") == 1
     assert "moody.py" in ended.stderr
     page = (store.folder / "report" / "index.html").read_text()
-    assert identity[:12] in page
-    assert "a mood of 13 &lt;b&gt;" in page
+    assert all(identity[:12] in page for identity in store.failures())
+    assert "a bad mood &lt;b&gt;" in page
     _, (parent,), children = runs_of(tmp_path / "results")
     assert parent.info.status == "FAILED"
-    assert sorted(run.info.status for run in children) == ["FAILED", "FINISHED", "FINISHED"]
+    assert sorted(run.info.status for run in children) == ["FAILED", "FAILED", "FINISHED", "FINISHED"]
 
 
 GATED = """

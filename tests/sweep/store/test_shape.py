@@ -57,4 +57,4 @@ def test_a_sealed_record_with_a_value_of_another_type_is_damaged(tmp_path: Path,
     if (key, value) == ("provenance", {"": []}):  # what no program reads may be anything
         assert Store(tmp_path).record(A)["provenance"] == value
     else:
-        assert "memsweep resume STUDY computes what is damaged anew" in Store(tmp_path).check([A])[A]
+        assert "memsweep resume STUDY recomputes what is damaged" in Store(tmp_path).check([A])[A]

@@ -83,7 +83,8 @@ def print_status(document: StatusDocument) -> None:
     from memsweep.sweep.store.journal import State
 
     trials, study = document["trials"], document["study"]
-    say(f"{study}: {document['done']} of {counted(len(trials), 'trial')} have a result")
+    have = "has" if len(trials) == 1 else "have"
+    say(f"{study}: {document['done']} of {counted(len(trials), 'trial')} {have} a result")
     for state, count in document["states"].items():
         say(f"  {count:>6} {state.replace('_', ' '):<14} {State(state).explanation}")
     if document["search"] is not None:

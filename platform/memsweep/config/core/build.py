@@ -83,7 +83,7 @@ def _build_part(kind: str, field: dataclasses.Field[Any], data: Any, path: str, 
     known, written = one_of(registry.names(kind)), as_mapping(data)
     if not isinstance(written, Mapping):
         rule = f"must be the name of a {kind}, or {{name: ..., and its fields}}; registered {kind}s: {known}"
-        problems.append(Problem(path, rule, show(data)))
+        problems.append(Problem(path, rule, f"{show(data)}{values.several_values(data, path)}"))
         return INVALID
     name, usual = written.get("name", UNSET), default(field)
     fields = {key: value for key, value in written.items() if key != "name"}

@@ -15,6 +15,8 @@ INVALID: Final = object()
 
 NAMES: Final[dict[Any, str]] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
+_SWEPT = frozenset({"task", "model", "training", "perturbation"})
+"""Sections whose fields may be axes of the grid."""
 _LIMITS = (
     ("at_least", operator.ge, "at least"),
     ("above", operator.gt, "above"),
@@ -30,7 +32,7 @@ def scalar(wanted: type, field: dataclasses.Field[Any], data: Any, path: str, pr
     """
     value = _convert(wanted, data)
     if value is INVALID:
-        problems.append(Problem(path, f"must be {NAMES[wanted]}", f"{show(data)}{_advice(wanted, data)}"))
+        problems.append(Problem(path, f"must be {NAMES[wanted]}", f"{show(data)}{_advice(wanted, data, path)}"))
         return INVALID
     if isinstance(value, float) and not math.isfinite(value):
         problems.append(Problem(path, "must be a finite number", show(data)))
@@ -62,12 +64,23 @@ def _convert(wanted: type, data: Any) -> Any:
     return INVALID
 
 
-def _advice(wanted: type, data: Any) -> str:
+def _advice(wanted: type, data: Any, path: str) -> str:
+    if isinstance(data, list):
+        return several_values(data, path)
     if wanted is str and isinstance(data, bool | int | float):
         return " (write it in quotes to make it text)"
     if wanted in (int, float) and isinstance(data, str) and _is_number(data):
         return " (write it without quotes to make it a number)"
     return ""
+
+
+def several_values(data: Any, path: str) -> str:
+    """How the values of a list are tried one after the other, in brackets; empty where they cannot be meant so."""
+    is_axis = path.partition(".")[0] in _SWEPT and isinstance(data, list) and data
+    if not is_axis or not all(isinstance(each, str | int | float) for each in data):
+        return ""
+    words = ",".join(each if isinstance(each, str) else show(each) for each in data)
+    return f" (to try several values, write {path}={words} on the command line, or the list below grid)"
 
 
 def _is_number(text: str) -> bool:

@@ -88,6 +88,8 @@ def _check_file(path: Path) -> None:
     if path.stat().st_size > MOST_BYTES:
         raise StudyFileError(f"is larger than {MOST_BYTES:,} bytes. Make several studies of it")
     loaded = yaml.safe_load(path.read_text("utf-8"))
+    if isinstance(loaded, list):
+        raise StudyFileError("holds a list. A study is a mapping of its sections: 'task: ...', 'model: ...'")
     if isinstance(loaded, dict) and "hydra" in loaded:
         # Hydra takes this section out of the file, and the study would lose it without a word
         raise StudyFileError("has the section 'hydra', which configures Hydra itself. memsweep has no use for it")

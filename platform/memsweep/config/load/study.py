@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from memsweep.errors import ConfigError, did_you_mean
 
 _MOST_PROBLEMS, _LONGEST_PROBLEM = 30, 600
 _RESOURCES, _KEEP = "resources", "keep"
+_NUMBER = re.compile(r"(?<![\w.])\d(?:[\d.]|e[+-]?\d)*")
+"""A number, and not the digits of a name such as ``nets:GRU2`` or ``layers.0.weight``."""
 TOP_LEVEL = ("name", PROTOCOL, *keys(TrialConfig), GRID, _RESOURCES, _KEEP, CLAIMS, SEARCH, CONFIRM)
 
 
@@ -148,15 +151,18 @@ def _checked(written: dict[str, Any], changes: Overrides, path: Path, source: st
 
 
 def _problems_of_code(trials: Sequence[TrialConfig]) -> list[str]:
-    """What running the own code of models and tasks shows, each model once on each task."""
+    """What running the own code of models and tasks shows, each model once on each task.
+
+    A fault that other trials show with other numbers (shapes, differences) is told of the first of them alone.
+    """
     different = {(trial.task, trial.model, trial.perturbation.balls): trial for trial in trials}
-    texts = [
-        text
-        for trial in different.values()
-        for kind, name in ((registry.TASK, trial.task.name), (registry.MODEL, trial.model.name))
-        for text in registry.get(kind, name).problems_of_code(trial)
-    ]
-    return [sentence("model", text) for text in dict.fromkeys(texts)]
+    texts, known = list[str](), set[str]()
+    for trial in different.values():
+        parts = ((registry.TASK, trial.task.name), (registry.MODEL, trial.model.name))
+        own = [text for kind, name in parts for text in registry.get(kind, name).problems_of_code(trial)]
+        texts += [text for text in dict.fromkeys(own) if _NUMBER.sub("#", text) not in known]
+        known |= {_NUMBER.sub("#", text) for text in own}
+    return [sentence("model", text) for text in texts]
 
 
 def _study_name(name: Any, problems: list[str]) -> str:

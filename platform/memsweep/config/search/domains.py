@@ -89,7 +89,8 @@ def read_domain(path: str, data: Any, problems: list[str]) -> Domain | None:
     kinds = [key for key in data if key in KINDS] if isinstance(data, Mapping) else []
     if not isinstance(data, Mapping) or (not kinds and WHEN not in data):
         near = did_you_mean(next(iter(data)), KINDS) if isinstance(data, Mapping) and data else ""
-        problems.append(sentence(at, f"must be one of {FORM}{near.rstrip('?')}", show(data)))
+        got = f"{show(data)} ({near.strip().replace('Did', 'did')})" if near else show(data)
+        problems.append(sentence(at, f"must be one of {FORM}", got))
         return None
     before = len(problems)
     for key in data:

@@ -30,7 +30,8 @@ def read_search(data: Any, problems: list[str]) -> Search | None:
     """The section ``search`` of a study from plain data; None when there is none.
 
     Returns:
-        Where something is wrong, the valid rest, so that more can be said; or None.
+        Where something is wrong, the valid rest, so that more can be said: the valid domains, and the usual settings
+        in the place of wrong ones; or None.
     """
     if data is None:
         return None
@@ -48,7 +49,7 @@ def read_search(data: Any, problems: list[str]) -> Search | None:
         problems.append(sentence(SEARCH, rule))
     settings = _settings(written, problems)
     known = _valid_domains(space)
-    return None if settings is None or not known else Search(settings, known)
+    return Search(settings or SearchConfig(), known) if known else None
 
 
 def _valid_domains(space: Mapping[str, Domain | None]) -> dict[str, Domain]:

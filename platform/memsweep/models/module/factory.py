@@ -13,7 +13,7 @@ import inspect
 import random
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,6 +30,8 @@ from memsweep.models.module.config import ArgumentNames
 from memsweep.models.signature import Signature
 
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
+_WIDTHS = frozenset({"d_model", "dim", "features", "hidden", "hidden_dim", "hidden_size", "n_hidden", "size", "units"})
+"""Names that modules have for their width."""
 
 
 USUAL = ArgumentNames()
@@ -242,10 +244,7 @@ def _arguments(
                 f"{did_you_mean(name, known)} Its arguments: {one_of(known)}."
             )
         elif size == "width":
-            raise ModuleError(
-                f"{factory.target} has no argument 'width'. Its arguments: {one_of(known)}. Say which of them sets its "
-                "size (model.width_argument: d_model), or that none does (model.width_argument: null)."
-            )
+            raise ModuleError(" ".join(_without_width(factory.target, parameters, known, {*result, *given})))
     for name, value in given.items():
         if name not in known and not takes_any:
             raise ModuleError(
@@ -255,12 +254,39 @@ def _arguments(
         result[name] = value
     missing = [name for name in known if name not in result and parameters[name].default is inspect.Parameter.empty]
     if missing:
-        raise ModuleError(
-            f"{factory.target} needs the argument{'s' if len(missing) > 1 else ''} {', '.join(missing)}: give "
-            f"{'them' if len(missing) > 1 else 'it'} under model.arguments, or say which size it takes, such as "
-            f"model.inputs_argument: {missing[0]}."
-        )
+        raise ModuleError(f"{factory.target} {_needs(missing)}")
     return result
+
+
+def _without_width(
+    target: str, parameters: Mapping[str, inspect.Parameter], known: Sequence[str], given: Collection[str]
+) -> Iterator[str]:
+    """What to say of a factory that has no argument ``width``, a sentence each; and what else it lacks.
+
+    Args:
+        target: as it was written.
+        parameters: of the callable.
+        known: the names among them that an argument can be given by.
+        given: the names of the arguments that get a value.
+    """
+    if known:
+        yield f"{target} has no argument 'width'. Its arguments: {one_of(known)}. Say which of them sets its size"
+    else:
+        yield f"{target} declares no argument by name. Say which one sets its size"
+    likely = next((name for name in known if name in _WIDTHS), known[-1] if known else "hidden_size")
+    yield f"(model.width_argument: {likely}, for example), or that none does (model.width_argument: null)."
+    empty = inspect.Parameter.empty
+    if missing := [name for name in known if name not in given and parameters[name].default is empty]:
+        yield f"It {_needs(missing)}"
+
+
+def _needs(missing: Sequence[str]) -> str:
+    """``needs the argument layers: ...``"""
+    one = len(missing) == 1
+    return (
+        f"needs the argument{'' if one else 's'} {', '.join(missing)}: give {'it' if one else 'them'} under "
+        f"model.arguments, or say which size it takes, such as model.inputs_argument: {missing[0]}."
+    )
 
 
 def _import(target: str, place: str, folders: Sequence[Path]) -> ModuleType:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import math
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -96,7 +95,7 @@ def first_ball(findings: Iterable[Finding]) -> str:
 def _decide(contents: Contents) -> str:
     """The advice that most undecided verdicts share."""
     advice = [override for finding in contents.verdicts for override in finding.judgement.extend]
-    return f"memsweep extend {shlex.quote(contents.study.name)} {max(advice, key=advice.count)}" if advice else ""
+    return contents.study.extended_by(max(advice, key=advice.count)) if advice else ""
 
 
 def _bits(rows: Sequence[BitsRow], labels: Labels) -> str:

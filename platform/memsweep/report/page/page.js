@@ -176,7 +176,7 @@
       marks: [
         Plot.gridY({ ticks: logTicks(y), strokeOpacity: 0.12 }),
         Plot.link(guide, { ...named, x1: "x1", y1: "y1", x2: "x2", y2: "y2", stroke: "var(--muted)", strokeDasharray: "3,3" }),
-        Plot.text(guide.slice(0, 1), { ...named, x: "x1", y: "y1", text: () => (small ? `slope ${num(data.limit)}` : `slope ${num(data.limit)}: what falls steeper is unstable`),
+        Plot.text(guide.slice(0, 1), { ...named, x: "x1", y: "y1", text: () => (small ? `slope ${num(data.limit)}` : `slope ${num(data.limit)}: what falls more steeply is unstable`),
           textAnchor: "start", dy: -7, fill: "var(--muted)", fontSize: 11.5 }),
         Plot.line(points, { ...named, x: "x", y: "y", z: (p) => p.finding.index, stroke: tone, strokeWidth: 2, strokeOpacity: opacity }),
         Plot.ruleX(points.filter((p) => p.high > p.low * 1.01), { ...named, x: "x", y1: "low", y2: "high", stroke: tone, strokeWidth: 1.2, strokeOpacity: (p) => 0.6 * opacity(p) }),

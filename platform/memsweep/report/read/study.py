@@ -65,7 +65,8 @@ class Study:
         left_out: stored results that the plan does not name (older code, other overrides).
         search: what was searched, and how it went; None for a study that searches nothing.
         command: that computed it last; empty where the plan does not say.
-        overrides: in which that command differs from the study file.
+        source: the study as that command named it, by its name or its file; empty where the plan does not say.
+        overrides: in which the study differs from its file.
         rows: identity -> config of every planned trial.
         runs_page: address of MLflow's page of its runs; empty where no server has them.
     """
@@ -81,6 +82,7 @@ class Study:
     protocol: str
     search: SearchHistory | None = None
     command: str = ""
+    source: str = ""
     overrides: tuple[str, ...] = ()
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     runs_page: str = ""
@@ -110,6 +112,12 @@ class Study:
     def resume(self) -> str:
         """The command that computes what is missing."""
         return f"memsweep resume {shlex.quote(self.name)}"
+
+    def extended_by(self, override: str) -> str:
+        """The command that adds the trials of an override: it names the study's file, and what its sweep changed."""
+        path = override.partition("=")[0]
+        kept = [word for word in self.overrides if word.partition("=")[0].lstrip("+~").removeprefix("grid.") != path]
+        return shlex.join(["memsweep", "extend", self.source or self.name, *kept, override])
 
 
 def not_measured(study: Study) -> list[str]:
@@ -215,6 +223,7 @@ def load_study(where: Location | Path, known: Known | None = None) -> Study:
         protocol=plan.protocol,
         search=read_search(place, plan),
         command=str(plan.provenance.get("command") or ""),
+        source=str(plan.provenance.get("source") or ""),
         overrides=tuple(map(str, plan.provenance.get("overrides") or ())),
         rows={identity: known.shared(config) for identity, config in plan.rows.items()},
         runs_page=page if (page := str(plan.provenance.get("runs_page"))).startswith(("http://", "https://")) else "",
@@ -234,7 +243,7 @@ def _read(store: Store, identity: str) -> tuple[Record, dict[str, pa.Table]] | s
 
 def _missing(identity: str, config: Mapping[str, Any], fault: str, failure: Mapping[str, Any] | None) -> MissingRow:
     if fault:
-        reason = "The stored result is damaged, and left out here. memsweep resume computes it anew."
+        reason = "The stored result is damaged, and left out here. memsweep resume recomputes it."
         return MissingRow(identity, config, DAMAGED, reason, fault)
     if failure is None:
         return MissingRow(identity, config, "not run", "No attempt has ended yet. Run the same command again.", "")

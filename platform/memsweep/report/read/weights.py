@@ -72,8 +72,8 @@ def weights(
         what = f"{' '.join(words)!r} means" if words else "no trial is named, and there are"
         raise MemsweepError(
             f"{what} {len(found) or 'none'} of the {len(among or store.identities())} trials of {store.location.name}"
-            f"{': ' if found else ''}{_some([record['identity'][:12] for record in found])}. Name one by the beginning "
-            "of its identity or by its fields (model.width=8); memsweep weights STUDY lists them."
+            f"{': ' if found else ''}{_some([record['identity'][:12] for record in found])}. {_apart(found)}Name one "
+            "by the beginning of its identity or by its fields (model.width=8); memsweep weights STUDY lists them."
         )
     record = found[0]
     by_seed = stored_weights(store, record)
@@ -104,6 +104,15 @@ def matching(store: Store, words: Sequence[str], among: Collection[str] | None =
             fields = fields_of(record["config"])
             if all(path in fields and str(fields[path]) == value for path, value in wanted):
                 yield record
+
+
+def _apart(found: Sequence[Record]) -> str:
+    """``They differ in model.width: 2, 3. ``; empty where there is nothing to tell apart."""
+    fields = [fields_of(record["config"]) for record in found]
+    paths = dict.fromkeys(path for each in fields for path in each)
+    values = {path: list(dict.fromkeys(str(each[path]) for each in fields if path in each)) for path in paths}
+    differing = [f"{path}: {_some(texts)}" for path, texts in values.items() if len(texts) > 1]
+    return f"They differ in {'; '.join(differing)}. " if differing else ""
 
 
 def _some(names: Sequence[str]) -> str:

@@ -132,9 +132,10 @@ def _seeds(evidence: Evidence) -> int | None:
 def _gaps(evidence: Evidence) -> Iterator[str]:
     limit = f"error without perturbation at most {VALID_ERROR:.1%} of the zero predictor's"
     if evidence.too_short:
+        steps = "step" if evidence.time_scale == 1 else "steps"
         yield (
             f"the longest horizon, {evidence.top_horizon}, is {evidence.top_horizon / (evidence.time_scale or 1):.1f} "
-            f"time scales of the memory ({evidence.time_scale:g} steps); a trend needs {SMALLEST_RANGE}"
+            f"time scales of the memory ({evidence.time_scale:g} {steps}); a trend needs {SMALLEST_RANGE}"
         )
     if len(evidence.widths) < SMALLEST_GRID:
         yield (

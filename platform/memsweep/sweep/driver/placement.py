@@ -49,7 +49,7 @@ def placement(sweep: SweepConfig, waves: Sequence[Wave]) -> Placement:
         waves: what is left to run.
     """
     seconds = modelled_work(waves)
-    work = f"about {duration(seconds)} of work"
+    work = f"about {duration(seconds)} of work by the cost model"
     if seconds >= SHORT_SECONDS:
         return Placement(False, f"runs on Ray: {work}")
     if why := next(_reasons(sweep), "") or next(_doubts(waves), ""):

@@ -20,7 +20,7 @@ from memsweep.config.schema.study import KEEP, ResourcesConfig, SweepConfig
 from memsweep.config.search.sections import search_from_dict, search_to_dict
 from memsweep.errors import ConfigError, StoreError
 from memsweep.sweep.store.filesystem import Location, storage_errors
-from memsweep.sweep.store.record import OtherSchemaError, from_json, of_schema, require_config, sealed, to_json
+from memsweep.sweep.store.record import MEND, OtherSchemaError, from_json, of_schema, require_config, sealed, to_json
 from memsweep.sweep.store.shape import require
 
 if TYPE_CHECKING:
@@ -198,8 +198,8 @@ def read_plan(location: Location | Path) -> StoredPlan | None:
             faults.append(error)
     if not plans and faults:
         raise StoreError(
-            f"the plan of this study is damaged: {faults[0]} Its results are not: run its study file once more "
-            "(memsweep sweep STUDY), which writes the plan anew and reuses them."
+            f"the plan of this study is damaged: {str(faults[0]).removesuffix(MEND).rstrip()} No result is lost by "
+            "this: run the study file once more (memsweep sweep STUDY), which writes the plan again and reuses them."
         ) from faults[0]
     return max(plans, key=lambda plan: plan.serial, default=None)
 

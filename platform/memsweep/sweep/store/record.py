@@ -18,7 +18,7 @@ SCHEMA = 3
 OUTCOMES = frozenset({Outcome.DONE, Outcome.DIVERGED, Outcome.STOPPED_EARLY})
 """How a trial ends that has a result."""
 
-MEND = "memsweep resume STUDY computes what is damaged anew, and nothing else."
+MEND = "memsweep resume STUDY recomputes what is damaged, and nothing else."
 
 
 class FileOf(TypedDict):
