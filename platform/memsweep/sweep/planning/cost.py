@@ -107,11 +107,12 @@ def _by_layers(trial: TrialConfig, horizon: float) -> float:
     return trial.training.seeds * (_steps(trial.training) * _deep_replica_step(trial, horizon) + moved)
 
 
+@functools.lru_cache(maxsize=100_000)
 def evaluations(trial: TrialConfig) -> float:
     """Evaluations of the loss of a replica on all of its data, in all balls; one with its gradient counts as three.
 
     Those on a part of the test sequences count by its share. Of the stronger search, every replica has its part of what
-    every ``stronger_every``-th seed costs. See ``memsweep.stability.perturbation``.
+    every ``stronger_every``-th seed costs. See ``memsweep.stability.perturbation``. Asked several times for each trial.
     """
     from memsweep.stability.capacity.block import STEPS
     from memsweep.stability.capacity.measure import PATH
