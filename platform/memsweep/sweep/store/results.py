@@ -264,9 +264,18 @@ class Store:
         Raises:
             StoreError: a file is missing or damaged.
         """
-        record, names = self.record(identity), list(names)
+        record = self.record(identity)
+        return record, self.tables_of(record, names)
+
+    def tables_of(self, record: Mapping[str, Any], names: Iterable[str] = TABLES) -> dict[str, pd.DataFrame]:
+        """All tables of the result with this record, or some of them.
+
+        Raises:
+            StoreError: a file is missing or damaged.
+        """
+        names = list(names)
         parts = at_once(lambda name: self.arrow(name, record), names)
-        return record, {name: part.to_pandas() for name, part in zip(names, parts, strict=True)}
+        return {name: part.to_pandas() for name, part in zip(names, parts, strict=True)}
 
     def outcomes(self, identities: Iterable[str]) -> dict[str, str]:
         """How the trials of these stored results ended, in the words of their records.
