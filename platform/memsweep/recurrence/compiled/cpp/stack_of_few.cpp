@@ -2,5 +2,5 @@
 #define FEW_SEQUENCES
 #include "stack.h"
 
-// Whether there is such a stack; a StackCall as of stack.cpp.
+// Whether there is such a stack; call: a StackCall.
 extern "C" bool memsweep_stack_of_few(const void* call) { return choose_stack<REAL>(*static_cast<const StackCall*>(call)); }
