@@ -142,10 +142,10 @@ class LossRow:
 def loss_rows(study: Study, grouping: Grouping) -> list[LossRow]:
     """One row per condition, width and horizon, in the order of the plan."""
     table, rows = study.tables["replicas"], []
+    sizes = table[["width", "horizon"]]
     for condition, identities in grouping.members():
         places = study.places("replicas", identities)
-        numbered = table[["width", "horizon"]].iloc[places].set_axis(places)
-        for size, seeds in group(numbered, ["width", "horizon"]):
+        for size, seeds in group(sizes.iloc[places].set_axis(places), sizes.columns):
             row = LossRow(condition, size["width"], size["horizon"], table, seeds.index.to_numpy())
             rows.append(replace(row, longer=_longer(study, row)))
     return rows
