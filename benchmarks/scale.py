@@ -99,7 +99,6 @@ def _costs(rows: dict[str, Row]) -> scale_limits.Costs:
     return scale_limits.Costs(
         pack=pack["driver_ms_a_pack"],
         report=(told["driver_ms_a_pack"] - pack["driver_ms_a_pack"]) / told["reports_a_pack"],
-        result=mirror["read_ms"],
         client=mirror["client_ms"],
         server=mirror["mlflow_ms"],
     )

@@ -27,7 +27,9 @@ def draw(runs: Sequence[Row], path: Path = PICTURE) -> None:
         seconds, finished, delivered, mirrored, resident = zip(*run["points"], strict=True)
         name = f"{run['trials']:,} trials, {run['place']}"
         (line,) = trials.plot(seconds, finished, label=f"{name}: finished")
-        trials.plot(seconds, delivered, color=line.get_color(), linestyle="--", label=f"{name}: read by the driver")
+        trials.plot(
+            seconds, delivered, color=line.get_color(), linestyle="--", label=f"{name}: handed on by the driver"
+        )
         if any(mirrored):
             trials.plot(seconds, mirrored, color=line.get_color(), linestyle=":", label=f"{name}: in MLflow")
         memory.plot(finished, resident, color=line.get_color(), label=name)

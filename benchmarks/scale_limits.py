@@ -21,14 +21,12 @@ class Costs:
     Attributes:
         pack: a pack given out and taken back, in the driver's process.
         report: a report of progress, there.
-        result: a result read again and handed on, there.
-        client: a trial's run in MLflow, there.
+        client: a trial's run in MLflow, there, with the result read for it.
         server: the same in the server's processes, of which each has a core.
     """
 
     pack: float
     report: float
-    result: float
     client: float
     server: float
 
@@ -49,7 +47,6 @@ def _row(costs: Costs, kind: str, slots: int, nodes: int, seconds: float) -> Row
     needed = {
         "packs": packs * costs.pack / 1000,
         "progress": slots / report_interval(slots) * costs.report / 1000,
-        "results": trials * costs.result / 1000,
         "mlflow_client": trials * costs.client / 1000,
         "mlflow_server": trials * costs.server / 1000,
     }

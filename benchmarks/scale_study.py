@@ -114,9 +114,9 @@ def sweep(trials: int, results: str, folder: str, servers: dict[str, tuple[int, 
     curve = _Curve(tracker, Path(folder) / f"points{trials}.jsonl")
     used = {name: sum(map(tree_cpu, pids)) for name, pids in servers.items()}
 
-    def on_result(record: dict[str, Any], tables: dict[str, Any]) -> None:
+    def on_result(identity: str) -> None:
         if tracker is not None:
-            tracker.log_stored([record["identity"]])
+            tracker.log_stored([identity])
         curve.delivered += 1
 
     before = resident()

@@ -95,10 +95,14 @@ def _whole(
     tracker = Tracker(tracking_uri(None, results), results, sweep.name)
     stages.ended("tracker")
 
-    def on_result(record: dict[str, Any], tables: dict[str, Any]) -> None:
-        tracker.log_stored([record["identity"]])
-
-    done = run(plan, workspace=ROOT, results=results, launch=Launch(inline=inline), on_result=on_result, work=work)
+    done = run(
+        plan,
+        workspace=ROOT,
+        results=results,
+        launch=Launch(inline=inline),
+        on_result=lambda name: tracker.log_stored([name]),
+        work=work,
+    )
     stages.ended("run")
     memory = _memory()
     paths = build(store.folder)

@@ -54,7 +54,7 @@ class EarlyVerdicts:
 
     def _judged(self, members: list[str]) -> list[Finding]:
         try:
-            results = [self._store.result(identity) for identity in members]
+            results = [self._store.result(identity, _READ) for identity in members]
         except StoreError:  # the report says it, with the reason
             return []
         records = dict(zip(members, (record for record, _ in results), strict=True))

@@ -22,8 +22,6 @@ from memsweep.sweep.driver.progress_view import phase, write_line
 from memsweep.sweep.store.journal import ending, read_statuses
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from memsweep.config.schema.study import SweepConfig
     from memsweep.report import ReportPaths
     from memsweep.report.early import EarlyVerdicts
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from memsweep.sweep.driver.runner import RunSummary
     from memsweep.sweep.planning.plan import Plan
     from memsweep.sweep.planning.plan_file import StoredPlan
-    from memsweep.sweep.store.record import Record
     from memsweep.sweep.tracking import Tracker
 
 INTERRUPTED = 130
@@ -302,11 +299,11 @@ class Run:
             self._provenance["runs_page"] = page
             self._write_plan()
 
-    def _on_result(self, record: Record, tables: dict[str, pd.DataFrame]) -> None:
+    def _on_result(self, identity: str) -> None:
         """A trial has finished: called by the result listener, in its thread."""
-        self._tracker.log_stored([record["identity"]])
+        self._tracker.log_stored([identity])
         if self._early is not None:
-            for line, style in self._early.ended(record["identity"]):
+            for line, style in self._early.ended(identity):
                 self._view.say(line, style)
 
     def _next_plan(self, summary: RunSummary) -> Plan | None:

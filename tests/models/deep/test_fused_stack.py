@@ -17,6 +17,7 @@ from memsweep.models.deep.fused_stack import LARGEST, CompiledStack, knows
 from memsweep.recurrence.compiled.library import KERNELS
 
 MODELS, BATCH, HORIZON, INPUTS, OUTPUTS = 3, 37, 11, 3, 2
+FEW = 3  # sequences, in a block of one vector
 CLOSE = {torch.float64: 1e-10, torch.float32: 1e-4}
 UNITS: list[dict[str, Any]] = [
     *({"name": "rnn", "activation": activation} for activation in ("linear", "tanh", "relu")),
@@ -60,13 +61,14 @@ def relative(found: Tensor, expected: Tensor) -> float:
 
 
 @pytest.mark.parametrize("dtype", CLOSE)
+@pytest.mark.parametrize("batch", [BATCH, FEW])
 @pytest.mark.parametrize(("unit", "fields"), CASES, ids=str)
 def test_outputs_and_gradients_are_torchs(
-    unit: dict[str, Any], fields: dict[str, Any], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    unit: dict[str, Any], fields: dict[str, Any], batch: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = config_of(unit, **fields)
-    model, inputs = model_of(config, dtype), noise(BATCH, HORIZON, INPUTS).to(dtype)
-    weights, pull = weights_of(model, dtype), noise(MODELS, BATCH, HORIZON, OUTPUTS, seed=9).to(dtype)
+    model, inputs = model_of(config, dtype), noise(batch, HORIZON, INPUTS).to(dtype)
+    weights, pull = weights_of(model, dtype), noise(MODELS, batch, HORIZON, OUTPUTS, seed=9).to(dtype)
     assert knows(config, HORIZON)
     found = []
     for way in ("compiled", "plain"):
@@ -77,11 +79,12 @@ def test_outputs_and_gradients_are_torchs(
         assert relative(mine, theirs) <= CLOSE[dtype], name
 
 
+@pytest.mark.parametrize("batch", [BATCH, FEW])
 @pytest.mark.parametrize("unit", UNITS, ids=str)
-def test_loss_and_gradient_of_live_models_come_from_one_call(unit: dict[str, Any]) -> None:
+def test_loss_and_gradient_of_live_models_come_from_one_call(unit: dict[str, Any], batch: int) -> None:
     model = model_of(config_of(unit))
-    weights, inputs = weights_of(model), noise(BATCH, HORIZON, INPUTS)
-    targets, squares = noise(BATCH, HORIZON, OUTPUTS, seed=5), noise(HORIZON, seed=6).square()
+    weights, inputs = weights_of(model), noise(batch, HORIZON, INPUTS)
+    targets, squares = noise(batch, HORIZON, OUTPUTS, seed=5), noise(HORIZON, seed=6).square()
     live = torch.tensor([True, False, True])
     loss = (squares.unsqueeze(-1) * (model.outputs(weights, inputs) - targets).square()).sum((1, 2, 3))
     named = dict(zip(weights, torch.autograd.grad(loss[live].sum(), list(weights.values())), strict=True))

@@ -30,7 +30,7 @@ def ceilings_of(losses: Sequence[Sequence[Sequence[float]]], criteria: Sequence[
             table["outcome"] = Outcome.DONE
             for name in CRITERIA:
                 table[name] = np.array(ratios) * 100.0**place  # near a ceiling the criterion explodes
-            rows.append(LossRow({"task": "digits", RATE: rate}, 4, 8, table))
+            rows.append(LossRow({"task": "digits", RATE: rate}, 4, 8, table, np.arange(len(table))))
         lines[str(index)] = tuple(rows)
     return rate_ceilings([RateStudy("digits", "a model", lines)])
 

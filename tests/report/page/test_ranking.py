@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from test_page_browser import open_page
@@ -108,7 +109,7 @@ def test_a_task_with_longer_tests_has_a_column_for_the_longest() -> None:
         seeds = {"metric": "accuracy", "test_metric": value, "error": loss, "validation_loss": loss, "outcome": "done"}
         seeds["memoryless_loss"] = 0.6
         longer = {} if longest is None else {"accuracy_2T": Spread.of([0.9]), "accuracy_4T": Spread.of([longest])}
-        return LossRow({"task": task, "model": model}, 8, 32, pd.DataFrame([seeds, seeds]), longer)
+        return LossRow({"task": task, "model": model}, 8, 32, pd.DataFrame([seeds, seeds]), np.arange(2), longer)
 
     rows = [
         row(task, model, *values)

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -48,13 +47,13 @@ def test_ray_and_inline_give_the_same_numbers_and_only_the_culprits_fail(
     )
     seed_of = {trial.identity: trial.config.training.first_seed for trial in plan.trials}
     seen: list[Snapshot] = []
-    delivered: list[tuple[dict[str, Any], dict[str, pd.DataFrame]]] = []
+    delivered: list[str] = []
     summary = run(
         plan,
         workspace=ROOT,
         results=tmp_path / "ray",
         on_progress=seen.append,
-        on_result=lambda record, tables: delivered.append((record, tables)),
+        on_result=delivered.append,
         work=troubled,
     )
 
@@ -69,8 +68,7 @@ def test_ray_and_inline_give_the_same_numbers_and_only_the_culprits_fail(
     assert set(ray_store.failures()) == set(summary.failed)
     assert ray_store.identities() == set(summary.finished)
 
-    assert sorted(record["identity"] for record, _ in delivered) == sorted(summary.finished)
-    assert all(set(tables["curves"]["identity"]) == {record["identity"]} for record, tables in delivered)
+    assert sorted(delivered) == sorted(summary.finished)
     first, last = seen[0], seen[-1]
     assert (first.total, first.finished, first.failed, first.fraction) == (9, 0, 0, 0.0)
     assert (last.finished, last.failed, last.running, last.eta, last.note) == (6, 3, 0, 0.0, "")
@@ -124,7 +122,7 @@ def test_a_failure_is_forgotten_when_the_next_run_succeeds(tmp_path: Path) -> No
 
 @pytest.mark.more
 def test_an_error_of_the_listener_is_told_after_everything_has_run(tmp_path: Path) -> None:
-    def refuse(record: dict[str, Any], tables: dict[str, pd.DataFrame]) -> None:
+    def refuse(identity: str) -> None:
         raise OSError("the listener's disk is full")
 
     plan = planned([[tiny(0)], [tiny(1)]])

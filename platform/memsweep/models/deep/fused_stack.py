@@ -1,7 +1,7 @@
 """A whole residual stack as one compiled call: outputs, gradients, and the weighted squared error with its gradient.
 
 In torch a step of a small stack is some two thousand operations, of which the recurrence is four, and takes as long
-whatever its width. The compiled call (``recurrence/compiled/cpp/stack.cpp``) takes a block of sequences through
+whatever its width. The compiled call (``recurrence/compiled/cpp/stack.h``) takes a block of sequences through
 encoder, layers and readout and back. ``knows`` says which stacks it computes; torch computes all others, and is the
 oracle.
 
@@ -40,7 +40,7 @@ def knows(config: Any, horizon: int) -> bool:
 class CompiledStack(Kernel):
     """Stacks of one config; each model is computed by itself, block by block of sequences."""
 
-    function = "stack"  # StackCall of stack.cpp
+    function = "stack"  # StackCall of stack.h
     numbers = (
         *("mode", "unit", "sigma", "normalized", "mixing", "norm", "residual", "models", "batch", "horizon", "inputs"),
         *("features", "width", "outputs", "layers", "size"),

@@ -286,7 +286,7 @@ def _log_losses(row: LossRow) -> dict[int, tuple[float, float]]:
     """Seed -> log loss, twice; a seed that diverged has an infinite one, and one without a loss is left out."""
     with np.errstate(divide="ignore"):
         logs = np.log(row.losses)
-    known = zip(row.replicas["seed"], map(float, logs), strict=True)
+    known = zip(row.column("seed"), map(float, logs), strict=True)
     return {int(seed): (value, value) for seed, value in known if not math.isnan(value)}
 
 

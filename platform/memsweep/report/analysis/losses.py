@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -49,24 +49,31 @@ class LossRow:
     Attributes:
         condition: column -> value, as in a Finding.
         width, horizon: None where the model or the task has none.
-        replicas: a row per seed, of the results' table ``replicas``.
+        table: the results' table ``replicas``, one for all conditions: a part of it for each of thousands would take
+            several kB more than the places of its rows.
+        places: of the seeds in this table, one each.
         longer: the metric on sequences that are longer than those of training, as ``accuracy_2T``, over the seeds.
     """
 
     condition: Mapping[str, Any]
     width: float | None
     horizon: float | None
-    replicas: pd.DataFrame
+    table: pd.DataFrame
+    places: np.ndarray
     longer: Mapping[str, Spread] = field(default_factory=dict)
 
+    def column(self, name: str) -> pd.Series:
+        """A column of the table, a value for each seed."""
+        return self.table[name].iloc[self.places]
+
     def spread(self, column: str) -> Spread:
-        """A column of ``replicas`` over the seeds."""
-        return Spread.of(self.replicas[column])
+        """A column over the seeds."""
+        return Spread.of(self.column(column))
 
     @property
     def seeds(self) -> int:
         """How many were trained."""
-        return len(self.replicas)
+        return len(self.places)
 
     @cached_property
     def losses(self) -> np.ndarray:
@@ -74,8 +81,8 @@ class LossRow:
 
         Infinite where training diverged.
         """
-        loss = self.replicas["error"].fillna(self.replicas["validation_loss"]).to_numpy(float)
-        return np.where((self.replicas["outcome"] == Outcome.DIVERGED) | np.isinf(loss), math.inf, loss)
+        loss = self.column("error").fillna(self.column("validation_loss")).to_numpy(float)
+        return np.where((self.column("outcome") == Outcome.DIVERGED) | np.isinf(loss), math.inf, loss)
 
     @cached_property
     def loss(self) -> Spread:
@@ -90,12 +97,12 @@ class LossRow:
     @cached_property
     def zero_loss(self) -> float:
         """Loss of the model that always answers zero."""
-        return float(self.replicas["zero_loss"].median())
+        return float(self.column("zero_loss").median())
 
     @cached_property
     def memoryless(self) -> float:
         """Loss of the best model that forgets each input; nan where the task has none."""
-        return float(self.replicas["memoryless_loss"].median())
+        return float(self.column("memoryless_loss").median())
 
     @property
     def below(self) -> int:
@@ -118,7 +125,7 @@ class LossRow:
     @cached_property
     def metric(self) -> str:
         """Name of the task's metric; empty without one."""
-        names = self.replicas["metric"].dropna()
+        names = self.column("metric").dropna()
         return str(names.iloc[0]) if len(names) else ""
 
     @cached_property
@@ -129,25 +136,31 @@ class LossRow:
     @property
     def identities(self) -> tuple[str, ...]:
         """The trials."""
-        return tuple(self.replicas["identity"].unique())
+        return tuple(self.column("identity").unique())
 
 
 def loss_rows(study: Study, grouping: Grouping) -> list[LossRow]:
     """One row per condition, width and horizon, in the order of the plan."""
-    return [
-        LossRow(condition, size.get("width"), size.get("horizon"), seeds, _longer(study, seeds))
-        for condition, identities in grouping.members()
-        for size, seeds in group(study.of("replicas", identities), ["width", "horizon"])
-    ]
+    table, rows = study.tables["replicas"], []
+    sizes = table[["width", "horizon"]]
+    for condition, identities in grouping.members():
+        places = study.places("replicas", identities)
+        for size, seeds in group(sizes.iloc[places].set_axis(places), sizes.columns):
+            row = LossRow(condition, size["width"], size["horizon"], table, seeds.index.to_numpy())
+            rows.append(replace(row, longer=_longer(study, row)))
+    return rows
 
 
-def _longer(study: Study, seeds: pd.DataFrame) -> dict[str, Spread]:
+def _longer(study: Study, row: LossRow) -> dict[str, Spread]:
     """A test whose sequences end before ``kT`` has a number of that name, too, of all that there is: it is left out."""
-    first, identities = f"{seeds['metric'].iloc[0]}_", list(seeds["identity"].unique())
+    first, identities = f"{row.column('metric').iloc[0]}_", row.identities
+    metrics = study.of("metrics", identities)
+    if metrics.empty:
+        return {}
     times = min(study.records[identity]["config"]["task"].get("test_factor", 1) for identity in identities)
     return {
         str(name): Spread.of(values["value"])
-        for name, values in study.of("metrics", identities).groupby("metric", sort=False)
+        for name, values in metrics.groupby("metric", sort=False)
         if str(name).startswith(first) and (length := _LENGTH.search(str(name))) and int(length[1]) <= times
     }
 

@@ -172,7 +172,7 @@ def _rates(contents: Contents, trials: Trials) -> list[dict[str, Any]]:
 
 
 def _values(row: LossRow) -> Iterator[float]:
-    yield from row.replicas["test_metric"].to_numpy(float) if by_accuracy(row) else row.losses
+    yield from row.column("test_metric").to_numpy(float) if by_accuracy(row) else row.losses
 
 
 def _search(searched: Searched, trials: Trials) -> dict[str, Any]:

@@ -89,8 +89,12 @@ class Study:
 
     def of(self, name: str, identities: Iterable[str]) -> pd.DataFrame:
         """The rows of some trials in a table, in its order."""
+        return self.tables[name].iloc[self.places(name, identities)]
+
+    def places(self, name: str, identities: Iterable[str]) -> np.ndarray:
+        """The places of these rows in the table, ascending."""
         places = [part for part in map(self._places[name].get, identities) if part is not None]
-        return self.tables[name].iloc[np.sort(np.concatenate(places)) if places else []]
+        return np.sort(np.concatenate(places)) if places else np.empty(0, np.intp)
 
     @cached_property
     def _places(self) -> dict[str, dict[str, np.ndarray]]:

@@ -140,7 +140,7 @@ def _seconds(contents: Contents, row: LossRow) -> float:
         (record["provenance"].get("phases") or {}).get("training", math.nan) / record["provenance"].get("members", 1)
         for record in records
     ]
-    steps = float(row.replicas["steps"].sum())
+    steps = float(row.column("steps").sum())
     return sum(times) / steps if steps else math.nan
 
 

@@ -1,32 +1,20 @@
-"""Passes finished results to a callback in a thread of its own, so that the run never waits for it."""
+"""Passes the names of finished results to a callback in a thread of its own, so that the run never waits for it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING
 
 from memsweep.errors import StorageError
-from memsweep.sweep.store.filesystem import at_once
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from memsweep.sweep.store.record import Record
-    from memsweep.sweep.store.results import Store
-
-OnResult = Callable[["Record", "dict[str, pd.DataFrame]"], None]
-
-_AT_ONCE = 16
-"""Results that are read together: a bucket answers one at a time slowly, and many at a time as soon."""
+OnResult = Callable[[str], None]
 
 
 @contextmanager
-def listen(store: Store, on_result: OnResult) -> Iterator[Callable[[str], None]]:
-    """Yields a function that takes an identity and returns at once; a thread reads the result and calls ``on_result``.
+def listen(on_result: OnResult) -> Iterator[Callable[[str], None]]:
+    """Yields a function that takes an identity and returns at once; a thread calls ``on_result`` with it.
 
     Calls come in the order of the identities, in one thread. At the end all have been made; then the first error that
     a call raised is raised, unless the body raised its own. A result that the storage does not give back is left out.
@@ -35,19 +23,13 @@ def listen(store: Store, on_result: OnResult) -> Iterator[Callable[[str], None]]
     errors: list[Exception] = []
 
     def deliver() -> None:
-        more = True
-        while more:
-            names = _next(waiting)
-            more = None not in names
-            for result in at_once(partial(_read, store), [name for name in names if name is not None]):
-                try:
-                    if isinstance(result, Exception):
-                        raise result
-                    on_result(*result)
-                except StorageError:  # the result is stored; whatever shows results is brought up to date from there
-                    continue
-                except Exception as error:  # the other results are passed on all the same
-                    errors.append(error)
+        while (name := waiting.get()) is not None:
+            try:
+                on_result(name)
+            except StorageError:  # the result is stored; whatever shows results is brought up to date from there
+                continue
+            except Exception as error:  # the other results are passed on all the same
+                errors.append(error)
 
     thread = Thread(target=deliver, name="results", daemon=True)
     thread.start()
@@ -58,21 +40,3 @@ def listen(store: Store, on_result: OnResult) -> Iterator[Callable[[str], None]]
         thread.join()
     if errors:
         raise errors[0]
-
-
-def _read(store: Store, identity: str) -> tuple[Record, dict[str, pd.DataFrame]] | Exception:
-    try:
-        return store.result(identity)
-    except Exception as error:
-        return error
-
-
-def _next(waiting: SimpleQueue[str | None]) -> list[str | None]:
-    """The waiting identities: at least one, at most ``_AT_ONCE``."""
-    names = [waiting.get()]
-    while len(names) < _AT_ONCE and names[-1] is not None:
-        try:
-            names.append(waiting.get_nowait())
-        except Empty:
-            break
-    return names

@@ -80,7 +80,7 @@ def run(
     results: Location | Path,
     launch: Launch | None = None,
     on_progress: Callable[[Snapshot], None] = lambda snapshot: None,
-    on_result: OnResult = lambda record, tables: None,
+    on_result: OnResult = lambda identity: None,
     work: Work = execute_pack,
     limits: Limits | None = None,
     next_plan: NextPlan = lambda summary: None,
@@ -93,9 +93,8 @@ def run(
         results: folder of all studies.
         launch: where packs run (None: Ray on this machine).
         on_progress: called in this thread, about once a second per running pack.
-        on_result: called once per new result with its record and its tables, in one background thread, in order;
-            what it raises is raised here at the end, after all packs have run. A result that the storage does not
-            give back is left out.
+        on_result: called once per new result with its identity, in one background thread, in order; what it raises is
+            raised here at the end, after all packs have run, apart from a storage that does not give a result back.
         work: what a worker does with a job; must be picklable for Ray.
         limits: how much this run may do (None: no limit), with all plans that follow.
         next_plan: what comes after a plan, on the same workers; asked before anything starts where a plan has no packs.
@@ -120,7 +119,7 @@ def run(
     scheduler: PackScheduler | None = None
     ended, interrupted, lost, outage, slots_there = False, False, "", "", 1
     active = ActiveLimits(limits or Limits())
-    with listen(store, on_result) as deliver:
+    with listen(on_result) as deliver:
         began = time.monotonic()
         try:
             # Twice: Ray's native code takes SIGTERM for itself while it starts.

@@ -35,6 +35,7 @@ _CALLS = 1e-2  # of a layer in an optimizer step: torch's calls, forward and bac
 _ENTRY = 1.6e-10  # of a matrix entry, a sequence and a step of time, forward and backward
 _FEATURE = 1.5e-8  # of a feature or a state of a layer, likewise, for all that acts on it by itself
 _FUSED_CALLS, _FUSED_ENTRY, _FUSED_FEATURE = 1e-4, 5e-11, 1e-9  # the same of a stack that is one compiled call
+_LANES = {"float32": 16, "float64": 8}  # sequences in a vector of such a call, with AVX-512
 _DOUBLE = 1.8  # float64 against float32
 _FORWARD = 1.5  # a rule that goes forward in time, batched, against backpropagation through time
 _EVALUATION = 1.0 / 3.0  # a pass without its gradient
@@ -107,11 +108,12 @@ def _by_layers(trial: TrialConfig, horizon: float) -> float:
     return trial.training.seeds * (_steps(trial.training) * _deep_replica_step(trial, horizon) + moved)
 
 
+@functools.lru_cache(maxsize=100_000)
 def evaluations(trial: TrialConfig) -> float:
     """Evaluations of the loss of a replica on all of its data, in all balls; one with its gradient counts as three.
 
     Those on a part of the test sequences count by its share. Of the stronger search, every replica has its part of what
-    every ``stronger_every``-th seed costs. See ``memsweep.stability.perturbation``.
+    every ``stronger_every``-th seed costs. See ``memsweep.stability.perturbation``. Asked several times for each trial.
     """
     from memsweep.stability.capacity.block import STEPS
     from memsweep.stability.capacity.measure import PATH
@@ -233,12 +235,19 @@ def _deep_step(trial: TrialConfig) -> float:
 
 def _deep_replica_step(trial: TrialConfig, horizon: float) -> float:
     """Seconds of an optimizer step that each replica costs on top."""
-    return _gradients(trial) * trial.training.batch_size * horizon * _of_a_step_of_time(trial, horizon)
+    sequences = _computed(trial, trial.training.batch_size)
+    return _gradients(trial) * sequences * horizon * _of_a_step_of_time(trial, horizon)
 
 
 def _deep_evaluation(trial: TrialConfig, sequences: int, horizon: float) -> float:
     """Seconds of one pass of one replica over so many sequences."""
-    return _EVALUATION * (_calls(trial) + sequences * horizon * _of_a_step_of_time(trial, horizon))
+    return _EVALUATION * (_calls(trial) + _computed(trial, sequences) * horizon * _of_a_step_of_time(trial, horizon))
+
+
+def _computed(trial: TrialConfig, sequences: int) -> int:
+    """Sequences that are computed for so many: the compiled call of a stack fills its vectors."""
+    lanes = _LANES[trial.training.dtype] if _is_fused(trial) else 1
+    return math.ceil(sequences / lanes) * lanes
 
 
 def _calls(trial: TrialConfig) -> float:

@@ -116,7 +116,7 @@ def code_roots(config: TrialConfig, *, training: bool = False) -> frozenset[Defi
 
 def _measuring(config: TrialConfig) -> set[Definition]:
     """The classes of the settings by which weights are measured, which the closure of a training leaves out."""
-    return {(type(each).__module__, type(each).__qualname__) for each in _configs(config.perturbation)}
+    return {(type(each).__module__, type(each).__qualname__) for each in _in_section(config.perturbation)}
 
 
 def named_code(config: Any) -> set[Definition]:
@@ -175,11 +175,19 @@ def parts(config: Any) -> tuple[type, ...]:
     """The registered parts that a config names, at any depth, each once."""
     configs = list(_configs(config))
     chosen = [(owner.kind, owner.name) for owner in configs if _is_of_part(owner)]
-    fields = [(owner, field) for owner in configs for field in dataclasses.fields(owner)]
-    by_name = [  # fields that hold a part's name alone, such as a learning rule's
-        (field.metadata["named"], getattr(owner, field.name)) for owner, field in fields if field.metadata.get("named")
+    classes: list[type] = [type(owner) for owner in configs]
+    by_name = [
+        (kind, getattr(owner, field))
+        for owner, cls in zip(configs, classes, strict=True)
+        for kind, field in _named(cls)
     ]
     return tuple(dict.fromkeys(registry.get(kind, name) for kind, name in (*chosen, *by_name)))
+
+
+@functools.lru_cache(maxsize=512)
+def _named(cls: type) -> list[tuple[str, str]]:
+    """(kind, name of the field) of the fields that hold a part's name alone, such as a learning rule's."""
+    return [(kind, field.name) for field in dataclasses.fields(cls) if (kind := field.metadata.get("named"))]
 
 
 @dataclass(frozen=True)
@@ -319,8 +327,9 @@ def _is_deep(config: TrialConfig) -> bool:
     return is_deep(config.model)
 
 
+@functools.lru_cache(maxsize=16)
 def _configs(config: Any) -> tuple[Any, ...]:
-    """Every config dataclass in a config, at any depth, the config itself first."""
+    """Every config dataclass in a config, at any depth, the config itself first. Asked a dozen times for a trial."""
     own = (getattr(config, field.name) for field in dataclasses.fields(config))
     return (config, *(each for value in own for each in (_in_section(value) if _is_config(value) else _walk(value))))
 

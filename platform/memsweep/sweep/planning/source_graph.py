@@ -44,6 +44,7 @@ _EFFECTS = ""
 """In place of a name: statements that define nothing. They run whenever the module is imported."""
 OTHER_CODE = frozenset({".pyx", ".so", ".pyd", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".cuh"})
 """Suffixes of code in other languages. Such files count with the Python modules of their folder."""
+_IMPORTS = frozenset({ast.Import, ast.ImportFrom})
 _LOGGERS = frozenset({"_log", "logging", "warnings"})
 _C_COMMENT = re.compile(rb'("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
@@ -176,20 +177,21 @@ class SourceGraph:
         except (SyntaxError, ValueError):  # nothing can have imported it
             return module
         imports = _Imports(name if path.name == "__init__.py" else name.rpartition(".")[0], self._find)
-        statements = [node for node in tree.body if not _is_type_only(node)]
-        for node in statements:
+        within = [(node, [each for each in ast.walk(node) if type(each) in _IMPORTS]) for node in tree.body]
+        module.outside = _top_names(each for _, found in within for each in found)
+        within = [(node, found) for node, found in within if not _is_type_only(node)]
+        for node, _ in within:
             module.imports |= imports.bound_by([node])
-        defined = {word: (name, word) for node in statements for word in _defines(node)}
-        module.outside = _top_names(tree)
+        defined = {word: (name, word) for node, _ in within for word in _defines(node)}
         texts: dict[str, list[str]] = {}
         if self._is_whole(name):  # an import runs another foreign module, whether or not its names are used
             texts.setdefault(_EFFECTS, [])
             imported = {source for source, _ in imports.bound_by(ast.walk(tree)).values() if self._is_whole(source)}
             module.references.setdefault(_EFFECTS, {}).update({f"import {each}": (each, WHOLE) for each in imported})
-        for node in statements:
-            if isinstance(node, ast.Import | ast.ImportFrom) or _is_text(node):
+        for node, found in within:
+            if type(node) in _IMPORTS or _is_text(node):
                 continue
-            known = defined | module.imports | imports.bound_by(ast.walk(node))
+            known = defined | module.imports | imports.bound_by(found)
             text, references, branches = _plain(node, known)
             for word in _defines(node) or [_EFFECTS]:
                 texts.setdefault(word, []).append(text)
@@ -354,9 +356,9 @@ def _spelled(value: Any) -> str:
     return repr(value)
 
 
-def _top_names(tree: ast.Module) -> set[str]:
+def _top_names(imports: Iterable[ast.AST]) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in imports:
         if isinstance(node, ast.Import):
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:

@@ -14,7 +14,7 @@ import os
 import re
 import time
 import urllib.parse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -248,9 +248,13 @@ class Store:
         """
         if name not in TABLES:
             raise StoreError(f"there is no table {name!r}; the tables are {one_of(TABLES)}.")
-        return self.together(name, self.records())
+        import pyarrow as pa
 
-    def tables(self, identity: str, names: Iterable[str] = TABLES) -> dict[str, pd.DataFrame]:
+        parts = at_once(lambda record: self.arrow(name, record), self.records())
+        frame: pd.DataFrame = pa.concat_tables([table_files.schema(name).empty_table(), *parts]).to_pandas()
+        return frame
+
+    def tables(self, identity: str, names: Sequence[str] = TABLES) -> dict[str, pd.DataFrame]:
         """All tables of one result, or some of them.
 
         Raises:
@@ -258,15 +262,23 @@ class Store:
         """
         return self.result(identity, names)[1]
 
-    def result(self, identity: str, names: Iterable[str] = TABLES) -> tuple[Record, dict[str, pd.DataFrame]]:
+    def result(self, identity: str, names: Sequence[str] = TABLES) -> tuple[Record, dict[str, pd.DataFrame]]:
         """The record and all tables of one result, or some of them; each file is read once.
 
         Raises:
             StoreError: a file is missing or damaged.
         """
-        record, names = self.record(identity), list(names)
+        record = self.record(identity)
+        return record, self.tables_of(record, names)
+
+    def tables_of(self, record: Mapping[str, Any], names: Sequence[str] = TABLES) -> dict[str, pd.DataFrame]:
+        """All tables of the result with this record, or some of them.
+
+        Raises:
+            StoreError: a file is missing or damaged.
+        """
         parts = at_once(lambda name: self.arrow(name, record), names)
-        return record, {name: part.to_pandas() for name, part in zip(names, parts, strict=True)}
+        return {name: part.to_pandas() for name, part in zip(names, parts, strict=True)}
 
     def outcomes(self, identities: Iterable[str]) -> dict[str, str]:
         """How the trials of these stored results ended, in the words of their records.
@@ -276,18 +288,6 @@ class Store:
         """
         names = list(identities)
         return dict(zip(names, at_once(lambda name: str(self.record(name)["outcome"]), names), strict=True))
-
-    def together(self, name: str, records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-        """One table of several results, in the order of their records.
-
-        Raises:
-            StoreError: a file is missing or damaged.
-        """
-        import pyarrow as pa
-
-        parts = at_once(lambda record: self.arrow(name, record), records)
-        frame: pd.DataFrame = pa.concat_tables([table_files.schema(name).empty_table(), *parts]).to_pandas()
-        return frame
 
     def arrow(self, name: str, record: Mapping[str, Any]) -> pa.Table:
         """One table of the result with this record, checked.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from typing import TYPE_CHECKING
 
@@ -133,6 +134,7 @@ def columns(name: str) -> tuple[str, ...]:
     return tuple(_COLUMNS[name])
 
 
+@functools.cache
 def schema(name: str) -> pa.Schema:
     """The Arrow schema of a table. ``metric``, ``width`` and ``horizon`` may be null, nothing else may."""
     import pyarrow as pa
@@ -187,7 +189,7 @@ def from_parquet(name: str, data: bytes, identity: str, where: str) -> pa.Table:
         raise StoreError(f"{where} has empty values in {one_of(empty_cells)}. {MEND}")
     if table.num_rows and not pc.all(pc.equal(table["identity"], identity)).as_py():
         raise StoreError(f"{where} has rows of another trial than {identity}. {MEND}")
-    return table.select(expected_schema.names).cast(expected_schema)
+    return pa.Table.from_arrays([table[column] for column in expected_schema.names], schema=expected_schema)
 
 
 def _to_arrow(name: str, frame: pd.DataFrame, identity: str) -> pa.Table:

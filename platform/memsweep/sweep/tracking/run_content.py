@@ -24,6 +24,9 @@ POINTS = 100
 
 IDENTITY, OUTCOME, NONFINITE = "memsweep.identity", "memsweep.outcome", "memsweep.nonfinite"
 NOTE = "mlflow.note.content"  # MLflow shows this tag as the run's description
+_FILES = (CURVES, MEMORY, ALIGNMENT)
+SHOWN = (HISTORY, *_FILES)
+"""The tables of a result that its run shows."""
 _SIZES = ("model.width", "task.horizon")
 _SHORT = {"model.width": "m", "task.horizon": "T", "training.learning_rate": "lr"}
 """Letters of the report's figures, and a usual abbreviation: MLflow's page shows some twenty characters of a name."""
@@ -112,8 +115,8 @@ def finished_run(
 
     Args:
         record: as the store gives it; its summary becomes ``final/<key>`` metrics (numbers) and tags (texts).
-        tables: ``history`` becomes metrics by step (median over seeds, and the worst validation loss);
-            ``curves`` and ``memory`` become artifacts.
+        tables: ``SHOWN``. ``history`` becomes metrics by step (median over seeds, and the worst validation loss); the
+            others become artifacts.
         varied: the fields that name the run.
     """
     summary = record["summary"]
@@ -293,7 +296,7 @@ def _artifacts(record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) ->
     """The record as JSON, and tables as CSV without identity, width and horizon, which tags and params hold."""
     words = {key: value if _is_json(value) else str(float(value)) for key, value in record["summary"].items()}
     files = {"record.json": records_json.to_json({**record, "summary": words}, f"the record of {record['identity']}")}
-    for name in (CURVES, MEMORY, ALIGNMENT):
+    for name in _FILES:
         frame = tables.get(name)
         if frame is not None and not frame.empty:
             columns = [column for column in frame.columns if column not in SIZE]

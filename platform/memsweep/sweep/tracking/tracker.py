@@ -218,7 +218,9 @@ class Tracker:
     def _write_stored(self, identity: str, writer: Writer, verdicts: Verdicts | None = None) -> None:
         record = self._store.record(identity)
         if not writer.holds(identity, run_content.stamp_of_result(record)):
-            writer.write(run_content.finished_run(record, self._store.tables(identity), self._varied))
+            writer.write(
+                run_content.finished_run(record, self._store.tables_of(record, run_content.SHOWN), self._varied)
+            )
         if verdicts is not None:
             writer.write_verdicts(identity, verdicts)
 

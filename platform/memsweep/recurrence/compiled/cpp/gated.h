@@ -4,6 +4,8 @@
 #pragma once
 #include "product.h"
 
+inline namespace BLOCKS {
+
 // Of weights, or of their gradients.
 template <class T> struct GatedWeights {
     T *matrix, *encoder, *bias, *recalled;  // U [G][M][M], W [G][M][F], b [G][M]; c of a GRU [M]
@@ -42,3 +44,5 @@ private:
     const long rows_, F_;
     Buffer<R> turned_;
 };
+
+}  // namespace BLOCKS

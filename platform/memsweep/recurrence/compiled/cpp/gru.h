@@ -2,6 +2,8 @@
 #pragma once
 #include "gated.h"
 
+inline namespace BLOCKS {
+
 template <class R> class GruBlock {
 public:
     using Vector = Vec<R>;
@@ -98,3 +100,5 @@ private:
     Buffer<Vector> gates_, states_, later_;  // states: with that before the first step
     Buffer<R> transposed_;
 };
+
+}  // namespace BLOCKS

@@ -2,9 +2,10 @@
 //
 //     h_t = carried h_{t-1} + sigma(u x_t + b + A h_{t-1}),   h_{-1} = 0,   y_t = c tau(h_t) + d      (carried: 0 or 1)
 //
-// Sequences stand side by side in the lanes of vectors, a block of V vectors at a time; one model runs over one block
-// forward and backward before the next, so that its states never leave the cache. The sums of a model's gradient are
-// over blocks in order, and no model knows of another: its numbers do not depend on its company.
+// Sequences stand side by side in the lanes of vectors, a block of V vectors at a time (two; one in files that define
+// FEW_SEQUENCES, for sequences that would leave the other empty); one model runs over one block forward and backward
+// before the next, so that its states never leave the cache. The sums of a model's gradient are over blocks in order,
+// and no model knows of another: its numbers do not depend on its company.
 //
 // Letters: N models, B sequences, T time, M width, I inputs, O outputs, V vectors of a block.
 #pragma once
@@ -15,7 +16,20 @@
 
 #include "simd.h"
 
+// What is compiled for both numbers of vectors lies in a namespace of each: the linker would take one for the other.
+#ifdef FEW_SEQUENCES
+#define BLOCKS blocks_of_one
+#else
+#define BLOCKS blocks_of_two
+#endif
+
+inline namespace BLOCKS {
+
+#ifdef FEW_SEQUENCES
+constexpr int V = 1;
+#else
 constexpr int V = 2;
+#endif
 
 template <class R> struct Layer {
     long width, inputs, outputs;
@@ -130,3 +144,5 @@ inline R squared(Vec<R>* y, const Vec<R>* target, const R* weight, long horizon,
             }
     return sum<R>(total);
 }
+
+}  // namespace BLOCKS

@@ -5,6 +5,8 @@
 
 #include "layer.h"
 
+inline namespace BLOCKS {
+
 template <class R, int U, class Start, class Finish>
 inline void some_rows(const R* matrix, long columns, const Vec<R>* states, long first, Start start, Finish finish) {
     Vec<R> acc[U][V];
@@ -191,3 +193,5 @@ private:
     Vec<R>* errors_;
     R* into_;
 };
+
+}  // namespace BLOCKS

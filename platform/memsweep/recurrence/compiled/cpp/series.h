@@ -7,6 +7,8 @@
 #pragma once
 #include "product.h"
 
+inline namespace BLOCKS {
+
 template <class R, class Sigma, bool Carried> struct DiagonalSeries {
     using Vector = Vec<R>;
 
@@ -124,3 +126,5 @@ template <class R> struct ComplexSeries {
             for (int v = 0; v < V; ++v) of_matrix[i] += sum<R>(scratch[i * V + v]);
     }
 };
+
+}  // namespace BLOCKS

@@ -8,6 +8,8 @@
 #include "gru.h"
 #include "series.h"
 
+inline namespace BLOCKS {
+
 struct UnitShape {
     long horizon, features, width;
     bool normalized;  // of an LRU: whether it has a trained gain
@@ -215,3 +217,5 @@ private:
     Buffer<Vector> states_, answers_, errors_, scratch_;
     Buffer<R> eigenvalues_, gains_, encoder_, readout_, turned_, sums_;
 };
+
+}  // namespace BLOCKS

@@ -111,11 +111,11 @@ def _seeds(line: Sequence[LossRow]) -> pd.DataFrame:
     trained: dict[int, list[tuple[float, bool]]] = {}
     ratios: dict[int, dict[Hashable, float]] = {}
     for row in line:
-        trains = row.losses < TRAINS * row.replicas["zero_loss"].to_numpy(float)
-        criteria = row.replicas[[*CRITERIA]].astype(float).to_dict("records")
-        for seed, good, values in zip(row.replicas["seed"], trains, criteria, strict=True):
+        trains = row.losses < TRAINS * row.column("zero_loss").to_numpy(float)
+        criteria = np.column_stack([row.column(name).to_numpy(float) for name in CRITERIA])
+        for seed, good, values in zip(row.column("seed"), trains, criteria, strict=True):
             trained.setdefault(int(seed), []).append((rate_of(row), bool(good)))
-            ratios.setdefault(int(seed), values)
+            ratios.setdefault(int(seed), dict(zip(CRITERIA, values, strict=True)))
     rows = {seed: _bracket(tried) for seed, tried in trained.items()}
     table = pd.DataFrame.from_dict(rows, orient="index", columns=["ceiling", "fails"])
     return table.join(pd.DataFrame.from_dict(ratios, orient="index")).rename_axis("seed").sort_index()

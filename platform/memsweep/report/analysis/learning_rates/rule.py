@@ -157,9 +157,9 @@ def _curves(rows: Sequence[LossRow]) -> dict[Size, dict[int, Curve]]:
     points: dict[Size, dict[int, list[tuple[float, float, float]]]] = {}
     for row in rows:
         here = points.setdefault((row.width, row.horizon), {})
-        lost = row.replicas["outcome"] == Outcome.DIVERGED
-        validation = np.where(lost, math.inf, row.replicas["validation_loss"].fillna(math.inf))
-        for seed, *losses in zip(row.replicas["seed"], validation, row.losses, strict=True):
+        lost = row.column("outcome") == Outcome.DIVERGED
+        validation = np.where(lost, math.inf, row.column("validation_loss").fillna(math.inf))
+        for seed, *losses in zip(row.column("seed"), validation, row.losses, strict=True):
             here.setdefault(int(seed), []).append((rate_of(row), *losses))
     return {
         size: {seed: Curve(*np.array(sorted(own), float).T) for seed, own in here.items()}

@@ -1,0 +1,6 @@
+// A stack of sequences that fill one vector at most: half of a usual block.
+#define FEW_SEQUENCES
+#include "stack.h"
+
+// Whether there is such a stack; call: a StackCall.
+extern "C" bool memsweep_stack_of_few(const void* call) { return choose_stack<REAL>(*static_cast<const StackCall*>(call)); }
