@@ -96,6 +96,11 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+def counted(count: int, noun: str) -> str:
+    """``1 trial``, ``2 trials``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def one_of(known: Iterable[str]) -> str:
     """The allowed names as one phrase, sorted: ``direct, exp, softplus``."""
     return ", ".join(sorted(known)) or "(none)"

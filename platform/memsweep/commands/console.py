@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from memsweep import builtin
-from memsweep.errors import filled, printable
-from memsweep.studies.wording import counted, failures, stopped
+from memsweep.errors import counted, filled, printable
+from memsweep.studies.wording import failures, stopped
 
 if TYPE_CHECKING:
     from memsweep.report import ReportPaths

@@ -8,8 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.canonical import flatten, to_dict
-from memsweep.errors import ConfigError
-from memsweep.studies.wording import counted
+from memsweep.errors import ConfigError, counted
 from memsweep.sweep.store.results import STATES
 
 if TYPE_CHECKING:

@@ -6,16 +6,13 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from memsweep.errors import counted
+
 if TYPE_CHECKING:
     from memsweep.studies.ending import Ending
     from memsweep.studies.trials import Trials
     from memsweep.sweep.planning.plan import Plan
     from memsweep.sweep.store.journal import TrialStatus
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 trial``, ``2 trials``."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def first_line(text: str) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.commands.console import say
 from memsweep.documents.keys.plans import StatusDocument, StatusSearchItem
-from memsweep.studies.wording import counted, first_line, word
+from memsweep.errors import counted
+from memsweep.studies.wording import first_line, word
 
 if TYPE_CHECKING:
     from memsweep.errors import StoreError
