@@ -140,7 +140,7 @@ def test_a_verdict_says_what_the_search_missed_and_what_that_could_change(tmp_pa
     assert {name: finding.otherwise for name, finding in by_name.items()} == {
         "direct": None, "exp": None, "softplus": None, "sigmoid": Verdict.UNSTABLE,
     }  # fmt: skip
-    said = {name: reasons(finding) for name, finding in by_name.items()}
+    said = {name: reasons(finding, study) for name, finding in by_name.items()}
     assert "of the worst error" not in said["direct"]
     assert "had found at least 100 % of the worst error" in said["exp"]
     assert "had found at least 90 % of the worst error" in said["softplus"]
@@ -160,7 +160,7 @@ def test_lower_bounds_are_marked_with_their_kind(tmp_path: Path) -> None:
     study = load_study(tmp_path)
     grouping = find_grouping(study.records, study.tables["replicas"])
     findings = judge_conditions(study, grouping)
-    table = verdict_table(findings, grouping.columns, Labels([f.condition for f in findings])).frame()
+    table = verdict_table(findings, grouping.columns, Labels([f.condition for f in findings]), study).frame()
     table = table.set_index(["ball", "model", "task.kernel", "model.parameterization"])["reasons"]
     said = {key: [kind for kind, words in EXPLANATIONS.items() if words in text] for key, text in table.items()}
     diagonal, other = ("diagonal_rnn", "polynomial"), ("unknown to this machine", "polynomial")

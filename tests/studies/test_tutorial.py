@@ -40,7 +40,7 @@ def test_every_step_of_the_tutorial(
     assert (tmp_path / "results" / "memory" / "report" / "index.html").is_file()
     swept, extended = tables[1], tables[2]
     assert swept.count("◇ inconclusive†  not available") == 2
-    assert "to decide: memsweep extend STUDY task.horizon=200" in swept
+    assert "to decide: memsweep extend memory.yaml task.horizon=200" in swept
     assert re.search(r"direct  ▲ unstable†  −0\.6[0-4]", extended)
     assert re.search(r"exp     ● stable†    [−+]?0\.0[0-3]", extended)
     median = names["radii"].groupby(["model.parameterization", "horizon"])["radius"].median()

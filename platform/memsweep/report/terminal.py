@@ -20,9 +20,8 @@ from memsweep.config.schema.objective import objectives
 from memsweep.report.analysis.bounds import MARK
 from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.findings import Finding
 from memsweep.report.analysis.summary import NOT_ASKED, NOT_FINISHED, judged
-from memsweep.report.naming.labels import Labels, field_name
+from memsweep.report.naming.labels import field_name
 from memsweep.report.naming.numbers import clean, show
 from memsweep.report.read.study import not_measured
 from memsweep.report.rows.bits import BITS_MEAN, FORMATS_MEAN
@@ -159,16 +158,17 @@ def _verdicts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]
     if contents.grouping.fixed:
         fixed = {field_name(name): show(value) for name, value in contents.grouping.fixed.items()}
         yield from ("", _throughout(fixed))
-    yield from _undecided(contents.verdicts, contents.labels)
+    yield from _undecided(contents)
 
 
-def _undecided(findings: Sequence[Finding], labels: Labels) -> Iterator[str]:
+def _undecided(contents: Contents) -> Iterator[str]:
+    labels, findings = contents.labels, contents.verdicts
     undecided = [finding for finding in findings if finding.judgement.verdict is Verdict.INCONCLUSIVE]
     if undecided:
         yield ""
     for finding in undecided[:_MOST_REASONS]:
         name = f"{labels.memory(finding.condition)}, {labels.machine(finding.condition)}"
-        line = f"Inconclusive ({name}; ball {finding.ball}): {reasons(finding)}"
+        line = f"Inconclusive ({name}; ball {finding.ball}): {reasons(finding, contents.study)}"
         yield textwrap.shorten(line, _LONGEST_REASON, placeholder=" …")
     if len(undecided) > _MOST_REASONS:
         yield f"{len(undecided) - _MOST_REASONS} more are inconclusive: their reasons are in the report."

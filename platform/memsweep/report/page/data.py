@@ -99,7 +99,7 @@ def _finding(finding: Finding, contents: Contents, trials: Trials, *, whole: boo
             [_ends(trends.horizon.limit), _ends(trends.along_width), _ends(trends.horizon.over_range)]
             for trends in judgement.by_threshold.values()
         ],
-        "reasons": reasons(finding).split("; "),
+        "reasons": reasons(finding, contents.study).split("; "),
         "points": [*_points(finding, trials, whole=whole)],
     }
 

@@ -55,7 +55,7 @@ class Tables:
 def tables_of(contents: Contents) -> Tables:
     """Make the tables of a report."""
     names, labels, judged = contents.grouping.columns, contents.labels, contents.verdicts
-    verdict_table = verdicts.verdict_table(judged, names, labels)
+    verdict_table = verdicts.verdict_table(judged, names, labels, contents.study)
     slopes = verdicts.slope_table(judged, names, labels)
     loss_table = losses.loss_table(contents.losses, names, labels)
     ceilings = losses.ceiling_table(contents.ceilings, names, labels)
@@ -84,7 +84,7 @@ def tables_of(contents: Contents) -> Tables:
         loss_table,
         ceilings,
         alignment,
-        published.published_export(contents.comparisons, names, labels),
+        published.published_export(contents.comparisons, names, labels, contents.study),
     )
     return Tables(
         verdicts=verdict_table,
@@ -95,7 +95,7 @@ def tables_of(contents: Contents) -> Tables:
         across=across,
         ceilings=ceilings,
         alignment=alignment,
-        published=tuple(published.published_tables(contents.comparisons, names, labels)),
+        published=tuple(published.published_tables(contents.comparisons, names, labels, contents.study)),
         claims=claims.claim_table(contents.compared),
         bits=bits_table,
         formats=formats_table,

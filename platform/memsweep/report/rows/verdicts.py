@@ -13,6 +13,7 @@ from memsweep.report.analysis.findings import BALLS, Finding
 from memsweep.report.analysis.summary import MOVES
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import number, percent, slope_text
+from memsweep.report.read.study import Study
 from memsweep.report.rows.table import CSV, EXPORTED, NOTHING, PAGE, SHOWN, Cell, Column, Table, condition_columns
 from memsweep.stability.verdict.judgement import Trends
 from memsweep.stability.verdict.trend import Trend
@@ -31,10 +32,11 @@ def moving(ball: str) -> str:
     return f"When {MOVES[ball]}"
 
 
-def reasons(finding: Finding) -> str:
+def reasons(finding: Finding, study: Study) -> str:
     """Why the verdict is what it is, and that it rests on lower bounds of the error where it does."""
     judgement = finding.judgement
-    advice = (f"to decide: memsweep extend STUDY {', or '.join(judgement.extend)}",) if judgement.extend else ()
+    first, *others = judgement.extend or ("",)
+    advice = (f"to decide: {', or '.join([study.extended_by(first), *others])}",) if first else ()
     return "; ".join((*advice, *judgement.reasons, f"errors: {EXPLANATIONS[finding.bound]}", *_shortfall(finding)))
 
 
@@ -65,7 +67,7 @@ def _verdict_cell(finding: Finding) -> Cell:
     return Cell(f"{SIGNS[word]} {word}{MARK if finding.bound else ''}", word)
 
 
-def verdict_columns(names: Sequence[str], labels: Labels) -> list[Column[Finding]]:
+def verdict_columns(names: Sequence[str], labels: Labels, study: Study) -> list[Column[Finding]]:
     """The columns of ``verdicts.csv``, and those of its readers."""
     return [
         *condition_columns(names, labels),
@@ -76,13 +78,13 @@ def verdict_columns(names: Sequence[str], labels: Labels) -> list[Column[Finding
         Column("at error", lambda f: f.judgement.threshold, percent, key="threshold", unit="of L₀"),
         Column("deciding", lambda f: f.deciding[0], views=EXPORTED),
         Column("found of the worst error", lambda f: f.found_share, _share, key="found_share", views=EXPORTED),
-        Column("reasons", reasons, views=frozenset({PAGE, CSV}), style="reasons"),
+        Column("reasons", lambda f: reasons(f, study), views=frozenset({PAGE, CSV}), style="reasons"),
     ]
 
 
-def verdict_table(findings: Sequence[Finding], names: Sequence[str], labels: Labels) -> Table[Finding]:
+def verdict_table(findings: Sequence[Finding], names: Sequence[str], labels: Labels, study: Study) -> Table[Finding]:
     """Every verdict, by ball."""
-    columns = verdict_columns(names, labels)
+    columns = verdict_columns(names, labels, study)
     return Table("verdicts", "Verdicts", findings, columns, lambda f: f"{moving(f.ball)} (ball: {f.ball})")
 
 
