@@ -75,9 +75,7 @@ def bits_table(rows: Sequence[BitsRow], names: Sequence[str], labels: Labels) ->
 
 
 def formats_table(rows: Sequence[FormatsRow], names: Sequence[str], labels: Labels) -> Table[FormatsRow]:
-    """Errors by format, of each condition's longest horizon and there of the greatest width; all are in the CSV file,
-    a row per seed.
-    """
+    """Errors by format, at each condition's longest horizon and greatest width; the CSV file has all, a row per seed."""
     shown = dict[tuple[Any, ...], FormatsRow]()
     for row in rows:
         key = (row.rounding, *row.condition.values())
