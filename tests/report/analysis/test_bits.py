@@ -106,3 +106,21 @@ def test_number_formats_are_told_by_the_seeds_that_fit(tmp_path: Path) -> None:
     assert "inconclusive" not in text
     for each in verdicts_of(paths.contents).values():
         assert {name: each.metrics[f"formats_weights/{name}"] for name in shares} == pytest.approx(shares)
+
+
+def test_a_headline_of_many_settings_names_the_fewest_and_the_most_bits_and_who_does_not_fit(tmp_path: Path) -> None:
+    names = ("direct", "exp", "softplus", "sigmoid", "square", "relu", "best", "tanh")
+    conditions = tuple(Condition(parameterization=name, base=0.5 * 2.0**-place) for place, name in enumerate(names))
+
+    def complete(index: int, tables: dict[str, pd.DataFrame]) -> None:
+        at_whole_bits(conditions)(index * len(HORIZONS), tables)  # one horizon
+        if conditions[index].parameterization == "tanh":
+            tables["curves"]["error"] = ZERO_LOSS
+
+    shown = {"widths": [4], "horizons": [HORIZONS[0]], "balls": ["fixed_recurrent"], "memory": False}
+    write_study(tmp_path, conditions, complete=complete, **shown)
+    paths = report.build(tmp_path)
+    page = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", paths.page.read_text()))
+    assert "polynomial needs from 5 under direct to &gt;8 under best (no seed fits under 1 of 8)." in page
+    text = report.table_text(paths, width=200)
+    assert "growth" not in text  # one horizon has no slope

@@ -66,16 +66,19 @@ def bits_table(rows: Sequence[BitsRow], names: Sequence[str], labels: Labels) ->
         *condition_columns(names, labels),
         Column("width", lambda row: row.width, varies=True),
         *map(at, horizons),
-        Column("slope", lambda row: row.slope, unit="bits a doubling"),
-        Column("growth", lambda row: str(row.growth)),
     ]
+    if any(len(row.bits) > 1 for row in rows):
+        columns += [
+            Column("slope", lambda row: row.slope, unit="bits a doubling"),
+            Column("growth", lambda row: str(row.growth)),
+        ]
     return Table(
         "bits", "Bits to hold", rows, columns, group=lambda row: ROUNDED[row.rounding], stored=_frame(rows, names)
     )
 
 
 def formats_table(rows: Sequence[FormatsRow], names: Sequence[str], labels: Labels) -> Table[FormatsRow]:
-    """Errors by format, at each condition's longest horizon and greatest width; the CSV file has all, a row per seed."""
+    """Errors by format at a condition's longest horizon and greatest width; the CSV file has all, a row per seed."""
     shown = dict[tuple[Any, ...], FormatsRow]()
     for row in rows:
         key = (row.rounding, *row.condition.values())
