@@ -23,14 +23,12 @@ NAMES = (
     "matrix_step",
     "rules",
     "perturbation",
-    "budget",
     "horizon",
     "study",
     "durability",
-    "sizes",
     "plain_module",
 )
-LONG = ("scale", "search", "worst_push", "test_sets")
+LONG = ("budget", "sizes", "scale", "search", "worst_push", "test_sets")
 """Those that take long, or need servers: run when they are named."""
 
 

@@ -141,7 +141,7 @@ def test_a_damaged_plan_is_read_from_its_copy(results: Path, capsys: pytest.Capt
     for damaged in ("plan.json", "plan.copy.json"):
         (results / STUDY / damaged).write_text("")
     assert verb("resume", results, STUDY, "--inline") == 1
-    assert "run its study file once more" in capsys.readouterr().err
+    assert "run the study file once more" in capsys.readouterr().err
 
 
 def test_extend_adds_the_seeds_that_are_missing_and_no_others(
