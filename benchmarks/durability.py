@@ -17,7 +17,7 @@ from typing import Any
 from unittest import mock
 
 from benchmarks import harness, noop
-from benchmarks.harness import Options, TrialStatus
+from benchmarks.harness import Options, Row
 from benchmarks.whole import ROOT
 from memsweep.config.load.study import load_study
 from memsweep.learning.state.checkpoint import Checkpoint
@@ -98,7 +98,7 @@ def _seconds(study: str, words: tuple[str, ...], results: Path, leased: bool, wo
 def run(options: Options) -> None:
     """Measure, print, write."""
     pairs, trials = (1, 100) if options.quick else (PAIRS, TRIALS)
-    rows: list[TrialStatus] = []
+    rows: list[Row] = []
     for name, study in (("no-op", no_op), ("short real trials", trained)):
         if not options.wants({"study": name}):
             continue

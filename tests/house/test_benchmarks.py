@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -34,6 +35,11 @@ from memsweep.streams import TEST, Stream
 from paths import ROOT
 
 MODELS = [("diagonal_rnn", {}), ("dense_rnn", {"basis": "free"})]
+
+
+@pytest.mark.parametrize("name", [*__main__.NAMES, *__main__.LONG])
+def test_a_benchmark_that_is_named_is_there(name):
+    assert callable(importlib.import_module(f"benchmarks.{name}").run)
 
 
 def losses(config, weights, sequences=48):
