@@ -12,7 +12,7 @@ import pandas as pd
 from memsweep.report.analysis.bits import BitsRow, FormatsRow
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.labels import Labels
-from memsweep.report.naming.numbers import figure, percent
+from memsweep.report.naming.numbers import percent
 from memsweep.report.rows.table import SHOWN, Cell, Column, Table, condition_columns, spread_cell
 from memsweep.stability.rounding.kinds import FORMATS
 from memsweep.stability.verdict.judgement import SLOPE_LIMIT
@@ -105,7 +105,7 @@ def formats_table(rows: Sequence[FormatsRow], names: Sequence[str], labels: Labe
 
 
 def _format_cell(share: Spread) -> Cell:
-    cell = spread_cell(share, lambda value: figure(100 * value, 2))
+    cell = spread_cell(share, lambda value: percent(value).removesuffix(" %"))
     lost = f" {_LOST}" if share.high > THRESHOLD else ""
     return Cell(cell.text + lost, "bad" if lost else "", shorter=tuple(text + lost for text in cell.shorter))
 
