@@ -115,7 +115,7 @@ drill: env ## inject faults into sweeps and count the lost trials (none): more t
 campaign: env ## break sweeps at random for HOURS=1 with SEED=7; a line for each round goes to OUT=campaign.jsonl
 	@OMP_NUM_THREADS=1 $(PY) -m tests.campaign --hours $(HOURS) --seed $(SEED) --out $(OUT) $(ARGS)
 
-bench: env ## measure how fast it is, against the published loop (about half an hour); ARGS="step --quick"
+bench: env ## measure how fast it is, against the published loop and other peers (25 minutes); ARGS="step --quick"
 	@OMP_NUM_THREADS=1 $(PY) -m benchmarks $(ARGS)
 
 check: env ## check formatting, lint, types, import order
