@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import pandas as pd
+import pyarrow as pa
 
 from memsweep.sweep.planning.plan_file import read_plan
 from memsweep.sweep.store.results import Store
@@ -272,7 +273,7 @@ class Outcome:
         store = drill.store
         records = [store.record(name) for name in sorted(store.identities() if names is None else names)]
         return cls(
-            {name: store.together(name, records) for name in TABLES},
+            {name: pa.concat_tables([store.arrow(name, record) for record in records]).to_pandas() for name in TABLES},
             {record["identity"]: repr((record["outcome"], record["summary"])) for record in records},
             store.location.read("report/verdicts.csv"),
         )

@@ -8,7 +8,6 @@ from typing import Any
 from memsweep.report.analysis.findings import BALLS, Finding
 from memsweep.report.analysis.published import ClaimedVerdict, counted
 from memsweep.report.naming.labels import Labels
-from memsweep.report.read.study import Study
 from memsweep.report.rows.table import CSV, EXPORTED, NOTHING, SHOWN, Cell, Column, Table
 from memsweep.report.rows.verdicts import moving, short_verdict_cell, verdict_columns
 
@@ -16,10 +15,10 @@ _SIGNS = {"agrees": "✓", "disagrees": "✗", "undecided": "?", "not measured":
 
 
 def published_tables(
-    comparisons: Sequence[ClaimedVerdict], names: Sequence[str], labels: Labels, study: Study
+    comparisons: Sequence[ClaimedVerdict], names: Sequence[str], labels: Labels
 ) -> list[Table[ClaimedVerdict]]:
     """One table per ball that was measured; none for a study without claims."""
-    columns = _columns(names, labels, study)
+    columns = _columns(names, labels)
     tables = []
     for ball in BALLS:
         if any(c.finding is not None and c.finding.ball == ball for c in comparisons):
@@ -30,13 +29,13 @@ def published_tables(
 
 
 def published_export(
-    comparisons: Sequence[ClaimedVerdict], names: Sequence[str], labels: Labels, study: Study
+    comparisons: Sequence[ClaimedVerdict], names: Sequence[str], labels: Labels
 ) -> Table[ClaimedVerdict]:
     """All balls in one table: ``published.csv``."""
-    return Table("published", "Published table", comparisons, _columns(names, labels, study))
+    return Table("published", "Published table", comparisons, _columns(names, labels))
 
 
-def _columns(names: Sequence[str], labels: Labels, study: Study) -> list[Column[ClaimedVerdict]]:
+def _columns(names: Sequence[str], labels: Labels) -> list[Column[ClaimedVerdict]]:
     def under(row: ClaimedVerdict) -> str:
         """The machine, and the memory where a kernel has several."""
         if row.finding is None:
@@ -51,7 +50,7 @@ def _columns(names: Sequence[str], labels: Labels, study: Study) -> list[Column[
         Column("under", under, views=SHOWN),
         Column("our verdict", lambda row: row.claimed, cell=_our_cell, views=SHOWN),
         Column("agreement", lambda row: row.agreement.value, cell=_agreement_cell),
-        *(_verdict_column(column) for column in verdict_columns(names, labels, study) if CSV in column.views),
+        *(_verdict_column(column) for column in verdict_columns(names, labels) if CSV in column.views),
     ]
 
 

@@ -84,7 +84,7 @@ def tables_of(contents: Contents) -> Tables:
         loss_table,
         ceilings,
         alignment,
-        published.published_export(contents.comparisons, names, labels, contents.study),
+        published.published_export(contents.comparisons, names, labels),
     )
     return Tables(
         verdicts=verdict_table,
@@ -95,7 +95,7 @@ def tables_of(contents: Contents) -> Tables:
         across=across,
         ceilings=ceilings,
         alignment=alignment,
-        published=tuple(published.published_tables(contents.comparisons, names, labels, contents.study)),
+        published=tuple(published.published_tables(contents.comparisons, names, labels)),
         claims=claims.claim_table(contents.compared),
         bits=bits_table,
         formats=formats_table,

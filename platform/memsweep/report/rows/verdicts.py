@@ -32,11 +32,18 @@ def moving(ball: str) -> str:
     return f"When {MOVES[ball]}"
 
 
-def reasons(finding: Finding, study: Study) -> str:
-    """Why the verdict is what it is, and that it rests on lower bounds of the error where it does."""
+def reasons(finding: Finding, study: Study | None = None) -> str:
+    """Why the verdict is what it is, and that it rests on lower bounds of the error where it does.
+
+    Args:
+        finding: with the verdict.
+        study: whose file the command names that would decide. None: it names STUDY, so that the text, as that of a CSV
+            file, depends on the results alone and not on where the study's file lies.
+    """
     judgement = finding.judgement
     first, *others = judgement.extend or ("",)
-    advice = (f"to decide: {', or '.join([study.extended_by(first), *others])}",) if first else ()
+    command = f"memsweep extend STUDY {first}" if study is None else study.extended_by(first)
+    advice = (f"to decide: {', or '.join([command, *others])}",) if first else ()
     return "; ".join((*advice, *judgement.reasons, f"errors: {EXPLANATIONS[finding.bound]}", *_shortfall(finding)))
 
 
@@ -67,7 +74,7 @@ def _verdict_cell(finding: Finding) -> Cell:
     return Cell(f"{SIGNS[word]} {word}{MARK if finding.bound else ''}", word)
 
 
-def verdict_columns(names: Sequence[str], labels: Labels, study: Study) -> list[Column[Finding]]:
+def verdict_columns(names: Sequence[str], labels: Labels) -> list[Column[Finding]]:
     """The columns of ``verdicts.csv``, and those of its readers."""
     return [
         *condition_columns(names, labels),
@@ -78,13 +85,14 @@ def verdict_columns(names: Sequence[str], labels: Labels, study: Study) -> list[
         Column("at error", lambda f: f.judgement.threshold, percent, key="threshold", unit="of L₀"),
         Column("deciding", lambda f: f.deciding[0], views=EXPORTED),
         Column("found of the worst error", lambda f: f.found_share, _share, key="found_share", views=EXPORTED),
-        Column("reasons", lambda f: reasons(f, study), views=frozenset({PAGE, CSV}), style="reasons"),
+        Column("reasons", reasons, views=EXPORTED),
     ]
 
 
 def verdict_table(findings: Sequence[Finding], names: Sequence[str], labels: Labels, study: Study) -> Table[Finding]:
     """Every verdict, by ball."""
-    columns = verdict_columns(names, labels, study)
+    said = Column[Finding]("reasons", lambda f: reasons(f, study), views=frozenset({PAGE}), style="reasons")
+    columns = [*verdict_columns(names, labels), said]
     return Table("verdicts", "Verdicts", findings, columns, lambda f: f"{moving(f.ball)} (ball: {f.ball})")
 
 
