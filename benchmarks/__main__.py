@@ -25,10 +25,9 @@ NAMES = (
     "perturbation",
     "horizon",
     "study",
-    "durability",
     "plain_module",
 )
-LONG = ("budget", "sizes", "scale", "search", "worst_push", "test_sets")
+LONG = ("durability", "budget", "sizes", "scale", "search", "worst_push", "test_sets")
 """Those that take long, or need servers: run when they are named."""
 
 
