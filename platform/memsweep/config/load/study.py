@@ -153,7 +153,7 @@ def _checked(written: dict[str, Any], changes: Overrides, path: Path, source: st
 def _problems_of_code(trials: Sequence[TrialConfig]) -> list[str]:
     """What running the own code of models and tasks shows, each model once on each task.
 
-    A fault that other trials show with other numbers (shapes, differences) is told of the first of them alone.
+    Several trials may have one fault with different numbers (shapes, differences): it is told once, of the first trial.
     """
     different = {(trial.task, trial.model, trial.perturbation.balls): trial for trial in trials}
     texts, known = list[str](), set[str]()

@@ -39,8 +39,8 @@ def significant(values: Tensor, bits: Tensor | int) -> Tensor:
 def as_format(values: Tensor, bits: Tensor | int, largest: Tensor) -> Tensor:
     """The nearest numbers of a format, its subnormal ones among them.
 
-    Beyond its range inf, as a cast does; with a scale the largest number, as is usual in deployment: states that are
-    rounded may leave the range of those that were not.
+    A number beyond the range becomes inf, as in a cast. Where the format has a scale it becomes the largest number, as
+    is usual in deployment: the scale is that of unrounded states, and rounded ones may be larger.
 
     Args:
         values: of any shape.

@@ -17,7 +17,7 @@ def listen(on_result: OnResult) -> Iterator[Callable[[str], None]]:
     """Yields a function that takes an identity and returns at once; a thread calls ``on_result`` with it.
 
     Calls come in the order of the identities, in one thread. At the end all have been made; then the first error that
-    a call raised is raised, unless the body raised its own. A result that the storage does not give back is left out.
+    a call raised is raised, unless the body raised its own; but a ``StorageError`` of a call is passed over.
     """
     waiting: SimpleQueue[str | None] = SimpleQueue()
     errors: list[Exception] = []
@@ -28,7 +28,7 @@ def listen(on_result: OnResult) -> Iterator[Callable[[str], None]]:
                 on_result(name)
             except StorageError:  # the result is stored; whatever shows results is brought up to date from there
                 continue
-            except Exception as error:  # the other results are passed on all the same
+            except Exception as error:  # it is raised at the end; the other results come first
                 errors.append(error)
 
     thread = Thread(target=deliver, name="results", daemon=True)
