@@ -23,7 +23,7 @@ def to_dict(config: Any) -> dict[str, Any]:
     Every field is present, defaults among them; a section that is not there (``chain: null``) is left out. The Config
     of a registered part carries its ``name`` first.
     """
-    data: dict[str, Any] = {"name": config.name} if getattr(config, "kind", None) in registry.KINDS else {}
+    data: dict[str, Any] = {"name": config.name} if getattr(config, "kind", None) in registry.NAMED else {}
     cls: type = type(config)
     types = hints(cls)
     for key, field in keys(cls).items():
@@ -64,7 +64,7 @@ def plain_at(config: Any, path: str) -> Any:
         if isinstance(config, Mapping):  # arguments, whose names are not the engine's
             config = config.get(key, MISSING)
             continue
-        if key == "name" and getattr(config, "kind", None) in registry.KINDS:
+        if key == "name" and getattr(config, "kind", None) in registry.NAMED:
             config = config.name
             continue
         cls: type = type(config)

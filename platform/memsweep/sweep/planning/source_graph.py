@@ -31,9 +31,6 @@ SENTENCES = frozenset(
 """Names of functions that are for plans and descriptions: no trial runs them."""
 _BRANCHES = frozenset(
     {
-        "measures_capacity",
-        "measures_over_inputs",
-        "measures_worst_inputs",
         "trains_by_convolution",
         "trains_over_sequences",
         "transforms_blocks",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import io
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from memsweep.errors import StoreError, one_of
+from memsweep.stability.optional import tables
 from memsweep.sweep.store.record import MEND
 
 if TYPE_CHECKING:
@@ -15,9 +17,9 @@ if TYPE_CHECKING:
 
 CURVES, REPLICAS, METRICS = "curves", "replicas", "metrics"
 MEMORY, HISTORY, ALIGNMENT = "memory", "history", "alignment"
-SHARPNESS, SINGULAR_VALUES = "sharpness", "singular_values"
-OVER_INPUTS, WORST_INPUTS = "memory_over_inputs", "worst_inputs"
-TABLES = (CURVES, REPLICAS, METRICS, MEMORY, HISTORY, ALIGNMENT, SHARPNESS, SINGULAR_VALUES, OVER_INPUTS, WORST_INPUTS)
+SHARPNESS = "sharpness"
+CORE = (CURVES, REPLICAS, METRICS, MEMORY, HISTORY, ALIGNMENT, SHARPNESS)
+"""The tables that are no measure's (``memsweep.stability.optional``)."""
 
 _SIZE = {"identity": "string", "horizon": "int64", "width": "int64"}
 SIZE = tuple(_SIZE)
@@ -101,48 +103,35 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "time_scale": "float64",
         "time_scale_high": "float64",
     },
-    OVER_INPUTS: {  # derivatives of the last output by earlier inputs, over test sequences
-        **_SIZE,
-        "seed": "int64",
-        "lag": "int64",
-        "median": "float64",
-        "high": "float64",
-        "largest": "float64",
-    },
-    WORST_INPUTS: {  # errors of the last output over weights and inputs
-        **_SIZE,
-        "seed": "int64",
-        "ball": "string",
-        "norm": "string",
-        "bound": "float64",
-        "radius": "float64",
-        "error": "float64",
-        "zero_error": "float64",
-    },
-    SINGULAR_VALUES: {  # of maps from past inputs to future outputs
-        **_SIZE,
-        "seed": "int64",
-        "map": "string",
-        "index": "int64",
-        "value": "float64",
-    },
 }
+
+
+def names() -> tuple[str, ...]:
+    """The names of all tables: the core's, then those of the registered measures."""
+    return (*CORE, *tables())
 
 
 def columns(name: str) -> tuple[str, ...]:
     """The columns of a table, in order."""
-    return tuple(_COLUMNS[name])
+    return tuple(_typed(name))
+
+
+def _typed(name: str) -> Mapping[str, str]:
+    """The columns of a table with their types."""
+    return _COLUMNS[name] if name in _COLUMNS else {**_SIZE, "seed": "int64", **tables()[name]}
+
+
+def schema(name: str) -> pa.Schema:
+    """The Arrow schema of a table. ``metric``, ``width`` and ``horizon`` may be null, nothing else may."""
+    return _schema(tuple(_typed(name).items()))
 
 
 @functools.cache
-def schema(name: str) -> pa.Schema:
-    """The Arrow schema of a table. ``metric``, ``width`` and ``horizon`` may be null, nothing else may."""
+def _schema(typed: tuple[tuple[str, str], ...]) -> pa.Schema:
     import pyarrow as pa
 
     types = {"string": pa.string(), "float64": pa.float64(), "int64": pa.int64(), "bool": pa.bool_()}
-    return pa.schema(
-        [pa.field(column, types[kind], nullable=_nullable(column)) for column, kind in _COLUMNS[name].items()]
-    )
+    return pa.schema([pa.field(column, types[kind], nullable=_nullable(column)) for column, kind in typed])
 
 
 def to_parquet(name: str, frame: pd.DataFrame, identity: str) -> bytes:
