@@ -209,9 +209,7 @@ def discover(workspace: Path | None = None) -> list[str]:
     broken = []
     for path in dict.fromkeys(path for folder in task_folders for path in _task_files(folder)):
         broken += _attempt(f"task file {path}", partial(_import_file, path))
-    for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
-        owner = point.dist.name if point.dist else point.value
-        broken += _attempt(f"plugin {point.name!r} of {owner!r} ({point.value})", point.load)
+    broken += _load_plugins()
     for sentence in broken:
         _log.debug("%s", sentence)
     return broken
@@ -233,12 +231,13 @@ def _task_files(folder: Path) -> list[Path]:
 
 
 def discover_when_asked(package: str, workspace: Path) -> None:
-    """Import what one package of the engine registers, and the rest when ``get`` is asked for a part that is not there.
+    """Import what one package of the engine registers, measures and plugins; and the rest when ``get`` lacks a part.
 
     For commands that need few parts or none: most models and tasks import torch.
     """
     _import_all(package)
     _import_measures()
+    _load_plugins()  # any of them may have a measure, which a report has to know
     _put_off[:] = [workspace]
 
 
@@ -254,6 +253,15 @@ def _import_all(name: str) -> None:
     package = importlib.import_module(name)
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         importlib.import_module(module.name)
+
+
+def _load_plugins() -> list[str]:
+    """Import the installed distributions that announce parts; a sentence for each that failed."""
+    broken = []
+    for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+        owner = point.dist.name if point.dist else point.value
+        broken += _attempt(f"plugin {point.name!r} of {owner!r} ({point.value})", point.load)
+    return broken
 
 
 def _import_measures() -> None:

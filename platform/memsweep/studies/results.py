@@ -259,7 +259,7 @@ class Results:
 
         return {
             name: (gallery, panels)
-            for gallery in galleries_of(self._contents)
+            for gallery in galleries_of(self._contents, self._tables().sections)
             for name, panels in parts_of(gallery).items()
         }
 
