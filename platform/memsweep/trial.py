@@ -16,7 +16,7 @@ import torch
 from memsweep import registry
 from memsweep.config.schema.batch_loss import CONVOLUTION, SEQUENCES, trains_by_convolution, trains_over_sequences
 from memsweep.config.schema.canonical import to_dict
-from memsweep.config.schema.trial import TrialConfig
+from memsweep.config.schema.trial import TrialConfig, asks_measures
 from memsweep.data.api import LinearFunctionalTask, Task
 from memsweep.learning.ensemble import flat_layout
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
@@ -232,7 +232,8 @@ def run_replicas(configs: Sequence[TrialConfig], options: RunOptions = DEFAULT) 
         with options.phase("perturbation"):
             for done, (index, rows, ensemble) in enumerate(trained.ensembles, 1):
                 measured = measure(ensemble, loss, first)
-                measured = with_optional(measured, Subject(ensemble, loss, trained.tasks, first))
+                if asks_measures(first):
+                    measured = with_optional(measured, Subject(ensemble, loss, trained.tasks, first))
                 measurements += [ReplicaMeasurement((index, row), *measured[row]) for row in rows]
                 if progress:
                     progress(TRAINING_SHARE + (1.0 - TRAINING_SHARE) * done / len(trained.ensembles))

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import inspect
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memsweep import registry
@@ -60,16 +60,13 @@ def arguments_of(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name in names} | {opened.name: tuple(parts)}
 
 
-def part_of(parts: Iterable[Any], cls: type, name: str) -> Any:
-    """The Config of a part of an open dataclass; None where it is not asked for.
-
-    Raises:
-        AttributeError: the dataclass has no such field.
-    """
-    found = next((config for config in parts if config.name == name), None)
-    if found is None and name not in keys(cls):
-        raise AttributeError(f"{cls.__name__} has no field {name!r}")
-    return found
+def value_of(config: Any, field: dataclasses.Field[Any]) -> Any:
+    """The value of one of a config's ``keys``; of a part of an open one its Config, or None if it is not asked for."""
+    cls: type = type(config)
+    own, opened = _own_keys(cls)
+    if opened is None or key_of(field) in own:
+        return getattr(config, field.name)
+    return next((part for part in getattr(config, opened.name) if part.name == field.name), None)
 
 
 def decider(cls: type | None, key: str) -> str | None:

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 from memsweep import registry
 from memsweep.config.core.fields import setting
-from memsweep.config.core.reflect import part_of
 from memsweep.config.schema.batch_loss import trains_over_sequences
 from memsweep.config.schema.training import CLIP, LINEAR_PENALTY, NONLINEAR_PENALTY, SCHEDULE, TrainingConfig
 
@@ -136,12 +135,6 @@ class PerturbationConfig:
     )
     measures: tuple[Any, ...] = setting((), "the Configs of the measures that are asked for", opens="measure")
 
-    def __getattr__(self, name: str) -> Any:
-        """The Config of a measure, which is a field like the others; None where it is not asked for."""
-        if name.startswith("_"):  # asked by copy and pickle of an object that has no fields yet
-            raise AttributeError(name)
-        return part_of(self.measures, type(self), name)
-
     def problems(self) -> Iterable[str]:
         for name, values in (("balls", self.balls), ("roundings", self.roundings), ("bits", self.bits)):
             if len(set(values)) != len(values):
@@ -248,3 +241,8 @@ class TrialConfig:
             yield f"{named}, but {why}: round its weights instead"
         if registry.get(registry.TASK, self.task.name).carries_states:
             yield f"{named}, but the task {self.task.name} carries states from batch to batch: round weights instead"
+
+
+def asks_measures(trial: TrialConfig) -> bool:
+    """Whether a trial asks for measures beside the perturbation error."""
+    return bool(trial.perturbation.measures)

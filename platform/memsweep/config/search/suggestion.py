@@ -9,7 +9,7 @@ from typing import Any
 from memsweep import registry
 from memsweep.config.core.build import config_from
 from memsweep.config.core.merge import merge, put
-from memsweep.config.core.reflect import default, keys, registered_kind
+from memsweep.config.core.reflect import default, keys, registered_kind, value_of
 from memsweep.config.schema.canonical import MISSING, plain, plain_at, to_dict
 from memsweep.config.schema.search import Domain
 from memsweep.config.schema.training import Turn
@@ -91,7 +91,8 @@ def _shortest(config: Any, usual: Any) -> dict[str, Any]:
     """Fields of a config that differ from ``usual`` (None: from the defaults of its class); named parts always."""
     data: dict[str, Any] = {"name": config.name} if getattr(config, "kind", None) in registry.NAMED else {}
     for key, field in keys(type(config)).items():
-        value, before = getattr(config, field.name), getattr(usual, field.name, default(field))
+        value = value_of(config, field)
+        before = default(field) if usual is None else value_of(usual, field)
         if registered_kind(field) is not None:
             data[key] = _shortest(value, None)
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):

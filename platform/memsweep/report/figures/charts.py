@@ -29,7 +29,7 @@ def _draw(ax: Axes, chart: Chart) -> None:
     styles = category_styles([*dict.fromkeys(name for name, _ in (*lines, *dots))])
     for axis in ("x", "y"):
         if axis in chart["log"]:
-            log_axis(ax, axis)  # type: ignore[arg-type]
+            log_axis(ax, axis)
     for name, points in lines:
         _line(ax, [*_drawable(points, chart["log"])], styles[name])
     for name, points in dots:

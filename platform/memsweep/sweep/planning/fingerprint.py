@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.config.schema.batch_loss import trains_by_convolution, trains_over_sequences, transforms_blocks
+from memsweep.config.schema.trial import asks_measures
 from memsweep.sweep.planning.source_graph import WHOLE, Definition, SourceGraph
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ CONDITIONAL: dict[str, Condition] = {
         config.model.name == "stable_ssm" and transforms_blocks(_task(config)(config.task).horizon)
     ),
     "memsweep.config.schema.batch_loss.trains_over_sequences": lambda config, kernels: trains_over_sequences(config),
+    "memsweep.config.schema.trial.asks_measures": lambda config, kernels: asks_measures(config),
     "memsweep.learning.loss.exact": lambda config, kernels: config.has_closed_form,
     "memsweep.learning.loss.sampled": lambda config, kernels: not config.trains_in_closed_form,
     "memsweep.learning.loss.carried.CarriedLoss": lambda config, kernels: _task(config).carries_states,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
-from memsweep.config.core.reflect import key_of, keys
+from memsweep.config.core.reflect import key_of, keys, value_of
 from memsweep.config.schema.canonical import LEAVES
 from memsweep.config.schema.chain import predecessor
 from memsweep.errors import RegistryError
@@ -111,16 +111,16 @@ def identifying(config: Any) -> dict[str, Any]:
     cls: type = type(config)
     first, fields = _counting(cls, tuple(keys(cls)))
     data: dict[str, Any] = {first: config.name if first == "name" else cls.__qualname__}
-    for key, name, added in fields:
-        value = getattr(config, name)
+    for key, field, added in fields:
+        value = value_of(config, field)
         if not (added and value is None):
             data[key] = _plain(value)
     return data
 
 
 @functools.lru_cache(maxsize=512)
-def _counting(cls: type, written: tuple[str, ...]) -> tuple[str, list[tuple[str, str, bool]]]:
-    """The key of what a config is called; and key, name and whether it was added later, of each field that counts.
+def _counting(cls: type, written: tuple[str, ...]) -> tuple[str, list[tuple[str, dataclasses.Field[Any], bool]]]:
+    """The key of what a config is called; and key, field and whether it was added later, of each field that counts.
 
     Args:
         cls: of the config.
@@ -132,7 +132,7 @@ def _counting(cls: type, written: tuple[str, ...]) -> tuple[str, list[tuple[str,
             f"two fields of {cls.__module__}.{cls.__qualname__} have one key, or one is called {first}: rename it."
         )
     counting = ((key, keys(cls)[key]) for key in written if not keys(cls)[key].metadata.get("cosmetic"))
-    return first, [(key, field.name, bool(field.metadata.get("added"))) for key, field in counting]
+    return first, [(key, field, bool(field.metadata.get("added"))) for key, field in counting]
 
 
 def _plain(value: Any) -> Any:

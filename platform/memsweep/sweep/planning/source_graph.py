@@ -31,6 +31,7 @@ SENTENCES = frozenset(
 """Names of functions that are for plans and descriptions: no trial runs them."""
 _BRANCHES = frozenset(
     {
+        "asks_measures",
         "trains_by_convolution",
         "trains_over_sequences",
         "transforms_blocks",
