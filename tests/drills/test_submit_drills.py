@@ -162,7 +162,7 @@ def test_no_secret_is_in_what_a_job_server_tells(head: RayHead) -> None:
         assert secret not in told
     ours = [job for job in jobs if job["metadata"].get("study")]
     assert {job["metadata"]["verb"] for job in ours} == {"sweep", "resume"}
-    assert all(set(job["runtime_env"]) == {"working_dir", "py_modules", "excludes"} for job in ours)
+    assert all(set(job["runtime_env"]) == {"working_dir", "py_modules"} for job in ours)
 
 
 def test_another_token_is_refused(head: RayHead, drill: Drill) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import shlex
 import sys
@@ -13,10 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import builtin
+from memsweep.commands.console import say
 from memsweep.documents import Answer
+from memsweep.errors import MemsweepError
 from memsweep.sweep.driver.limits import LIMIT_REACHED
 from memsweep.sweep.submit.client import JobServer, server_address
 from memsweep.sweep.submit.job import Job, SubmissionError, runtime_env
+from memsweep.sweep.submit.selection import INCLUDE, Selection, engine_files
+from memsweep.sweep.submit.upload import Upload
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
@@ -30,12 +35,13 @@ INTERRUPTED = 130
 def submit(args: argparse.Namespace) -> Answer:
     """Runs a command as a job of a Ray cluster; the exit code is the job's, unless the job goes on alone."""
     address = server_address(args.address)
-    job = checked_job(args)
+    job, upload = checked_job(args)
     server = JobServer(address)
-    print(", ".join(f"{key}: {value}" for key, value in job.metadata.items()))
-    print(f"upload: {job.runtime_env['working_dir']} and the engine, for the job {job.name}", flush=True)
-    server.submit(job)
-    about = {"job": job.name, "address": address, "metadata": dict(job.metadata)}
+    say(", ".join(f"{key}: {value}" for key, value in job.metadata.items()))
+    say("\n".join([*upload.lines(), f"job: {job.name}"]))
+    sys.stdout.flush()
+    server.submit(job, upload)
+    about = {"job": job.name, "address": address, "upload": upload.item(), "metadata": dict(job.metadata)}
     if args.detach:
         text = _next_commands(server, job.name)
         return Answer({**about, "status": "SUBMITTED", "message": None}, text=text)
@@ -44,8 +50,8 @@ def submit(args: argparse.Namespace) -> Answer:
     return Answer({**about, "status": status, "message": message}, code)
 
 
-def checked_job(args: argparse.Namespace) -> Job:
-    """The job of a command line, after the checks that need no server.
+def checked_job(args: argparse.Namespace) -> tuple[Job, Upload]:
+    """The job of a command line and its files, after the checks that need no server.
 
     Raises:
         ConfigError: the study is wrong.
@@ -60,64 +66,61 @@ def checked_job(args: argparse.Namespace) -> Job:
     for name in ("hours", "trials", "failures"):
         if (limit := getattr(args, f"max_{name}")) is not None:
             words += [f"--max-{name}", str(limit)]
-    env = runtime_env(workspace, _read_runtime_env(args.runtime_env) if args.runtime_env else {})
+    given = _read_runtime_env(args.runtime_env) if args.runtime_env else {}
+    env = runtime_env(workspace, given)
     Job("", shlex.join([study, *words]), env)  # refuses secrets before the study's problems can quote them
     metadata = {"study": study, "verb": args.do, "memsweep": __version__, "revision": code_revision(workspace)}
+    selection = Selection(workspace)
     if args.do in _WITH_STUDY_FILE:
         from memsweep.config.load import study_files
         from memsweep.config.load.study import load_study
 
         loaded = load_study(study, args.overrides, workspace, args.discover)
         metadata |= {"study": loaded.name, "trials": str(len(loaded.rows))}
-        file = study_files.find(study, workspace).resolve()
+        file = study_files.find(study, workspace)
         if file.parent == builtin.folder(builtin.STUDIES):  # goes along with the engine
             study = file.stem
         else:
-            _check_uploaded(file, workspace, "search_spaces/ there")
+            selection.add_study(file)
             study = file.relative_to(workspace).as_posix() if study.endswith((".yaml", ".yml")) else study
-        _check_files(loaded.rows, workspace)
-    elif args.do == "measure":
-        from memsweep.studies.measurement import settings
+        _select(selection, loaded.rows, [file.read_text("utf-8"), *words])
+    else:
+        if args.do == "measure":
+            from memsweep.studies.measurement import settings
 
-        settings(args.overrides, workspace)
+            settings(args.overrides, workspace)
+        _select(selection, _stored_trials(args, workspace, selection), words)
+    selection.add_installation(given)
     plain = re.sub(r"[^A-Za-z0-9]+", "-", metadata["study"]).strip("-")[:40] or "study"  # for a URL and a shell
     name = f"memsweep-{plain}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
-    return Job(name, shlex.join(["python", "-m", "memsweep", args.do, study, *words]), env, metadata)
+    job = Job(name, shlex.join(["python", "-m", "memsweep", args.do, study, *words]), env, metadata)
+    return job, Upload(workspace, selection.files, engine_files(), tuple(selection.notes))
 
 
-def _check_uploaded(file: Path, workspace: Path, place: str) -> None:
-    if not file.is_relative_to(workspace):
-        raise SubmissionError(
-            f"{file} lies outside of the workspace {workspace}, which is the folder that is uploaded. Copy it into "
-            f"{place}, or give another folder with --workspace."
+def _select(selection: Selection, trials: Sequence[TrialConfig], words: Sequence[str]) -> None:
+    selection.add_code(trials)
+    selection.add_data(trials, words)
+    selection.add_included()
+
+
+def _stored_trials(args: argparse.Namespace, workspace: Path, selection: Selection) -> Sequence[TrialConfig]:
+    """The trials of a stored plan, where it can be read from here; else those of the workspace's study of that name."""
+    from memsweep.config.load.study import load_study
+    from memsweep.studies.locations import find_study, stored_plan
+    from memsweep.sweep.store.filesystem import Location
+
+    with contextlib.suppress(MemsweepError):
+        if args.results:
+            args.discover(workspace)
+            return stored_plan(find_study(args.study, Location.at(args.results))).sweep().rows
+    try:
+        return load_study(args.study, (), workspace, args.discover).rows
+    except MemsweepError:
+        selection.notes.append(
+            f"the stored plan of {args.study} cannot be read from here: modules and data files that it names are "
+            f"uploaded where {INCLUDE} names them"
         )
-
-
-def _check_files(trials: Sequence[TrialConfig], workspace: Path) -> None:
-    """The users' files that these trials read, modules and weights, must be found in the uploaded folder."""
-    from memsweep.models.module.config import ModuleConfig
-    from memsweep.models.module.factory import resolve
-
-    for target in dict.fromkeys(trial.model.factory for trial in trials if isinstance(trial.model, ModuleConfig)):
-        factory = resolve(target)
-        if factory.own and factory.file is not None:
-            _check_uploaded(factory.file, workspace, "that folder")
-        if Path(target.partition(":")[0]).is_absolute():
-            raise _elsewhere("model.factory", target)
-    for training in dict.fromkeys(trial.training for trial in trials):
-        if (file := training.weights_file) is None:
-            continue
-        if not Path(training.weights).is_absolute():  # an absolute path may lie where all nodes see it
-            _check_uploaded(file.resolve(), workspace, "that folder")
-        elif file.resolve().is_relative_to(workspace):
-            raise _elsewhere("training.weights", training.weights)
-
-
-def _elsewhere(field: str, path: str) -> SubmissionError:
-    return SubmissionError(
-        f"{field} is {path!r}: the cluster has the workspace under another path. Write the file's path relative to the "
-        "workspace."
-    )
+        return ()
 
 
 def _read_runtime_env(file: str) -> dict[str, Any]:

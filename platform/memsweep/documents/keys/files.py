@@ -71,11 +71,22 @@ class DataDocument(TypedDict):
     fetched: Annotated[dict[str, str], "data set -> what fetching it did, in words"]
 
 
+class UploadItem(TypedDict):
+    """What was uploaded with a job."""
+
+    workspace: Annotated[str, "the folder of the files"]
+    files: Annotated[list[str], "every file of the workspace that was uploaded, relative to it"]
+    bytes: Annotated[int, "of these files"]
+    engine_files: Annotated[int, "files of the engine, which goes along"]
+    engine_bytes: Annotated[int, "of these files"]
+
+
 class SubmitDocument(TypedDict):
     """``memsweep submit``."""
 
     job: Annotated[str, "its name on the cluster"]
     address: Annotated[str, "of the job server"]
+    upload: UploadItem
     metadata: Annotated[dict[str, str], "study, verb, version, revision, trials"]
     status: Annotated[str, "SUBMITTED (detached), SUCCEEDED, FAILED or STOPPED"]
     message: Annotated[str | None, "of the job server"]

@@ -149,7 +149,7 @@ def data_fingerprint(config: Any) -> str:
     A part that reads files says which: ``data_files(config)``, a class method, gives their paths in a fixed order. Of a
     folder in their place, the names and sizes of the files in it are hashed.
     """
-    paths = [path for owner in filter(_is_of_part, _configs(config)) for path in _data_files(owner)]
+    paths = [path for _, path in data_files(config)]
     training = getattr(config, "training", None)
     if training is not None and training.weights_file is not None:
         paths.append(training.weights_file)
@@ -360,9 +360,12 @@ def _is_of_part(config: Any) -> bool:
     return getattr(config, "kind", None) in registry.KINDS
 
 
-def _data_files(owner: Any) -> list[Path]:
-    told = getattr(registry.get(owner.kind, owner.name), "data_files", None)
-    return [Path(path) for path in told(owner)] if told is not None else []
+def data_files(config: Any) -> list[tuple[Any, Path]]:
+    """The files that the parts of a config read, each with the part's own config."""
+    owners = [(owner, registry.get(owner.kind, owner.name)) for owner in filter(_is_of_part, _configs(config))]
+    return [
+        (owner, Path(path)) for owner, part in owners if hasattr(part, "data_files") for path in part.data_files(owner)
+    ]
 
 
 @functools.cache

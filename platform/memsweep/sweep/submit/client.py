@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from memsweep.errors import MemsweepError
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.submit.job import Job, SubmissionError
+from memsweep.sweep.submit.upload import Upload
 
 if TYPE_CHECKING:
     from ray.job_submission import JobDetails as JobDetails
@@ -81,16 +82,17 @@ class JobServer:
                 "dashboard's port, 6379 and 10001 are others). Jobs need the extra: pip install 'memsweep[cluster]'."
             ) from error
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: Job, upload: Upload) -> None:
         """Upload the files of the job and start it.
 
         Raises:
             SubmissionError: the server refuses it, or the connection breaks.
         """
         try:
-            self._client.submit_job(
-                entrypoint=job.command, submission_id=job.name, runtime_env=job.runtime_env, metadata=job.metadata
-            )
+            with upload.laid_out(job.runtime_env) as env:
+                self._client.submit_job(
+                    entrypoint=job.command, submission_id=job.name, runtime_env=env, metadata=job.metadata
+                )
         except (RuntimeError, OSError, ValueError, TypeError) as error:
             raise SubmissionError(f"the cluster at {self.address} did not take the job: {_brief(error)}") from error
 
