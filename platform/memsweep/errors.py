@@ -68,6 +68,8 @@ class RegistryError(MemsweepError):
 
 def printable(text: str) -> str:
     """A text without control characters: escapes move a terminal's cursor, half a surrogate pair is no UTF-8."""
+    if text.isprintable():
+        return text
     return "".join(sign if sign.isprintable() or sign in "\n\t" else repr(sign)[1:-1] for sign in text)
 
 

@@ -15,6 +15,7 @@ from ray_head import RayHead, ray_head
 
 from drill_study import STUDY, Drill, Outcome, study_text
 from memsweep.sweep.store.lease import holder
+from plain_shell import PRIVATE_FILES, SECRET
 from processes import wait_for
 from sweeping import end, environment, start
 from tally import Tally
@@ -80,6 +81,10 @@ def test_a_study_is_left_alone_stopped_and_finished(
     head: RayHead, drill: Drill, undisturbed: Outcome, tally: Tally
 ) -> None:
     drill.slow()
+    for name in PRIVATE_FILES:
+        (drill.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (drill.folder / name).write_text(SECRET)
+    (drill.folder / "etc").symlink_to("/etc")
     place = ["--results", str(drill.results)]
     process = start("submit", STUDY, *place, cwd=drill.folder, env=shell(head))
     try:
@@ -100,6 +105,10 @@ def test_a_study_is_left_alone_stopped_and_finished(
     assert holder(drill.store.location) is not None
     wait_for(lambda: len(drill.whole()) >= 2, seconds=PATIENCE)  # the first pack
     before = drill.now()
+    (there,) = (path for path in head.folder.rglob("working_dir_files/_ray_pkg_*") if path.is_dir())
+    taken = {path.relative_to(there).as_posix() for path in there.rglob("*") if path.suffix not in ("", ".pyc")}
+    assert taken == {"tasks/watched.py", f"search_spaces/{STUDY}.yaml"}
+    assert SECRET not in "".join(path.read_text(errors="replace") for path in there.rglob("*") if path.is_file())
 
     head.stop(name)
     log = ray(head, "job", "logs", "-f", name, cwd=drill.folder).stdout

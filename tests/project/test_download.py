@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import requests
 
 from memsweep.cli import main
 from memsweep.project import download, published
@@ -169,7 +170,18 @@ def test_a_redirect_to_no_web_address_is_refused(
     with answering({"Location": there}, status=302) as (address, _):
         code, told = fetched(address)
     assert (code, left(tmp_path)) == (1, [])
-    assert f"it leads to {there!r}, and only http and https are followed" in told
+    assert f"it leads to {there!r}, and only http and https addresses are followed" in told
+
+
+def test_an_encrypted_address_leads_to_no_other() -> None:
+    response = requests.Response()
+    response.status_code, response.url = 302, "https://host/file"
+    for there, refused in (("/other", False), ("https://mirror/x", False), ("http://host/file", True)):
+        response.headers["Location"] = there
+        with (
+            pytest.raises(Exception, match="only https addresses are followed") if refused else contextlib.nullcontext()
+        ):
+            download._stay(response)
 
 
 def test_redirects_are_followed_to_web_addresses_and_not_for_ever(

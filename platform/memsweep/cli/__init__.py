@@ -17,6 +17,8 @@ from memsweep.cli.arguments import STUDY_VERBS, WrongCommandLine, parse
 from memsweep.cli.usage import PLUS, STUDY_SCHEMA
 from memsweep.documents import Answer, error_document, to_json
 from memsweep.errors import MemsweepError, filled, listed, printable
+from memsweep.gate import each_text, let_through, streams
+from memsweep.redaction import without_secrets
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # what a shell reports for a program that SIGINT or SIGPIPE ended
 _MOST_NAMED = 5
@@ -32,6 +34,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 some trials failed, 2 a configuration or command line that cannot run, 3 stopped at
         a limit, 130 stopped.
     """
+    with streams():
+        return _run(argv)
+
+
+def _run(argv: Sequence[str] | None) -> int:
     try:
         args = parse(
             argv,
@@ -72,7 +79,8 @@ def _answer(args: argparse.Namespace, json: bool) -> Answer:
 
 
 def _print_document(verb: str, code: int, document: Mapping[str, Any]) -> None:
-    sys.stdout.write(f"{to_json(verb, code, document)}\n")
+    text = f"{to_json(verb, code, each_text(document, without_secrets))}\n"
+    let_through(sys.stdout, text)
     sys.stdout.flush()
 
 

@@ -224,8 +224,9 @@ examples:
     "submit": Text(
         "run a study as a job of a Ray cluster, and follow it",
         """\
-Check the study, upload this workspace and this engine to the cluster (what .gitignore and .rayignore leave out stays
-here; at most 100 MiB), start memsweep there, and follow its log. Nothing is uploaded where the study is wrong.
+Check the study, upload this engine and what the study needs of this workspace, start memsweep there, and follow its
+log. The study, tasks, modules that they import and declared data files go along, and what .memsweepinclude names (one
+pattern in a line); the list is printed before. Nothing is uploaded where the study is wrong.
 
 The engine that checked the study here is the one that runs there, so that what memsweep plan says holds. The nodes
 need its libraries: an image of memsweep has them; any other Ray cluster installs them with --runtime-env

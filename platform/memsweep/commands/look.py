@@ -14,6 +14,7 @@ from memsweep import registry
 from memsweep.commands import console
 from memsweep.documents import Answer
 from memsweep.errors import MemsweepError, filled
+from memsweep.gate import display
 from memsweep.studies.locations import find_study, store_of, stored_plan
 from memsweep.sweep.store.filesystem import Location
 
@@ -82,7 +83,9 @@ def status(args: argparse.Namespace) -> Answer:
                 print_status(document)
             text = filled(printed.getvalue(), sys.stdout)
             if text != shown:
-                print(CLEAR + text if args.watch and sys.stdout.isatty() else text, end="", flush=True)
+                if args.watch and sys.stdout.isatty():
+                    display(sys.stdout).write(CLEAR)
+                print(text, end="", flush=True)
                 shown = text
         if not args.watch or document["running"] is None:
             return Answer(document)

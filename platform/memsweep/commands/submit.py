@@ -60,30 +60,14 @@ def checked_job(args: argparse.Namespace) -> tuple[Job, Upload]:
     from memsweep import __version__
     from memsweep.sweep.worker.provenance import code_revision
 
-    workspace, study = Path(args.workspace).resolve(), args.study
-    words = [*args.overrides, *(["--results", args.results] if args.results else [])]
-    words += [flag for flag, on in (("--no-reuse", args.no_reuse), ("--force", args.force)) if on]
-    for name in ("hours", "trials", "failures"):
-        if (limit := getattr(args, f"max_{name}")) is not None:
-            words += [f"--max-{name}", str(limit)]
+    workspace, words = Path(args.workspace).resolve(), _words(args)
     given = _read_runtime_env(args.runtime_env) if args.runtime_env else {}
     env = runtime_env(workspace, given)
-    Job("", shlex.join([study, *words]), env)  # refuses secrets before the study's problems can quote them
-    metadata = {"study": study, "verb": args.do, "memsweep": __version__, "revision": code_revision(workspace)}
-    selection = Selection(workspace)
+    Job("", shlex.join([args.study, *words]), env)  # refuses secrets before the study's problems can quote them
+    metadata = {"study": args.study, "verb": args.do, "memsweep": __version__, "revision": code_revision(workspace)}
+    selection, study = Selection(workspace), args.study
     if args.do in _WITH_STUDY_FILE:
-        from memsweep.config.load import study_files
-        from memsweep.config.load.study import load_study
-
-        loaded = load_study(study, args.overrides, workspace, args.discover)
-        metadata |= {"study": loaded.name, "trials": str(len(loaded.rows))}
-        file = study_files.find(study, workspace)
-        if file.parent == builtin.folder(builtin.STUDIES):  # goes along with the engine
-            study = file.stem
-        else:
-            selection.add_study(file)
-            study = file.relative_to(workspace).as_posix() if study.endswith((".yaml", ".yml")) else study
-        _select(selection, loaded.rows, [file.read_text("utf-8"), *words])
+        study = _select_study(args, selection, words, metadata)
     else:
         if args.do == "measure":
             from memsweep.studies.measurement import settings
@@ -95,6 +79,41 @@ def checked_job(args: argparse.Namespace) -> tuple[Job, Upload]:
     name = f"memsweep-{plain}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
     job = Job(name, shlex.join(["python", "-m", "memsweep", args.do, study, *words]), env, metadata)
     return job, Upload(workspace, selection.files, engine_files(), tuple(selection.notes))
+
+
+def _words(args: argparse.Namespace) -> list[str]:
+    """The words of the job's command behind its study."""
+    words = [*args.overrides, *(["--results", args.results] if args.results else [])]
+    words += [flag for flag, on in (("--no-reuse", args.no_reuse), ("--force", args.force)) if on]
+    for name in ("hours", "trials", "failures"):
+        if (limit := getattr(args, f"max_{name}")) is not None:
+            words += [f"--max-{name}", str(limit)]
+    return words
+
+
+def _select_study(
+    args: argparse.Namespace, selection: Selection, words: Sequence[str], metadata: dict[str, str]
+) -> str:
+    """Checks a study and selects its files; the study as the job's command names it.
+
+    Args:
+        args, words: of the command line.
+        selection: gets the files.
+        metadata: gets the study's name and the number of its trials.
+    """
+    from memsweep.config.load import study_files
+    from memsweep.config.load.study import load_study
+
+    loaded = load_study(args.study, args.overrides, selection.root, args.discover)
+    metadata |= {"study": loaded.name, "trials": str(len(loaded.rows))}
+    file, study = study_files.find(args.study, selection.root), str(args.study)
+    if file.parent == builtin.folder(builtin.STUDIES):  # goes along with the engine
+        study = file.stem
+    else:
+        selection.add_study(file)
+        study = file.relative_to(selection.root).as_posix() if study.endswith((".yaml", ".yml")) else study
+    _select(selection, loaded.rows, [file.read_text("utf-8"), *words])
+    return study
 
 
 def _select(selection: Selection, trials: Sequence[TrialConfig], words: Sequence[str]) -> None:

@@ -176,7 +176,7 @@ def _stay(response: requests.Response, **_: Any) -> None:
         scheme = urllib.parse.urlsplit(urllib.parse.urljoin(response.url, there)).scheme
     allowed = ("https",) if response.url.startswith("https") else ("http", "https")
     if scheme not in allowed:
-        raise _BadAnswerError(f"it leads to {there!r}, and only {' and '.join(allowed)} are followed")
+        raise _BadAnswerError(f"it leads to {there!r}, and only {' and '.join(allowed)} addresses are followed")
 
 
 def _begin(response: requests.Response, done: int) -> int:

@@ -86,7 +86,7 @@ class SubmitDocument(TypedDict):
 
     job: Annotated[str, "its name on the cluster"]
     address: Annotated[str, "of the job server"]
-    upload: UploadItem
+    upload: Annotated[UploadItem, "the files that went along"]
     metadata: Annotated[dict[str, str], "study, verb, version, revision, trials"]
     status: Annotated[str, "SUBMITTED (detached), SUCCEEDED, FAILED or STOPPED"]
     message: Annotated[str | None, "of the job server"]

@@ -7,6 +7,7 @@ import socket
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from memsweep.gate import each_text
 from memsweep.report.live.board import Board
 from memsweep.report.live.door import refusal
 
@@ -72,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _events(self) -> None:
         self._begin("text/event-stream")
         for event in self.server.board.events(_PAUSE, _ALIVE):
-            text = f"event: {event[0]}\ndata: {json.dumps(event[1])}\n\n" if event else ": still there\n\n"
+            text = f"event: {event[0]}\ndata: {json.dumps(each_text(event[1]))}\n\n" if event else ": still there\n\n"
             self.wfile.write(text.encode())
             if event and event[0] == "end":  # the reader fetches the last page, then it leaves
                 self.connection.settimeout(_LAST)

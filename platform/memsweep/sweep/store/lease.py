@@ -25,6 +25,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from memsweep.errors import MemsweepError
+from memsweep.gate import gated
 from memsweep.redaction import without_secrets
 from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.record import now
@@ -82,7 +83,7 @@ class Holder:
         return self.is_here and _start_time(self.pid) != self.born
 
     def __str__(self) -> str:
-        return f"process {self.pid} on {self.host}, since {self.since} ({self.command})"
+        return gated(f"process {self.pid} on {self.host}, since {self.since} ({self.command})")
 
 
 @dataclass(frozen=True)
