@@ -15,10 +15,10 @@ from torch import Tensor
 
 from memsweep.audit.finding import Finding, Status, finding, not_measured, show
 from memsweep.audit.subject import SINGLE, WIDE, Subject, affordable, first
+from memsweep.config.load.foreign import in_one_line
 from memsweep.errors import listed
 from memsweep.models import contracts
 from memsweep.models.contracts import default_dtype
-from memsweep.models.module.factory import described
 
 _GRADIENT_LENGTH = 128
 _NAMED = 3
@@ -73,7 +73,7 @@ def _problem(subject: Subject, batch: int, length: int, sizes: set[int]) -> str 
             answer = subject(inputs, dtype)
             break
         except Exception as error:  # foreign code may raise anything
-            why = f"it fails: {described(error)[:250]}"
+            why = f"it fails: {in_one_line(error)[:250]}"
     else:
         return why
     if answer.ndim != 3 or tuple(answer.shape[:2]) != (batch, length):

@@ -12,7 +12,6 @@ import importlib.util
 import inspect
 import random
 import sys
-import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -25,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from memsweep import registry
+from memsweep.config.load.foreign import foreign_code
 from memsweep.errors import ModuleError, did_you_mean, one_of
 from memsweep.models.module.config import ArgumentNames
 from memsweep.models.signature import Signature
@@ -77,14 +77,15 @@ class Factory:
         """
         given = _arguments(self, {**asdict(signature), "width": width}, dict(arguments or {}), names)
         shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
-        with seeded(seed):
-            try:
-                module = self.make(**given)
-            except Exception as error:
-                raise ModuleError(
-                    f"{self.target}({shown}) failed: {described(error, self.file)}. Correct its code, or the arguments "
-                    "that the study gives it (model.arguments)."
-                ) from error
+
+        def sentence(error: str) -> str:
+            return (
+                f"{self.target}({shown}) failed: {error}. Correct its code, or the arguments that the study gives it "
+                "(model.arguments)."
+            )
+
+        with seeded(seed), foreign_code(sentence, self.file):
+            module = self.make(**given)
         if not isinstance(module, nn.Module):
             raise ModuleError(
                 f"{self.target}({shown}) gave {_kind(module)}, which is no torch.nn.Module. The name behind the colon "
@@ -155,23 +156,26 @@ def checked_outputs(target: str, module: nn.Module, inputs: Tensor, outputs: int
         ModuleError: the module raised, or gave anything but a tensor of that shape, alone or first in a tuple.
     """
     wanted = (*inputs.shape[:2], outputs)
-    try:
+    mode = " in training" if module.training else ""
+
+    def sentence(error: str) -> str:
+        kind = "numbers" if inputs.is_floating_point() else "ids"
+        return (
+            f"{target} failed{mode} on {kind} of shape {list(inputs.shape)}: {error}. A module must read [batch, time, "
+            "inputs], or [batch, time] of ids where the study says model.tokens: true."
+        )
+
+    with foreign_code(sentence):
         result = outputs_of(module(inputs))
-    except Exception as error:
-        kind = "ids" if not inputs.is_floating_point() else "numbers"
-        raise ModuleError(
-            f"{target} failed on {kind} of shape {list(inputs.shape)}: {described(error)}. A module must read "
-            "[batch, time, inputs], or [batch, time] of ids where the study says model.tokens: true."
-        ) from error
     if not isinstance(result, Tensor):
         raise ModuleError(
-            f"{target} gave {_kind(result)} for inputs of shape {list(inputs.shape)}, not one tensor. A module must "
-            f"give [batch, time, outputs], here {list(wanted)}, or a tuple that begins with them: wrap it in a module "
-            "that returns its outputs."
+            f"{target} gave {_kind(result)}{mode} for inputs of shape {list(inputs.shape)}, not one tensor. A module "
+            f"must give [batch, time, outputs], here {list(wanted)}, or a tuple that begins with them: wrap it in a "
+            "module that returns its outputs."
         )
     if tuple(result.shape) != wanted:
         raise ModuleError(
-            f"{target} gave outputs of shape {list(result.shape)} for inputs of shape {list(inputs.shape)}, not "
+            f"{target} gave outputs of shape {list(result.shape)}{mode} for inputs of shape {list(inputs.shape)}, not "
             f"{list(wanted)} ([batch, time, outputs]). {_shape_advice(tuple(result.shape), wanted)}"
         )
     return result
@@ -190,22 +194,6 @@ def seeded(seed: int) -> Iterator[None]:
         finally:
             random.setstate(python)
             np.random.set_state(legacy)
-
-
-def described(error: BaseException, file: Path | None = None) -> str:
-    """An error of a user's code in one line: its type, its text, and where it was raised.
-
-    Args:
-        error: with its traceback.
-        file: the place in this file is given, where the traceback has one; else the innermost outside of packages.
-    """
-    frames = traceback.extract_tb(error.__traceback__)
-    engine = str(Path(__file__).resolve().parents[2])
-    own = [frame for frame in frames if file is not None and Path(frame.filename).resolve() == file]
-    near = own or [frame for frame in frames if not _is_installed(frame.filename) and engine not in frame.filename]
-    place = f" ({Path(near[-1].filename).name}, line {near[-1].lineno})" if near else ""
-    text = " ".join(str(error).split()).rstrip(".")
-    return f"{type(error).__name__}{place}: {text}" if text else f"{type(error).__name__}{place}"
 
 
 def _arguments(
@@ -374,10 +362,8 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _attempt(name: str, target: str) -> ModuleType:
-    try:
+    with foreign_code(lambda error: f"{target!r}: the import of {name} failed: {error}."):
         return importlib.import_module(name)
-    except (Exception, SystemExit) as error:  # any fault of foreign code
-        raise ModuleError(f"{target!r}: the import of {name} failed: {described(error)}.") from error
 
 
 def _holds(folder: Path, top: str) -> bool:

@@ -61,6 +61,9 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.config.schema.trial.measures_capacity": lambda config, kernels: measures_capacity(config),
     "memsweep.config.schema.trial.measures_over_inputs": lambda config, kernels: measures_over_inputs(config),
     "memsweep.config.schema.trial.measures_worst_inputs": lambda config, kernels: measures_worst_inputs(config),
+    "memsweep.learning.ensemble.frozen": lambda config, kernels: hasattr(
+        registry.get(registry.MODEL, config.model.name), "frozen_weights"
+    ),
     "memsweep.learning.loss.exact": lambda config, kernels: config.has_closed_form,
     "memsweep.learning.loss.sampled": lambda config, kernels: not config.trains_in_closed_form,
     "memsweep.learning.loss.carried.CarriedLoss": lambda config, kernels: _task(config).carries_states,
