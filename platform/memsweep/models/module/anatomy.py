@@ -18,7 +18,7 @@ from memsweep.models.contracts import breaches, unreached
 from memsweep.models.module.config import ModuleConfig
 from memsweep.models.module.factory import Factory, checked_outputs, outputs_of, probe_inputs, resolve
 from memsweep.models.module.roles import Described, describe, patterns_of, unused_patterns
-from memsweep.models.module.training_mode import in_training
+from memsweep.models.training_mode import in_training
 
 PROBE_STEPS = 64
 """Steps of the sequences on which a module is tried: roles and statistics do not depend on more."""
@@ -164,6 +164,7 @@ def _findings(config: ModuleConfig, signature: Signature, factory: Factory) -> F
                 refusals.append(f"{target} {breach.words}")
             elif config.causal:
                 refusals.append(f"{target} {breach.words}, or say that it is meant to be so with model.causal: false")
+        module.state_dict()  # the weights come out by it
         notes += _frozen(about)
         notes += _ends_at_the_horizon(target, module, sizes, config.tokens)
     return Findings(tuple(refusals), tuple(notes))

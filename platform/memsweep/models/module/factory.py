@@ -10,16 +10,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import random
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -28,6 +25,7 @@ from memsweep.config.load.foreign import foreign_code
 from memsweep.errors import ModuleError, did_you_mean, one_of
 from memsweep.models.module.config import ArgumentNames
 from memsweep.models.signature import Signature
+from memsweep.models.training_mode import seeded
 
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _WIDTHS = frozenset({"d_model", "dim", "features", "hidden", "hidden_dim", "hidden_size", "n_hidden", "size", "units"})
@@ -181,21 +179,6 @@ def checked_outputs(target: str, module: nn.Module, inputs: Tensor, outputs: int
     return result
 
 
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Torch's, numpy's and Python's global generators seeded, on the processor; as before afterwards."""
-    python, legacy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        np.random.seed(seed % 2**32)
-        random.seed(seed)
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(legacy)
-
-
 def _arguments(
     factory: Factory, sizes: Mapping[str, int | None], given: dict[str, Any], names: ArgumentNames
 ) -> dict[str, Any]:
@@ -282,7 +265,7 @@ def _import(target: str, place: str, folders: Sequence[Path]) -> ModuleType:
         file = next((path for folder in [Path(), *folders] if (path := (folder / place)).is_file()), None)
         if file is None:
             raise ModuleError(f"{target!r}: there is no file {place}{_searched(folders)}.")
-        return _import_from(file.resolve().parent, file.stem, target)
+        return _import_from(file.parent.resolve(), file.stem, target)  # a link keeps its own name
     top = place.partition(".")[0]
     folder = next((folder for folder in folders if _holds(folder, top)), None)
     if folder is not None:
@@ -307,7 +290,7 @@ def _import_from(folder: Path, name: str, target: str) -> ModuleType:
     loaded = sys.modules.get(top)
     if loaded is not None and top not in _loaded:
         file = getattr(loaded, "__file__", None)
-        if file is None or not Path(file).resolve().is_relative_to(folder):
+        if file is None or not _lies_in(Path(file), folder, top):
             raise ModuleError(
                 f"{target!r}: {folder / top} has the name of the module {top} ({file or 'built in'}), which is in use. "
                 "Give the file another name."
@@ -327,12 +310,12 @@ def _import_from(folder: Path, name: str, target: str) -> ModuleType:
         sys.path.append(str(folder))
         for each in set(sys.modules) - before:
             file = getattr(sys.modules[each], "__file__", None)
-            if file and Path(file).resolve().is_relative_to(folder) and not _is_installed(file):
-                _loaded[each] = (Path(file).resolve(), _stamp(Path(file)))
+            if file and not _is_installed(file) and _lies_in(Path(file), folder, each.partition(".")[0]):
+                _loaded[each] = (folder, Path(file), _stamp(Path(file)))
 
 
-_loaded: dict[str, tuple[Path, tuple[int, int]]] = {}
-"""By name, the modules that were imported from users' folders: their files, with times and sizes."""
+_loaded: dict[str, tuple[Path, Path, tuple[int, int]]] = {}
+"""By name, the modules that were imported from users' folders: folder and file, with its time and size."""
 
 
 _generation = 0
@@ -346,11 +329,18 @@ def generation() -> int:
 def _drop_stale(folder: Path) -> None:
     """Forgets all imported files of users if one of them changed or lies elsewhere: they may hold parts of another."""
     global _generation
-    if any(not path.is_relative_to(folder) or _stamp(path) != stamp for path, stamp in _loaded.values()):
+    if any(home != folder or _stamp(path) != stamp for home, path, stamp in _loaded.values()):
         _generation += 1
         for name in _loaded:
             sys.modules.pop(name, None)
         _loaded.clear()
+
+
+def _lies_in(file: Path, folder: Path, top: str) -> bool:
+    """Whether the file of a loaded module is in a folder, itself or by a link to its package or to it."""
+    real = file.resolve()
+    places = (folder, (folder / top).resolve(), (folder / f"{top}.py").resolve())
+    return file.is_relative_to(folder) or any(map(real.is_relative_to, places))
 
 
 def _stamp(path: Path) -> tuple[int, int]:

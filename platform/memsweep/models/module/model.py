@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -32,11 +32,11 @@ from memsweep.models.module.anatomy import (
     to_dtype,
 )
 from memsweep.models.module.config import ModuleConfig
-from memsweep.models.module.factory import Factory, outputs_of, probe_inputs, resolve, seeded
+from memsweep.models.module.factory import Factory, outputs_of, probe_inputs, resolve
 from memsweep.models.module.roles import Described, stored
 from memsweep.models.module.steps import step_of
-from memsweep.models.module.training_mode import tensors_of
 from memsweep.models.signature import signature_of
+from memsweep.models.training_mode import seeded, tensors_of
 from memsweep.registry import register_model
 from memsweep.streams import Stream
 
@@ -249,6 +249,7 @@ class Module(Model):
 
     def weights_from(self, state: Weights) -> dict[str, Tensor]:
         own, whole = self._buffers_and_parameters, self.module.state_dict(keep_vars=True)
+        state = under_names(whole, state)
         names = {each.name for each in self.anatomy.tensors}
         for name, tensor in whole.items():
             is_weight = name in names or any(tensor is own[other] for other in names)
@@ -314,6 +315,20 @@ def _vmap_refusal(config: ModuleConfig, signature: Signature, factory: Factory) 
         results.append([outputs.detach(), *gradients])
     equal = all(torch.allclose(one, other, rtol=1e-8, atol=1e-10) for one, other in zip(*results, strict=True))
     return None if equal else "its numbers differ from those of one seed alone"
+
+
+def under_names(own: Collection[str], state: Weights) -> dict[str, Tensor]:
+    """A state under a module's own names, without whose common beginning it may come: where a child ``net`` holds all
+    of a module, the reader of files took ``net.`` for a wrapper's.
+    """
+    words = next(iter(own), "").split(".")[:-1]
+    beginnings = [".".join(words[: count + 1]) + "." for count in range(len(words))]
+    for start in beginnings:
+        if all(name.startswith(start) for name in own) and not any(name in own for name in state):
+            whole = {start + name: tensor for name, tensor in state.items()}
+            if any(name in own for name in whole):
+                return whole
+    return dict(state)
 
 
 def _alike(one: Tensor, other: Tensor) -> bool:

@@ -32,6 +32,7 @@ SENTENCES = frozenset(
 _BRANCHES = frozenset(
     {
         "freezes_weights",
+        "holds_special_tensors",
         "measures_capacity",
         "measures_over_inputs",
         "measures_worst_inputs",

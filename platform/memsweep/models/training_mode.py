@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from memsweep.models.contracts import TOLERANCES, difference
-from memsweep.models.module.factory import seeded
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,21 @@ def in_training(module: nn.Module, run: Callable[[Tensor], Tensor], inputs: Tens
     with torch.no_grad(), seeded(0):
         kept = max(difference(outputs[-1], outputs[0]), difference(run(inputs), rested))
     return InTraining(changed, not torch.equal(*outputs[:2]), kept, TOLERANCES.get(rested.dtype, 0.1))
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Torch's, numpy's and Python's global generators seeded, on the processor; as before afterwards."""
+    python, legacy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        np.random.seed(seed % 2**32)
+        random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(legacy)
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
