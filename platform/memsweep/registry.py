@@ -18,6 +18,7 @@ import inspect
 import logging
 import pkgutil
 import sys
+import traceback
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -235,7 +236,9 @@ def _attempt(what: str, load: Callable[[], object]) -> list[str]:
     try:
         load()
     except (Exception, SystemExit) as error:  # any fault of foreign code, sys.exit() too: name it, skip it, go on
-        return [f"{what} was skipped: {type(error).__name__}: {error}"]
+        frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith("<")]
+        place = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}"
+        return [f"{what} was skipped: {type(error).__name__}: {error} ({place})"]
     return []
 
 

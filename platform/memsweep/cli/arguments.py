@@ -357,7 +357,15 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
         ),
         ("--width", {"metavar": "N", "type": _count, "help": "passed as the argument 'width' (the callable's own)"}),
         ("--horizon", {"metavar": "N", "type": _count, "default": 1024, "help": "longest sequence, steps (1024)"}),
-        ("--inputs", {"metavar": "N", "type": _count, "default": 1, "help": "size of an input; number of ids (1)"}),
+        (
+            "--inputs",
+            {
+                "metavar": "N",
+                "type": _count,
+                "default": 1,
+                "help": "size of an input; number of ids (1)",
+            },
+        ),
         ("--outputs", {"metavar": "N", "type": _count, "default": 1, "help": "size of an output (1)"}),
         ("--tokens", _FLAG | {"help": "the module reads ids [B, T] of 0 ... inputs-1, not numbers [B, T, inputs]"}),
         ("--weights", {"metavar": "FILE", "help": "trained weights: a safetensors file, or what torch.save wrote"}),
@@ -390,7 +398,15 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
             {"metavar": "FIELD=VALUE", **_SEVERAL, "help": "of FILE:CLASS: fields of the model, as in a study"},
         ),
         ("--width", {"metavar": "N", "type": _count, "default": 8, "help": "of FILE:CLASS: its width (8)"}),
-        ("--inputs", {"metavar": "N", "type": _count, "default": 2, "help": "of FILE:CLASS: size of an input (2)"}),
+        (
+            "--inputs",
+            {
+                "metavar": "N",
+                "type": _count,
+                "default": 2,
+                "help": "of FILE:CLASS: size of an input; number of ids (2)",
+            },
+        ),
         (
             "--outputs",
             {"metavar": "N", "type": _count, "default": 2, "help": "of FILE:CLASS: size of an output (2)"},

@@ -213,7 +213,8 @@ TRIAL is the beginning of a trial's identity, or values of its fields (model.wid
 study has one trial. For a model with a parameterization the raw weights are stored, from which it makes its rates.
 A file that is there already is not overwritten. In Python:
   from safetensors.torch import load_file
-  my_module.load_state_dict(load_file("out.safetensors"))""",
+  my_module.load_state_dict(load_file("out.safetensors"))
+complex128, which the format lacks, stands in a file as [..., 2]: docs/weights.md shows how to load it.""",
         """\
 examples:
   memsweep weights quickstart

@@ -32,7 +32,8 @@ def audit(args: argparse.Namespace) -> Answer:
     given = fields(args.overrides, Path(args.workspace))
     build = _builder(args, given)
     build()  # a module that cannot be built is refused in a sentence before anything is measured
-    subject = Subject(build, args.inputs, args.horizon, tokens=args.tokens, device=args.device)
+    tokens = args.tokens or given.get("tokens") is True
+    subject = Subject(build, args.inputs, args.horizon, tokens=tokens, device=args.device)
     told: Callable[[str], None] | None = None
     if sys.stderr.isatty():
         told = lambda check: print(f"\r\x1b[K{check} ...", end="", file=sys.stderr)  # noqa: E731
@@ -44,7 +45,7 @@ def audit(args: argparse.Namespace) -> Answer:
         "horizon": args.horizon,
         "inputs": args.inputs,
         "outputs": args.outputs,
-        **({"tokens": True} if args.tokens else {}),
+        **({"tokens": True} if tokens else {}),
         "seed": args.seed,
         **({"weights": args.weights} if args.weights else {}),
         **{path: value for key, inner in given.items() for path, value in leaves(inner, key)},
@@ -115,12 +116,20 @@ def _registered(args: argparse.Namespace, given: dict[str, Any], signature: Any)
 
 
 def _load(module: nn.Module, file: Path) -> None:
-    from memsweep.learning.state.weights_file import WeightsFileError, read_weights
+    from memsweep.learning.state.plain_tensors import WeightsFileError
+    from memsweep.learning.state.weights_file import other_kinds, read_weights
+    from memsweep.models.module.model import under_names
 
+    own = module.state_dict()
+    state = under_names(own, read_weights(file))
     try:
-        module.load_state_dict(read_weights(file))
-    except (WeightsFileError, RuntimeError) as error:
-        raise MemsweepError(
-            f"the weights in {file} cannot be loaded into the module: {' '.join(str(error).split())[:300]}. Give a "
-            "safetensors file, or one that torch.save(module.state_dict(), ...) wrote, of a module of the same sizes."
-        ) from error
+        problems = other_kinds(own, state)[:3]
+        if not problems:
+            module.load_state_dict(state)
+    except RuntimeError as error:  # names and shapes that are not the module's
+        problems = [" ".join(str(error).split())[:300]]
+    if problems:
+        raise WeightsFileError(
+            f"the weights in {file} cannot be loaded into the module: {'; '.join(problems)}. Give a safetensors file, "
+            "or one that torch.save(module.state_dict(), ...) wrote, of a module of the same sizes."
+        )

@@ -61,6 +61,12 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.config.schema.trial.measures_capacity": lambda config, kernels: measures_capacity(config),
     "memsweep.config.schema.trial.measures_over_inputs": lambda config, kernels: measures_over_inputs(config),
     "memsweep.config.schema.trial.measures_worst_inputs": lambda config, kernels: measures_worst_inputs(config),
+    "memsweep.learning.ensemble.frozen": lambda config, kernels: hasattr(
+        registry.get(registry.MODEL, config.model.name), "frozen_weights"
+    ),
+    "memsweep.learning.state.plain_tensors.holds_special_tensors": lambda config, kernels: (
+        config.training.weights_file is not None
+    ),
     "memsweep.learning.loss.exact": lambda config, kernels: config.has_closed_form,
     "memsweep.learning.loss.sampled": lambda config, kernels: not config.trains_in_closed_form,
     "memsweep.learning.loss.carried.CarriedLoss": lambda config, kernels: _task(config).carries_states,
@@ -311,7 +317,10 @@ def _folders(top: str) -> list[Path]:
     if spec is None:
         return []
     inside = spec.submodule_search_locations
-    return [Path(place).resolve().parent for place in (inside or [spec.origin or ""]) if Path(place).exists()]
+    places = [Path(place) for place in (inside or [spec.origin or ""]) if Path(place).exists()]
+    # a link is followed, so that a package under development is not taken for an installed one; under another name
+    # than that of its target it is where the link lies
+    return [real.parent if (real := place.resolve()).name == place.name else place.parent.resolve() for place in places]
 
 
 GRAPH = SourceGraph(_find, lambda module: _top(module) != ENGINE)

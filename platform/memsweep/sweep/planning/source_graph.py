@@ -31,6 +31,8 @@ SENTENCES = frozenset(
 """Names of functions that are for plans and descriptions: no trial runs them."""
 _BRANCHES = frozenset(
     {
+        "freezes_weights",
+        "holds_special_tensors",
         "measures_capacity",
         "measures_over_inputs",
         "measures_worst_inputs",
