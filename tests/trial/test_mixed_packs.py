@@ -15,10 +15,12 @@ from packing import against_each_alone, measured_in_every_way, mixed_pack
 
 from engine import task_config, trial, usual_model
 from memsweep import registry
-from memsweep.config.schema.trial import RadiiConfig, TrialConfig
+from memsweep.config.schema.trial import CapacityConfig, InputsConfig, RadiiConfig, TrialConfig, WorstInputsConfig
+from memsweep.sweep.planning.fingerprint import code_closure
 from memsweep.sweep.store.tables import TABLES
 from memsweep.trial import RunOptions, run_pack, run_trial, train_replicas
 
+CONFIGS = {"capacity": CapacityConfig, "memory_over_inputs": InputsConfig, "worst_inputs": WorstInputsConfig}
 SMALL = {"width": 3, "features": 4, "layers": 1, "state_size": 4}
 
 
@@ -174,3 +176,23 @@ def test_a_model_that_is_called_for_one_replica_of_a_pack_is_refused(monkeypatch
     assert "diagonal_rnn" in problem
     assert "jacobians" in problem
     assert "pack_fields" in problem
+
+
+@pytest.mark.parametrize(("name", "other"), [("diagonal_rnn", "residual_stack"), ("ssm", "vanilla_rnn")])
+def test_the_model_of_one_replica_counts_in_the_identity_of_trials_whose_tables_it_gives(name: str, other: str) -> None:
+    """Not in that of trials without these tables, of models that share no pack, and of trainings."""
+    counted = ("memsweep.config.schema.trial", "mixes_models")
+
+    def counts(model: str, *tables: str, training: bool = False) -> bool:
+        config = small(config_of(registry.MODEL, model))
+        options = {table: CONFIGS[table]() for table in tables}
+        config = dataclasses.replace(config, perturbation=dataclasses.replace(config.perturbation, **options))
+        return counted in code_closure(config, training=training)
+
+    assert counts(name, "capacity")
+    assert counts(name, "memory_over_inputs")
+    assert counts(name, "worst_inputs", "capacity")
+    assert not counts(name)
+    assert not counts(name, "worst_inputs")  # it makes its models by itself
+    assert not counts(name, "capacity", training=True)
+    assert not counts(other, "capacity", "memory_over_inputs", "worst_inputs")

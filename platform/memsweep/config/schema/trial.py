@@ -342,5 +342,5 @@ def measures_capacity(trial: TrialConfig) -> bool:
 
 
 def mixes_models(model: ModelConfig) -> bool:
-    """Whether models of other configs may stand in a pack with such a model; one model then computes for all of them."""
+    """Whether models of other configs may share a pack with such a model: one object then computes for all of them."""
     return bool(registry.get(registry.MODEL, model.name).traits(model).pack_fields)
