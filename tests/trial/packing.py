@@ -53,7 +53,8 @@ def _accepted(config: TrialConfig, section: str, name: str, wanted: Any) -> Tria
         part = getattr(config, section)
         more = tuple(dict.fromkeys((*getattr(part, name), *value))) if isinstance(wanted, tuple) else value
         with_it = dataclasses.replace(config, **{section: dataclasses.replace(part, **{name: more})})
-        if not [*with_it.problems(), *getattr(with_it, section).problems()]:
+        of_code = registry.get(registry.MODEL, config.model.name).problems_of_code(with_it)
+        if not [*with_it.problems(), *getattr(with_it, section).problems(), *of_code]:
             config = with_it
     return config
 

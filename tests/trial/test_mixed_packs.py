@@ -18,7 +18,7 @@ from memsweep import registry
 from memsweep.config.schema.trial import CapacityConfig, InputsConfig, RadiiConfig, TrialConfig, WorstInputsConfig
 from memsweep.sweep.planning.fingerprint import code_closure
 from memsweep.sweep.store.tables import TABLES
-from memsweep.trial import RunOptions, run_pack, run_trial, train_replicas
+from memsweep.trial import program, run_pack
 
 CONFIGS = {"capacity": CapacityConfig, "memory_over_inputs": InputsConfig, "worst_inputs": WorstInputsConfig}
 SMALL = {"width": 3, "features": 4, "layers": 1, "state_size": 4}
@@ -129,25 +129,16 @@ def test_a_pack_of_several_memories_has_the_tables_of_each_trial_alone(task: str
     assert not against_each_alone([measured_in_every_way(each) for each in pack])[1]
 
 
-@pytest.mark.more
 @pytest.mark.parametrize("model", UNPACKED, ids=named)
-def test_a_seed_has_the_same_tables_beside_another_seed(model: Any) -> None:
-    """A model that shares its pack with no other trial shares it with its own seeds."""
-    config = measured_in_every_way(small(model))
-    trained = {
-        seed: each
-        for _, _, pack in train_replicas([config]).ensembles
-        for each in pack.replicas.values()
-        for seed in [each.seed]
-    }
-    together = run_trial(config, RunOptions(trained=[trained]))
-    assert "not_measured" not in together.summary
-    for seed in trained:
-        alone = dataclasses.replace(config, training=dataclasses.replace(config.training, seeds=1, first_seed=seed))
-        by_itself = run_trial(alone, RunOptions(trained=[{seed: trained[seed]}]))
-        for name, table in together.tables.items():
-            own = table[table["seed"] == seed].reset_index(drop=True) if len(table) else table
-            assert own.equals(by_itself.tables[name]), (name, seed)
+def test_any_other_trial_stays_out_of_the_pack(model: Any) -> None:
+    """Of a model without pack fields no pack is ever mixed: each difference makes another program."""
+    config = small(model)
+    others = [{"seeds": 3}, {"first_seed": 5}, {"learning_rate": 0.5}]
+    trainings = [dataclasses.replace(config.training, **other) for other in others]
+    relatives = [dataclasses.replace(config, training=training) for training in trainings]
+    relatives += [dataclasses.replace(config, model=each) for each in variants(model) if each != model]
+    relatives.append(dataclasses.replace(config, task=task_config(horizon=8, kernel="sine")))
+    assert program(config) not in {program(each) for each in relatives}
 
 
 @pytest.mark.more
