@@ -339,3 +339,8 @@ def measures_worst_inputs(trial: TrialConfig) -> bool:
 def measures_capacity(trial: TrialConfig) -> bool:
     """Whether the capacity of the trained models is measured."""
     return trial.perturbation.capacity is not None
+
+
+def mixes_models(model: ModelConfig) -> bool:
+    """Whether models of other configs may share a pack with such a model: one object then computes for all of them."""
+    return bool(registry.get(registry.MODEL, model.name).traits(model).pack_fields)

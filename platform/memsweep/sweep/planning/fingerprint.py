@@ -22,7 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.config.schema.batch_loss import trains_by_convolution, trains_over_sequences, transforms_blocks
-from memsweep.config.schema.trial import measures_capacity, measures_over_inputs, measures_worst_inputs
+from memsweep.config.schema.trial import (
+    measures_capacity,
+    measures_over_inputs,
+    measures_worst_inputs,
+    mixes_models,
+)
 from memsweep.sweep.planning.source_graph import WHOLE, Definition, SourceGraph
 
 if TYPE_CHECKING:
@@ -66,6 +71,12 @@ CONDITIONAL: dict[str, Condition] = {
     ),
     "memsweep.learning.state.plain_tensors.holds_special_tensors": lambda config, kernels: (
         config.training.weights_file is not None
+    ),
+    # the search over inputs makes the model of each replica by itself
+    "memsweep.config.schema.trial.mixes_models": lambda config, kernels: (
+        config.chain is None
+        and mixes_models(config.model)
+        and (measures_capacity(config) or measures_over_inputs(config))
     ),
     "memsweep.learning.loss.exact": lambda config, kernels: config.has_closed_form,
     "memsweep.learning.loss.sampled": lambda config, kernels: not config.trains_in_closed_form,

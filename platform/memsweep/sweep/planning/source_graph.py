@@ -36,6 +36,7 @@ _BRANCHES = frozenset(
         "measures_capacity",
         "measures_over_inputs",
         "measures_worst_inputs",
+        "mixes_models",
         "trains_by_convolution",
         "trains_over_sequences",
         "transforms_blocks",
