@@ -95,6 +95,7 @@ env: ## make or refresh .venv (TORCH=system: use the torch that is installed, ad
 	  fi; \
 	  $(PIP) install -c constraints.txt torch; \
 	  $(PIP) install -c constraints.txt --no-build-isolation -e '.[cluster,dev]'; \
+	  $(PY) -m memsweep schema > study.schema.json; \
 	fi; \
 	$(PY) -c 'import memsweep, sys, torch; print(f"env: ready: memsweep {memsweep.__version__}, torch {torch.__version__}, Python {sys.version.split()[0]}")'; \
 	echo "$(WANT)" > $(STAMP); \

@@ -8,6 +8,7 @@ import contextlib
 import http.server
 import os
 import re
+import shutil
 import signal
 import socketserver
 import threading
@@ -27,7 +28,7 @@ from memsweep.errors import ConfigError
 from memsweep.redaction import is_secret_name
 from memsweep.sweep.submit.client import DEFAULT_ADDRESS, JobServer, server_address
 from memsweep.sweep.submit.job import ENGINE, EXCLUDES, Job, SubmissionError, runtime_env
-from paths import ROOT
+from paths import ROOT, committed
 from plain_shell import SECRET, clear_settings, small_workspace
 
 
@@ -146,23 +147,30 @@ def test_nothing_is_sent_where_the_study_is_wrong(submit: Callable[..., tuple[in
 
 
 def test_a_checkout_takes_along_what_a_job_needs_and_no_more(tmp_path: Path) -> None:
-    """As Ray packs it, with our excludes."""
+    """As Ray packs it, with our excludes, from a clone of the name that a clone has."""
     from ray._private.runtime_env.packaging import create_package
 
     def packed(folder: Path) -> set[str]:
-        target = tmp_path / f"{folder.name}.zip"
+        target = tmp_path / f"{'_'.join(folder.parts[1:])}.zip"  # Ray keeps a package of that name as it is
         create_package(str(folder), target, include_gitignore=True, excludes=list(EXCLUDES))
+        assert target.stat().st_size < 8 * 2**20
         with zipfile.ZipFile(target) as archive:
             return {name for name in archive.namelist() if not name.endswith("/")}
 
-    names = packed(ROOT)
+    clone = tmp_path / ENGINE.name
+    for name in committed():
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, clone / name, follow_symlinks=False)
+    for name in (".venv/bin/python", "results/big", ".env"):
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        (clone / name).write_text(SECRET)
+    names = packed(clone)
     assert {"pyproject.toml", "constraints.txt", "README.md", "LICENSE"} <= names  # what pip needs to install it
     assert {"search_spaces/quickstart.yaml", "tasks/digits.py", "platform/memsweep/trial.py"} <= names
     needless = re.compile(
         r"^(tests|docs|benchmarks|docker|deploy|setup\.py|results|\.venv|\.git|\.env)(/|$)|__pycache__|\.pyc$"
     )
     assert not [name for name in names if needless.search(name)]
-    assert (tmp_path / f"{ROOT.name}.zip").stat().st_size < 8 * 2**20
     engine = packed(ENGINE)
     assert {"trial.py", "cli/__init__.py", "recurrence/compiled/cpp/kernels.cpp"} <= engine
     assert {"builtin/tasks/digits.py", "builtin/search_spaces/quickstart.yaml"} <= engine
