@@ -56,7 +56,7 @@ comma    := ,
 
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help env sweep test test-all drill campaign bench check format ui image audit cluster submit cluster-down ci-deps clean
+.PHONY: help env sweep test test-all drill campaign bench check format ui image pin-images audit cluster submit cluster-down ci-deps clean
 
 help: ## show this list
 	@printf 'memsweep: can this recurrent model hold this memory, and does it stay that way when its weights move?\n\n'
@@ -143,6 +143,9 @@ image: ## build the image of the cluster (GPU=1: with CUDA; TORCH_INDEX= where p
 	$(or $(RIG),docker) $(if $(RIG),docker) run --rm --network none $(IMAGE) \
 	  python3 /opt/memsweep/share/requirements.py check-torch $(VARIANT); \
 	echo "image: $(IMAGE) is built ($$((SECONDS - started)) s)"
+
+pin-images: ## write the digests of today into docker/Dockerfile and docker-compose.yml, which name base images by tag
+	@$(PYTHON) docker/pin_images.py
 
 audit: ## list known vulnerabilities of the pinned packages and, if it is built, of the image
 	@if [ ! -x $(AUDIT)/bin/pip-audit ]; then \

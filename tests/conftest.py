@@ -168,8 +168,8 @@ def chromium() -> str:
     return requires("browser")
 
 
-_CACHES = {".cache", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", "__pycache__"}
-"""What programs may leave where a test may leave nothing."""
+_CACHES = {".cache", ".config", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", "__pycache__"}
+"""What programs may leave where a test may leave nothing: matplotlib makes its .config."""
 _AROUND: pytest.StashKey[set[str]] = pytest.StashKey()
 
 

@@ -1,4 +1,4 @@
-"""Nothing holds on one machine, for one user or in one folder alone: neither files, nor wheels, nor identities, nor tests.
+"""Nothing holds on one machine, for one user or in one folder alone: no file, no wheel, no identity, no test.
 
 ``.ci/newcomer`` shows the same from outside: the everyday tests as a new user, in a home and a clone of their own.
 """
