@@ -168,7 +168,16 @@ def chromium() -> str:
     return requires("browser")
 
 
-_CACHES = {".cache", ".config", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", "__pycache__"}
+_CACHES = {
+    ".cache",
+    ".config",
+    ".hypothesis",
+    ".import_linter_cache",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    "__pycache__",
+}
 """What programs may leave where a test may leave nothing: matplotlib makes its .config."""
 _AROUND: pytest.StashKey[set[str]] = pytest.StashKey()
 
