@@ -88,6 +88,7 @@ def test_the_examples_of_help_can_be_typed(
         examples = text.examples.partition("overrides (")[0].splitlines()[1:]
         for line in filter(None, map(str.strip, examples)):
             program, *words = shlex.split(line.partition(" > ")[0])
+            words = [str(tmp_path / word[1:]) if word.startswith("/") else word for word in words]
             assert (program, words[0]) == ("memsweep", name)
             folder = tmp_path if "my_nets:MinGRU" in words else ROOT
             place = [] if name in ("init", "data") else ["--workspace", str(folder)]
