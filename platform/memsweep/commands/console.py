@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 import sys
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 from memsweep import builtin
 from memsweep.errors import counted, filled, printable
 from memsweep.studies.wording import failures, stopped
+from memsweep.trust.gate import Trust
 
 if TYPE_CHECKING:
     from memsweep.report import ReportPaths
@@ -29,6 +31,20 @@ def say(text: str, file: TextIO | None = None) -> None:
 def say_sentence(text: str, file: TextIO | None = None) -> None:
     """Prints a sentence as ``filled`` does."""
     print(filled(text, file or sys.stdout), file=file)
+
+
+def trust_of(args: argparse.Namespace) -> Trust:
+    """The person's word for code that a document names: --trust; without it, on a terminal, they are asked."""
+    from memsweep.sweep.worker.job_environment import in_job
+
+    at_a_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    return Trust(args.trust, _trusts if at_a_terminal and not args.json and not in_job() else None)
+
+
+def _trusts(question: str) -> bool:
+    say_sentence(f"{question}. Read that code first.", file=sys.stderr)
+    print("Trust it, now and from now on? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def print_plan(preview: Preview, *, verbose: bool = False, whole: bool = False) -> None:

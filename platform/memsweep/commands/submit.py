@@ -123,9 +123,12 @@ def _elsewhere(field: str, path: str) -> SubmissionError:
 def _read_runtime_env(file: str) -> dict[str, Any]:
     import yaml  # type: ignore[import-untyped]
 
+    from memsweep.config.load.bounded import StudyFileError, read_yaml
+
     try:
-        return dict(yaml.safe_load(Path(file).read_text("utf-8")))
-    except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
+        with Path(file).open(encoding="utf-8") as stream:
+            return dict(read_yaml(stream))
+    except (OSError, ValueError, TypeError, yaml.YAMLError, StudyFileError) as error:
         raise SubmissionError(
             f"the runtime environment {file} cannot be read: {' '.join(str(error).split())}. A YAML mapping of Ray's "
             "fields (pip, env_vars) is expected."
