@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import builtin
+from memsweep.commands import console
 from memsweep.documents import Answer
 from memsweep.sweep.driver.limits import LIMIT_REACHED
 from memsweep.sweep.submit.client import JobServer, server_address
 from memsweep.sweep.submit.job import Job, SubmissionError, runtime_env
+from memsweep.trust.kept import known
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
@@ -32,7 +34,7 @@ def submit(args: argparse.Namespace) -> Answer:
     address = server_address(args.address)
     job = checked_job(args)
     server = JobServer(address)
-    print(", ".join(f"{key}: {value}" for key, value in job.metadata.items()))
+    print(", ".join(f"{key}: {value}" for key, value in job.metadata.items() if key != console.CARRIED))
     print(f"upload: {job.runtime_env['working_dir']} and the engine, for the job {job.name}", flush=True)
     server.submit(job)
     about = {"job": job.name, "address": address, "metadata": dict(job.metadata)}
@@ -56,7 +58,8 @@ def checked_job(args: argparse.Namespace) -> Job:
 
     workspace, study = Path(args.workspace).resolve(), args.study
     words = [*args.overrides, *(["--results", args.results] if args.results else [])]
-    words += [flag for flag, on in (("--no-reuse", args.no_reuse), ("--force", args.force)) if on]
+    flags = (("--no-reuse", args.no_reuse), ("--force", args.force), ("--trust", args.trust))
+    words += [flag for flag, on in flags if on]
     for name in ("hours", "trials", "failures"):
         if (limit := getattr(args, f"max_{name}")) is not None:
             words += [f"--max-{name}", str(limit)]
@@ -66,8 +69,10 @@ def checked_job(args: argparse.Namespace) -> Job:
     if args.do in _WITH_STUDY_FILE:
         from memsweep.config.load import study_files
         from memsweep.config.load.study import load_study
+        from memsweep.studies.locations import remember_plan
 
-        loaded = load_study(study, args.overrides, workspace, args.discover)
+        loaded = load_study(study, args.overrides, workspace, args.discover, console.trust_of(args))
+        remember_plan(loaded.name, loaded.rows, loaded.search)
         metadata |= {"study": loaded.name, "trials": str(len(loaded.rows))}
         file = study_files.find(study, workspace).resolve()
         if file.parent == builtin.folder(builtin.STUDIES):  # goes along with the engine
@@ -80,6 +85,8 @@ def checked_job(args: argparse.Namespace) -> Job:
         from memsweep.studies.measurement import settings
 
         settings(args.overrides, workspace)
+    if trusted := known(metadata["study"]):
+        metadata[console.CARRIED] = " ".join(sorted(trusted))
     plain = re.sub(r"[^A-Za-z0-9]+", "-", metadata["study"]).strip("-")[:40] or "study"  # for a URL and a shell
     name = f"memsweep-{plain}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
     return Job(name, shlex.join(["python", "-m", "memsweep", args.do, study, *words]), env, metadata)

@@ -191,13 +191,14 @@ def plan_to_run(store: Store, trust: Trust, also: Iterable[TrialConfig] = ()) ->
     """
     plan = stored_plan(store)
     models = [config["model"] for config in [*plan.rows.values(), *plan.cells]]
-    admit_plan(_with_space(models, plan.search), str(store.location), trust, _with_space(_models(also), plan.search))
+    admitted = _with_space(_models(also), plan.search)
+    admit_plan(_with_space(models, plan.search), plan.study, str(store.location), trust, admitted)
     return plan
 
 
-def remember_plan(trials: Iterable[TrialConfig], search: Search | None) -> None:
-    """Notes that this user planned these trials."""
-    remember(_with_space(_models(trials), search))
+def remember_plan(study: str, trials: Iterable[TrialConfig], search: Search | None) -> None:
+    """Notes that this user planned these trials of a study."""
+    remember(_with_space(_models(trials), search), study)
 
 
 def _models(trials: Iterable[TrialConfig]) -> list[Any]:

@@ -233,7 +233,8 @@ class Run:
         from memsweep.sweep.store.retry import through_outages
 
         location, plan = self._store.location, self._trials.plan
-        remember_plan([*(trial.config for trial in plan.trials), *plan.sweep.rows], plan.sweep.search)
+        sweep, trials = plan.sweep, [trial.config for trial in plan.trials]
+        remember_plan(sweep.name, [*trials, *sweep.rows], sweep.search)
         through_outages(lambda: write_plan(location, plan, self._provenance, self._tracking, self._extended))
 
     def _open_tracker(self) -> None:

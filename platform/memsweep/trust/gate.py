@@ -19,6 +19,8 @@ from memsweep.trust.kept import keep, known
 _FACTORIES = "memsweep.models.module.factory"
 """By name, because this room stands below it."""
 _MOST_NAMED = 5
+_ELSEWHERE = "a study from elsewhere names it"
+_NOT_PLANNED = "this user has not planned it"
 
 
 @dataclass(frozen=True)
@@ -28,16 +30,33 @@ class Trust:
     Attributes:
         given: what the document names may run.
         ask: puts a question, and says whether the answer was yes; None where nobody can answer.
+        carried: digests that the person who submitted this job has trusted.
     """
 
     given: bool = False
     ask: Callable[[str], bool] | None = None
+    carried: frozenset[str] = frozenset()
 
 
 NONE = Trust()
 
 
-def admit_study(data: Any, written: str, path: Path, typed: Any, trust: Trust) -> None:
+@dataclass(frozen=True)
+class _Document:
+    """What names calls.
+
+    Attributes:
+        study: its name.
+        shown: for a message.
+        foreign: why every call of it needs a word; empty: each by what it is.
+    """
+
+    study: str
+    shown: str
+    foreign: str = ""
+
+
+def admit_study(data: Mapping[str, Any], written: str, path: Path, typed: Any, trust: Trust) -> None:
     """Lets a study have its factories called, or refuses it.
 
     Args:
@@ -51,17 +70,19 @@ def admit_study(data: Any, written: str, path: Path, typed: Any, trust: Trust) -
         TrustError: it names code that needs their word.
     """
     own = {call.target for call in calls_of(typed).values()}
-    content = hashlib.sha256(written.encode()).hexdigest()
+    content = hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
     calls = {digest: call for digest, call in calls_of(data, content).items() if call.target not in own}
     here = in_workspace(path) or path.is_relative_to(builtin.folder(builtin.STUDIES))
-    _admit(calls, f"the study {path}", trust, known(), None if here else "a study from elsewhere names it")
+    name = str(data.get("name", path.stem))
+    _admit(calls, _Document(name, f"the study {path}", "" if here else _ELSEWHERE), trust, known())
 
 
-def admit_plan(models: Sequence[Any], where: str, trust: Trust, also: Sequence[Any] = ()) -> None:
+def admit_plan(models: Sequence[Any], study: str, where: str, trust: Trust, also: Sequence[Any] = ()) -> None:
     """Lets a stored plan have its factories called, or refuses it.
 
     Args:
         models: canonical configs of its models.
+        study: its name.
         where: the folder that holds it.
         trust: the person's word.
         also: those of models that are trusted already, such as those of a study of the workspace.
@@ -70,37 +91,33 @@ def admit_plan(models: Sequence[Any], where: str, trust: Trust, also: Sequence[A
         TrustError: it names code that this user has neither planned nor trusted.
     """
     mine = known() | calls_of(also).keys()
-    _admit(calls_of(models), f"the stored plan in {where}", trust, mine, "this user has not planned it")
+    _admit(calls_of(models), _Document(study, f"the stored plan in {where}", _NOT_PLANNED), trust, mine)
 
 
-def remember(models: Sequence[Any]) -> None:
-    """Notes that this user planned trials of these models, so that their plan may be continued."""
-    keep({digest: call.target for digest, call in calls_of(models).items()})
+def remember(models: Sequence[Any], study: str) -> None:
+    """Notes that this user planned trials of these models, so that the plan of their study may be continued."""
+    keep(_targets(calls_of(models)), study)
 
 
-def _admit(calls: Mapping[str, Call], document: str, trust: Trust, mine: Collection[str], foreign: str | None) -> None:
-    """Refuses calls that need a word and have none.
-
-    Args:
-        calls: by digest.
-        document: that names them.
-        trust: the person's word.
-        mine: digests that have it already.
-        foreign: why every call of the document needs it; None: each by what it is.
-    """
+def _admit(calls: Mapping[str, Call], document: _Document, trust: Trust, mine: Collection[str]) -> None:
+    """Refuses calls, given by digest, that need a word and have none; ``mine`` are the digests that have it."""
     if trust.given:
-        keep({digest: call.target for digest, call in calls.items()})
+        keep(_targets(calls), document.study)
         return
-    asked = {digest: call for digest, call in calls.items() if digest not in mine}
-    reasons = {digest: why for digest, call in asked.items() if (why := foreign or _reason(call))}
+    asked = {digest: call for digest, call in calls.items() if digest not in mine and digest not in trust.carried}
+    reasons = {digest: why for digest, call in asked.items() if (why := document.foreign or _reason(call))}
     if not reasons:
         return
     told = [f"{asked[digest].shown}: {why}" for digest, why in reasons.items()]
     more = f"; and {counted(len(told) - _MOST_NAMED, 'more call')}" if len(told) > _MOST_NAMED else ""
-    what = f"{document} would run {'; '.join(told[:_MOST_NAMED])}{more}"
-    if trust.ask is None or not trust.ask(f"{what}. Nothing of it has been called"):
-        raise TrustError(f"{what}. Nothing of it has been called. Read that code; to run it, add --trust.")
-    keep({digest: asked[digest].target for digest in reasons})
+    what = f"{document.shown} would run {'; '.join(told[:_MOST_NAMED])}{more}. Nothing of it has been called."
+    if trust.ask is None or not trust.ask(what):
+        raise TrustError(f"{what} Read that code. To run it, now and later, add --trust (in Python trust=True).")
+    keep(_targets({digest: asked[digest] for digest in reasons}), document.study)
+
+
+def _targets(calls: Mapping[str, Call]) -> dict[str, str]:
+    return {digest: call.target for digest, call in calls.items()}
 
 
 def _reason(call: Call) -> str:
