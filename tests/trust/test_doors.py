@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import shutil
 import sys
@@ -234,3 +235,42 @@ def test_a_log_of_a_search_sets_nothing_that_is_not_searched(place: Path) -> Non
     assert search._suggested(Round(stages=(Stage(0, 0, {"training.learning_rate": 0.01}),)))
     for values in ({"model.factory": "os:system"}, {"training.learning_rate": "os:system"}):
         assert not search._suggested(Round(stages=(Stage(0, 0, values),)))
+
+
+@pytest.mark.parametrize(
+    ("answer", "runs"), [("y\n", True), ("yes\n", True), ("\n", False), ("n\n", False), ("", False)]
+)
+def test_on_a_terminal_the_person_is_asked(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, runs: bool
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    store = Store(Location.at(place / "results" / "foreign"))
+    trust = trust_of(Namespace(trust=False, json=False))
+    if runs:
+        assert plan_to_run(store, trust).rows
+    else:
+        with pytest.raises(TrustError):
+            plan_to_run(store, trust)
+    told = capsys.readouterr().err
+    assert "evil.py:Net" in "".join(told.split("\n")).replace(" ", "")
+    assert told.rstrip().endswith("[y/N]")
+
+
+def test_nobody_is_asked_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Namespace(trust=False, json=False)
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    assert trust_of(asked).ask is None  # standard error is no terminal
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert trust_of(asked).ask is not None
+    assert trust_of(Namespace(trust=False, json=True)).ask is None
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
+    assert trust_of(asked).ask is None
+    monkeypatch.delenv("RAY_JOB_CONFIG_JSON_ENV_VAR")
+    monkeypatch.setattr(sys, "stdin", None)
+    assert trust_of(asked).ask is None
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True

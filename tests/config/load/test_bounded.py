@@ -56,6 +56,7 @@ def test_the_command_says_so_in_a_sentence(tmp_path: Path, capsys: pytest.Captur
         (ALIASES, "grows by more than"),
         ("# " + "x" * 1_000_001, "larger than 1,000,000 bytes"),
         ("a: &a {b: *a}\n", "has an alias of something that contains it"),
+        ("a: !!python/object/apply:pathlib.Path [x]\n", "could not determine a constructor"),
     ],
 )
 def test_a_file_that_a_study_includes_is_held_to_the_same(tmp_path: Path, part: str, words: str) -> None:
@@ -105,3 +106,9 @@ def test_what_is_written_in_full_may_be_large() -> None:
     with pytest.raises(StudyFileError, match="contains it"):
         read_yaml("a: &a [1, *a]\n")
     check_references({"a": [1] * 1000, "b": ["${a}"] * 9, "c": "${b[0]}", "d": {"e": "${.f}", "f": "${nothing}"}})
+
+
+def test_a_runtime_environment_is_read_in_the_same_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "env.yaml").write_text(ALIASES)
+    assert main(["submit", "quickstart", "--runtime-env", str(tmp_path / "env.yaml"), "--workspace", str(ROOT)]) == 2
+    assert "grows by more than" in capsys.readouterr().err

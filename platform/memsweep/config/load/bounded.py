@@ -113,6 +113,9 @@ def _bounded(usual: type) -> type:
                 _check_aliases(node)
             return node
 
+    # OmegaConf's constructs paths of Python
+    plain = {tag: make for tag, make in usual.yaml_constructors.items() if "python/" not in str(tag)}  # type: ignore[attr-defined]
+    Bounded.yaml_constructors = plain
     return Bounded
 
 
