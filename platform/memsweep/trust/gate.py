@@ -69,7 +69,7 @@ def admit_study(data: Mapping[str, Any], written: str, path: Path, typed: Any, t
     Raises:
         TrustError: it names code that needs their word.
     """
-    own = {call.target for call in calls_of(typed).values()}
+    own = {call.target for call in calls_of(typed, "typed").values()}
     content = hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
     calls = {digest: call for digest, call in calls_of(data, content).items() if call.target not in own}
     here = in_workspace(path) or path.is_relative_to(builtin.folder(builtin.STUDIES))

@@ -45,7 +45,7 @@ def keep(trusted: Mapping[str, str], study: str) -> None:
     from filelock import FileLock
 
     file = kept_file()
-    if not trusted.keys() - known(study):
+    if not trusted or not trusted.keys() - known(study):
         return
     with contextlib.suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -160,7 +160,7 @@ class _References:
     def __init__(self, data: Mapping[str, Any]) -> None:
         self._data = data
         self._known: dict[_Path, int] = {}
-        self._added = 0
+        self._added = self._steps = 0
 
     def check(self) -> None:
         self._size(())
@@ -182,8 +182,10 @@ class _References:
 
     def _place(self, name: str, path: _Path, hops: int = 0) -> _Path | None:
         """The place that a reference names, seen from the place where it stands; None where there is none."""
+        self._steps += 1
+        _refuse_growth(self._steps * PER_VALUE, "${...}")
         dots = len(name) - len(name.lstrip("."))
-        place = path[: len(path) - dots] if dots else ()
+        place = path[: max(0, len(path) - dots)] if dots else ()
         for key in re.findall(r"[^.\[\]]+", name):
             value = self._at(place)
             if isinstance(value, str):  # a reference to a section, whose fields are named below it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -72,7 +71,7 @@ def load_study(
         raise _short_error(changes.problems, source)
     discover(workspace)
     typed = [{place: value} for place, value in [*changes.values, *changes.axes, *changes.search]]
-    content = json.dumps(written, sort_keys=True, default=str)
+    content = repr(written)
 
     def admit(data: Any) -> None:
         admit_study(data, content, path, typed, trust)
