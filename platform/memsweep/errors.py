@@ -62,6 +62,12 @@ class ModuleError(MemsweepError):
     exit_code = 2
 
 
+class TrustError(MemsweepError):
+    """A document names code that nobody here has trusted; nothing of it was imported or called."""
+
+    exit_code = 2
+
+
 class RegistryError(MemsweepError):
     """A task, model or parameterization that was registered wrongly; the fault of its author."""
 

@@ -268,6 +268,10 @@ _LAUNCH: tuple[_Option, ...] = (
         | {"default": lambda: bool(os.environ.get("MEMSWEEP_NO_PAGE")), "help": "no live page ($MEMSWEEP_NO_PAGE)"},
     ),
 )
+_TRUST: _Option = (
+    "--trust",
+    _FLAG | {"help": "code that the study or the stored plan names may run, here and later (see SECURITY.md)"},
+)
 _NO_REUSE: _Option = ("--no-reuse", _FLAG | {"help": "recompute every trial, whatever is stored"})
 _SUBMIT: tuple[_Option, ...] = (
     ("study", {"metavar": "STUDY", "help": "as for memsweep sweep; see --do for the others"}),
@@ -283,6 +287,7 @@ _SUBMIT: tuple[_Option, ...] = (
     ),
     ("--runtime-env", {"metavar": "FILE", "help": "Ray's runtime environment (deploy/runtime_env.yaml)"}),
     ("--no-reuse", _FLAG | {"help": "as for sweep"}),
+    _TRUST,
     ("--force", _FLAG | {"help": "as for retry"}),
     *_LIMITS,
     ("--detach", _FLAG | {"help": "return once the job is submitted"}),
@@ -292,20 +297,23 @@ _SUBMIT: tuple[_Option, ...] = (
 _OPTIONS: dict[str, tuple[_Option, ...]] = {
     "plan": (
         *_STUDY_FILE,
+        _TRUST,
         _NO_REUSE,
         ("--all", _FLAG | {"help": "list every trial, where they are many"}),
         ("--no-probe", _FLAG | {"help": "measure nothing: hours by the cost model, memory and disk unknown"}),
     ),
     "sweep": (
         *_STUDY_FILE,
+        _TRUST,
         _NO_REUSE,
         ("--drop-extended", _FLAG | {"help": "take out of the plan what memsweep extend added and this study lacks"}),
         *_LAUNCH,
     ),
-    "resume": (*_STORED, *_LAUNCH),
-    "extend": (*_STUDY_FILE, *_LAUNCH),
+    "resume": (*_STORED, _TRUST, *_LAUNCH),
+    "extend": (*_STUDY_FILE, _TRUST, *_LAUNCH),
     "retry": (
         *_STORED,
+        _TRUST,
         *_LAUNCH,
         ("--force", _FLAG | {"help": "also trials that failed three times in the same way"}),
     ),
@@ -332,6 +340,7 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
         ("--weights", {"metavar": "FILE", "help": "its weights: safetensors, or what torch.save wrote"}),
         ("--task", {"metavar": "NAME", "help": "the task on which it is measured"}),
         *_PLACES,
+        _TRUST,
         *_LAUNCH,
     ),
     "weights": (

@@ -32,7 +32,7 @@ def plan(args: argparse.Namespace) -> Answer:
     """Says what ``sweep`` would do: trials, reuse, packs, resources, expected hours. Writes nothing."""
     from memsweep.config.load.study import load_study
 
-    study = load_study(args.study, args.overrides, Path(args.workspace), args.discover)
+    study = load_study(args.study, args.overrides, Path(args.workspace), args.discover, console.trust_of(args))
     results = Location.at(args.results)
 
     # behind the refusals of a study, which do not wait for them
@@ -120,7 +120,7 @@ def sync(args: argparse.Namespace) -> Answer:
     from memsweep.sweep.tracking import sync as bring_up
 
     store = find_study(args.study, Location.at(args.results))
-    registry.discover(Path(args.workspace))
+    registry.discover_when_asked("memsweep.models.parameterizations")  # whose slopes the report shows
     made = stored_plan(store)
     with hold_lease(store.location, lambda: None):
         ended, report = _ending(store, made), reports.build(store.location)

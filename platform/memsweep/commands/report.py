@@ -30,7 +30,7 @@ def report(args: argparse.Namespace) -> Answer:
     place, *others = _places([args.study, *args.others], Location.at(args.results))
     criteria = _criteria(args)
     # A report asks parameterizations for their theoretical slopes. Those of memsweep need no torch.
-    registry.discover_when_asked("memsweep.models.parameterizations", Path(args.workspace))
+    registry.discover_when_asked("memsweep.models.parameterizations")
     if others:
         return _compare(args, [place, *others], criteria)
     if args.table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import re
 import shlex
 import sys
@@ -14,14 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import builtin
-from memsweep.commands.console import say
+from memsweep.commands import console
 from memsweep.documents import Answer
-from memsweep.errors import MemsweepError
+from memsweep.errors import MemsweepError, TrustError
 from memsweep.sweep.driver.limits import LIMIT_REACHED
 from memsweep.sweep.submit.client import JobServer, server_address
 from memsweep.sweep.submit.job import Job, SubmissionError, runtime_env
 from memsweep.sweep.submit.selection import INCLUDE, Selection, engine_files
 from memsweep.sweep.submit.upload import Upload
+from memsweep.trust.kept import known
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
@@ -37,8 +37,8 @@ def submit(args: argparse.Namespace) -> Answer:
     address = server_address(args.address)
     job, upload = checked_job(args)
     server = JobServer(address)
-    say(", ".join(f"{key}: {value}" for key, value in job.metadata.items()))
-    say("\n".join([*upload.lines(), f"job: {job.name}"]))
+    console.say(", ".join(f"{key}: {value}" for key, value in job.metadata.items() if key != console.CARRIED))
+    console.say("\n".join([*upload.lines(), f"job: {job.name}"]))
     sys.stdout.flush()
     server.submit(job, upload)
     about = {"job": job.name, "address": address, "upload": upload.item(), "metadata": dict(job.metadata)}
@@ -75,6 +75,8 @@ def checked_job(args: argparse.Namespace) -> tuple[Job, Upload]:
             settings(args.overrides, workspace)
         _select(selection, _stored_trials(args, workspace, selection), words)
     selection.add_installation(given)
+    if trusted := known(metadata["study"]):
+        metadata[console.CARRIED] = " ".join(sorted(trusted))
     plain = re.sub(r"[^A-Za-z0-9]+", "-", metadata["study"]).strip("-")[:40] or "study"  # for a URL and a shell
     name = f"memsweep-{plain}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
     job = Job(name, shlex.join(["python", "-m", "memsweep", args.do, study, *words]), env, metadata)
@@ -84,7 +86,8 @@ def checked_job(args: argparse.Namespace) -> tuple[Job, Upload]:
 def _words(args: argparse.Namespace) -> list[str]:
     """The words of the job's command behind its study."""
     words = [*args.overrides, *(["--results", args.results] if args.results else [])]
-    words += [flag for flag, on in (("--no-reuse", args.no_reuse), ("--force", args.force)) if on]
+    flags = (("--no-reuse", args.no_reuse), ("--force", args.force), ("--trust", args.trust))
+    words += [flag for flag, on in flags if on]
     for name in ("hours", "trials", "failures"):
         if (limit := getattr(args, f"max_{name}")) is not None:
             words += [f"--max-{name}", str(limit)]
@@ -103,8 +106,10 @@ def _select_study(
     """
     from memsweep.config.load import study_files
     from memsweep.config.load.study import load_study
+    from memsweep.studies.locations import remember_plan
 
-    loaded = load_study(args.study, args.overrides, selection.root, args.discover)
+    loaded = load_study(args.study, args.overrides, selection.root, args.discover, console.trust_of(args))
+    remember_plan(loaded.name, loaded.rows, loaded.search)
     metadata |= {"study": loaded.name, "trials": str(len(loaded.rows))}
     file, study = study_files.find(args.study, selection.root), str(args.study)
     if file.parent == builtin.folder(builtin.STUDIES):  # goes along with the engine
@@ -123,17 +128,28 @@ def _select(selection: Selection, trials: Sequence[TrialConfig], words: Sequence
 
 
 def _stored_trials(args: argparse.Namespace, workspace: Path, selection: Selection) -> Sequence[TrialConfig]:
-    """The trials of a stored plan, where it can be read from here; else those of the workspace's study of that name."""
+    """The trials of a stored plan, where it can be read from here; else those of the workspace's study of that name.
+
+    Raises:
+        TrustError: the plan, or the study, names code that this user has neither planned nor trusted.
+    """
     from memsweep.config.load.study import load_study
-    from memsweep.studies.locations import find_study, stored_plan
+    from memsweep.studies.locations import find_study, plan_to_run
     from memsweep.sweep.store.filesystem import Location
 
-    with contextlib.suppress(MemsweepError):
+    trust = console.trust_of(args)
+    try:
         if args.results:
             args.discover(workspace)
-            return stored_plan(find_study(args.study, Location.at(args.results))).sweep().rows
+            return plan_to_run(find_study(args.study, Location.at(args.results)), trust).sweep().rows
+    except TrustError:
+        raise
+    except MemsweepError:
+        pass
     try:
-        return load_study(args.study, (), workspace, args.discover).rows
+        return load_study(args.study, (), workspace, args.discover, trust).rows
+    except TrustError:
+        raise
     except MemsweepError:
         selection.notes.append(
             f"the stored plan of {args.study} cannot be read from here: modules and data files that it names are "
@@ -145,9 +161,12 @@ def _stored_trials(args: argparse.Namespace, workspace: Path, selection: Selecti
 def _read_runtime_env(file: str) -> dict[str, Any]:
     import yaml  # type: ignore[import-untyped]
 
+    from memsweep.config.load.bounded import StudyFileError, read_yaml
+
     try:
-        return dict(yaml.safe_load(Path(file).read_text("utf-8")))
-    except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
+        with Path(file).open(encoding="utf-8") as stream:
+            return dict(read_yaml(stream))
+    except (OSError, ValueError, TypeError, yaml.YAMLError, StudyFileError) as error:
         raise SubmissionError(
             f"the runtime environment {file} cannot be read: {' '.join(str(error).split())}. A YAML mapping of Ray's "
             "fields (pip, env_vars) is expected."

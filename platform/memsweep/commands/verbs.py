@@ -15,7 +15,7 @@ from memsweep.config.load.study import load_study
 from memsweep.documents import Answer
 from memsweep.errors import MemsweepError
 from memsweep.studies.extension import added, more_steps
-from memsweep.studies.locations import Place, find_study, names_folder, shown_page, stored_plan
+from memsweep.studies.locations import Place, find_study, names_folder, plan_to_run, shown_page
 from memsweep.studies.run import Run
 from memsweep.studies.trials import Request
 from memsweep.sweep.driver.launch import Launch
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 def sweep(args: argparse.Namespace) -> Answer:
     """Runs a study: plan, train, measure, judge, report."""
-    study = load_study(args.study, args.overrides, Path(args.workspace), args.discover)
+    study = load_study(args.study, args.overrides, Path(args.workspace), args.discover, console.trust_of(args))
     request = Request(
         study,
         _trials(study),
@@ -67,9 +67,9 @@ def retry(args: argparse.Namespace) -> Answer:
 
 def extend(args: argparse.Namespace) -> Answer:
     """Adds trials to the stored plan of a study, and runs those without a result."""
-    wider = load_study(args.study, args.overrides, Path(args.workspace), args.discover)
+    wider = load_study(args.study, args.overrides, Path(args.workspace), args.discover, console.trust_of(args))
     results = Location.at(args.results)
-    plan = stored_plan(find_study(wider.name, results))
+    plan = plan_to_run(find_study(wider.name, results), console.trust_of(args), wider.rows)
     before = _unchanged(plan)
     study = extend_search(before, wider) if before.search or wider.search else extend_grid(before, wider)
     trials = _trials(study)
@@ -99,7 +99,7 @@ def _trials(study: SweepConfig) -> tuple[PlannedTrial, ...]:
 def _stored(args: argparse.Namespace) -> tuple[Store, StoredPlan]:
     store = find_study(args.study, Location.at(args.results))
     args.discover(Path(args.workspace))
-    plan = stored_plan(store)
+    plan = plan_to_run(store, console.trust_of(args))
     if store.location.name != folder_name(plan.study):
         raise MemsweepError(
             f"{store.location} holds the study {plan.study!r}, whose folder is called {folder_name(plan.study)}: it "

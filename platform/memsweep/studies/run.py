@@ -15,7 +15,7 @@ from memsweep.errors import MemsweepError, StoreError
 from memsweep.redaction import without_secrets
 from memsweep.studies.ending import Ending, Tracking, note, noted
 from memsweep.studies.extension import refuse_to_drop
-from memsweep.studies.locations import Place, join_cluster, refuse_lost, store_of, stored_plan
+from memsweep.studies.locations import Place, join_cluster, refuse_lost, remember_plan, store_of, stored_plan
 from memsweep.studies.trials import GridTrials, Request, SearchTrials, Trials
 from memsweep.studies.wording import differences
 from memsweep.sweep.driver.progress_view import phase, write_line
@@ -233,6 +233,8 @@ class Run:
         from memsweep.sweep.store.retry import through_outages
 
         location, plan = self._store.location, self._trials.plan
+        sweep, trials = plan.sweep, [trial.config for trial in plan.trials]
+        remember_plan(sweep.name, [*trials, *sweep.rows], sweep.search)
         through_outages(lambda: write_plan(location, plan, self._provenance, self._tracking, self._extended))
 
     def _open_tracker(self) -> None:

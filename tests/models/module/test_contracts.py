@@ -133,7 +133,7 @@ def test_ids_on_a_task_of_numbers_are_refused_with_all_other_problems(
         "task: {name: linear_functional, horizon: 8}\nperturbation: {balls: []}\nresources: {workers: -1}\n"
         f"model: {{name: module, factory: '{NETS}/torch_rnn.py:TokenGRU', tokens: true, width: 4}}\n"
     )
-    assert main(["sweep", "ids", "--inline", "--workspace", str(tmp_path)]) == 2
+    assert main(["sweep", "ids", "--inline", "--trust", "--workspace", str(tmp_path)]) == 2
     told = capsys.readouterr().err
     assert "the inputs of this task are numbers, not symbols, and model.tokens is true" in told
     assert "resources.workers" in told

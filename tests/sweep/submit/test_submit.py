@@ -157,7 +157,7 @@ def test_a_module_outside_of_the_workspace_is_refused(workspace: Path, tmp_path:
     """Ray uploads the workspace: a module from elsewhere would be missed on the cluster."""
     net = "from torch import nn\nclass Net(nn.GRU):\n    pass\n"
     sizes = "inputs_argument: input_size, width_argument: hidden_size, arguments: {batch_first: true}"
-    args = parsed("own", "--workspace", str(workspace))
+    args = parsed("own", "--trust", "--workspace", str(workspace))
     (tmp_path / "out_net.py").write_text(net)
     (workspace / "in_net.py").write_text(net)
     for place, said in (
