@@ -18,7 +18,7 @@ from memsweep.config.schema.training import TrainingConfig
 from memsweep.sweep.planning import identity as identities
 from memsweep.sweep.planning.fingerprint import code_fingerprint, forget
 from memsweep.sweep.planning.identity import identifying, identity
-from memsweep.sweep.planning.members import listed, take_later
+from memsweep.sweep.planning.members import is_mentioned, listed, mentioned, take_later
 
 BASE, DIAGONAL, TRAINING = "models/base.py", "models/modal/diagonal_rnn.py", "config/schema/training.py"
 Edit = Callable[[dict[str, str]], list[str]]
@@ -82,6 +82,22 @@ def test_a_later_method_that_is_called_without_a_mention_counts(edited: Edit, na
     before = edited({})
     after = edited({name: grown(name, **{owner: text})})
     assert not set(before) & set(after)
+
+
+@pytest.mark.parametrize(
+    ("code", "reached"),
+    [
+        ("getattr(config, 'spare')", True),
+        ('getattr(config, f"spa{config.name}")', True),
+        ('getattr(config, f"{config.name}re")', True),
+        ('getattr(config, f"tire_{config.name}")', False),
+        ("replace(config, spare=1)", True),
+        ("config['model.spare']", True),
+        ("config.respare", False),
+    ],
+)
+def test_a_name_may_be_mentioned_as_text(code: str, reached: bool) -> None:
+    assert is_mentioned("spare", set(mentioned(ast.parse(code)))) is reached
 
 
 def test_a_changed_default_of_a_later_field_moves_the_trials_that_read_it(edited: Edit) -> None:

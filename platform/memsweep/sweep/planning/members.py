@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 _LISTED = Path(__file__).with_name("members.txt")
 _UNPACKED = frozenset({"ArgumentNames", "RolesConfig", "Signature", "Turn"})
 """Dataclasses whose fields are read one after the other."""
+_BY_NAME = frozenset({"getattr", "setattr", "hasattr"})
 _PLAIN_BASES = frozenset({"object", "ABC", "Generic", "Protocol", "nn.Module"})
 """Foreign bases that reach members by their names alone."""
 
@@ -91,7 +92,7 @@ def names_bound(node: ast.stmt) -> list[str]:
 
 
 def mentioned(node: ast.AST) -> Iterator[str]:
-    """The words in a syntax tree by which a member could be reached."""
+    """The words in a syntax tree by which a member could be reached; ``state_*`` of ``getattr(x, f"state_{name}")``."""
     for each in ast.walk(node):
         if isinstance(each, ast.Attribute):
             yield each.attr
@@ -101,6 +102,19 @@ def mentioned(node: ast.AST) -> Iterator[str]:
             yield each.arg
         elif isinstance(each, ast.Constant) and isinstance(each.value, str):
             yield from each.value.split(".")
+        elif isinstance(each, ast.Call) and ast.unparse(each.func) in _BY_NAME:
+            yield from (f"{_beginning(name)}*" for name in each.args[1:2] if isinstance(name, ast.JoinedStr))
+
+
+def _beginning(text: ast.JoinedStr) -> str:
+    """The text before the first value in a formatted string."""
+    first = text.values[0]
+    return str(first.value) if isinstance(first, ast.Constant) else ""
+
+
+def is_mentioned(name: str, words: Collection[str]) -> bool:
+    """Whether words reach a member: by its name, or, with a star, by the beginning of it."""
+    return name in words or any(word.endswith("*") and name.startswith(word[:-1]) for word in words)
 
 
 def _keep_default(node: ast.stmt) -> None:

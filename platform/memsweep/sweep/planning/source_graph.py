@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from memsweep.sweep.planning.members import Member, bases, mentioned, names_bound, take_later
+from memsweep.sweep.planning.members import Member, bases, is_mentioned, mentioned, names_bound, take_later
 
 WHOLE = "*"
 """In place of a name: all definitions of a module."""
@@ -115,8 +115,8 @@ class SourceGraph:
                 words |= self._mentions(definition)
                 members.update(self._members(definition))
             if not waiting:
-                waiting = [member for word, member in members if word in words and member not in reached]
-                members = {each for each in members if each[0] not in words}
+                found = {each for each in members if is_mentioned(each[0], words)}
+                waiting, members = [member for _, member in found], members - found
         return frozenset(reached)
 
     def digest(self, reached: Iterable[Definition], cut: Cut) -> str:
