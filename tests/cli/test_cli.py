@@ -91,7 +91,7 @@ def test_the_examples_of_help_can_be_typed(
             words = [str(tmp_path / word[1:]) if word.startswith("/") else word for word in words]
             assert (program, words[0]) == ("memsweep", name)
             folder = tmp_path if "my_nets:MinGRU" in words else ROOT
-            place = [] if name in ("init", "data") else ["--workspace", str(folder)]
+            place = [] if name in ("init", "data", "upgrade") else ["--workspace", str(folder)]
             assert main([*words, *place]) == 0, line
     assert {args.command for args in asked} == {*STUDY_VERBS, "audit"}
 

@@ -21,7 +21,10 @@ from memsweep.errors import ConfigError, did_you_mean, filled
 from memsweep.report.formats import FIGURES, TABLES
 from memsweep.studies import default_results
 
-STUDY_VERBS = ("plan", "sweep", "resume", "extend", "retry", "status", "report", "sync", "submit", "weights", "measure")
+STUDY_VERBS = (
+    *("plan", "sweep", "resume", "extend", "retry", "status", "report", "sync", "submit", "weights", "measure"),
+    "upgrade",
+)
 JOBS = ("sweep", "resume", "extend", "retry", "sync", "report", "measure")
 """Commands that a job may run."""
 _LONGEST = 100  # characters of a path in a message
@@ -348,6 +351,10 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
         ("words", {"metavar": "TRIAL|OUT.safetensors", **_SEVERAL, "help": "which trial, and where its weights go"}),
         *_PLACES,
         ("--seed", {"metavar": "N", "type": int, "help": "which model of the trial (needed where it has several)"}),
+    ),
+    "upgrade": (
+        ("folder", {"metavar": "RESULTS", "help": "the folder of the results, or s3://bucket/x"}),
+        ("--dry-run", _FLAG | {"help": "say what would be rewritten, and write nothing"}),
     ),
     "submit": _SUBMIT,
     "init": (("folder", {"metavar": "FOLDER", "help": "where the project goes: a new folder, or an empty one"}),),

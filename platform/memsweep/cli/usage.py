@@ -222,6 +222,19 @@ examples:
   memsweep weights quickstart 1a2b3c --seed 0 out.safetensors
   memsweep weights quickstart --results s3://bucket/results 1a2b3c --seed 0 out.safetensors""",
     ),
+    "upgrade": Text(
+        "rewrite stored results in the form of this version",
+        """\
+Rewrite what an earlier version stored, in a folder of results or in a bucket, once. It is never needed: this version
+reads the older form, too. A result is rewritten whole or not at all, no number changes, and no identity. Interrupted,
+the same command goes on. A memsweep that does not know the new form then refuses these results in a sentence.
+Exit code: 0 all is in the form of this version, 1 some results cannot be read, and stay as they are.""",
+        """\
+examples:
+  memsweep upgrade results --dry-run
+  memsweep upgrade results
+  memsweep upgrade s3://bucket/results""",
+    ),
     "submit": Text(
         "run a study as a job of a Ray cluster, and follow it",
         """\

@@ -43,6 +43,24 @@ class WeightsDocument(TypedDict):
     written: Annotated[WrittenItem | None, "with a file: what was written"]
 
 
+class UpgradedItem(TypedDict):
+    """A study of which results were rewritten."""
+
+    study: Annotated[str, "name of its folder"]
+    results: Annotated[int, "stored results"]
+    older: Annotated[int, "of them in an older form"]
+    rewritten: Annotated[int, "of them that were rewritten"]
+    unreadable: Annotated[dict[str, str], "identity -> why it stays as it is"]
+
+
+class UpgradeDocument(TypedDict):
+    """``memsweep upgrade``."""
+
+    folder: Annotated[str, "of the results, as it was given"]
+    dry_run: Annotated[bool, "nothing was written"]
+    studies: Annotated[list[UpgradedItem], "by name"]
+
+
 class InitDocument(TypedDict):
     """``memsweep init``."""
 
