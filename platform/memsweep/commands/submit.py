@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import builtin
 from memsweep.documents import Answer
-from memsweep.sweep.driver.limits import LIMIT_REACHED
+from memsweep.errors import Exit
 from memsweep.sweep.submit.client import JobServer, server_address
 from memsweep.sweep.submit.job import Job, SubmissionError, runtime_env
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _WITH_STUDY_FILE = ("sweep", "extend")
 """Commands that read a study file; the others read the stored plan."""
-INTERRUPTED = 130
 
 
 def submit(args: argparse.Namespace) -> Answer:
@@ -138,18 +137,18 @@ def _follow(server: JobServer, name: str, *, quiet: bool) -> tuple[int, JobDetai
         state = server.follow(name, lambda text: None if quiet else print(text, end="", flush=True))
     except KeyboardInterrupt:
         print(f"\ndetached: the job goes on.\n{_next_commands(server, name)}")
-        return INTERRUPTED, None
+        return Exit.INTERRUPTED, None
     return report_end(state, name, quiet=quiet), state
 
 
 def report_end(state: JobDetails, name: str, *, quiet: bool) -> int:
     """Prints how a job ended; returns its exit code."""
     status, code = str(state.status.value), state.driver_exit_code
-    if status == "STOPPED" or code == LIMIT_REACHED:
-        stopped = "stopped at a limit" if code == LIMIT_REACHED else "stopped"
+    if status == "STOPPED" or code == Exit.LIMIT:
+        stopped = "stopped at a limit" if code == Exit.LIMIT else "stopped"
         study = (state.metadata or {}).get("study", "STUDY")
         print(f"{name}: {stopped}; finished results are kept. Go on: memsweep submit {study} --do resume")
-        return code if code == LIMIT_REACHED else INTERRUPTED
+        return code if code == Exit.LIMIT else Exit.INTERRUPTED
     if status == "SUCCEEDED":
         print(f"{name}: done")
         return 0

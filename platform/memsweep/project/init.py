@@ -24,8 +24,6 @@ _HIDDEN = {"gitignore": ".gitignore"}
 class ProjectError(MemsweepError):
     """A folder that cannot become a project."""
 
-    exit_code = 2
-
 
 def init(args: argparse.Namespace) -> Answer:
     """Makes a project in a new or empty folder.

@@ -58,8 +58,9 @@ def publish(
     with storage_errors("write", home):
         draft = Path(tempfile.mkdtemp(prefix=".report-", dir=home))
     try:
-        _write(draft, contents, tables, formats)
         name = folder_of(contents.criteria)
+        with storage_errors("write", home / name):
+            _write(draft, contents, tables, formats)
         with storage_errors("write", place / name):
             draft.chmod(0o755)  # mkdtemp's folders are private; a report is for reading
             if place.local is None and not apart:

@@ -19,8 +19,6 @@ from memsweep.sweep.store.results import Store, folder_name
 class LostResultsError(MemsweepError):
     """Results would go to a folder where they would be lost."""
 
-    exit_code = 2
-
 
 @dataclass(frozen=True)
 class ShownPage:

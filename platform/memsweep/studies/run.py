@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
-from memsweep.errors import MemsweepError, StoreError
+from memsweep.errors import BlockedError, Exit, StoreError
 from memsweep.redaction import without_secrets
 from memsweep.studies.ending import Ending, Tracking, note, noted
 from memsweep.studies.extension import refuse_to_drop
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from memsweep.sweep.planning.plan import Plan
     from memsweep.sweep.planning.plan_file import StoredPlan
     from memsweep.sweep.tracking import Tracker
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells use it."""
 
 
 class Run:
@@ -81,7 +78,7 @@ class Run:
                 if not self._lease_lost:
                     raise
         if self._lease_lost or ended is None:
-            raise MemsweepError(
+            raise BlockedError(
                 "this process was silent for so long that another one took its sweep over. What it had finished is "
                 f"stored; see: memsweep status {self._sweep.name}"
             )
@@ -165,7 +162,7 @@ class Run:
         request, store = self._request, self._store
         take_over(store)
         if request.plan is not None and request.plan.serial != stored_plan(store).serial:
-            raise MemsweepError(
+            raise BlockedError(
                 "another command has changed the plan of this study just now. Run the same command again."
             )
         before = request.plan or plan_to_replace(store.location)
@@ -331,7 +328,6 @@ class Run:
     def _conclude(self, summary: RunSummary, paths: ReportPaths, seconds: float) -> Ending:
         """Ends the sweep's run in MLflow, and says how the run ended."""
         from memsweep.report.by_trial import verdicts_of
-        from memsweep.sweep.driver.limits import LIMIT_REACHED
 
         trials, tracker = self._trials, self._tracker
         ended = ending(read_statuses(self._store.location), {trial.identity for trial in trials.all})
@@ -345,9 +341,9 @@ class Run:
             self._write_plan()
         code = 1 if summary.lost or summary.failed or trials.gave_up else 0
         if summary.limit:
-            code = LIMIT_REACHED
+            code = Exit.LIMIT
         elif summary.interrupted and not summary.lost:
-            code = INTERRUPTED
+            code = Exit.INTERRUPTED
         return self._ending(
             code, summary, paths, seconds, (tracker.uri, tracker.experiment_id, tracker.page), complaint
         )

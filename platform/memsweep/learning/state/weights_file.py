@@ -28,8 +28,6 @@ _PREFIXES = ("module.", "_orig_mod.", "model.", "net.")
 class WeightsFileError(MemsweepError):
     """A file that gives no weights."""
 
-    exit_code = 2
-
 
 def to_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
     """A safetensors file. Equal tensors and metadata of one key give equal bytes."""

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from memsweep.errors import MemsweepError
+from memsweep.errors import BlockedError
 from memsweep.redaction import without_secrets
 from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.record import now
@@ -42,7 +42,7 @@ _FOLDER = "lease"
 _TRIES = 6
 
 
-class HeldError(MemsweepError):
+class HeldError(BlockedError):
     """Another driver holds the lease of this sweep."""
 
 

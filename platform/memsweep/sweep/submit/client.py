@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memsweep.errors import MemsweepError
+from memsweep.errors import BlockedError
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.submit.job import Job, SubmissionError
 
@@ -98,7 +98,7 @@ class JobServer:
         """The state of a job; an outage of the server is waited for.
 
         Raises:
-            MemsweepError: the server has not answered for a minute.
+            BlockedError: the server has not answered for a minute.
         """
         end = time.monotonic() + _OUTAGE_SECONDS
         while True:
@@ -106,7 +106,7 @@ class JobServer:
                 return self._client.get_job_info(name)
             except (RuntimeError, OSError) as error:
                 if time.monotonic() > end:
-                    raise MemsweepError(
+                    raise BlockedError(
                         f"the job server at {self.address} has not answered for {_OUTAGE_SECONDS:.0f} s "
                         f"({_brief(error)}). The job may still run: memsweep status tells from its results."
                     ) from error

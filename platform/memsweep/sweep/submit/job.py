@@ -22,8 +22,6 @@ EXCLUDES = (
 class SubmissionError(MemsweepError):
     """A job cannot be submitted: the server, the token, or the content of the job is wrong."""
 
-    exit_code = 2
-
 
 @dataclass(frozen=True)
 class Job:
