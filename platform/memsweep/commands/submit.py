@@ -32,13 +32,17 @@ def submit(args: argparse.Namespace) -> Answer:
     job = checked_job(args)
     server = JobServer(address)
     print(", ".join(f"{key}: {value}" for key, value in job.metadata.items()))
-    print(f"upload: {job.runtime_env['working_dir']} and the engine, for the job {job.name}", flush=True)
-    server.submit(job)
-    about = {"job": job.name, "address": address, "metadata": dict(job.metadata)}
+    if name := server.running(job):
+        print(f"this command runs already, as the job {name}: nothing is uploaded", flush=True)
+    else:
+        name = job.name
+        print(f"upload: {job.runtime_env['working_dir']} and the engine, for the job {name}", flush=True)
+        server.submit(job)
+    about = {"job": name, "address": address, "metadata": dict(job.metadata)}
     if args.detach:
-        text = _next_commands(server, job.name)
+        text = _next_commands(server, name)
         return Answer({**about, "status": "SUBMITTED", "message": None}, text=text)
-    code, state = _follow(server, job.name, quiet=args.wait)
+    code, state = _follow(server, name, quiet=args.wait)
     status, message = ("SUBMITTED", None) if state is None else (str(state.status.value), state.message)
     return Answer({**about, "status": status, "message": message}, code)
 
@@ -146,8 +150,7 @@ def report_end(state: JobDetails, name: str, *, quiet: bool) -> int:
     status, code = str(state.status.value), state.driver_exit_code
     if status == "STOPPED" or code == Exit.LIMIT:
         stopped = "stopped at a limit" if code == Exit.LIMIT else "stopped"
-        study = (state.metadata or {}).get("study", "STUDY")
-        print(f"{name}: {stopped}; finished results are kept. Go on: memsweep submit {study} --do resume")
+        print(f"{name}: {stopped}; finished results are kept. Submit the same command again to go on.")
         return code if code == Exit.LIMIT else Exit.INTERRUPTED
     if status == "SUCCEEDED":
         print(f"{name}: done")

@@ -94,6 +94,19 @@ class JobServer:
         except (RuntimeError, OSError, ValueError, TypeError) as error:
             raise SubmissionError(f"the cluster at {self.address} did not take the job: {_brief(error)}") from error
 
+    def running(self, job: Job) -> str:
+        """The name of an unfinished job that runs the same command; empty where there is none.
+
+        Raises:
+            SubmissionError: the server does not list its jobs.
+        """
+        try:
+            jobs = self._client.list_jobs()
+        except (RuntimeError, OSError, ValueError, TypeError) as error:
+            raise SubmissionError(f"the cluster at {self.address} does not list its jobs: {_brief(error)}") from error
+        same = (found for found in jobs if found.entrypoint == job.command and found.metadata == job.metadata)
+        return next((str(found.submission_id) for found in same if not found.status.is_terminal()), "")
+
     def state(self, name: str) -> JobDetails:
         """The state of a job; an outage of the server is waited for.
 
