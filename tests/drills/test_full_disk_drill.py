@@ -23,7 +23,7 @@ WORDS = {
     "weights": ("small", "model.width=2", "--seed", "0", "results/out.safetensors"),
     "sync": ("small",),
 }
-POINTS = {"sweep": 8, "report": 8, "extend": 2, "weights": 2, "sync": 2}
+POINTS = {"sweep": 4, "report": 4, "extend": 2, "weights": 2, "sync": 1}
 """Verb -> at how many touches of a file, evenly spread, the disk becomes full."""
 
 

@@ -59,9 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         except Exception as error:
             code = _failed(error, verbose="--verbose" in words).code
         if output.error is not None:
-            error = output_error(output.error)
-            sys.stderr.write(f"{filled(str(error), sys.stderr)}\n")
-            code = code or error.exit_code
+            unprinted = output_error(output.error)
+            sys.stderr.write(f"{filled(str(unprinted), sys.stderr)}\n")
+            code = code or unprinted.exit_code
         return int(code)
 
 
