@@ -24,7 +24,7 @@ def check_file(path: Path, flag: str) -> None:
         if path.exists() and not os.access(path, os.W_OK):
             raise PermissionError(0, "it is read-only")
         if path.is_file() or not path.exists():
-            with _partial(path).open("xb"):
+            with _partial(path).open("wb"):
                 pass
     except (OSError, ValueError) as error:
         raise ConfigError([_refused(path, error, flag)], _SOURCE) from error
@@ -72,7 +72,7 @@ def write_file(path: Path, data: bytes, *, new: bool = False) -> None:
         if path.exists() and not path.is_file():  # a pipe, /dev/stdout
             path.write_bytes(data)
             return
-        with partial.open("xb") as file:
+        with partial.open("wb") as file:
             file.write(data)
         if new and path.exists():
             raise FileExistsError(path)
@@ -88,7 +88,7 @@ def write_file(path: Path, data: bytes, *, new: bool = False) -> None:
 
 
 def _partial(path: Path) -> Path:
-    return path.with_name(f".memsweep-{os.getpid()}.partial")
+    return path.with_name(f".{path.name[:100]}.partial")
 
 
 def _refused(path: Path, error: Exception, flag: str) -> str:

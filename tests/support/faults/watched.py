@@ -91,7 +91,7 @@ def _watch(folder: str, at: int, deed: str) -> list[str]:
     seen: list[str] = []
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event in _TOUCHES and str(args[0]).startswith(folder):
+        if event in _TOUCHES and isinstance(args[0], str) and os.path.abspath(args[0]).startswith(folder):
             seen.append(event)
             if len(seen) == at:
                 os.kill(os.getpid(), signal.SIGKILL) if deed == KILL else _fill(folder)
