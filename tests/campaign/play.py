@@ -27,7 +27,7 @@ TRIES = 6
 """Commands after which a study must be done, when nothing hits them."""
 UNFELT = 12.0
 """Seconds for which a fault goes on that nothing has met yet."""
-_CODES = (0, 1, 2, 3, 130)
+_CODES = (0, 1, 2, 3, 4, 130)
 """What a command that was not killed may end with."""
 
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*.*")

@@ -196,9 +196,9 @@ def test_errors_have_tracebacks_only_when_asked_for(
         raise StoreError("the record is damaged")
 
     monkeypatch.setattr(commands, "command", lambda verb: refuse)
-    assert main(["report", "small"]) == 1
+    assert main(["report", "small"]) == 4
     assert capsys.readouterr().err == "the record is damaged\n"
-    assert main(["report", "small", "-v"]) == 1
+    assert main(["report", "small", "-v"]) == 4
     assert "Traceback" in capsys.readouterr().err
 
 

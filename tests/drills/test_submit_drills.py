@@ -103,6 +103,14 @@ def test_a_study_is_left_alone_stopped_and_finished(
     asked = len(drill.asked())
     wait_for(lambda: len(drill.asked()) > asked + 5, seconds=PATIENCE)  # it does go on
     assert holder(drill.store.location) is not None
+    again = start("submit", STUDY, *place, cwd=drill.folder, env=shell(head))
+    try:
+        line = next(text for text in again.stdout or () if "runs already" in text)
+        again.send_signal(signal.SIGINT)
+        again.communicate(timeout=30)
+    finally:
+        end(again)
+    assert name in line, "the same command follows the job that runs"
     wait_for(lambda: len(drill.whole()) >= 2, seconds=PATIENCE)  # the first pack
     before = drill.now()
     (there,) = (path for path in head.folder.rglob("working_dir_files/_ray_pkg_*") if path.is_dir())

@@ -88,7 +88,7 @@ examples:
         "In a Ray job (memsweep submit) it joins the job's cluster by itself; RAY_ADDRESS alone is not used.\n"
         "--max-hours, --max-trials and --max-failures stop this run as Ctrl-C does; they change no result.\n"
         "Exit code: 0 all trials done, 1 some failed, 2 the study or a resource request is wrong, 3 stopped at a\n"
-        "limit with work left, 130 stopped.",
+        "limit with work left, 4 a disk, a cluster or another process is in the way, 130 stopped.",
         f"""\
 examples:
   memsweep sweep quickstart
@@ -273,7 +273,8 @@ examples:
         "A module may declare, as methods: decay(x) -> [B, T, channels] or decay() -> [channels], the factors by\n"
         "which its states shrink at each step; step(x_t, state) -> (y_t, state), its step form (the first state is\n"
         "None, or initial_state(batch)). torch's own form, forward(x, state) -> (y, state), is found by itself.\n"
-        "Exit code: 0 no fault, 1 a fault was found, 2 the module cannot be made.",
+        "Exit code: 0 no fault, 1 a fault was found, 2 the module cannot be made or the page not be written (this is\n"
+        "looked at first), 4 the page could not be written at the end; the findings are printed.",
         """\
 examples:
   memsweep audit my_nets:MinGRU --width 64 --horizon 4096

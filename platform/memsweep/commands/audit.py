@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.commands.module import SOURCE, model_fields, module_fields
+from memsweep.commands.outputs import check_file, write_file
 from memsweep.documents import Answer
-from memsweep.errors import ConfigError, MemsweepError, did_you_mean, one_of
+from memsweep.errors import ConfigError, Exit, StorageError, did_you_mean, one_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,6 +28,11 @@ def audit(args: argparse.Namespace) -> Answer:
     from memsweep.config.core.merge import leaves
     from memsweep.report.audit import About, audit_document, audit_page, audit_text
 
+    page = args.page
+    if not page and not args.json:
+        page = f"audit-{re.sub(r'[^A-Za-z0-9_.-]+', '-', args.module)}.html"
+    if page:
+        check_file(Path(page), "--page FILE")
     registry.discover(Path(args.workspace))
     fields = module_fields if ":" in args.module else model_fields
     given = fields(args.overrides, Path(args.workspace))
@@ -51,20 +57,15 @@ def audit(args: argparse.Namespace) -> Answer:
         **{path: value for key, inner in given.items() for path, value in leaves(inner, key)},
     }
     about = About(args.module, settings)
-    page, text = args.page, audit_text(result, about)
-    if not page and not args.json:
-        page = f"audit-{re.sub(r'[^A-Za-z0-9_.-]+', '-', args.module)}.html"
+    text, code = audit_text(result, about), Exit.UNMET if result.status is Status.FAULT else Exit.DONE
     if page:
-        _write(Path(page), audit_page(result, about))
-        text += f"\npage: {console.shown(Path(page))}"
-    return Answer(audit_document(result, about), 1 if result.status is Status.FAULT else 0, text)
-
-
-def _write(page: Path, text: str) -> None:
-    try:
-        page.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise MemsweepError(f"the page {page} cannot be written: {error.strerror}. Give another: --page.") from error
+        try:
+            write_file(Path(page), audit_page(result, about).encode())
+            text += f"\npage: {console.shown(Path(page))}"
+        except StorageError as error:  # the findings are worth more than the page
+            console.say_sentence(str(error), file=sys.stderr)
+            code = code or Exit.BLOCKED
+    return Answer(audit_document(result, about), code, text)
 
 
 def _builder(args: argparse.Namespace, given: dict[str, Any]) -> Callable[[], nn.Module]:

@@ -75,12 +75,12 @@ def status(args: argparse.Namespace) -> Answer:
 
     if args.watch and args.json:
         raise MemsweepError("--watch is for readers at a terminal, --json for programs: leave one of them out.")
-    shown = ""
+    shown, store = "", find_study(args.study, Location.at(args.results))
     while True:
-        document = _status(args)
+        document = _status(store)
         if not args.json:
             with contextlib.redirect_stdout(io.StringIO()) as printed:
-                print_status(document)
+                print_status(document, store.location.parent)
             text = filled(printed.getvalue(), sys.stdout)
             if text != shown:
                 if args.watch and sys.stdout.isatty():
@@ -95,13 +95,12 @@ def status(args: argparse.Namespace) -> Answer:
             return Answer(document)
 
 
-def _status(args: argparse.Namespace) -> StatusDocument:
+def _status(store: Store) -> StatusDocument:
     from memsweep.commands.answers.status import status_document
     from memsweep.search import history
     from memsweep.sweep.store.journal import read_statuses, recovered_statuses
     from memsweep.sweep.store.lease import holder
 
-    store = find_study(args.study, Location.at(args.results))
     made = stored_plan(store)
     stored = store.identities() & made.rows.keys()
     damaged, failures = store.faults(stored), store.failures()

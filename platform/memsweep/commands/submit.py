@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep import builtin
 from memsweep.commands import console
 from memsweep.documents import Answer
-from memsweep.errors import MemsweepError, TrustError
-from memsweep.sweep.driver.limits import LIMIT_REACHED
+from memsweep.errors import Exit, MemsweepError, TrustError
 from memsweep.sweep.submit.client import JobServer, server_address
 from memsweep.sweep.submit.job import Job, SubmissionError, runtime_env
 from memsweep.sweep.submit.selection import INCLUDE, Selection, engine_files
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 _WITH_STUDY_FILE = ("sweep", "extend")
 """Commands that read a study file; the others read the stored plan."""
-INTERRUPTED = 130
 
 
 def submit(args: argparse.Namespace) -> Answer:
@@ -38,14 +36,18 @@ def submit(args: argparse.Namespace) -> Answer:
     job, upload = checked_job(args)
     server = JobServer(address)
     console.say(", ".join(f"{key}: {value}" for key, value in job.metadata.items() if key != console.CARRIED))
-    console.say("\n".join([*upload.lines(), f"job: {job.name}"]))
-    sys.stdout.flush()
-    server.submit(job, upload)
-    about = {"job": job.name, "address": address, "upload": upload.item(), "metadata": dict(job.metadata)}
+    if name := server.running(job):
+        console.say(f"this command runs already, as the job {name}: nothing is uploaded")
+    else:
+        name = job.name
+        console.say("\n".join([*upload.lines(), f"job: {name}"]))
+        sys.stdout.flush()
+        server.submit(job, upload)
+    about = {"job": name, "address": address, "upload": upload.item(), "metadata": dict(job.metadata)}
     if args.detach:
-        text = _next_commands(server, job.name)
+        text = _next_commands(server, name)
         return Answer({**about, "status": "SUBMITTED", "message": None}, text=text)
-    code, state = _follow(server, job.name, quiet=args.wait)
+    code, state = _follow(server, name, quiet=args.wait)
     status, message = ("SUBMITTED", None) if state is None else (str(state.status.value), state.message)
     return Answer({**about, "status": status, "message": message}, code)
 
@@ -179,18 +181,17 @@ def _follow(server: JobServer, name: str, *, quiet: bool) -> tuple[int, JobDetai
         state = server.follow(name, lambda text: None if quiet else print(text, end="", flush=True))
     except KeyboardInterrupt:
         print(f"\ndetached: the job goes on.\n{_next_commands(server, name)}")
-        return INTERRUPTED, None
+        return Exit.INTERRUPTED, None
     return report_end(state, name, quiet=quiet), state
 
 
 def report_end(state: JobDetails, name: str, *, quiet: bool) -> int:
     """Prints how a job ended; returns its exit code."""
     status, code = str(state.status.value), state.driver_exit_code
-    if status == "STOPPED" or code == LIMIT_REACHED:
-        stopped = "stopped at a limit" if code == LIMIT_REACHED else "stopped"
-        study = (state.metadata or {}).get("study", "STUDY")
-        print(f"{name}: {stopped}; finished results are kept. Go on: memsweep submit {study} --do resume")
-        return code if code == LIMIT_REACHED else INTERRUPTED
+    if status == "STOPPED" or code == Exit.LIMIT:
+        stopped = "stopped at a limit" if code == Exit.LIMIT else "stopped"
+        print(f"{name}: {stopped}; finished results are kept. Submit the same command again to go on.")
+        return code if code == Exit.LIMIT else Exit.INTERRUPTED
     if status == "SUCCEEDED":
         print(f"{name}: done")
         return 0

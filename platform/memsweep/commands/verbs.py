@@ -71,7 +71,11 @@ def extend(args: argparse.Namespace) -> Answer:
     results = Location.at(args.results)
     plan = plan_to_run(find_study(wider.name, results), console.trust_of(args), wider.rows)
     before = _unchanged(plan)
-    study = extend_search(before, wider) if before.search or wider.search else extend_grid(before, wider)
+    if before.search or wider.search:
+        study = extend_search(before, wider, extended=bool(plan.extended))
+    else:
+        earlier = [row for name, row in zip(plan.rows, before.rows, strict=True) if name in plan.extended]
+        study = extend_grid(before, wider, earlier)
     trials = _trials(study)
     if note := more_steps(before.rows, [row for row in study.rows if row not in before.rows]):
         console.say_sentence(note)
@@ -123,6 +127,6 @@ def _unchanged(plan: StoredPlan) -> SweepConfig:
             f"{changed} of the {len(trials)} trials of {plan.study!r} have another identity under the installed code: "
             "the code that makes the numbers, a data file, this machine's kernels, or the version of torch or numpy "
             "has changed since the plan was made. Install the version that made it, or run the study with this one: "
-            f"memsweep sweep {plan.study} (memsweep plan says which results it can reuse)."
+            f"memsweep sweep {shlex.quote(plan.study)} (memsweep plan says which results it can reuse)."
         )
     return study

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memsweep.errors import MemsweepError
+from memsweep.errors import BlockedError
 from memsweep.project.published import PublishedFile
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ Progress = Callable[[int, int], None]
 """Called with the bytes so far and the bytes of the whole file (0: unknown)."""
 
 
-class FetchError(MemsweepError):
+class FetchError(BlockedError):
     """Published data that could not be fetched; what is on disk is as it was."""
 
 

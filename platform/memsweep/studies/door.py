@@ -11,7 +11,7 @@ from typing import Any
 from memsweep import registry
 from memsweep.config.load.study import load_study, study_of
 from memsweep.config.schema.study import SweepConfig
-from memsweep.errors import ConfigError, MemsweepError
+from memsweep.errors import BlockedError, ConfigError, Exit
 from memsweep.report.analysis.contents import analyse
 from memsweep.report.read.study import load_study as read_study
 from memsweep.studies import default_results
@@ -21,7 +21,7 @@ from memsweep.studies.measurement import measurement
 from memsweep.studies.overrides import plain, words_of
 from memsweep.studies.preview import Preview, preview
 from memsweep.studies.results import Results
-from memsweep.studies.run import INTERRUPTED, Run
+from memsweep.studies.run import Run
 from memsweep.studies.trials import Request
 from memsweep.studies.wording import failures, stopped
 from memsweep.sweep.driver.launch import Launch
@@ -206,10 +206,10 @@ def _run(request: Request, place: Place, progress: bool) -> Results:
         warnings.filterwarnings("ignore", message="IProgress not found")
         ending = run.execute()
     why = stopped(ending)
-    if ending.code == INTERRUPTED:
+    if ending.code == Exit.INTERRUPTED:
         raise KeyboardInterrupt(why)
     if ending.report is None or ending.summary.lost or ending.summary.outage:
-        raise MemsweepError(why)
+        raise BlockedError(why)
     found = Results(store_of(place.results, ending.study).location, ending.report.contents)
     failed = [f"{ending.study}: {len(found.missing)} trials without a result: results.missing", *failures(ending)]
     for text in (why, "\n".join(failed) if ending.summary.failed else "", ending.complaint):

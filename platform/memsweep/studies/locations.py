@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 class LostResultsError(MemsweepError):
     """Results would go to a folder where they would be lost."""
 
-    exit_code = 2
-
 
 @dataclass(frozen=True)
 class ShownPage:

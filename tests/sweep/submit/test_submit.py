@@ -320,7 +320,7 @@ def test_the_exit_code_is_the_jobs(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended(JobStatus.FAILED, "no environment") == 1
     assert "no environment" in capsys.readouterr().err
     assert ended(JobStatus.STOPPED) == 130
-    assert "memsweep submit small --do resume" in capsys.readouterr().out
+    assert "Submit the same command again to go on" in capsys.readouterr().out
     assert ended(JobStatus.FAILED, "the log", 3) == 3
     assert "stopped at a limit; finished results are kept" in capsys.readouterr().out
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memsweep.errors import MemsweepError
+from memsweep.errors import BlockedError
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.submit.job import Job, SubmissionError
 from memsweep.sweep.submit.upload import Upload
@@ -96,11 +96,24 @@ class JobServer:
         except (RuntimeError, OSError, ValueError, TypeError) as error:
             raise SubmissionError(f"the cluster at {self.address} did not take the job: {_brief(error)}") from error
 
+    def running(self, job: Job) -> str:
+        """The name of an unfinished job that runs the same command; empty where there is none.
+
+        Raises:
+            SubmissionError: the server does not list its jobs.
+        """
+        try:
+            jobs = self._client.list_jobs()
+        except (RuntimeError, OSError, ValueError, TypeError) as error:
+            raise SubmissionError(f"the cluster at {self.address} does not list its jobs: {_brief(error)}") from error
+        same = (found for found in jobs if found.entrypoint == job.command and found.metadata == job.metadata)
+        return next((str(found.submission_id) for found in same if not found.status.is_terminal()), "")
+
     def state(self, name: str) -> JobDetails:
         """The state of a job; an outage of the server is waited for.
 
         Raises:
-            MemsweepError: the server has not answered for a minute.
+            BlockedError: the server has not answered for a minute.
         """
         end = time.monotonic() + _OUTAGE_SECONDS
         while True:
@@ -108,7 +121,7 @@ class JobServer:
                 return self._client.get_job_info(name)
             except (RuntimeError, OSError) as error:
                 if time.monotonic() > end:
-                    raise MemsweepError(
+                    raise BlockedError(
                         f"the job server at {self.address} has not answered for {_OUTAGE_SECONDS:.0f} s "
                         f"({_brief(error)}). The job may still run: memsweep status tells from its results."
                     ) from error

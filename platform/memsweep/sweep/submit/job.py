@@ -15,8 +15,6 @@ from memsweep.redaction import is_secret_name, without_secrets
 class SubmissionError(MemsweepError):
     """A job cannot be submitted: the server, the token, or the content of the job is wrong."""
 
-    exit_code = 2
-
 
 @dataclass(frozen=True)
 class Job:

@@ -25,6 +25,7 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 from memsweep.gate import each_text, gated
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.tracking.moved import mend
 from memsweep.sweep.tracking.run_content import IDENTITY, NOTE, OUTCOME, ChildRun, Stamp, Verdicts, sweep_key
 from memsweep.sweep.tracking.uri import SERVERS, artifact_location, home, run_page
 
@@ -116,6 +117,7 @@ class Writer:
         with _alone(uri, results):
             self._client = _Client(tracking_uri=uri)
             self.experiment_id = self._experiment(study, note, artifact_location(uri, results))
+            mend(uri, results)
             self.parent_id = self._parent(study, own_tags | note, own_params)
 
     def holds(self, identity: str, stamp: Stamp) -> bool:
