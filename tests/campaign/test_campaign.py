@@ -164,11 +164,12 @@ def test_a_search_with_a_failed_suggestion_is_held_against_one_in_which_it_fails
 
 
 @pytest.mark.drill
-def test_trials_that_faults_made_fail_too_often_are_forced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", [State.FAILED, State.QUEUED])  # QUEUED: their driver was killed meanwhile
+def test_trials_that_faults_made_fail_too_often_are_forced(tmp_path: Path, state: State) -> None:
     with Bench(tmp_path) as bench, Site.make(tmp_path / "site", QUIET, bench) as site:
         references = References(tmp_path / "references", bench)
         name = min(references.of("grid").names)
-        Journal(site.location, {name: TrialStatus(State.FAILED, "", GIVE_UP_AFTER, "failed: it was killed")})
+        Journal(site.location, {name: TrialStatus(state, "", GIVE_UP_AFTER, "failed: it was killed")})
         one = play.Play(Round(1, 0, QUIET, ()), site, references, references.of("grid"), random.Random(0))
         one.run()
         assert one.problems == []

@@ -131,8 +131,7 @@ class Run:
         page, sweep = self._place.page, self._sweep
         self._page = LivePage(self._store.location, sweep.name, sweep.description, serve=page.serve, write=page.write)
         if self._page.address:
-            self._stream.write(f"page: {self._page.address}\n")
-            self._stream.flush()
+            write_line(self._stream, f"page: {self._page.address}")
         return self._page
 
     def _check(self) -> None:

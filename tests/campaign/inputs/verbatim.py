@@ -23,20 +23,23 @@ KILLED = 0.25
 def repeated(luck: random.Random, folder: Path) -> None:
     """A verb is stopped, by a limit or a kill, and repeated: in the end its work is done, and it says so with 0."""
     (folder / "small.yaml").write_text(f"{BASE}grid: {{model.width: [2, 3]}}\n")
-    study, verb = str(folder / "small.yaml"), luck.choice(["sweep", "extend", "measure", "resume", "retry"])
+    study, verb = str(folder / "small.yaml"), luck.choice(["sweep", "extend", "measure", "resume", "sync", "report"])
     words, total = {
         "sweep": (["sweep", study], 2),
         "extend": (["extend", study, "model.width=4,5"], 4),
         "measure": (["measure", "small", "perturbation.starts=2", 'name="more"'], 2),
         "resume": (["resume", "small"], 2),
-        "retry": (["retry", "small"], 2),
+        "sync": (["sync", "small"], 2),
+        "report": (["report", "small"], 2),
     }[verb]
-    place, begun = [*places(folder), "--inline"], verb in ("resume", "retry")
+    place, begun = [*places(folder), "--inline"], verb == "resume"
     if begun or verb != "sweep":
         limit = ["--max-trials", "1"] if begun else []
         answered(["sweep", study, *limit, *place], frozenset({LIMIT_REACHED if begun else 0}))
     done = Store(folder / "results" / ("more" if verb == "measure" else "small"))
-    if luck.random() < KILLED:
+    if verb in ("sync", "report"):
+        place = places(folder)[: 4 if verb == "sync" else 2]
+    if luck.random() < KILLED or verb in ("sync", "report"):
         _killed([*words, *place], folder, done, luck)
     else:
         words = [*words, "--max-trials", "1"]
@@ -59,7 +62,8 @@ def _killed(words: list[str], folder: Path, done: Store, luck: random.Random) ->
     process = started(words, folder)
     before, pause = done.identities(), luck.uniform(0.0, 0.5)
     try:
-        while process.poll() is None and not done.identities() - before:
+        last = time.monotonic() + (300.0 if "--inline" in words else luck.uniform(1.0, 8.0))
+        while process.poll() is None and not done.identities() - before and time.monotonic() < last:
             time.sleep(0.02)
         time.sleep(pause)
     finally:
