@@ -196,6 +196,7 @@ class Play:
         """Look at how a command has ended."""
         if told := unexpected_tracebacks(command):
             self.problems.append(f"{command.words[0]} printed a traceback: {told[0][:3000]}")
+        self.problems += filter(None, [promise() for promise in self.site.promises])
         if command.code not in _CODES and not killed and not self._may_crash(command):
             self.problems.append(f"{command.words[0]} ended with code {command.code}: {command.said[-1500:]}")
         with suppress(TooLongError):

@@ -224,6 +224,20 @@ def test_what_failed_three_times_in_one_way_is_left_alone_until_forced(
     assert read_statuses(store.location)[bad].failures == 0
 
 
+def test_what_was_given_up_when_its_driver_died_is_forced_by_the_command_that_is_named(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(results / STUDY)
+    bad = min(store.identities())
+    store.set_aside(bad)
+    given_up = TrialStatus(State.QUEUED, "", GIVE_UP_AFTER, "failed: the worker process died")
+    Journal(store.location, read_statuses(store.location) | {bad: given_up})
+    assert verb("retry", results, STUDY, "--inline") == 1
+    assert "memsweep retry small --force" in capsys.readouterr().out
+    assert verb("retry", results, STUDY, "--force", "--inline") == 0
+    assert store.has(bad)
+
+
 @pytest.mark.more
 def test_retry_runs_what_failed_and_nothing_else(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = Store(results / STUDY)

@@ -205,7 +205,7 @@ def test_rays_own_way_of_stopping_loses_nothing_that_was_finished(
     with ray_head(env={"MEMSWEEP_TEST_DRILL": str(drill.folder)}) as head:
         code, log = submitted(head, drill, STUDY, "--detach", *place)
         assert code == 0, log
-        name = log.partition("job: ")[2].split()[0]
+        name = log.partition("ray job logs -f ")[2].split()[0]
         wait_for(lambda: len(drill.whole()) >= 2, seconds=PATIENCE)
         before = drill.now()
         head.stop(name)

@@ -59,7 +59,8 @@ def retry(args: argparse.Namespace) -> Answer:
     study = _unchanged(plan)
     statuses, stored = read_statuses(store.location), store.identities()
     ended_badly = {State.FAILED, State.OUT_OF_MEMORY}
-    failed = {name for name, status in statuses.items() if status.state in ended_badly} | store.failures().keys()
+    badly = {name for name, status in statuses.items() if status.state in ended_badly or status.given_up}
+    failed = badly | store.failures().keys()
     only = frozenset(failed - stored)
     request = Request(study, _trials(study), only, retry_all=args.force, tracking=plan.tracking, plan=plan)
     return run(request, args, store.location.parent)

@@ -121,13 +121,11 @@ def refuse_lost(place: Place) -> None:
                 f"results would go to {folder}, a folder of the job {job_name()} on one node, which the cluster "
                 f"deletes with the job. {_INSTEAD} Nothing has been started."
             )
-    elif launch.address is not None and not launch.inline and not place.named:
-        count = count_nodes(launch.address)
-        if count > 1:
-            raise LostResultsError(
-                f"results would go to {folder}, which is another folder on each of the cluster's {count} nodes. "
-                f"{_INSTEAD} Nothing has been started."
-            )
+    elif launch.address is not None and not launch.inline and not place.named and count_nodes(launch.address) > 1:
+        raise LostResultsError(
+            f"results would go to {folder}, which is another folder on each node that the cluster has or can have. "
+            f"{_INSTEAD} Nothing has been started."
+        )
 
 
 _INSTEAD = (

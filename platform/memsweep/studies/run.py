@@ -133,8 +133,7 @@ class Run:
         page, sweep = self._place.page, self._sweep
         self._page = LivePage(self._store.location, sweep.name, sweep.description, serve=page.serve, write=page.write)
         if self._page.address:
-            self._stream.write(f"page: {self._page.address}\n")
-            self._stream.flush()
+            write_line(self._stream, f"page: {self._page.address}")
         return self._page
 
     def _check(self) -> None:
@@ -146,8 +145,11 @@ class Run:
 
         launch = join_cluster(self._place.launch)
         self._place = replace(self._place, launch=launch)
+        resources = self._sweep.resources
         if launch.address is None:
-            slots(self._sweep.resources, [this_machine(self._sweep.resources)])
+            # one process computes the parts of all workers, one after the other
+            here = replace(resources, workers=1, gpus=resources.card) if launch.inline else resources
+            slots(here, [this_machine(here)])
         refuse_lost(self._place)
         tracking_uri(None, self._results)
         self._store = store_of(self._results, self._sweep.name)

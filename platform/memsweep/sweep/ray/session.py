@@ -141,23 +141,17 @@ def _shut_down() -> None:
         gc.enable()
 
 
-def nodes() -> list[Mapping[str, float]]:
-    """The resources of each living node of the session's cluster."""
-    import ray
-
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
-
-
 def count_nodes(address: str) -> int:
-    """How many nodes of a cluster live, asked in another process, so that this one joins nothing.
+    """How many nodes a cluster has or can have, asked in another process, so that this one joins nothing.
 
     Raises:
         BlockedError: the cluster cannot be joined.
     """
     code = (
         "import sys\n"
-        "from memsweep.sweep.ray.session import nodes, ray_session\n"
-        "with ray_session(sys.argv[1]): print(len(nodes()))"
+        "from memsweep.sweep.ray.session import ray_session\n"
+        "from memsweep.sweep.ray.capacity import most_nodes\n"
+        "with ray_session(sys.argv[1]): print(most_nodes())"
     )
     asked = subprocess.run([sys.executable, "-c", code, address], capture_output=True, text=True, check=False)
     count = (asked.stdout.strip() or "-").splitlines()[-1]
